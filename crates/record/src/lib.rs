@@ -1,0 +1,7 @@
+//! What is kept of a measurement. The only serde boundary of results.
+//!
+//! ```text
+//! load::Tally ──(cli)──> Trial ──(experiment)──> Search ──> Capacity ──> report, JSON
+//! ```
+
+pub mod trial;
