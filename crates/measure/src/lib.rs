@@ -7,15 +7,6 @@
 //!
 //! Pure: no clock is read, no socket opened, nothing printed.
 
-pub mod goal;
-pub mod histogram;
-pub mod limiter;
-pub mod pacing;
-pub mod stats;
 pub mod units;
 
-pub use goal::Goal;
-pub use histogram::Histogram;
-pub use limiter::Limiter;
-pub use pacing::{Pacing, Schedule};
 pub use units::{Nanos, Qps};

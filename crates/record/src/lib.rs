@@ -1,7 +1,5 @@
 //! What is kept of a measurement. The only serde boundary of results.
 //!
 //! ```text
-//! load::Tally ──(cli)──> Trial ──(experiment)──> Search ──> Capacity ──> report, JSON
+//! load::Tally ──(cli)──> Trial ──(experiment)──> Search ──> report, JSON
 //! ```
-
-pub mod trial;

@@ -1,0 +1,1 @@
+//! The AuthDNS: synthetic answers computed from the name.

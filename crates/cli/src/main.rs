@@ -1,0 +1,2 @@
+//! The `dnsdyno` binary.
+fn main() {}

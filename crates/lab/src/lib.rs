@@ -1,0 +1,1 @@
+//! The Bench of real servers: namespaces, adapters, processes, probes.

@@ -1,0 +1,1 @@
+//! The Measurer: workload, schedule, flight, tally.

@@ -1,0 +1,1 @@
+//! How bytes move: batched sockets with segmentation offload, a simulated engine, streams.
