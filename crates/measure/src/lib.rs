@@ -7,6 +7,17 @@
 //!
 //! Pure: no clock is read, no socket opened, nothing printed.
 
+pub mod goal;
+pub mod histogram;
+pub mod limiter;
+pub mod pacing;
+pub mod rng;
+pub mod stats;
 pub mod units;
 
+pub use goal::Goal;
+pub use histogram::Histogram;
+pub use limiter::{Evidence, Limiter, ScheduleTolerance, Void};
+pub use pacing::{Pacing, Schedule};
+pub use rng::Rng;
 pub use units::{Nanos, Qps};

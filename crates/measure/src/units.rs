@@ -83,9 +83,11 @@ impl FromStr for Nanos {
 
     /// Reads `5s`, `250ms`, `50us`, `1m 30s`: a number always carries its unit.
     fn from_str(s: &str) -> Result<Self, UnitError> {
-        humantime::parse_duration(s.trim())
-            .map(Nanos::from)
-            .map_err(|e| UnitError { found: s.to_owned(), wanted: "a duration such as 5s, 250ms or 50us", why: e.to_string() })
+        humantime::parse_duration(s.trim()).map(Nanos::from).map_err(|e| UnitError {
+            found: s.to_owned(),
+            wanted: "a duration such as 5s, 250ms or 50us",
+            why: e.to_string(),
+        })
     }
 }
 
@@ -121,7 +123,11 @@ impl FromStr for Qps {
 
     /// Reads `100k`, `1M`, `2.5M`, `750`, `1e6`.
     fn from_str(s: &str) -> Result<Self, UnitError> {
-        let error = |why: &str| UnitError { found: s.to_owned(), wanted: "a rate such as 500, 100k or 1.5M (queries per second)", why: why.to_owned() };
+        let error = |why: &str| UnitError {
+            found: s.to_owned(),
+            wanted: "a rate such as 500, 100k or 1.5M (queries per second)",
+            why: why.to_owned(),
+        };
         let text = s.trim();
         let (digits, factor) = match text.as_bytes().last() {
             Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),

@@ -1,0 +1,170 @@
+//! Latency and schedule-error histograms (HDR, three significant digits, 1 ns to 100 s).
+//!
+//! Histograms are merged, averages never: the percentile of a merged histogram is the percentile of
+//! all queries, the average of two percentiles is nothing.
+
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+
+use crate::units::Nanos;
+
+/// Values above this are recorded as this.
+const HIGHEST: u64 = 100_000_000_000;
+
+/// A distribution of times; relative error at most 0.1 %.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram(hdrhistogram::Histogram<u64>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram; all its memory (about 220 KiB) is taken here.
+    pub fn new() -> Self {
+        Histogram(
+            hdrhistogram::Histogram::new_with_bounds(1, HIGHEST, 3)
+                .expect("the bounds are constants that HDR accepts"),
+        )
+    }
+
+    /// Counts one time; times above 100 s count as 100 s.
+    #[inline]
+    pub fn record(&mut self, time: Nanos) {
+        self.0.saturating_record(time.0);
+    }
+
+    /// Adds what `other` holds.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.0.add(&other.0).expect("all histograms have the same bounds");
+    }
+
+    /// How many times were recorded.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time below or at which a share `quantile` (0 to 1) of the recorded times lie; zero when empty.
+    pub fn quantile(&self, quantile: f64) -> Nanos {
+        Nanos(self.0.value_at_quantile(quantile).min(self.0.max()))
+    }
+
+    /// The smallest time, to the histogram's precision; zero when empty.
+    pub fn min(&self) -> Nanos {
+        Nanos(if self.0.is_empty() { 0 } else { self.0.min() })
+    }
+
+    /// The largest time, to the histogram's precision; zero when empty.
+    pub fn max(&self) -> Nanos {
+        Nanos(self.0.max())
+    }
+
+    /// The mean in nanoseconds; zero when empty.
+    pub fn mean_ns(&self) -> f64 {
+        self.0.mean()
+    }
+
+    /// The standard deviation in nanoseconds; zero when empty.
+    pub fn stdev_ns(&self) -> f64 {
+        self.0.stdev()
+    }
+
+    /// How many recorded times lie above `time` (to the histogram's precision).
+    pub fn count_above(&self, time: Nanos) -> u64 {
+        self.count() - self.0.count_between(0, time.0.min(HIGHEST))
+    }
+
+    /// The non-empty buckets, rising: their largest time and their count.
+    pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
+        self.0
+            .iter_recorded()
+            .map(|step| (Nanos(step.value_iterated_to()), step.count_since_last_iteration()))
+    }
+
+    /// The HDR V2 encoding (HdrHistogram's own wire format, uncompressed), which any HdrHistogram library reads.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        V2Serializer::new()
+            .serialize(&self.0, &mut out)
+            .expect("writing to a vector does not fail");
+        out
+    }
+
+    /// Reads [`encode`](Self::encode)'s bytes back.
+    ///
+    /// # Errors
+    /// [`NotAHistogram`] when the bytes are not an HDR V2 histogram with this type's bounds.
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, NotAHistogram> {
+        let decoded = Deserializer::new()
+            .deserialize::<u64, _>(&mut bytes)
+            .map_err(|e| NotAHistogram(e.to_string()))?;
+        let mut histogram = Histogram::new();
+        histogram.0.add(&decoded).map_err(|e| NotAHistogram(e.to_string()))?;
+        Ok(histogram)
+    }
+}
+
+/// Bytes that are no HDR V2 histogram.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an HDR V2 histogram: {0}")]
+pub struct NotAHistogram(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_quantiles() {
+        let mut h = Histogram::new();
+        assert_eq!(
+            (h.count(), h.min(), h.max(), h.quantile(0.99)),
+            (0, Nanos(0), Nanos(0), Nanos(0))
+        );
+        for us in 1..=1_000 {
+            h.record(Nanos::from_micros(us));
+        }
+        let within = |got: Nanos, us: f64| (got.as_micros_f64() - us).abs() <= us * 0.002;
+        assert!(within(h.quantile(0.5), 500.0), "{:?}", h.quantile(0.5));
+        assert!(within(h.quantile(0.99), 990.0));
+        assert!(within(h.max(), 1_000.0));
+        assert_eq!(h.count_above(Nanos::from_micros(990)), 10);
+        assert_eq!(h.buckets().map(|(_, n)| n).sum::<u64>(), 1_000);
+    }
+
+    #[test]
+    fn merging_is_recording_both() {
+        let (mut a, mut b, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
+        for i in 0..10_000u64 {
+            let t = Nanos(i * i);
+            if i % 3 == 0 {
+                a.record(t)
+            } else {
+                b.record(t)
+            }
+            both.record(t);
+        }
+        a.merge(&b);
+        assert_eq!(a, both);
+    }
+
+    #[test]
+    fn too_long_is_the_longest() {
+        let mut h = Histogram::new();
+        h.record(Nanos::from_secs(1_000));
+        h.record(Nanos::MAX);
+        assert_eq!(h.count(), 2);
+        assert!(h.max() >= Nanos::from_secs(99));
+    }
+
+    #[test]
+    fn encoding_goes_both_ways() {
+        let mut h = Histogram::new();
+        for i in 0..1_000 {
+            h.record(Nanos(i * 7_919));
+        }
+        assert_eq!(Histogram::decode(&h.encode()).expect("own bytes"), h);
+        assert!(Histogram::decode(b"nonsense").is_err());
+        assert!(Histogram::decode(&h.encode()[..20]).is_err());
+    }
+}

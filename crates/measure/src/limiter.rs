@@ -1,0 +1,334 @@
+//! What limited a result: every number says what bounded it, and a slow Tester is never blamed on
+//! the server.
+//!
+//! ```text
+//! evidence of a trial ──> void?    the schedule was not kept, or the Tester starved: no verdict at all
+//!                    └──> limiter  the first that applies, the Tester's own parts before the DUT
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::histogram::Histogram;
+use crate::units::Nanos;
+
+/// What bounded a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limiter {
+    /// The server under test, by its CPU or its receive queue.
+    Dut,
+    /// Something beyond the Tester: the target or the way to it (no probes on the target).
+    Target,
+    /// The Measurer's CPU, or something else running on it.
+    TesterCpu,
+    /// The Measurer did not keep its schedule.
+    TesterSchedule,
+    /// The Measurer's own receive queue overflowed.
+    TesterDrops,
+    /// The AuthDNS.
+    AuthDns,
+    /// Drops on a link.
+    Link,
+    /// Nothing: all that was offered was answered.
+    Offered,
+    /// The search's own upper bound.
+    SearchBound,
+    /// Not known.
+    Unknown,
+}
+
+impl Limiter {
+    /// Every limiter.
+    pub const ALL: [Limiter; 10] = [
+        Limiter::Dut,
+        Limiter::Target,
+        Limiter::TesterCpu,
+        Limiter::TesterSchedule,
+        Limiter::TesterDrops,
+        Limiter::AuthDns,
+        Limiter::Link,
+        Limiter::Offered,
+        Limiter::SearchBound,
+        Limiter::Unknown,
+    ];
+
+    /// The stable word of the JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Limiter::Dut => "dut",
+            Limiter::Target => "target",
+            Limiter::TesterCpu => "tester-cpu",
+            Limiter::TesterSchedule => "tester-schedule",
+            Limiter::TesterDrops => "tester-drops",
+            Limiter::AuthDns => "authdns",
+            Limiter::Link => "link",
+            Limiter::Offered => "offered",
+            Limiter::SearchBound => "search-bound",
+            Limiter::Unknown => "unknown",
+        }
+    }
+
+    /// Whether a capacity with this limiter is only a lower bound of the DUT's.
+    pub fn makes_lower_bound(self) -> bool {
+        !matches!(self, Limiter::Dut | Limiter::Target)
+    }
+}
+
+impl fmt::Display for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Limiter {
+    type Err = NotALimiter;
+
+    fn from_str(s: &str) -> Result<Self, NotALimiter> {
+        Limiter::ALL.into_iter().find(|l| l.word() == s).ok_or_else(|| NotALimiter(s.to_owned()))
+    }
+}
+
+/// A word that names no limiter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a limiter")]
+pub struct NotALimiter(String);
+
+/// Why a trial says nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Void {
+    /// Queries left too late, or not all that were planned left.
+    ScheduleNotKept {
+        /// Share (0 to 1) of the queries that left later than the tolerance.
+        late: f64,
+        /// The tolerance.
+        tolerance: Nanos,
+        /// Share (0 to 1) of the planned queries that were sent.
+        sent: f64,
+    },
+    /// The Tester waited for its CPU, or another process used it.
+    Starved {
+        /// Share (0 to 1) of the trial that the Measurer was ready to run and did not.
+        run_delay: f64,
+        /// Share (0 to 1) of the Tester's cores that other processes used.
+        foreign: f64,
+    },
+    /// The trial was stopped from outside.
+    Interrupted,
+    /// Nothing was sent.
+    NothingSent,
+}
+
+impl Void {
+    /// Whether the Tester's CPU is to blame (rather than the schedule alone).
+    pub fn limiter(&self) -> Limiter {
+        match self {
+            Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
+            Void::Starved { .. } => Limiter::TesterCpu,
+            Void::Interrupted | Void::NothingSent => Limiter::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Void {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Void::ScheduleNotKept { late, tolerance, sent } => write!(
+                f,
+                "the schedule was not kept: {:.2} % of the queries left more than {tolerance} late, {:.2} % of the planned ones were sent",
+                late * 100.0,
+                sent * 100.0
+            ),
+            Void::Starved { run_delay, foreign } => write!(
+                f,
+                "the Tester was starved: it waited for its CPU {:.0} % of the time, other processes used {:.0} % of its cores",
+                run_delay * 100.0,
+                foreign * 100.0
+            ),
+            Void::Interrupted => write!(f, "interrupted"),
+            Void::NothingSent => write!(f, "nothing was sent"),
+        }
+    }
+}
+
+/// How far from its schedule an open loop may stray before its trial is void.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScheduleTolerance {
+    /// A query that leaves later than this after its due time is late.
+    pub late_after: Nanos,
+    /// The share (0 to 1) of late queries allowed.
+    pub max_late: f64,
+    /// The share (0 to 1) of the planned queries that must be sent.
+    pub min_sent: f64,
+}
+
+impl Default for ScheduleTolerance {
+    /// 1 ms, 1 %, 99.9 %.
+    ///
+    /// RFC 8219 times out after 1 s and self-tests at 0.25 s: a millisecond is small beside both, and
+    /// large beside what a scheduler's hiccup costs a Measurer that has its core for itself.
+    fn default() -> Self {
+        ScheduleTolerance { late_after: Nanos::from_millis(1), max_late: 0.01, min_sent: 0.999 }
+    }
+}
+
+impl ScheduleTolerance {
+    /// Judges the schedule errors of a finished trial of `planned` queries.
+    pub fn judge(&self, planned: u64, errors: &Histogram) -> Option<Void> {
+        let sent = errors.count();
+        if sent == 0 {
+            return Some(Void::NothingSent);
+        }
+        let late = errors.count_above(self.late_after) as f64 / sent as f64;
+        let sent = sent as f64 / planned.max(1) as f64;
+        (late > self.max_late || sent < self.min_sent).then_some(Void::ScheduleNotKept {
+            late,
+            tolerance: self.late_after,
+            sent,
+        })
+    }
+}
+
+/// What the probes saw of one trial. Shares are 0 to 1; `None` where there was no probe.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// The Measurer's busy share of its cores, without what it spins away waiting.
+    pub tester_busy: Option<f64>,
+    /// Share of the trial that the Measurer was ready to run and did not.
+    pub tester_run_delay: Option<f64>,
+    /// Share of the Tester's cores used by processes that are not of the testbed.
+    pub foreign_busy: Option<f64>,
+    /// Datagrams dropped in the Measurer's receive queues.
+    pub tester_drops: u64,
+    /// The AuthDNS's busy share of its cores.
+    pub authdns_busy: Option<f64>,
+    /// Datagrams dropped in the AuthDNS's receive queues.
+    pub authdns_drops: u64,
+    /// The DUT's busy share of its cores.
+    pub dut_busy: Option<f64>,
+    /// Datagrams dropped in the DUT's receive queues.
+    pub dut_drops: u64,
+    /// Packets dropped on links.
+    pub link_drops: u64,
+    /// Whether every query got a valid answer in time.
+    pub complete: bool,
+}
+
+/// A Measurer that waits longer than this share for its CPU is starved.
+pub const MAX_RUN_DELAY: f64 = 0.10;
+/// A Tester that shares its cores with more foreign load than this share is starved.
+pub const MAX_FOREIGN: f64 = 0.25;
+/// From this share on a core counts as saturated.
+pub const SATURATED: f64 = 0.90;
+
+impl Evidence {
+    /// Whether the Tester lacked CPU, so that its trial says nothing of the server.
+    pub fn starved(&self) -> Option<Void> {
+        let (run_delay, foreign) =
+            (self.tester_run_delay.unwrap_or(0.0), self.foreign_busy.unwrap_or(0.0));
+        (run_delay > MAX_RUN_DELAY || foreign > MAX_FOREIGN)
+            .then_some(Void::Starved { run_delay, foreign })
+    }
+
+    /// What limited this trial, the first that applies:
+    ///
+    /// 1. the Tester starved: `tester-cpu`;
+    /// 2. everything was answered: `offered`;
+    /// 3. the Measurer's receive queue dropped: `tester-drops`; a link dropped: `link`;
+    /// 4. the AuthDNS dropped, or its core was saturated while the DUT's was not: `authdns`;
+    /// 5. the DUT dropped or its cores were saturated: `dut`;
+    /// 6. the Measurer's cores were saturated: `tester-cpu`;
+    /// 7. probes looked at the DUT and found it idle: `unknown`; nobody could look: `target`.
+    pub fn limiter(&self) -> Limiter {
+        let saturated = |busy: Option<f64>| busy.is_some_and(|b| b >= SATURATED);
+        let dut_full = self.dut_drops > 0 || saturated(self.dut_busy);
+        if self.starved().is_some() {
+            Limiter::TesterCpu
+        } else if self.complete {
+            Limiter::Offered
+        } else if self.tester_drops > 0 {
+            Limiter::TesterDrops
+        } else if self.link_drops > 0 {
+            Limiter::Link
+        } else if self.authdns_drops > 0 || (saturated(self.authdns_busy) && !dut_full) {
+            Limiter::AuthDns
+        } else if dut_full {
+            Limiter::Dut
+        } else if saturated(self.tester_busy) {
+            Limiter::TesterCpu
+        } else if self.dut_busy.is_some() {
+            Limiter::Unknown
+        } else {
+            Limiter::Target
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_go_both_ways() {
+        for limiter in Limiter::ALL {
+            assert_eq!(limiter.word().parse(), Ok(limiter));
+        }
+        assert!("server".parse::<Limiter>().is_err());
+    }
+
+    #[test]
+    fn the_first_that_applies() {
+        let clean = Evidence {
+            dut_busy: Some(0.5),
+            tester_busy: Some(0.5),
+            authdns_busy: Some(0.3),
+            ..Evidence::default()
+        };
+        let table = [
+            (Evidence { complete: true, ..clean.clone() }, Limiter::Offered),
+            (
+                Evidence { complete: true, tester_run_delay: Some(0.4), ..clean.clone() },
+                Limiter::TesterCpu,
+            ),
+            (
+                Evidence { dut_busy: Some(0.99), foreign_busy: Some(0.5), ..clean.clone() },
+                Limiter::TesterCpu,
+            ),
+            (Evidence { dut_busy: Some(0.99), ..clean.clone() }, Limiter::Dut),
+            (Evidence { dut_drops: 1, ..clean.clone() }, Limiter::Dut),
+            (Evidence { dut_drops: 1, tester_drops: 1, ..clean.clone() }, Limiter::TesterDrops),
+            (Evidence { dut_drops: 1, link_drops: 1, ..clean.clone() }, Limiter::Link),
+            (
+                Evidence { dut_busy: Some(0.99), authdns_drops: 1, ..clean.clone() },
+                Limiter::AuthDns,
+            ),
+            (Evidence { authdns_busy: Some(0.99), ..clean.clone() }, Limiter::AuthDns),
+            (
+                Evidence { authdns_busy: Some(0.99), dut_busy: Some(0.99), ..clean.clone() },
+                Limiter::Dut,
+            ),
+            (Evidence { tester_busy: Some(0.99), ..clean.clone() }, Limiter::TesterCpu),
+            (clean, Limiter::Unknown),
+            (Evidence::default(), Limiter::Target),
+        ];
+        for (evidence, limiter) in table {
+            assert_eq!(evidence.limiter(), limiter, "{evidence:?}");
+        }
+    }
+
+    #[test]
+    fn the_schedule_is_judged() {
+        let tolerance = ScheduleTolerance::default();
+        let mut errors = Histogram::new();
+        assert_eq!(tolerance.judge(100, &errors), Some(Void::NothingSent));
+        for _ in 0..990 {
+            errors.record(Nanos::from_micros(20));
+        }
+        for _ in 0..10 {
+            errors.record(Nanos::from_millis(3));
+        }
+        assert_eq!(tolerance.judge(1_000, &errors), None);
+        assert!(matches!(tolerance.judge(1_002, &errors), Some(Void::ScheduleNotKept { .. })));
+        errors.record(Nanos::from_millis(3));
+        assert!(matches!(tolerance.judge(1_001, &errors), Some(Void::ScheduleNotKept { .. })));
+    }
+}

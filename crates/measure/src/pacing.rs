@@ -1,0 +1,258 @@
+//! When queries leave.
+//!
+//! ```text
+//! open loop     a schedule says when query k is due, whatever the server does
+//!               constant   k / rate
+//!               poisson    exponential gaps
+//!               ramp       the rate grows or shrinks linearly over the duration
+//! closed loop   window     a new query for each one that ended (dnsperf)
+//!               lock-step  n lanes, each asks its next query when the last was answered (dns64perf)
+//! ```
+//!
+//! Every due time is computed from its index, never from its predecessor's rounding, so that a
+//! schedule does not drift over hours.
+
+use crate::rng::Rng;
+use crate::units::{Nanos, Qps};
+
+/// When queries leave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pacing {
+    /// Open loop at an even rate.
+    Constant {
+        /// Offered rate.
+        rate: Qps,
+    },
+    /// Open loop with exponential gaps of mean `1 / rate`.
+    Poisson {
+        /// Mean offered rate.
+        rate: Qps,
+    },
+    /// Open loop whose rate goes linearly over the duration.
+    Ramp {
+        /// Rate at the start.
+        from: Qps,
+        /// Rate at the end.
+        to: Qps,
+    },
+    /// Closed loop: so many queries are kept outstanding.
+    Window {
+        /// Queries outstanding over all workers.
+        outstanding: u32,
+    },
+    /// Lock-step lanes as dns64perf's threads: `threads` lanes of `256 / threads` sequential queries per experiment.
+    LockStep {
+        /// Lanes; a power of two, at most 256.
+        threads: u32,
+        /// Experiments of 256 queries each.
+        experiments: u32,
+    },
+}
+
+impl Pacing {
+    /// The open-loop schedule over `duration`; `None` for closed loops.
+    pub fn schedule(self, duration: Nanos, seed: u64) -> Option<Schedule> {
+        match self {
+            Pacing::Constant { rate } => Some(Schedule::constant(rate, duration)),
+            Pacing::Poisson { rate } => Some(Schedule::poisson(rate, duration, seed)),
+            Pacing::Ramp { from, to } => Some(Schedule::ramp(from, to, duration)),
+            Pacing::Window { .. } | Pacing::LockStep { .. } => None,
+        }
+    }
+}
+
+/// The due times of an open loop, as offsets from the start of the trial.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    shape: Shape,
+    duration: Nanos,
+    worker: u64,
+    workers: u64,
+    /// How many of this worker's queries are past.
+    taken: u64,
+    next: Option<Nanos>,
+}
+
+/// The law behind the due times.
+#[derive(Clone, Debug)]
+enum Shape {
+    Constant { ns_per_query: f64, total: u64 },
+    Poisson { mean_gap_ns: f64, rate: f64, seed: u64, rng: Rng, at_ns: f64 },
+    Ramp { from: f64, to: f64, total: u64 },
+}
+
+impl Schedule {
+    /// Query k is due at k / `rate`, for all k due before `duration`.
+    pub fn constant(rate: Qps, duration: Nanos) -> Self {
+        let total = rate.queries_in(duration);
+        Self::start(Shape::Constant { ns_per_query: 1e9 / rate.get(), total }, duration)
+    }
+
+    /// Independent exponential gaps of mean 1 / `rate`.
+    pub fn poisson(rate: Qps, duration: Nanos, seed: u64) -> Self {
+        let shape = Shape::Poisson {
+            mean_gap_ns: 1e9 / rate.get(),
+            rate: rate.get(),
+            seed,
+            rng: Rng::part(seed, 0),
+            at_ns: 0.0,
+        };
+        Self::start(shape, duration)
+    }
+
+    /// The rate goes linearly from `from` to `to` over `duration`.
+    pub fn ramp(from: Qps, to: Qps, duration: Nanos) -> Self {
+        let total = ((from.get() + to.get()) / 2.0 * duration.as_secs_f64()).floor() as u64;
+        Self::start(Shape::Ramp { from: from.get(), to: to.get(), total }, duration)
+    }
+
+    fn start(shape: Shape, duration: Nanos) -> Self {
+        let mut schedule =
+            Schedule { shape, duration, worker: 0, workers: 1, taken: 0, next: None };
+        schedule.next = schedule.due();
+        schedule
+    }
+
+    /// The share of `worker` among `workers`, before anything was taken: every `workers`-th query, or
+    /// an independent stream of the rate's share for Poisson arrivals.
+    ///
+    /// # Panics
+    /// When `worker` is not below `workers`.
+    pub fn shard(mut self, worker: u32, workers: u32) -> Self {
+        assert!(worker < workers, "worker {worker} of {workers}");
+        (self.worker, self.workers) = (u64::from(worker), u64::from(workers));
+        if let Shape::Poisson { mean_gap_ns, rate, seed, rng, at_ns } = &mut self.shape {
+            *rate /= f64::from(workers);
+            *mean_gap_ns = 1e9 / *rate;
+            *rng = Rng::part(*seed, u64::from(worker));
+            *at_ns = 0.0;
+        }
+        self.next = self.due();
+        self
+    }
+
+    /// When the next query is due, from the start of the trial; `None` when all are past.
+    pub fn peek(&self) -> Option<Nanos> {
+        self.next
+    }
+
+    /// Takes the next query off the schedule.
+    pub fn advance(&mut self) {
+        if self.next.is_some() {
+            self.taken += 1;
+            self.next = self.due();
+        }
+    }
+
+    /// How many queries this schedule holds in all (for Poisson: expected).
+    pub fn planned(&self) -> u64 {
+        match self.shape {
+            Shape::Constant { total, .. } | Shape::Ramp { total, .. } => {
+                (total + self.workers - 1).saturating_sub(self.worker) / self.workers
+            }
+            Shape::Poisson { rate, .. } => (rate * self.duration.as_secs_f64()).round() as u64,
+        }
+    }
+
+    /// The due time of query number `taken` of this worker. (For Poisson, draws the next gap.)
+    fn due(&mut self) -> Option<Nanos> {
+        let k = self.taken * self.workers + self.worker;
+        match &mut self.shape {
+            // The product is exact to below a nanosecond for k below 2^52: centuries at any rate.
+            Shape::Constant { ns_per_query, total } => {
+                (k < *total).then_some(Nanos((k as f64 * *ns_per_query) as u64))
+            }
+            Shape::Poisson { mean_gap_ns, rng, at_ns, .. } => {
+                *at_ns += -(1.0 - rng.unit()).ln() * *mean_gap_ns;
+                let at = Nanos(*at_ns as u64);
+                (at < self.duration).then_some(at)
+            }
+            Shape::Ramp { from, to, total } => {
+                if k >= *total {
+                    return None;
+                }
+                // Queries sent by time t: from t + (to - from) t^2 / 2T = k, solved for t in the form
+                // that does not cancel when from = to.
+                let (k, span) = (k as f64, self.duration.as_secs_f64());
+                let slope = (*to - *from) / span;
+                let root = (*from * *from + 2.0 * slope * k).max(0.0).sqrt();
+                let t = if k == 0.0 { 0.0 } else { 2.0 * k / (*from + root) };
+                Some(Nanos((t * 1e9) as u64))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn qps(x: f64) -> Qps {
+        Qps::new(x).expect("a rate")
+    }
+
+    fn all(mut s: Schedule) -> Vec<Nanos> {
+        let mut out = Vec::new();
+        while let Some(t) = s.peek() {
+            out.push(t);
+            s.advance();
+        }
+        out
+    }
+
+    #[test]
+    fn constant_does_not_drift_over_hours() {
+        for rate in [0.7, 3.0, 7_777.7, 333_333.0, 1_234_567.0] {
+            let hours = Nanos::from_secs(7_200);
+            let mut s = Schedule::constant(qps(rate), hours);
+            let last = s.planned() - 1;
+            s.taken = last;
+            s.next = s.due();
+            let exact = last as f64 / rate;
+            let got = s.peek().expect("the last").as_secs_f64();
+            assert!((got - exact).abs() < 2e-9 * 1e3, "{rate}: {got} for {exact}");
+            s.advance();
+            assert_eq!(s.peek(), None);
+        }
+    }
+
+    #[test]
+    fn shards_interleave_to_the_whole() {
+        for shape in [
+            Schedule::constant(qps(1_000.0), Nanos::from_secs(1)),
+            Schedule::ramp(qps(10.0), qps(2_000.0), Nanos::from_secs(1)),
+        ] {
+            let whole = all(shape.clone());
+            let mut parts: Vec<Nanos> =
+                (0..3).flat_map(|w| all(shape.clone().shard(w, 3))).collect();
+            parts.sort();
+            assert_eq!(parts, whole);
+            assert_eq!(
+                (0..3).map(|w| shape.clone().shard(w, 3).planned()).sum::<u64>(),
+                whole.len() as u64
+            );
+        }
+    }
+
+    #[test]
+    fn ramp_follows_its_integral() {
+        let times = all(Schedule::ramp(qps(0.0), qps(2_000.0), Nanos::from_secs(2)));
+        assert_eq!(times.len(), 2_000);
+        // By half of the time a quarter of the queries are sent.
+        let early = times.iter().filter(|t| **t < Nanos::from_secs(1)).count();
+        assert!((499..=501).contains(&early), "{early}");
+        assert!(times.is_sorted());
+        let down = all(Schedule::ramp(qps(2_000.0), qps(0.0), Nanos::from_secs(2)));
+        assert_eq!(down.len(), 2_000);
+        assert!(down.iter().all(|t| *t <= Nanos::from_secs(2)));
+    }
+
+    #[test]
+    fn poisson_is_seeded_and_has_its_mean() {
+        let a = all(Schedule::poisson(qps(10_000.0), Nanos::from_secs(2), 7));
+        assert_eq!(a, all(Schedule::poisson(qps(10_000.0), Nanos::from_secs(2), 7)));
+        assert_ne!(a, all(Schedule::poisson(qps(10_000.0), Nanos::from_secs(2), 8)));
+        assert!((19_000..21_000).contains(&a.len()), "{}", a.len());
+        assert!(a.is_sorted());
+    }
+}
