@@ -1,0 +1,322 @@
+//! How a message is laid out, and bounded walks over one that somebody else wrote.
+//!
+//! ```text
+//!   0         2         4       6       8       10      12
+//!   [ id     ][ flags  ][  QD  ][  AN  ][  NS  ][  AR  ][ question ][ answers ][ authority ][ additional ]
+//!              QR 15, opcode 14-11, AA 10, TC 9, RD 8, RA 7, AD 5, CD 4, RCODE 3-0
+//!
+//!   question:  name type(2) class(2)
+//!   record:    name type(2) class(2) ttl(4) rdlength(2) rdata
+//! ```
+//!
+//! A name in a record may end in a pointer: two octets `11......` that hold the offset of an earlier name (RFC 1035
+//! section 4.1.4). Following pointers is where parsers hang, so here a pointer must point strictly before the labels it
+//! continues, a name has at most 255 octets, and callers spend a budget of steps. Finding where a record ends follows none.
+
+use crate::name::{MAX_LABEL, MAX_NAME};
+use crate::rr::{Opcode, Qclass, Qtype};
+
+/// How many octets a header has; also the offset of the question's name.
+pub const HEADER: usize = 12;
+
+/// How many octets of a record stand between its name and its data.
+pub const RECORD_FIXED: usize = 10;
+
+/// How many octets an OPT record without options has.
+pub const OPT_FIXED: usize = 11;
+
+/// The bits of the flags field.
+pub mod flag {
+    /// This is a response.
+    pub const QR: u16 = 1 << 15;
+    /// The answer is authoritative.
+    pub const AA: u16 = 1 << 10;
+    /// The message was cut to fit.
+    pub const TC: u16 = 1 << 9;
+    /// Recursion is desired.
+    pub const RD: u16 = 1 << 8;
+    /// Recursion is available.
+    pub const RA: u16 = 1 << 7;
+    /// The data is authentic (DNSSEC).
+    pub const AD: u16 = 1 << 5;
+    /// Checking is disabled (DNSSEC).
+    pub const CD: u16 = 1 << 4;
+}
+
+/// The first twelve octets of a message, as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The message's id.
+    pub id: u16,
+    /// The flags, see [`flag`].
+    pub flags: u16,
+    /// How many entries the question, answer, authority and additional sections have.
+    pub counts: [u16; 4],
+}
+
+impl Header {
+    /// The header of a message; `None` if it is shorter than twelve octets.
+    #[inline]
+    pub fn read(message: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HEADER] = message.first_chunk()?;
+        let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        Some(Self { id: word(0), flags: word(2), counts: [word(4), word(6), word(8), word(10)] })
+    }
+
+    /// The twelve octets.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; HEADER] {
+        let [qd, an, ns, ar] = self.counts;
+        let mut bytes = [0; HEADER];
+        for (at, word) in [self.id, self.flags, qd, an, ns, ar].into_iter().enumerate() {
+            bytes[2 * at..2 * at + 2].copy_from_slice(&word.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Whether this is a response.
+    #[inline]
+    pub fn is_response(&self) -> bool {
+        self.flags & flag::QR != 0
+    }
+
+    /// Whether the message was cut to fit.
+    #[inline]
+    pub fn is_truncated(&self) -> bool {
+        self.flags & flag::TC != 0
+    }
+
+    /// What the message wants.
+    #[inline]
+    pub fn opcode(&self) -> Opcode {
+        Opcode((self.flags >> 11) as u8 & 0xf)
+    }
+
+    /// The lower four bits of the response code.
+    #[inline]
+    pub fn rcode(&self) -> u8 {
+        self.flags as u8 & 0xf
+    }
+}
+
+/// The two octets at `at` as a number.
+#[inline]
+pub(crate) fn word(message: &[u8], at: usize) -> Option<u16> {
+    let bytes: &[u8; 2] = message.get(at..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*bytes))
+}
+
+/// The offset behind the name at `at`, following no pointer; at most 128 steps.
+#[inline]
+pub fn skip_name(message: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    while at - start < MAX_NAME {
+        let len = usize::from(*message.get(at)?);
+        match len {
+            0 => return Some(at + 1),
+            1..=MAX_LABEL => at += 1 + len,
+            0xc0.. => return (at + 2 <= message.len()).then_some(at + 2),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The offset behind the first question, whose name must not be compressed; `None` if it is cut.
+#[inline]
+pub fn question_end(message: &[u8]) -> Option<usize> {
+    let name = crate::name::wire_len(message.get(HEADER..)?).ok()?;
+    let end = HEADER + name + 4;
+    (end <= message.len()).then_some(end)
+}
+
+/// One record of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The offset of its owner name.
+    pub owner: usize,
+    /// Its type.
+    pub rtype: Qtype,
+    /// Its class; the sender's UDP size in an OPT record.
+    pub class: Qclass,
+    /// Its time to live in seconds; flags in an OPT record.
+    pub ttl: u32,
+    /// The offset of its data.
+    pub rdata_at: usize,
+    /// Its data.
+    pub rdata: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The record at `at` and the offset behind it; `None` if it is cut.
+    #[inline]
+    pub fn read(message: &'a [u8], at: usize) -> Option<(Self, usize)> {
+        let fixed_at = skip_name(message, at)?;
+        let fixed: &[u8; RECORD_FIXED] = message.get(fixed_at..)?.first_chunk()?;
+        let rdata_at = fixed_at + RECORD_FIXED;
+        let end = rdata_at + usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let record = Self {
+            owner: at,
+            rtype: Qtype(u16::from_be_bytes([fixed[0], fixed[1]])),
+            class: Qclass(u16::from_be_bytes([fixed[2], fixed[3]])),
+            ttl: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+            rdata_at,
+            rdata: message.get(rdata_at..end)?,
+        };
+        Some((record, end))
+    }
+}
+
+/// How many labels and pointers may still be visited in a message.
+#[derive(Debug)]
+pub(crate) struct Budget(pub(crate) u32);
+
+impl Budget {
+    /// Takes one step; `None` when the budget is spent.
+    #[inline]
+    fn step(&mut self) -> Option<()> {
+        self.0 = self.0.checked_sub(1)?;
+        Some(())
+    }
+}
+
+/// A name taken out of a message, uncompressed.
+#[derive(Clone, Copy)]
+pub(crate) struct NameBuffer {
+    bytes: [u8; MAX_NAME],
+    len: usize,
+}
+
+impl NameBuffer {
+    /// A copy of an uncompressed name of at most 255 octets.
+    pub(crate) fn copy_of(name: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_NAME];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        Some(Self { bytes, len: name.len() })
+    }
+
+    /// The name in wire form.
+    pub(crate) fn as_wire(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The labels `front`, then the possibly compressed name at `at`.
+    pub(crate) fn join(
+        front: &[u8],
+        message: &[u8],
+        at: usize,
+        budget: &mut Budget,
+    ) -> Option<Self> {
+        let mut bytes = [0; MAX_NAME];
+        bytes.get_mut(..front.len())?.copy_from_slice(front);
+        let mut len = front.len();
+        for label in labels(message, at, budget) {
+            let label = label?;
+            bytes.get_mut(len..len + label.len())?.copy_from_slice(label);
+            len += label.len();
+        }
+        Some(Self { bytes, len })
+    }
+}
+
+/// How the possibly compressed name at `at` relates to the uncompressed `name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// They are equal but for case.
+    Same,
+    /// `name` lies below it; so many octets of `name` stand in front.
+    Above(usize),
+    /// Neither.
+    Other,
+}
+
+/// Compares the possibly compressed name at `at` with `name`, or `None` if it is malformed or the budget is spent.
+///
+/// Only `deeper` looks for [`Relation::Above`], since that needs a comparison from the right.
+pub(crate) fn relate(
+    message: &[u8],
+    at: usize,
+    name: &[u8],
+    deeper: bool,
+    budget: &mut Budget,
+) -> Option<Relation> {
+    if deeper {
+        let owner = NameBuffer::join(&[], message, at, budget)?;
+        return Some(match crate::name::strip_suffix(name, owner.as_wire()) {
+            Some([]) => Relation::Same,
+            Some(front) => Relation::Above(front.len()),
+            None => Relation::Other,
+        });
+    }
+    let mut rest = name;
+    for label in labels(message, at, budget) {
+        let label = label?;
+        match rest.split_at_checked(label.len()) {
+            Some((front, behind)) if front.eq_ignore_ascii_case(label) => rest = behind,
+            _ => return Some(Relation::Other),
+        }
+    }
+    Some(if rest.is_empty() { Relation::Same } else { Relation::Other })
+}
+
+/// The labels of a possibly compressed name, each with its length octet, the root included; ends with `None` on a fault.
+fn labels<'m, 'b>(
+    message: &'m [u8],
+    at: usize,
+    budget: &'b mut Budget,
+) -> CompressedLabels<'m, 'b> {
+    CompressedLabels { message, at, floor: at, len: 0, done: false, budget }
+}
+
+/// See [`labels`].
+struct CompressedLabels<'m, 'b> {
+    message: &'m [u8],
+    /// Where the next label stands.
+    at: usize,
+    /// Where the current run of labels began: the next pointer must point before it.
+    floor: usize,
+    /// How many octets the name has so far.
+    len: usize,
+    done: bool,
+    budget: &'b mut Budget,
+}
+
+impl<'m> CompressedLabels<'m, '_> {
+    /// The next label, after following pointers to it.
+    fn advance(&mut self) -> Option<&'m [u8]> {
+        loop {
+            self.budget.step()?;
+            let len = *self.message.get(self.at)?;
+            if len >= 0xc0 {
+                let target = usize::from(word(self.message, self.at)? & 0x3fff);
+                if target >= self.floor || target < HEADER {
+                    return None;
+                }
+                (self.at, self.floor) = (target, target);
+                continue;
+            }
+            if usize::from(len) > MAX_LABEL {
+                return None;
+            }
+            let end = self.at + 1 + usize::from(len);
+            let label = self.message.get(self.at..end)?;
+            self.at = end;
+            self.len += label.len();
+            self.done = len == 0;
+            return (self.len <= MAX_NAME).then_some(label);
+        }
+    }
+}
+
+impl<'m> Iterator for CompressedLabels<'m, '_> {
+    type Item = Option<&'m [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let label = self.advance();
+        self.done |= label.is_none();
+        Some(label)
+    }
+}

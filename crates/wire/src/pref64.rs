@@ -1,0 +1,245 @@
+//! IPv4 addresses inside IPv6 addresses, by RFC 6052.
+//!
+//! A DNS64 server answers AAAA for a name that has only A records: it puts the IPv4 address into an IPv6 prefix that a
+//! NAT64 translates back. RFC 6052 section 2.2 allows six prefix lengths and keeps bits 64 to 71, the "u" octet, zero,
+//! so the IPv4 address is split around it:
+//!
+//! ```text
+//!   octet   0   4   5   6   7   8   9  10  11  12  13  14  15
+//!   /32    [prefix][   v4(32)    ][u][        suffix          ]
+//!   /40    [prefix    ][ v4(24)  ][u](8)[      suffix         ]
+//!   /48    [prefix        ][v4(16)][u][(16)][    suffix       ]
+//!   /56    [prefix            ](8)[u][  (24)   ][  suffix     ]
+//!   /64    [prefix               ][u][   v4(32)    ][ suffix  ]
+//!   /96    [prefix               ][u][  prefix ][   v4(32)    ]
+//! ```
+//!
+//! The suffix is zero. `64:ff9b::/96` is the well-known prefix; it must not carry non-global addresses (section 3.1),
+//! which is why a benchmark over 10.0.0.0/8 takes a prefix of its own.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::prefix::decimal;
+
+/// The lengths that RFC 6052 section 2.2 allows.
+pub const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
+
+/// A prefix that IPv6 addresses with an embedded IPv4 address start with, written `2001:db8:64::/96`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pref64 {
+    /// The prefix as a number, zero beyond its length and in the u octet.
+    bits: u128,
+    /// Its length, one of [`LENGTHS`].
+    len: u8,
+}
+
+impl Pref64 {
+    /// `64:ff9b::/96`, RFC 6052 section 2.1.
+    pub const WELL_KNOWN: Self = Self { bits: 0x0064_ff9b << 96, len: 96 };
+
+    /// The prefix of `len` bits that starts at `prefix`; an error says which rule of RFC 6052 it breaks.
+    pub fn new(prefix: Ipv6Addr, len: u8) -> Result<Self, Pref64Error> {
+        if !LENGTHS.contains(&len) {
+            return Err(Pref64Error::Length(len.to_string()));
+        }
+        let bits = u128::from(prefix);
+        let masked = bits & (u128::MAX << (128 - len));
+        if masked != bits {
+            return Err(Pref64Error::HostBits {
+                found: prefix,
+                len,
+                right: Ipv6Addr::from(masked),
+            });
+        }
+        if bits & U_OCTET != 0 {
+            return Err(Pref64Error::UOctet {
+                found: prefix,
+                len,
+                right: Ipv6Addr::from(bits & !U_OCTET),
+            });
+        }
+        Ok(Self { bits, len })
+    }
+
+    /// The first address of the prefix.
+    pub fn first(&self) -> Ipv6Addr {
+        Ipv6Addr::from(self.bits)
+    }
+
+    /// Its length in bits, one of [`LENGTHS`].
+    pub fn prefix_len(&self) -> u8 {
+        self.len
+    }
+
+    /// Whether this is `64:ff9b::/96`, under which only global IPv4 addresses may be embedded.
+    pub fn is_well_known(&self) -> bool {
+        *self == Self::WELL_KNOWN
+    }
+
+    /// The IPv6 address that stands for `address` under this prefix.
+    #[inline]
+    pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
+        // Put it right behind the prefix, then move what reaches past bit 64 over the u octet.
+        let dense = u128::from(u32::from(address)) << (96 - self.len);
+        let spread =
+            if self.len == 96 { dense } else { (dense & HIGH_HALF) | ((dense & !HIGH_HALF) >> 8) };
+        Ipv6Addr::from(self.bits | spread)
+    }
+
+    /// The IPv4 address inside `address`; `None` if the prefix differs, or the u octet or the suffix is not zero.
+    #[inline]
+    pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        let spread = u128::from(address) ^ self.bits;
+        let dense = if self.len == 96 {
+            spread
+        } else {
+            (spread & HIGH_HALF) | ((spread & !HIGH_HALF) << 8)
+        };
+        let candidate = Ipv4Addr::from((dense >> (96 - self.len)) as u32);
+        (self.embed(candidate) == address).then_some(candidate)
+    }
+}
+
+impl FromStr for Pref64 {
+    type Err = Pref64Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, len) =
+            text.split_once('/').ok_or_else(|| Pref64Error::NoLength(text.into()))?;
+        let prefix = address.parse().map_err(|_| Pref64Error::Address(address.into()))?;
+        let len = decimal(len).ok_or_else(|| Pref64Error::Length(len.into()))?;
+        Self::new(prefix, len)
+    }
+}
+
+impl fmt::Display for Pref64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.first(), self.len)
+    }
+}
+
+/// What is wrong with the text of a NAT64 prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Pref64Error {
+    /// There is no slash.
+    #[error("`{0}` has no prefix length: write it as `2001:db8:64::/96`")]
+    NoLength(String),
+    /// What stands before the slash is no address.
+    #[error("`{0}` is not an IPv6 address: write the prefix as `2001:db8:64::/96`")]
+    Address(String),
+    /// The length is not one of the six.
+    #[error(
+        "`/{0}` is not a length of a NAT64 prefix: RFC 6052 allows /32, /40, /48, /56, /64 and /96"
+    )]
+    Length(String),
+    /// The address has bits set beyond the length.
+    #[error("{found}/{len} has bits set beyond its length: write {right}/{len}")]
+    HostBits {
+        /// The address as it was written.
+        found: Ipv6Addr,
+        /// The length as it was written.
+        len: u8,
+        /// The address cut to its length.
+        right: Ipv6Addr,
+    },
+    /// Bits 64 to 71 are not zero.
+    #[error("{found}/{len} has bits 64 to 71 set, which RFC 6052 wants zero: write {right}/{len}")]
+    UOctet {
+        /// The address as it was written.
+        found: Ipv6Addr,
+        /// The length as it was written.
+        len: u8,
+        /// The address with the u octet cleared.
+        right: Ipv6Addr,
+    },
+}
+
+/// Bits 64 to 71.
+const U_OCTET: u128 = 0xff << 56;
+
+/// The first 64 bits.
+const HIGH_HALF: u128 = (u64::MAX as u128) << 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6052 section 2.4, table 1, and section 2.1.
+    const VECTORS: [(&str, &str); 7] = [
+        ("2001:db8::/32", "2001:db8:c000:221::"),
+        ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+        ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+        ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+        ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::"),
+        ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
+        ("64:ff9b::/96", "64:ff9b::192.0.2.33"),
+    ];
+
+    #[test]
+    fn rfc_6052_vectors() {
+        let v4 = Ipv4Addr::new(192, 0, 2, 33);
+        for (prefix, address) in VECTORS {
+            let pref64: Pref64 = prefix.parse().unwrap();
+            let v6: Ipv6Addr = address.parse().unwrap();
+            assert_eq!(pref64.embed(v4), v6, "{prefix}");
+            assert_eq!(pref64.extract(v6), Some(v4), "{prefix}");
+            assert_eq!(pref64.to_string(), prefix);
+            assert_eq!(pref64.is_well_known(), prefix == "64:ff9b::/96");
+        }
+    }
+
+    #[test]
+    fn extraction_wants_prefix_u_octet_and_suffix() {
+        let pref64: Pref64 = "2001:db8:100::/40".parse().unwrap();
+        for address in [
+            "2001:db8:2c0:2:21::",
+            "2001:db8:1c0:2:121::",
+            "2001:db8:1c0:2:21::1",
+            "2001:db8:1c0:2:21:8000::",
+        ] {
+            assert_eq!(pref64.extract(address.parse().unwrap()), None, "{address}");
+        }
+    }
+
+    #[test]
+    fn refuses_with_a_remedy() {
+        for (text, part) in [
+            ("2001:db8::", "no prefix length"),
+            ("10.0.0.0/96", "not an IPv6 address"),
+            ("2001:db8::/33", "/32, /40, /48, /56, /64 and /96"),
+            ("2001:db8::/x", "/32, /40, /48, /56, /64 and /96"),
+            ("2001:db8::1/32", "write 2001:db8::/32"),
+            ("2001:db8:1:2:300::/96", "write 2001:db8:1:2::/96"),
+        ] {
+            let error = text.parse::<Pref64>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn extract_undoes_embed(bits: u128, pick in 0usize..6, v4: u32, other: u128) {
+            let len = LENGTHS[pick];
+            let first = bits & (u128::MAX << (128 - len)) & !U_OCTET;
+            let pref64 = Pref64::new(Ipv6Addr::from(first), len).unwrap();
+            let v4 = Ipv4Addr::from(v4);
+            let v6 = pref64.embed(v4);
+            proptest::prop_assert_eq!(pref64.extract(v6), Some(v4));
+            proptest::prop_assert_eq!(u128::from(v6) & U_OCTET, 0);
+            proptest::prop_assert_eq!(pref64.to_string().parse::<Pref64>().unwrap(), pref64);
+            let other = Ipv6Addr::from(other);
+            if let Some(found) = pref64.extract(other) {
+                proptest::prop_assert_eq!(pref64.embed(found), other);
+            }
+        }
+
+        #[test]
+        fn any_text_is_survived(text: String) {
+            let _ = text.parse::<Pref64>();
+        }
+    }
+}

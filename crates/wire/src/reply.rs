@@ -1,0 +1,346 @@
+//! Is this reply the right one?
+//!
+//! A measurement that counts whatever comes back measures nothing, so every reply is held against its query:
+//!
+//! ```text
+//!   QR, opcode ── not a response? ── question ── ours? ── TC ── cut? ── records ── well-formed? ── RCODE ── answer ── expected?
+//!   not-a-response                  wrong-question       truncated     malformed                  servfail  no-answer, wrong-address
+//! ```
+//!
+//! Nearly all replies of a trial look alike: our question, then one record whose owner is a pointer to it, then perhaps
+//! an OPT record. The fast path compares exactly that layout and allows nothing else; any other goes to the full parse,
+//! which walks every record, follows CNAME and DNAME chains, and spends a bounded number of steps on any input. The two
+//! never disagree on a reply that the fast path accepts; property tests hold them to it.
+//!
+//! The question is compared without case (RFC 4343), so that a server that answers in lower case, or echoes mixed case
+//! (the "0x20" trick), is right both times. Octets behind the last record make a reply malformed.
+
+mod chain;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::edns::EdnsSeen;
+use crate::message::{HEADER, Header, OPT_FIXED, RECORD_FIXED, Record, question_end};
+use crate::rr::{Qclass, Qtype};
+
+/// What a reply has to say to be valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// NOERROR or NXDOMAIN, whatever the answer.
+    Answered,
+    /// NOERROR, whatever the answer.
+    NoError,
+    /// At least one A record at the end of the chain of aliases, and every one there with this address.
+    A(Ipv4Addr),
+    /// At least one AAAA record at the end of the chain of aliases, and every one there with this address.
+    Aaaa(Ipv6Addr),
+    /// At least one AAAA record at the end of the chain of aliases.
+    AnyAaaa,
+    /// NOERROR and no record of the type asked for at the end of the chain of aliases.
+    NoData,
+    /// NXDOMAIN.
+    NxDomain,
+}
+
+/// Why a reply is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Invalid {
+    /// The message cannot be parsed: cut, a bad name, octets behind the last record.
+    Malformed,
+    /// It is no response to an ordinary query: QR is 0, or the opcode is not QUERY.
+    NotResponse,
+    /// Its id is not that of the query. [`check`] does not look at ids; a stream's reader may.
+    WrongId,
+    /// Its question is not that of the query.
+    WrongQuestion,
+    /// TC is set.
+    Truncated,
+    /// Its response code is not the expected one.
+    Rcode(u8),
+    /// No record answers the question.
+    NoAnswer,
+    /// A record answers the question with another address.
+    WrongAddress,
+    /// The name has records, but none of the type asked for.
+    WrongType,
+    /// A record answers the question, and there should be none.
+    UnexpectedAnswer,
+}
+
+/// Reasons other than response codes, in the order of [`Invalid::index`].
+const PLAIN: [(Invalid, &str); 9] = [
+    (Invalid::Malformed, "malformed"),
+    (Invalid::NotResponse, "not-a-response"),
+    (Invalid::WrongId, "wrong-id"),
+    (Invalid::WrongQuestion, "wrong-question"),
+    (Invalid::Truncated, "truncated"),
+    (Invalid::NoAnswer, "no-answer"),
+    (Invalid::WrongAddress, "wrong-address"),
+    (Invalid::WrongType, "wrong-type"),
+    (Invalid::UnexpectedAnswer, "unexpected-answer"),
+];
+
+/// Response codes by number, in lower case; the last one is for all beyond.
+const RCODES: [&str; 25] = [
+    "noerror",
+    "formerr",
+    "servfail",
+    "nxdomain",
+    "notimp",
+    "refused",
+    "yxdomain",
+    "yxrrset",
+    "nxrrset",
+    "notauth",
+    "notzone",
+    "dsotypeni",
+    "rcode-12",
+    "rcode-13",
+    "rcode-14",
+    "rcode-15",
+    "badvers",
+    "badkey",
+    "badtime",
+    "badmode",
+    "badname",
+    "badalg",
+    "badtrunc",
+    "badcookie",
+    "rcode-other",
+];
+
+impl Invalid {
+    /// How many different [`index`](Self::index)es there are: the length of an array of counters.
+    pub const COUNT: usize = PLAIN.len() + RCODES.len();
+
+    /// A number below [`COUNT`](Self::COUNT), the same for all response codes above 23.
+    #[inline]
+    pub fn index(self) -> usize {
+        match self {
+            Self::Malformed => 0,
+            Self::NotResponse => 1,
+            Self::WrongId => 2,
+            Self::WrongQuestion => 3,
+            Self::Truncated => 4,
+            Self::NoAnswer => 5,
+            Self::WrongAddress => 6,
+            Self::WrongType => 7,
+            Self::UnexpectedAnswer => 8,
+            Self::Rcode(code) => PLAIN.len() + usize::from(code).min(RCODES.len() - 1),
+        }
+    }
+
+    /// The reason with this index; `None` from [`COUNT`](Self::COUNT) on.
+    pub fn from_index(index: usize) -> Option<Self> {
+        match index.checked_sub(PLAIN.len()) {
+            None => Some(PLAIN[index].0),
+            Some(code) => (code < RCODES.len()).then_some(Self::Rcode(code as u8)),
+        }
+    }
+
+    /// A stable word for JSON and tables, such as `wrong-address` or `servfail`.
+    pub fn reason(self) -> &'static str {
+        match self.index().checked_sub(PLAIN.len()) {
+            None => PLAIN[self.index()].1,
+            Some(code) => RCODES[code],
+        }
+    }
+}
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.reason())
+    }
+}
+
+/// The id of a message; `None` if it is shorter than two octets.
+#[inline]
+pub fn id(message: &[u8]) -> Option<u16> {
+    message.first_chunk().map(|&bytes| u16::from_be_bytes(bytes))
+}
+
+/// The single, uncompressed question of a message: name, type and class; `None` if there is no such thing.
+#[inline]
+pub fn question(message: &[u8]) -> Option<&[u8]> {
+    let header = Header::read(message)?;
+    if header.counts[0] != 1 {
+        return None;
+    }
+    message.get(HEADER..question_end(message)?)
+}
+
+/// A hash of a question that ignores the case of its name; the same on every machine, and not secure against an attacker.
+#[inline]
+pub fn question_hash(question: &[u8]) -> u32 {
+    let (name, tail) = question.split_at(question.len().saturating_sub(4));
+    let mut hash = mix(SEED, question.len() as u64);
+    let (words, rest) = name.as_chunks::<8>();
+    for word in words {
+        hash = mix(hash, lower_case(u64::from_le_bytes(*word)));
+    }
+    hash = mix(hash, lower_case(padded(rest)));
+    // Type and class are numbers: 'A' and 'a' are HTTPS and an unassigned type there.
+    hash = mix(hash, padded(tail));
+    (hash >> 32) as u32
+}
+
+/// Holds a reply against the question as it was sent and what is expected; returns the response code of a valid one.
+///
+/// `question` is name, type and class in wire form. Neither the id nor the sender's address is looked at: whoever found
+/// the question for this reply has done so.
+#[inline]
+pub fn check(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Invalid> {
+    let common = match expect {
+        Expect::Aaaa(address) => is_common(reply, question, Qtype::AAAA, &address.octets()),
+        Expect::A(address) => is_common(reply, question, Qtype::A, &address.octets()),
+        _ => false,
+    };
+    if common { Ok(0) } else { check_fully(reply, question, expect) }
+}
+
+/// Whether a reply is NOERROR, our question, one record that answers it with `address`, and at most an OPT record.
+#[inline]
+fn is_common<const N: usize>(
+    reply: &[u8],
+    question: &[u8],
+    rtype: Qtype,
+    address: &[u8; N],
+) -> bool {
+    let answer_at = HEADER + question.len();
+    let end = answer_at + 2 + RECORD_FIXED + N;
+    if reply.len() < end || question.len() < 5 {
+        return false;
+    }
+    // QR 1, opcode 0, TC 0, RCODE 0; one question, one answer, no authority, at most one additional record.
+    let header =
+        reply[2] & 0xfa == 0x80 && reply[3] & 0x0f == 0 && reply[4..11] == [0, 1, 0, 1, 0, 0, 0];
+    let answer = &reply[answer_at..end];
+    let [t1, t0] = rtype.0.to_be_bytes();
+    header
+        && answer[..6] == [0xc0, HEADER as u8, t1, t0, 0, Qclass::IN.0 as u8]
+        && answer[10..12] == [0, N as u8]
+        && answer[12..] == address[..]
+        && same_question(&reply[HEADER..answer_at], question)
+        && match reply[11] {
+            0 => reply.len() == end,
+            1 => is_plain_opt(&reply[end..]),
+            _ => false,
+        }
+}
+
+/// Whether `tail` is exactly one OPT record with no extended response code and no options or well-framed ones.
+#[inline]
+fn is_plain_opt(tail: &[u8]) -> bool {
+    if tail.len() == OPT_FIXED {
+        // Root, type; UDP size; extended response code and version; flags; no options.
+        return tail[..3] == [0, 0, Qtype::OPT.0 as u8]
+            && tail[5..7] == [0, 0]
+            && tail[9..] == [0, 0];
+    }
+    Record::read(tail, 0).is_some_and(|(record, end)| {
+        tail[0] == 0
+            && record.rtype == Qtype::OPT
+            && end == tail.len()
+            && EdnsSeen::from_record(&record).is_some_and(|edns| edns.extended_rcode == 0)
+    })
+}
+
+/// Whether two questions are equal but for the case of their names.
+#[inline]
+fn same_question(left: &[u8], right: &[u8]) -> bool {
+    if left == right {
+        return true;
+    }
+    let Some((left_name, left_tail)) = left.split_last_chunk::<4>() else { return false };
+    let Some((right_name, right_tail)) = right.split_last_chunk::<4>() else { return false };
+    left_tail == right_tail && left_name.eq_ignore_ascii_case(right_name)
+}
+
+/// The whole check, for any layout.
+#[cold]
+fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Invalid> {
+    let header = Header::read(reply).ok_or(Invalid::Malformed)?;
+    if !header.is_response() || header.opcode() != crate::rr::Opcode::QUERY {
+        return Err(Invalid::NotResponse);
+    }
+    match header.counts[0] {
+        0 => return Err(without_question(&header)),
+        1 => {}
+        _ => return Err(Invalid::Malformed),
+    }
+    let answers_at = question_end(reply).ok_or(Invalid::Malformed)?;
+    if !same_question(&reply[HEADER..answers_at], question) {
+        return Err(Invalid::WrongQuestion);
+    }
+    if header.is_truncated() {
+        return Err(Invalid::Truncated);
+    }
+    let rcode = walk(reply, answers_at, &header).ok_or(Invalid::Malformed)?;
+    let answers = chain::Answers { reply, at: answers_at, count: header.counts[1], question };
+    match (expect, rcode) {
+        (Expect::Answered, 0 | 3) | (Expect::NoError, 0) | (Expect::NxDomain, 3) => Ok(rcode),
+        (Expect::A(address), 0) => answers.all_are(Qtype::A, 4, Some(&address.octets())),
+        (Expect::Aaaa(address), 0) => answers.all_are(Qtype::AAAA, 16, Some(&address.octets())),
+        (Expect::AnyAaaa, 0) => answers.all_are(Qtype::AAAA, 16, None),
+        (Expect::NoData, 0) => answers.none_is(),
+        _ => Err(Invalid::Rcode(rcode)),
+    }
+}
+
+/// What a reply without a question is: servers that could not read or did not want the query may leave it out.
+fn without_question(header: &Header) -> Invalid {
+    match header.rcode() {
+        0 | 3 => Invalid::WrongQuestion,
+        rcode => Invalid::Rcode(rcode),
+    }
+}
+
+/// Walks all records, and returns the response code with its extension, 255 for all above; `None` if they are malformed.
+///
+/// At most one step per eleven octets: that is the least a record takes.
+fn walk(reply: &[u8], records_at: usize, header: &Header) -> Option<u8> {
+    let [_, answers, authority, additional] = header.counts.map(u32::from);
+    let mut at = records_at;
+    let mut rcode = u16::from(header.rcode());
+    let mut opts = 0;
+    for number in 0..answers + authority + additional {
+        let (record, end) = Record::read(reply, at)?;
+        if record.rtype == Qtype::OPT {
+            opts += 1;
+            if opts > 1 || number < answers + authority || reply[at] != 0 {
+                return None;
+            }
+            rcode |= u16::from(EdnsSeen::from_record(&record)?.extended_rcode) << 4;
+        }
+        at = end;
+    }
+    (at == reply.len()).then(|| u8::try_from(rcode).unwrap_or(u8::MAX))
+}
+
+/// Where hashing starts, an arbitrary odd number.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Up to eight octets as a number.
+#[inline]
+fn padded(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// Eight octets with ASCII upper-case letters made lower-case, all at once.
+#[inline]
+fn lower_case(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let low = word & (0x7f * ONES);
+    // Bit 7 of each octet says: at least 'A'; above 'Z'; and whether it is no ASCII at all.
+    let from_a = low + (0x80 - b'A' as u64) * ONES;
+    let above_z = low + (0x7f - b'Z' as u64) * ONES;
+    let upper = from_a & !above_z & !word & (0x80 * ONES);
+    word | upper >> 2
+}
+
+/// Folds a word into a hash: the two halves of a 128-bit product.
+#[inline]
+fn mix(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word) * u128::from(0xd6e8_feb8_6659_fd93_u64);
+    (product >> 64) as u64 ^ product as u64
+}

@@ -1,0 +1,178 @@
+//! Answers behind aliases.
+//!
+//! The answer section may start at the name asked for and go through CNAME records (RFC 1034 section 3.6.2), or through
+//! a DNAME, which replaces the end of every name below its owner (RFC 6672), before it comes to the records wanted:
+//!
+//! ```text
+//!   www.example  CNAME  web.old.test        asked: www.example AAAA
+//!   old.test     DNAME  new.test
+//!   web.old.test CNAME  web.new.test        (made from the DNAME; may be left out)
+//!   web.new.test AAAA   2001:db8::1         the end of the chain
+//! ```
+//!
+//! Records usually stand in this order, but nothing says they must, so the section is read again until the chain grows
+//! no more. At most [`MAX_HOPS`] aliases are followed, and at most [`MAX_STEPS`] labels and pointers are looked at in a
+//! message, whatever it holds: a loop of aliases ends as "no answer", a message made to be slow as "malformed".
+
+use crate::message::{Budget, NameBuffer, Record, Relation, relate};
+use crate::reply::Invalid;
+use crate::rr::{Qclass, Qtype};
+
+/// The most aliases that are followed, about as many as resolvers do.
+pub(super) const MAX_HOPS: u32 = 16;
+
+/// The most labels, pointers and records that are looked at in one message; some 200 µs at worst.
+const MAX_STEPS: u32 = 1 << 16;
+
+/// The answer section of a message whose records have been walked.
+pub(super) struct Answers<'a> {
+    /// The message.
+    pub(super) reply: &'a [u8],
+    /// Where its answers start.
+    pub(super) at: usize,
+    /// How many there are.
+    pub(super) count: u16,
+    /// The question that they answer.
+    pub(super) question: &'a [u8],
+}
+
+/// What one reading of the section found at the name where it began.
+#[derive(Default)]
+struct Found {
+    /// Records of the type wanted.
+    wanted: u32,
+    /// Records of other types, aliases not counted.
+    other: u32,
+    /// Whether an alias led to another name.
+    moved: bool,
+}
+
+impl Answers<'_> {
+    /// Whether records of the type are there, all with `size` octets of data, and with this data if one is stated.
+    pub(super) fn all_are(
+        &self,
+        wanted: Qtype,
+        size: usize,
+        data: Option<&[u8]>,
+    ) -> Result<u8, Invalid> {
+        let found = self.follow(wanted, &mut |rdata| match data {
+            _ if rdata.len() != size => Err(Invalid::Malformed),
+            Some(data) if rdata != data => Err(Invalid::WrongAddress),
+            _ => Ok(()),
+        })?;
+        match found {
+            Found { wanted: 1.., .. } => Ok(0),
+            Found { other: 1.., .. } => Err(Invalid::WrongType),
+            _ => Err(Invalid::NoAnswer),
+        }
+    }
+
+    /// Whether no record of the type asked for is there.
+    pub(super) fn none_is(&self) -> Result<u8, Invalid> {
+        let found = self.follow(self.qtype(), &mut |_| Ok(()))?;
+        if found.wanted > 0 { Err(Invalid::UnexpectedAnswer) } else { Ok(0) }
+    }
+
+    /// Reads the section until the chain of aliases ends, and says what stands at its end.
+    fn follow(
+        &self,
+        wanted: Qtype,
+        judge: &mut impl FnMut(&[u8]) -> Result<(), Invalid>,
+    ) -> Result<Found, Invalid> {
+        if self.count == 0 {
+            return Ok(Found::default());
+        }
+        let qname = &self.question[..self.question.len() - 4];
+        let mut name = NameBuffer::copy_of(qname).ok_or(Invalid::Malformed)?;
+        let mut budget = Budget(MAX_STEPS);
+        let mut hops = 0;
+        loop {
+            let found = self.read(&mut name, wanted, &mut hops, &mut budget, judge)?;
+            if !found.moved {
+                return Ok(found);
+            }
+            if hops > MAX_HOPS {
+                return Ok(Found::default());
+            }
+        }
+    }
+
+    /// Reads the section once, moving `name` along the aliases on the way.
+    fn read(
+        &self,
+        name: &mut NameBuffer,
+        wanted: Qtype,
+        hops: &mut u32,
+        budget: &mut Budget,
+        judge: &mut impl FnMut(&[u8]) -> Result<(), Invalid>,
+    ) -> Result<Found, Invalid> {
+        let mut found = Found::default();
+        let mut at = self.at;
+        for _ in 0..self.count {
+            let (record, end) = Record::read(self.reply, at).ok_or(Invalid::Malformed)?;
+            at = end;
+            if record.class != self.qclass() {
+                continue;
+            }
+            let deeper = record.rtype == Qtype::DNAME && wanted != Qtype::DNAME;
+            let relation = relate(self.reply, record.owner, name.as_wire(), deeper, budget)
+                .ok_or(Invalid::Malformed)?;
+            let is_wanted = record.rtype == wanted || wanted == Qtype::ANY;
+            let target = match relation {
+                Relation::Same if is_wanted => {
+                    judge(record.rdata)?;
+                    found.wanted += 1;
+                    None
+                }
+                Relation::Same if record.rtype == Qtype::CNAME => Some(0),
+                Relation::Same => {
+                    found.other += 1;
+                    None
+                }
+                Relation::Above(front) => Some(front),
+                Relation::Other => None,
+            };
+            if let Some(front) = target {
+                *name =
+                    self.aliased(name, front, &record, end, budget).ok_or(Invalid::Malformed)?;
+                *hops += 1;
+                if *hops > MAX_HOPS {
+                    return Ok(Found { moved: true, ..Found::default() });
+                }
+                found = Found { moved: true, ..Found::default() };
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first `front` octets of `name`, then the name that is the data of an alias record.
+    fn aliased(
+        &self,
+        name: &NameBuffer,
+        front: usize,
+        record: &Record<'_>,
+        end: usize,
+        budget: &mut Budget,
+    ) -> Option<NameBuffer> {
+        // The name must fill the data exactly; what pointers lead to lies elsewhere.
+        if crate::message::skip_name(self.reply, record.rdata_at)? != end {
+            return None;
+        }
+        NameBuffer::join(&name.as_wire()[..front], self.reply, record.rdata_at, budget)
+    }
+
+    /// The type asked for.
+    fn qtype(&self) -> Qtype {
+        Qtype(self.question_word(4))
+    }
+
+    /// The class asked for.
+    fn qclass(&self) -> Qclass {
+        Qclass(self.question_word(2))
+    }
+
+    /// The number so many octets before the question's end; the question equals one that has been parsed.
+    fn question_word(&self, from_end: usize) -> u16 {
+        crate::message::word(self.question, self.question.len() - from_end).unwrap_or(0)
+    }
+}
