@@ -1,0 +1,158 @@
+//! The tally: what became of the queries of a trial.
+//!
+//! ```text
+//! sent = answered + lost + unresolved      every query ends in one of them
+//! answered = valid + invalid               in time
+//! late, duplicates, unexpected             replies that belong to no outstanding query, beside the sum
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use measure::{Histogram, Nanos};
+use wire::Invalid;
+
+/// Counters that others may look at while a trial runs.
+#[derive(Debug, Default)]
+pub struct Live {
+    /// Queries sent.
+    pub sent: AtomicU64,
+    /// Replies in time.
+    pub answered: AtomicU64,
+    /// Valid ones among them.
+    pub valid: AtomicU64,
+    /// Queries without a reply in time.
+    pub lost: AtomicU64,
+}
+
+/// A second of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Queries that were due in it and sent.
+    pub sent: u64,
+    /// Valid answers to queries that were due in it.
+    pub valid: u64,
+}
+
+/// The longest series kept, in seconds; what comes later counts in the last one.
+const MAX_SECONDS: usize = 86_400;
+
+/// What became of the queries of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tally {
+    /// Queries sent.
+    pub sent: u64,
+    /// Replies in time, valid or not.
+    pub answered: u64,
+    /// Valid replies in time.
+    pub valid: u64,
+    /// Invalid replies in time, by reason ([`Invalid::index`]).
+    pub invalid: [u64; Invalid::COUNT],
+    /// Replies in time, by return code (the header's four bits).
+    pub rcodes: [u64; 16],
+    /// Replies to queries whose timeout had passed.
+    pub late: u64,
+    /// Queries without a reply in time.
+    pub lost: u64,
+    /// Further replies to an answered query.
+    pub duplicates: u64,
+    /// Replies with an id that was never asked.
+    pub unexpected: u64,
+    /// Queries that were outstanding when the trial was stopped.
+    pub unresolved: u64,
+    /// Times a query was due and found no free id.
+    pub blocked: u64,
+    /// From due to reply; lost queries count with the timeout.
+    pub latency: Histogram,
+    /// From sent to reply; answered queries only.
+    pub latency_from_send: Histogram,
+    /// From due to sent.
+    pub schedule_error: Histogram,
+    /// When the first query was due, on the engine's clock.
+    pub started: Nanos,
+    /// When the last query left.
+    pub last_sent: Nanos,
+    /// Seconds of the trial.
+    pub series: Vec<Second>,
+    /// Whether the goal was missed for certain and the trial ended there.
+    pub stopped_early: bool,
+    /// Queries that the trial would have sent.
+    pub planned: u64,
+}
+
+impl Tally {
+    /// An empty tally for a trial of about `duration`.
+    pub fn new(duration: Nanos) -> Self {
+        let seconds = (duration.as_secs_f64().ceil() as usize + 2).min(MAX_SECONDS);
+        Tally {
+            sent: 0,
+            answered: 0,
+            valid: 0,
+            invalid: [0; Invalid::COUNT],
+            rcodes: [0; 16],
+            late: 0,
+            lost: 0,
+            duplicates: 0,
+            unexpected: 0,
+            unresolved: 0,
+            blocked: 0,
+            latency: Histogram::new(),
+            latency_from_send: Histogram::new(),
+            schedule_error: Histogram::new(),
+            started: Nanos::MAX,
+            last_sent: Nanos::ZERO,
+            series: vec![Second::default(); seconds],
+            stopped_early: false,
+            planned: 0,
+        }
+    }
+
+    /// Queries without a valid reply in time, so far.
+    pub fn bad(&self) -> u64 {
+        self.answered - self.valid + self.lost
+    }
+
+    /// The second that `offset` from the start lies in.
+    #[inline]
+    pub(crate) fn second(&mut self, offset: Nanos) -> &mut Second {
+        let last = self.series.len() - 1;
+        &mut self.series[((offset.0 / 1_000_000_000) as usize).min(last)]
+    }
+
+    /// Adds another worker's tally of the same trial.
+    pub fn merge(&mut self, other: &Tally) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.valid += other.valid;
+        self.late += other.late;
+        self.lost += other.lost;
+        self.duplicates += other.duplicates;
+        self.unexpected += other.unexpected;
+        self.unresolved += other.unresolved;
+        self.blocked += other.blocked;
+        self.planned += other.planned;
+        let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
+        add(&mut self.invalid, &other.invalid);
+        add(&mut self.rcodes, &other.rcodes);
+        self.latency.merge(&other.latency);
+        self.latency_from_send.merge(&other.latency_from_send);
+        self.schedule_error.merge(&other.schedule_error);
+        self.started = self.started.min(other.started);
+        self.last_sent = self.last_sent.max(other.last_sent);
+        self.stopped_early |= other.stopped_early;
+        if self.series.len() < other.series.len() {
+            self.series.resize(other.series.len(), Second::default());
+        }
+        for (a, b) in self.series.iter_mut().zip(&other.series) {
+            a.sent += b.sent;
+            a.valid += b.valid;
+        }
+    }
+
+    /// Shows the counters to others.
+    pub(crate) fn publish(&self, live: &Live) {
+        live.sent.store(self.sent, Ordering::Relaxed);
+        live.answered.store(self.answered, Ordering::Relaxed);
+        live.valid.store(self.valid, Ordering::Relaxed);
+        live.lost.store(self.lost, Ordering::Relaxed);
+    }
+}

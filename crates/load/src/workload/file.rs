@@ -1,0 +1,346 @@
+//! Query files in the text format of dnsperf and queryperf: `name type`, a line each.
+//!
+//! ```text
+//! queries.txt ──compile, one pass──> unlinked temporary file ──chunks──> workers
+//!                                    records: length | hash | question
+//! ```
+//!
+//! A file of any size takes constant memory: what is compiled lies in the page cache and is read by
+//! position, so that workers share it. Each worker takes every n-th record and begins again at the end.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
+
+use super::{Composed, Workload};
+
+/// A line longer than this is no query.
+const MAX_LINE: usize = 4_096;
+/// Bytes read at once.
+const CHUNK: usize = 256 << 10;
+/// Length, hash.
+const HEAD: usize = 6;
+
+/// Why a query file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryFileError {
+    /// It cannot be read.
+    #[error("cannot read the query file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line is not understood.
+    #[error("{}:{line}:{column}: {why}; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
+    BadLine {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u64,
+        /// From 1.
+        column: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is no query in it.
+    #[error("{}: there is no query in it; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The compiled form cannot be kept.
+    #[error("cannot keep the compiled queries in {}: {source}; set TMPDIR to a place with room", place.display())]
+    NoRoom {
+        /// The folder.
+        place: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A compiled query file.
+#[derive(Clone, Debug)]
+pub struct QueryFile {
+    records: Arc<File>,
+    len: u64,
+    queries: u64,
+}
+
+impl QueryFile {
+    /// Compiles `path`.
+    ///
+    /// # Errors
+    /// [`QueryFileError`], with line and column where there are some.
+    pub fn compile(path: &Path) -> Result<Self, QueryFileError> {
+        let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        Self::compile_from(BufReader::with_capacity(CHUNK, file), path)
+    }
+
+    /// Compiles what `input` holds; `path` is named in errors.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn compile_from(mut input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
+        let no_room = |source| QueryFileError::NoRoom { place: std::env::temp_dir(), source };
+        let mut out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
+        let (mut line, mut number, mut len, mut queries) = (Vec::new(), 0, 0, 0);
+        loop {
+            line.clear();
+            let read = io::Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+            if read
+                .map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source })?
+                == 0
+            {
+                break;
+            }
+            number += 1;
+            let bad = |(column, why)| QueryFileError::BadLine {
+                path: path.to_owned(),
+                line: number,
+                column,
+                why,
+            };
+            if line.len() > MAX_LINE {
+                return Err(bad((MAX_LINE, format!("the line is longer than {MAX_LINE} bytes"))));
+            }
+            if let Some(question) = parse_line(&line).map_err(bad)? {
+                out.write_all(&(question.len() as u16).to_le_bytes()).map_err(no_room)?;
+                out.write_all(&reply::question_hash(&question).to_le_bytes()).map_err(no_room)?;
+                out.write_all(&question).map_err(no_room)?;
+                len += (HEAD + question.len()) as u64;
+                queries += 1;
+            }
+        }
+        if queries == 0 {
+            return Err(QueryFileError::Empty { path: path.to_owned() });
+        }
+        let records = out.into_inner().map_err(|e| no_room(e.into_error()))?;
+        Ok(QueryFile { records: Arc::new(records), len, queries })
+    }
+
+    /// How many queries it holds.
+    pub fn queries(&self) -> u64 {
+        self.queries
+    }
+
+    /// The stream of `worker` among `workers`.
+    pub fn workload(&self, worker: u32, workers: u32, options: QueryOptions) -> FileWorkload {
+        let opt = options.edns.as_ref().map(Edns::to_opt);
+        let mut stream = FileWorkload {
+            file: self.clone(),
+            chunk: Vec::with_capacity(CHUNK),
+            chunk_at: 0,
+            at: 0,
+            skip: u64::from(workers) - 1,
+            expect: options.expect,
+            recursion_desired: options.recursion_desired,
+            opt,
+        };
+        for _ in 0..worker {
+            stream.pass();
+        }
+        stream
+    }
+}
+
+/// How the queries of a file are asked and judged.
+#[derive(Clone, Debug)]
+pub struct QueryOptions {
+    /// What replies must say.
+    pub expect: Expect,
+    /// Whether the RD bit is set.
+    pub recursion_desired: bool,
+    /// The OPT record, if any.
+    pub edns: Option<Edns>,
+}
+
+/// The question of a line; `None` for blank lines and comments; column and reason for what is no query.
+fn parse_line(line: &[u8]) -> Result<Option<Vec<u8>>, (usize, String)> {
+    let text = std::str::from_utf8(line)
+        .map_err(|e| (e.valid_up_to() + 1, "the line is not UTF-8".to_owned()))?;
+    let column = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize + 1;
+    let mut words = text.split_ascii_whitespace();
+    let Some(first) = words.next().filter(|w| !w.starts_with([';', '#'])) else { return Ok(None) };
+    let name: Name = first.parse().map_err(|e| (column(first), format!("{e}")))?;
+    let second = words
+        .next()
+        .ok_or_else(|| (column(first) + first.len(), "the type is missing".to_owned()))?;
+    let qtype: Qtype = second.parse().map_err(|e| (column(second), format!("{e}")))?;
+    if let Some(third) = words.next() {
+        return Err((column(third), format!("`{third}` is too much behind name and type")));
+    }
+    let mut question = name.as_wire().to_vec();
+    question.extend(qtype.0.to_be_bytes());
+    question.extend(Qclass::IN.0.to_be_bytes());
+    Ok(Some(question))
+}
+
+/// The queries of one worker.
+#[derive(Debug)]
+pub struct FileWorkload {
+    file: QueryFile,
+    chunk: Vec<u8>,
+    /// Where the chunk begins in the file.
+    chunk_at: u64,
+    /// Where the next record begins in the file.
+    at: u64,
+    /// Records of others between two of ours.
+    skip: u64,
+    expect: Expect,
+    recursion_desired: bool,
+    opt: Option<Vec<u8>>,
+}
+
+impl FileWorkload {
+    /// Where the record at `at` lies in the chunk, read in if need be: its hash and the bounds of its question.
+    #[inline]
+    fn record(&mut self) -> (u32, std::ops::Range<usize>) {
+        if self.at == self.file.len {
+            self.at = 0;
+        }
+        let mut start = self.at.wrapping_sub(self.chunk_at) as usize;
+        let whole = |chunk: &[u8], start: usize| {
+            let head = chunk.get(start..start.checked_add(HEAD)?)?;
+            let end = start + HEAD + usize::from(u16::from_le_bytes([head[0], head[1]]));
+            (end <= chunk.len()).then(|| {
+                (u32::from_le_bytes([head[2], head[3], head[4], head[5]]), start + HEAD..end)
+            })
+        };
+        if let Some(found) = whole(&self.chunk, start) {
+            return found;
+        }
+        self.chunk.resize(CHUNK.min((self.file.len - self.at) as usize), 0);
+        self.file
+            .records
+            .read_exact_at(&mut self.chunk, self.at)
+            .expect("the unlinked temporary file is as long as it was written");
+        (self.chunk_at, start) = (self.at, 0);
+        whole(&self.chunk, start).expect("a chunk is longer than a record")
+    }
+
+    /// Goes past one record.
+    #[inline]
+    fn pass(&mut self) {
+        let (_, question) = self.record();
+        self.at += (HEAD + question.len()) as u64;
+    }
+}
+
+impl Workload for FileWorkload {
+    #[inline]
+    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+        let (key, question) = self.record();
+        let len =
+            compose(out, 0, &self.chunk[question], self.recursion_desired, self.opt.as_deref());
+        for _ in 0..=self.skip {
+            self.pass();
+        }
+        Some(Composed { len, key })
+    }
+
+    #[inline]
+    fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
+        check_by_hash(key, message, &self.expect)
+    }
+}
+
+/// Judges a reply whose question must have the hash `key`.
+#[inline]
+pub(crate) fn check_by_hash(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Invalid> {
+    match reply::question(message) {
+        Some(question) if reply::question_hash(question) == key => {
+            reply::check(message, question, expect)
+        }
+        Some(_) => Err(Invalid::WrongQuestion),
+        // A reply without a question: the check names what it is.
+        None => reply::check(message, &[], expect),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn compile(text: &str) -> Result<QueryFile, QueryFileError> {
+        QueryFile::compile_from(text.as_bytes(), Path::new("q.txt"))
+    }
+
+    fn options() -> QueryOptions {
+        QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None }
+    }
+
+    #[test]
+    fn workers_take_turns_and_begin_again() {
+        let text: String = (0..10).map(|i| format!("n{i}.example A\n")).collect();
+        let file = compile(&text).expect("a good file");
+        assert_eq!(file.queries(), 10);
+        let mut out = [0; super::super::MAX_QUERY];
+        let mut names = Vec::new();
+        for worker in 0..3 {
+            let mut stream = file.workload(worker, 3, options());
+            for _ in 0..4 {
+                stream.next(&mut out).expect("endless");
+                names.push(out[14]);
+            }
+        }
+        // Worker 0 takes n0 n3 n6 n9, and goes on at n2; worker 1 takes n1 n4 n7 n0.
+        assert_eq!(&names, b"036914702581");
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_passed_over() {
+        let file = compile("; comment\n\n# other\n  a.example  aaaa \nb.example TYPE65\r\n")
+            .expect("a good file");
+        assert_eq!(file.queries(), 2);
+    }
+
+    #[test]
+    fn errors_have_their_place() {
+        for (text, place) in [
+            ("a.example A\nb.example AX\n", "q.txt:2:11: "),
+            ("a.example\n", "q.txt:1:10: the type is missing"),
+            ("a..example A\n", "q.txt:1:1: "),
+            ("a.example A +dnssec\n", "q.txt:1:13: `+dnssec` is too much"),
+            ("", "q.txt: there is no query in it"),
+            ("; only a comment\n", "q.txt: there is no query in it"),
+        ] {
+            let error = compile(text).expect_err(text).to_string();
+            assert!(error.starts_with(place), "{error}");
+        }
+        assert!(
+            compile(&"a".repeat(10_000))
+                .expect_err("too long")
+                .to_string()
+                .contains("longer than 4096")
+        );
+    }
+
+    #[test]
+    fn more_than_a_chunk() {
+        let text: String =
+            (0..40_000).map(|i| format!("name-{i:06}.some.example.org AAAA\n")).collect();
+        let mut stream = compile(&text).expect("a good file").workload(0, 1, options());
+        let mut out = [0; super::super::MAX_QUERY];
+        for i in 0..80_001 {
+            let composed = stream.next(&mut out).expect("endless");
+            assert_eq!(&out[13..24], format!("name-{:06}", i % 40_000).as_bytes());
+            assert_eq!(composed.key, reply::question_hash(&out[12..composed.len]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,200}") {
+            let _ = compile(&text);
+        }
+    }
+}

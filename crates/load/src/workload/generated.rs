@@ -1,0 +1,224 @@
+//! Queries made up as they go: one query again and again, random subdomains, a Zipf mix.
+
+use measure::Rng;
+use wire::{Edns, Expect, Invalid, Name, NameError, Qclass, Qtype, compose, reply};
+
+use super::file::{QueryOptions, check_by_hash};
+use super::{Composed, Workload};
+
+/// Characters of a random label: 32 of them, five bits each.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// Length of a random label: 60 bits.
+const RANDOM_LABEL: usize = 12;
+
+/// What is made up.
+#[derive(Clone, Debug)]
+pub enum GeneratedSpec {
+    /// The same query each time.
+    Single {
+        /// The name asked for.
+        name: Name,
+    },
+    /// A new random label in front of a zone each time ("water torture").
+    RandomSubdomain {
+        /// The zone.
+        zone: Name,
+    },
+    /// Names `n<k>.<zone>`, popular ones more often than others (Zipf's law), and some that do not exist.
+    Mix {
+        /// The zone.
+        zone: Name,
+        /// How many names are popular to some degree.
+        names: u32,
+        /// Zipf's exponent; 1 is usual for DNS.
+        exponent: f64,
+        /// Share (0 to 1) of queries for these popular names; the others ask for a name that was never asked before.
+        repeats: f64,
+        /// Share (0 to 1) of queries for names under `nx.<zone>`, which does not exist.
+        missing: f64,
+    },
+}
+
+/// The queries of one worker.
+#[derive(Clone, Debug)]
+pub struct GeneratedWorkload {
+    spec: GeneratedSpec,
+    qtype: Qtype,
+    rng: Rng,
+    /// Share of the popularity that ranks up to each index have.
+    cumulated: Vec<f64>,
+    /// Names asked once each, so far; workers count in different residues.
+    fresh: u64,
+    step: u64,
+    expect: Expect,
+    recursion_desired: bool,
+    opt: Option<Vec<u8>>,
+}
+
+/// Most popular names of a mix: 16 MiB of popularities.
+pub const MAX_POPULAR: u32 = 2_000_000;
+
+impl GeneratedWorkload {
+    /// The stream of `worker` among `workers`, for `seed`.
+    ///
+    /// # Errors
+    /// When the zone leaves no room for the labels in front of it.
+    pub fn new(
+        spec: GeneratedSpec,
+        qtype: Qtype,
+        options: QueryOptions,
+        seed: u64,
+        worker: u32,
+        workers: u32,
+    ) -> Result<Self, NameError> {
+        let mut cumulated = Vec::new();
+        match &spec {
+            GeneratedSpec::Single { .. } => {}
+            GeneratedSpec::RandomSubdomain { zone } => {
+                zone.prepend(&[b'a'; RANDOM_LABEL])?;
+            }
+            GeneratedSpec::Mix { zone, names, exponent, .. } => {
+                zone.prepend(b"nx")?.prepend(&[b'a'; RANDOM_LABEL])?;
+                let mut sum = 0.0;
+                cumulated.extend((1..=(*names).clamp(1, MAX_POPULAR)).map(|rank| {
+                    sum += f64::from(rank).powf(-exponent);
+                    sum
+                }));
+                cumulated.iter_mut().for_each(|c| *c /= sum);
+            }
+        }
+        Ok(GeneratedWorkload {
+            spec,
+            qtype,
+            rng: Rng::part(seed, u64::from(worker)),
+            cumulated,
+            fresh: u64::from(worker),
+            step: u64::from(workers),
+            expect: options.expect,
+            recursion_desired: options.recursion_desired,
+            opt: options.edns.as_ref().map(Edns::to_opt),
+        })
+    }
+
+    /// Writes the next name; its length.
+    fn write_name(&mut self, out: &mut [u8; 255]) -> usize {
+        match &self.spec {
+            GeneratedSpec::Single { name } => append(out, 0, name.as_wire()),
+            GeneratedSpec::RandomSubdomain { zone } => {
+                let at = random_label(out, &mut self.rng);
+                append(out, at, zone.as_wire())
+            }
+            GeneratedSpec::Mix { zone, repeats, missing, .. } => {
+                let at = if self.rng.unit() < *missing {
+                    let at = random_label(out, &mut self.rng);
+                    append(out, at, b"\x02nx")
+                } else if self.rng.unit() < *repeats {
+                    let x = self.rng.unit();
+                    numbered_label(out, b'n', self.cumulated.partition_point(|c| *c <= x) as u64)
+                } else {
+                    self.fresh += self.step;
+                    numbered_label(out, b'f', self.fresh)
+                };
+                append(out, at, zone.as_wire())
+            }
+        }
+    }
+}
+
+/// Appends bytes of a name; the new length.
+fn append(out: &mut [u8; 255], at: usize, bytes: &[u8]) -> usize {
+    out[at..at + bytes.len()].copy_from_slice(bytes);
+    at + bytes.len()
+}
+
+/// Writes a random label; the new length.
+fn random_label(out: &mut [u8; 255], rng: &mut Rng) -> usize {
+    let mut bits = rng.next_u64();
+    out[0] = RANDOM_LABEL as u8;
+    for byte in &mut out[1..=RANDOM_LABEL] {
+        *byte = ALPHABET[(bits & 31) as usize];
+        bits >>= 5;
+    }
+    1 + RANDOM_LABEL
+}
+
+/// Writes a letter and eleven digits: all names of a mix have the same length; the new length.
+fn numbered_label(out: &mut [u8; 255], letter: u8, mut number: u64) -> usize {
+    out[0] = RANDOM_LABEL as u8;
+    out[1] = letter;
+    for byte in out[2..=RANDOM_LABEL].iter_mut().rev() {
+        *byte = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    1 + RANDOM_LABEL
+}
+
+impl Workload for GeneratedWorkload {
+    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+        let mut question = [0; 255 + 4];
+        let name: &mut [u8; 255] = question.first_chunk_mut().expect("longer");
+        let end = self.write_name(name);
+        question[end..end + 2].copy_from_slice(&self.qtype.0.to_be_bytes());
+        question[end + 2..end + 4].copy_from_slice(&Qclass::IN.0.to_be_bytes());
+        let question = &question[..end + 4];
+        let len = compose(out, 0, question, self.recursion_desired, self.opt.as_deref());
+        Some(Composed { len, key: reply::question_hash(question) })
+    }
+
+    fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
+        check_by_hash(key, message, &self.expect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn names(spec: GeneratedSpec, seed: u64, count: usize) -> Vec<String> {
+        let options =
+            QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None };
+        let mut workload =
+            GeneratedWorkload::new(spec, Qtype::A, options, seed, 0, 1).expect("short enough");
+        let mut out = [0; super::super::MAX_QUERY];
+        (0..count)
+            .map(|_| {
+                let composed = workload.next(&mut out).expect("endless");
+                Name::from_wire(&out[12..composed.len - 4]).expect("a name").to_string()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn seeds_reproduce() {
+        let spec = GeneratedSpec::RandomSubdomain { zone: "example.org".parse().expect("a name") };
+        assert_eq!(names(spec.clone(), 1, 50), names(spec.clone(), 1, 50));
+        assert_ne!(names(spec.clone(), 1, 50), names(spec, 2, 50));
+    }
+
+    #[test]
+    fn a_mix_has_its_shares() {
+        let zone = "example.org".parse().expect("a name");
+        let spec =
+            GeneratedSpec::Mix { zone, names: 1_000, exponent: 1.0, repeats: 0.8, missing: 0.1 };
+        let mut counts: HashMap<String, u32> = HashMap::new();
+        for name in names(spec, 7, 20_000) {
+            *counts.entry(name).or_default() += 1;
+        }
+        let sum = |part: &str, start: &str| {
+            counts
+                .iter()
+                .filter(|(n, _)| n.contains(part) && n.starts_with(start))
+                .map(|(_, c)| c)
+                .sum::<u32>()
+        };
+        let missing = sum(".nx.", "");
+        assert!((1_700..2_300).contains(&missing), "{missing}");
+        let fresh = counts.keys().filter(|n| n.starts_with("f0")).count();
+        assert!((3_300..3_900).contains(&fresh), "{fresh} of 18,000 x 0.2");
+        let (first, tenth) =
+            (counts["n00000000000.example.org"], counts["n00000000009.example.org"]);
+        assert!(first > 6 * tenth && first < 16 * tenth, "Zipf: {first} {tenth}");
+    }
+}
