@@ -320,3 +320,74 @@ impl<'m> Iterator for CompressedLabels<'m, '_> {
         Some(label)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_round_trip() {
+        let header = Header { id: 0x1234, flags: 0xabcd, counts: [1, 2, 3, 0xffff] };
+        let bytes = header.to_bytes();
+        assert_eq!(bytes, [0x12, 0x34, 0xab, 0xcd, 0, 1, 0, 2, 0, 3, 0xff, 0xff]);
+        assert_eq!(Header::read(&bytes), Some(header));
+        assert_eq!((header.opcode(), header.rcode(), header.is_response()), (Opcode(5), 13, true));
+        assert_eq!(Header::read(&bytes[..11]), None);
+    }
+
+    #[test]
+    fn names_are_skipped() {
+        let longest = [&[63; 192][..], &[61; 62], &[0]].concat();
+        let too_long = [&[63; 192][..], &[62; 63], &[0]].concat();
+        for (message, end) in [
+            (&b"\0"[..], Some(1)),
+            (b"\x01a\0x", Some(3)),
+            (b"\x01a\xc0\x00x", Some(4)),
+            (b"\xc0", None),
+            (b"\x40a", None),
+            (b"\x80a", None),
+            (b"\x02a", None),
+            (b"", None),
+            (&[1; 400], None),
+            (&longest, Some(255)),
+            (&too_long, None),
+        ] {
+            assert_eq!(skip_name(message, 0), end, "{message:?}");
+        }
+    }
+
+    /// A header, `www.example` at 12, a pointer to `example` at 25, a pointer to that pointer at 27.
+    const MESSAGE: &[u8] = b"............\x03www\x07example\0\xc0\x10\xc0\x19\xc0\x1d";
+
+    #[test]
+    fn names_are_followed() {
+        let example = b"\x07EXAMPLE\0";
+        let www = b"\x03www\x07example\0";
+        for (at, name, deeper, relation) in [
+            (12, &www[..], false, Some(Relation::Same)),
+            (25, example, false, Some(Relation::Same)),
+            (27, example, false, Some(Relation::Same)),
+            (27, www, false, Some(Relation::Other)),
+            (27, www, true, Some(Relation::Above(4))),
+            (27, example, true, Some(Relation::Same)),
+            (12, example, true, Some(Relation::Other)),
+            // A pointer to itself, and an offset that is not there.
+            (29, example, false, None),
+            (30, example, true, None),
+            (99, example, false, None),
+        ] {
+            assert_eq!(
+                relate(MESSAGE, at, name, deeper, &mut Budget(100)),
+                relation,
+                "{at} {deeper}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_budget_ends_a_walk() {
+        let www = b"\x03www\x07example\0";
+        assert_eq!(relate(MESSAGE, 12, www, false, &mut Budget(2)), None);
+        assert_eq!(relate(MESSAGE, 12, www, false, &mut Budget(3)), Some(Relation::Same));
+    }
+}

@@ -197,3 +197,190 @@ impl HeaderEcho {
         Header { id: self.id, flags, counts: [0; 4] }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::edns::Edns;
+    use crate::query::QueryTemplate;
+
+    /// A query with or without an OPT record, changed by `edit`.
+    fn query(edns: Option<Edns>, edit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let name = "a.dns64perf.test".parse().unwrap();
+        let template = QueryTemplate::new(&name, Qtype::AAAA, true, false, edns.as_ref());
+        let mut message = template.bytes().to_vec();
+        message[..2].copy_from_slice(&[0x12, 0x34]);
+        edit(&mut message);
+        message
+    }
+
+    /// With an OPT record.
+    fn with_edns(edit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        query(Some(Edns::default()), edit)
+    }
+
+    /// A TSIG record that is well-formed as far as anybody without keys can tell.
+    const TSIG: &[u8] = &[1, b'k', 0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 2, 1, 2];
+
+    #[test]
+    fn good_queries() {
+        let plain = query(None, |_| ());
+        let parsed = Query::parse(&plain).unwrap();
+        assert_eq!((parsed.id, parsed.qtype, parsed.qclass), (0x1234, Qtype::AAAA, Qclass::IN));
+        assert_eq!(parsed.qname, b"\x01a\x09dns64perf\x04test\0");
+        assert_eq!((parsed.rd, parsed.cd, parsed.ad, parsed.signed), (true, false, false, false));
+        assert_eq!((parsed.udp_limit(), parsed.edns), (512, None));
+
+        let edns = with_edns(|m| m[3] = 0x30);
+        let parsed = Query::parse(&edns).unwrap();
+        assert_eq!((parsed.cd, parsed.ad, parsed.udp_limit()), (true, true, 1232));
+        assert!(!parsed.bad_version());
+
+        let version = with_edns(|m| {
+            let at = m.len() - 5;
+            m[at] = 1;
+        });
+        assert!(Query::parse(&version).unwrap().bad_version());
+
+        let signed = with_edns(|m| {
+            m[11] = 2;
+            m.extend_from_slice(TSIG);
+        });
+        let parsed = Query::parse(&signed).unwrap();
+        assert!(parsed.signed && parsed.edns.is_some());
+
+        let root = b"\0\x01\0\0\0\x01\0\0\0\0\0\0\0\0\x02\0\x01";
+        let parsed = Query::parse(root).unwrap();
+        assert_eq!((parsed.qname, parsed.qtype, parsed.rd), (&b"\0"[..], Qtype::NS, false));
+    }
+
+    #[test]
+    fn no_reply_at_all() {
+        for (what, message) in [
+            ("nothing", vec![]),
+            ("eleven octets", query(None, |m| m.truncate(11))),
+            ("a response", query(None, |m| m[2] |= 0x80)),
+            ("a response to a notify", query(None, |m| m[2] |= 0xa0)),
+        ] {
+            let error = Query::parse(&message).unwrap_err();
+            assert_eq!(error, QueryError::Drop, "{what}");
+            assert_eq!(error.reply(&mut [0; 512]), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn other_opcodes_are_not_implemented() {
+        for opcode in 1..16u8 {
+            let message = query(None, |m| {
+                m[2] |= opcode << 3;
+                // Not even the question is looked at: other opcodes have their own layout.
+                m.truncate(13);
+            });
+            let error = Query::parse(&message).unwrap_err();
+            let mut out = [0xff; 20];
+            assert_eq!(error.reply(&mut out), Some(12));
+            assert_eq!(out[..12], [0x12, 0x34, 0x81 | opcode << 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
+            assert_eq!(error.reply(&mut out[..11]), None);
+        }
+    }
+
+    #[test]
+    fn malformed_queries() {
+        let cases = [
+            ("no question", query(None, |m| m[5] = 0)),
+            ("two questions", query(None, |m| m[5] = 2)),
+            ("an answer", with_edns(|m| m[7] = 1)),
+            ("a compressed name", query(None, |m| m[12..14].copy_from_slice(&[0xc0, 0x0e]))),
+            ("a label of type 01", query(None, |m| m[12] = 0x41)),
+            ("a cut name", query(None, |m| m.truncate(20))),
+            ("a name too long", query(None, |m| m.splice(12..12, [1; 256]).for_each(drop))),
+            ("no type", query(None, |m| m.truncate(m.len() - 4))),
+            ("half a class", query(None, |m| m.truncate(m.len() - 1))),
+            ("octets left over", query(None, |m| m.push(0))),
+            ("a record that is not there", query(None, |m| m[11] = 1)),
+            ("a cut OPT", with_edns(|m| m.truncate(m.len() - 1))),
+            ("an OPT that is longer than the message", with_edns(|m| *m.last_mut().unwrap() = 1)),
+            ("an OPT with a name", {
+                with_edns(|m| {
+                    let at = m.len() - 11;
+                    m.splice(at..at, [1, b'x']).for_each(drop);
+                })
+            }),
+            ("an OPT with a bad option", {
+                with_edns(|m| {
+                    *m.last_mut().unwrap() = 4;
+                    m.extend_from_slice(&[0, 10, 0, 1]);
+                })
+            }),
+            ("two OPTs", {
+                with_edns(|m| {
+                    m[11] = 2;
+                    let opt = m[m.len() - 11..].to_vec();
+                    m.extend_from_slice(&opt);
+                })
+            }),
+            (
+                "an OPT in the authority section",
+                with_edns(|m| m[8..12].copy_from_slice(&[0, 1, 0, 0])),
+            ),
+            ("something behind TSIG", {
+                query(None, |m| {
+                    m[11] = 2;
+                    m.extend_from_slice(TSIG);
+                    m.extend_from_slice(&Edns::default().to_opt());
+                })
+            }),
+            ("two TSIGs", {
+                query(None, |m| {
+                    m[11] = 2;
+                    m.extend_from_slice(TSIG);
+                    m.extend_from_slice(TSIG);
+                })
+            }),
+        ];
+        for (what, message) in cases {
+            let error = Query::parse(&message).unwrap_err();
+            assert_eq!(error.rcode(), Some(Rcode::FORMERR), "{what}");
+            let mut out = [0xff; 12];
+            assert_eq!(error.reply(&mut out), Some(12), "{what}");
+            assert_eq!(out, [0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0], "{what}");
+        }
+    }
+
+    #[test]
+    fn every_shortening_is_refused() {
+        let message = with_edns(|_| ());
+        for len in 0..message.len() {
+            assert!(Query::parse(&message[..len]).is_err(), "{len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_survived(mut message: Vec<u8>, as_query: bool) {
+            if as_query && message.len() > 12 {
+                message[2] &= 0x07;
+                message[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 1]);
+            }
+            match Query::parse(&message) {
+                Ok(query) => prop_assert!(crate::Name::from_wire(query.qname).is_ok()),
+                Err(error) => { error.reply(&mut [0; 12]); }
+            }
+        }
+
+        #[test]
+        fn changed_queries_are_survived(at: prop::sample::Index, value: u8) {
+            let mut message = with_edns(|_| ());
+            let at = at.index(message.len());
+            message[at] = value;
+            if let Ok(query) = Query::parse(&message) {
+                let oracle = domain::base::Message::from_octets(&message[..]).unwrap();
+                let question = oracle.sole_question().unwrap();
+                prop_assert_eq!(question.qtype().to_int(), query.qtype.0);
+                prop_assert_eq!(oracle.opt().is_some(), query.edns.is_some());
+            }
+        }
+    }
+}

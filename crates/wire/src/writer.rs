@@ -216,3 +216,134 @@ impl<'a> ReplyWriter<'a> {
         self.len += bytes.len();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::base::Message;
+
+    use super::*;
+    use crate::edns::Edns;
+    use crate::name::Name;
+    use crate::query::QueryTemplate;
+
+    /// A query for `host.dns64perf.test A`, whose zone is at offset 17 of a reply.
+    fn query() -> Vec<u8> {
+        let name: Name = "host.dns64perf.test".parse().unwrap();
+        let mut message = QueryTemplate::new(&name, Qtype::A, true, true, Some(&Edns::default()))
+            .bytes()
+            .to_vec();
+        message[1] = 7;
+        message
+    }
+
+    /// The reply that `fill` makes with this limit.
+    fn write(limit: usize, fill: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
+        let message = query();
+        let query = Query::parse(&message).unwrap();
+        let mut out = vec![0xee; 2000];
+        let mut writer = ReplyWriter::new(&mut out, limit, &query).unwrap();
+        fill(&mut writer);
+        let len = writer.finish();
+        assert!(len <= limit && out[limit..].iter().all(|&octet| octet == 0xee));
+        out.truncate(len);
+        out
+    }
+
+    #[test]
+    fn another_parser_reads_it() {
+        let reply = write(512, |writer| {
+            writer.opt(1232, true);
+            writer.flag(flag::AA, true);
+            writer.rcode(Rcode::NXDOMAIN);
+            assert!(writer.answer(Owner::Question, Qtype::A, 60, &[10, 0, 0, 1]));
+            let soa: [&[u8]; 4] = [b"\x02ns", &pointer(17), &pointer(17), &[0; 20]];
+            assert!(writer.authority(Owner::At(17), Qtype::SOA, 30, &soa));
+            assert!(writer.additional(Owner::Name(b"\x02ns\x01x\0"), Qtype::A, 1, &[10, 0, 0, 2]));
+        });
+        let message = Message::from_octets(&reply[..]).unwrap();
+        let header = message.header();
+        assert!(
+            header.qr()
+                && header.aa()
+                && header.rd()
+                && header.cd()
+                && !header.ra()
+                && !header.tc()
+        );
+        assert_eq!((header.id(), header.rcode().to_int()), (7, 3));
+        let counts = message.header_counts();
+        assert_eq!(
+            (counts.qdcount(), counts.ancount(), counts.nscount(), counts.arcount()),
+            (1, 1, 1, 2)
+        );
+        let (_, answer, authority, additional) = message.sections().unwrap();
+        let text = |section: domain::base::message::RecordSection<'_, &[u8]>| {
+            let records =
+                section.limit_to::<domain::rdata::AllRecordData<_, domain::base::ParsedName<_>>>();
+            records.map(|record| record.unwrap().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(text(answer), ["host.dns64perf.test. 60 IN A 10.0.0.1"]);
+        assert_eq!(
+            text(authority),
+            ["dns64perf.test. 30 IN SOA ns.dns64perf.test. dns64perf.test. 0 0 0 0 0"]
+        );
+        assert_eq!(text(additional)[0], "ns.x. 1 IN A 10.0.0.2");
+        let opt = message.opt().unwrap();
+        assert_eq!((opt.udp_payload_size(), opt.version(), opt.dnssec_ok()), (1232, 0, true));
+    }
+
+    #[test]
+    fn extended_codes_go_to_the_opt_record() {
+        let reply = write(512, |writer| {
+            writer.opt(1232, false);
+            writer.rcode(Rcode::BADVERS);
+        });
+        let message = Message::from_octets(&reply[..]).unwrap();
+        assert_eq!(message.opt_rcode().to_int(), 16);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_truncated() {
+        let bare = write(512, |_| ()).len();
+        // Question, OPT and two A records of 16 octets fit exactly.
+        for (limit, fits) in [(bare + 11 + 32, true), (bare + 11 + 31, false)] {
+            let reply = write(limit, |writer| {
+                writer.opt(1232, false);
+                assert!(writer.answer(Owner::Question, Qtype::A, 1, &[1; 4]));
+                assert_eq!(writer.answer(Owner::Question, Qtype::A, 1, &[2; 4]), fits);
+                assert_eq!(writer.is_truncated(), !fits);
+                assert!(!writer.authority(Owner::Question, Qtype::TXT, 1, &[&[0; 300]]));
+            });
+            let header = Header::read(&reply).unwrap();
+            assert!(header.is_truncated());
+            assert_eq!(header.counts, [1, 0, 0, 1]);
+            assert_eq!(reply.len(), bare + 11);
+        }
+    }
+
+    #[test]
+    fn additional_records_are_left_out_quietly() {
+        let reply = write(60, |writer| {
+            assert!(writer.answer(Owner::Question, Qtype::A, 1, &[1; 4]));
+            assert!(!writer.additional(Owner::Question, Qtype::A, 1, &[2; 4]));
+        });
+        let header = Header::read(&reply).unwrap();
+        assert!(!header.is_truncated());
+        assert_eq!(header.counts, [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_buffer_without_room_is_refused() {
+        let message = query();
+        let query = Query::parse(&message).unwrap();
+        let need = HEADER + query.question.len();
+        for room in 0..need {
+            assert!(ReplyWriter::new(&mut vec![0; room], 512, &query).is_none(), "{room}");
+        }
+        let mut out = vec![0; need];
+        let mut writer = ReplyWriter::new(&mut out, 512, &query).unwrap();
+        writer.opt(1232, false);
+        assert!(!writer.answer(Owner::Question, Qtype::A, 1, &[1; 4]));
+        assert_eq!(writer.finish(), need);
+    }
+}

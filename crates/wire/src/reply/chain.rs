@@ -14,7 +14,7 @@
 //! no more. At most [`MAX_HOPS`] aliases are followed, and at most [`MAX_STEPS`] labels and pointers are looked at in a
 //! message, whatever it holds: a loop of aliases ends as "no answer", a message made to be slow as "malformed".
 
-use crate::message::{Budget, NameBuffer, Record, Relation, relate};
+use crate::message::{Budget, HEADER, NameBuffer, Record, Relation, relate};
 use crate::reply::Invalid;
 use crate::rr::{Qclass, Qtype};
 
@@ -115,8 +115,12 @@ impl Answers<'_> {
                 continue;
             }
             let deeper = record.rtype == Qtype::DNAME && wanted != Qtype::DNAME;
-            let relation = relate(self.reply, record.owner, name.as_wire(), deeper, budget)
-                .ok_or(Invalid::Malformed)?;
+            let relation = if *hops == 0 && !deeper && self.points_to_question(record.owner) {
+                Relation::Same
+            } else {
+                relate(self.reply, record.owner, name.as_wire(), deeper, budget)
+                    .ok_or(Invalid::Malformed)?
+            };
             let is_wanted = record.rtype == wanted || wanted == Qtype::ANY;
             let target = match relation {
                 Relation::Same if is_wanted => {
@@ -159,6 +163,11 @@ impl Answers<'_> {
             return None;
         }
         NameBuffer::join(&name.as_wire()[..front], self.reply, record.rdata_at, budget)
+    }
+
+    /// Whether the name at `owner` is a pointer to the question's, which has been compared: no need to walk it.
+    fn points_to_question(&self, owner: usize) -> bool {
+        crate::message::word(self.reply, owner) == Some(0xc000 | HEADER as u16)
     }
 
     /// The type asked for.

@@ -1,0 +1,189 @@
+//! What a query and a reply cost, per message.
+//!
+//! `cargo bench -p dnsdyno-wire` prints nanoseconds; `cargo test` runs each once.
+//! Goals on the reference machine: write a namespace query < 15 ns, check its reply < 40 ns, parse a query < 40 ns.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use dnsdyno_wire::namespace::LABEL;
+use dnsdyno_wire::writer::pointer;
+use dnsdyno_wire::{
+    Edns, Expect, Name, Namespace, Owner, Pref64, Qtype, Query, QueryTemplate, ReplyWriter,
+    compose, reply,
+};
+
+/// How many messages one measured run handles, so that the timer's own cost vanishes.
+const BATCH: u32 = 1024;
+
+fn main() {
+    divan::main();
+}
+
+/// The namespace of the self-test.
+fn namespace() -> Namespace {
+    Namespace::with_default_zone("10.0.0.0/8".parse().expect("a valid prefix"))
+}
+
+/// An AAAA query template with EDNS, as `dnsdyno load --namespace` makes it.
+fn template() -> QueryTemplate {
+    QueryTemplate::for_namespace(&namespace(), Qtype::AAAA, true, false, Some(&Edns::default()))
+}
+
+/// The expected address, and the replies of a DNS64 server: `fill` adds the records.
+fn reply_with(fill: impl FnOnce(&mut ReplyWriter<'_>, Ipv6Addr)) -> (Vec<u8>, Vec<u8>, Expect) {
+    let template = template();
+    let query = Query::parse(template.bytes()).expect("our own query");
+    let pref64: Pref64 = "2001:db8:64::/96".parse().expect("a valid prefix");
+    let address = pref64.embed(Ipv4Addr::new(10, 0, 0, 0));
+    let mut out = [0; 1232];
+    let mut writer = ReplyWriter::new(&mut out, 1232, &query).expect("room for the question");
+    fill(&mut writer, address);
+    let len = writer.finish();
+    (out[..len].to_vec(), query.question.to_vec(), Expect::Aaaa(address))
+}
+
+/// Runs `one` for a batch of numbers and counts each as an item.
+fn each(bencher: Bencher<'_, '_>, mut one: impl FnMut(u32)) {
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(|| (0..BATCH).for_each(&mut one));
+}
+
+#[divan::bench]
+fn write_namespace_query(bencher: Bencher<'_, '_>) {
+    let (template, namespace) = (template(), namespace());
+    let mut out = [0; 128];
+    let mut label = [0; LABEL];
+    each(bencher, |index| {
+        let len = template.write(index as u16, &mut out);
+        Namespace::write_label(namespace.nth(u64::from(index) * 997), &mut label);
+        template.set_label(&mut out, &label);
+        black_box(&out[..len]);
+    });
+}
+
+#[divan::bench]
+fn compose_query(bencher: Bencher<'_, '_>) {
+    let template = template();
+    let question = &template.bytes()[template.question_range()];
+    let opt = Edns::default().to_opt();
+    let mut out = [0; 128];
+    each(bencher, |index| {
+        let len = compose(&mut out, index as u16, black_box(question), true, Some(&opt));
+        black_box(&out[..len]);
+    });
+}
+
+/// Checks one reply over and over.
+fn check(bencher: Bencher<'_, '_>, (reply, question, expect): (Vec<u8>, Vec<u8>, Expect)) {
+    assert_eq!(reply::check(&reply, &question, &expect), Ok(0));
+    each(bencher, |_| {
+        black_box(reply::check(black_box(&reply), black_box(&question), black_box(&expect))).ok();
+    });
+}
+
+#[divan::bench]
+fn check_aaaa(bencher: Bencher<'_, '_>) {
+    check(
+        bencher,
+        reply_with(|writer, address| {
+            writer.opt(1232, false);
+            writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
+        }),
+    );
+}
+
+#[divan::bench]
+fn check_aaaa_other_case(bencher: Bencher<'_, '_>) {
+    let (mut reply, question, expect) = reply_with(|writer, address| {
+        writer.opt(1232, false);
+        writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
+    });
+    reply[12..12 + question.len() - 4].make_ascii_uppercase();
+    check(bencher, (reply, question, expect));
+}
+
+#[divan::bench]
+fn check_aaaa_with_authority(bencher: Bencher<'_, '_>) {
+    check(
+        bencher,
+        reply_with(|writer, address| {
+            writer.opt(1232, false);
+            writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
+            writer.authority(Owner::At(28), Qtype::NS, 60, &[b"\x02ns", &pointer(28)]);
+        }),
+    );
+}
+
+#[divan::bench]
+fn check_aaaa_behind_alias(bencher: Bencher<'_, '_>) {
+    let target: Name = "target.example".parse().expect("a valid name");
+    check(
+        bencher,
+        reply_with(|writer, address| {
+            writer.opt(1232, false);
+            writer.answer(Owner::Question, Qtype::CNAME, 60, target.as_wire());
+            writer.answer(Owner::Name(target.as_wire()), Qtype::AAAA, 60, &address.octets());
+        }),
+    );
+}
+
+#[divan::bench]
+fn check_answered(bencher: Bencher<'_, '_>) {
+    let (reply, question, _) = reply_with(|writer, address| {
+        writer.opt(1232, false);
+        writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
+        writer.authority(Owner::At(28), Qtype::NS, 60, &[b"\x02ns", &pointer(28)]);
+    });
+    check(bencher, (reply, question, Expect::Answered));
+}
+
+#[divan::bench]
+fn question_hash(bencher: Bencher<'_, '_>) {
+    let template = template();
+    let question = &template.bytes()[template.question_range()];
+    each(bencher, |_| {
+        black_box(reply::question_hash(black_box(question)));
+    });
+}
+
+#[divan::bench]
+fn parse_query(bencher: Bencher<'_, '_>) {
+    let template = template();
+    each(bencher, |_| {
+        black_box(Query::parse(black_box(template.bytes()))).ok();
+    });
+}
+
+#[divan::bench]
+fn name_to_address(bencher: Bencher<'_, '_>) {
+    let (template, namespace) = (template(), namespace());
+    let query = Query::parse(template.bytes()).expect("our own query");
+    each(bencher, |_| {
+        black_box(namespace.address(black_box(query.qname)));
+    });
+}
+
+#[divan::bench]
+fn answer_query(bencher: Bencher<'_, '_>) {
+    let (template, namespace) = (template(), namespace());
+    let mut out = [0; 1232];
+    each(bencher, |_| {
+        let query = Query::parse(black_box(template.bytes())).expect("our own query");
+        let address = namespace.address(query.qname).expect("a name of the namespace");
+        let mut writer =
+            ReplyWriter::new(&mut out, query.udp_limit(), &query).expect("room for the question");
+        writer.opt(1232, false);
+        writer.answer(Owner::Question, Qtype::A, 60, &address.octets());
+        let len = writer.finish();
+        black_box(&out[..len]);
+    });
+}
+
+#[divan::bench]
+fn embed_and_extract(bencher: Bencher<'_, '_>) {
+    let pref64: Pref64 = black_box("2001:db8:100::/40".parse().expect("a valid prefix"));
+    each(bencher, |index| {
+        black_box(pref64.extract(pref64.embed(Ipv4Addr::from(index))));
+    });
+}
