@@ -1,1 +1,32 @@
-//! The Bench of real servers: namespaces, adapters, processes, probes.
+//! The bench of real servers: hosts that are network namespaces, links between them, the servers
+//! under test as processes pinned to cores, and probes that say what limited a trial.
+//!
+//! ```text
+//!                    enter: user + net + mount + pid namespaces, unnamed, held by descriptors only
+//!   ┌──────────────────────────────────────────────────────────────────────────────────────────┐
+//!   │              tester-dut                            dut-auth                              │
+//!   │  tester ════════════════════════════ dut ═══════════════════════════ auth                │
+//!   │  dnsdyno load   10.9.0.0/24          the server     10.9.1.0/24      dnsdyno auth        │
+//!   │     ║           fd00:9::/64          under test     fd00:9:1::/64     ║                  │
+//!   │     ╚═════════════════════ tester-auth: the self-test ════════════════╝                  │
+//!   │                            10.9.2.0/24, fd00:9:2::/64                                    │
+//!   └──────────────────────────────────────────────────────────────────────────────────────────┘
+//!
+//!   adapter (servers/*.toml) ──> process ──> ready ──> probe, trial, probe ──> record
+//! ```
+//!
+//! Only this crate starts processes, and every one it starts ends with it: each is killed by the
+//! kernel when its parent dies, and all of them live in a pid namespace whose first process is the
+//! lab itself. Nothing here needs root: an ordinary user gets the same testbed in a user namespace,
+//! less what the kernel keeps for root (receive packet steering, forced socket buffers), and the
+//! result says which it was.
+
+pub mod cpus;
+pub mod enter;
+pub mod exec;
+pub mod netns;
+
+pub use cpus::{CpuList, CpuPlan};
+pub use enter::{EnterError, Entered, Lab, enter};
+pub use exec::exec_main;
+pub use netns::Namespace;

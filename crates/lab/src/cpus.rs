@@ -1,0 +1,203 @@
+//! Which cores each host of the testbed runs on.
+
+use std::fmt;
+use std::str::FromStr;
+
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+
+/// A set of cores, ascending, never empty; written `0`, `0,2` or `0-3,8`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CpuList(Vec<usize>);
+
+impl CpuList {
+    /// The cores of `cpus`; `None` without any.
+    pub fn new(cpus: impl IntoIterator<Item = usize>) -> Option<Self> {
+        let mut cpus: Vec<usize> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        (!cpus.is_empty()).then_some(Self(cpus))
+    }
+
+    /// The cores this process may run on.
+    pub fn allowed() -> Self {
+        let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+        let cpus = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false));
+        Self::new(cpus).unwrap_or(Self(vec![0]))
+    }
+
+    /// The cores, ascending.
+    pub fn cpus(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// How many cores.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether every core of this list is one of `other`.
+    pub fn is_within(&self, other: &CpuList) -> bool {
+        self.0.iter().all(|cpu| other.0.contains(cpu))
+    }
+
+    /// Whether the two lists have a core in common.
+    pub fn shares_with(&self, other: &CpuList) -> bool {
+        self.0.iter().any(|cpu| other.0.contains(cpu))
+    }
+
+    /// As the kernel writes masks in sysfs: 32-bit groups in hexadecimal, the highest first.
+    pub fn mask(&self) -> String {
+        let groups = self.0.last().map_or(0, |cpu| cpu / 32) + 1;
+        let mut words = vec![0u32; groups];
+        for cpu in &self.0 {
+            words[cpu / 32] |= 1 << (cpu % 32);
+        }
+        let words: Vec<String> = words.iter().rev().map(|word| format!("{word:08x}")).collect();
+        words.join(",")
+    }
+
+    /// As `sched_setaffinity(2)` takes it; `None` for a core number beyond what it can hold.
+    pub fn to_set(&self) -> Option<CpuSet> {
+        let mut set = CpuSet::new();
+        self.0.iter().try_for_each(|&cpu| set.set(cpu)).ok()?;
+        Some(set)
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<Self, CpuListError> {
+        let error = |why| CpuListError { found: text.to_owned(), why };
+        let mut cpus = Vec::new();
+        for part in text.trim().split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let parse = |digits: &str| digits.trim().parse().map_err(|_| error("not a number"));
+            let (first, last): (usize, usize) = (parse(first)?, parse(last)?);
+            if last >= CpuSet::count() {
+                return Err(error("there are never that many cores"));
+            }
+            if first > last {
+                return Err(error("the range goes downwards"));
+            }
+            cpus.extend(first..=last);
+        }
+        Self::new(cpus).ok_or_else(|| error("it is empty"))
+    }
+}
+
+impl fmt::Display for CpuList {
+    /// The shortest form: `0-3,8`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        while let [first, ..] = rest {
+            let run = rest.iter().enumerate().take_while(|(i, cpu)| **cpu == first + i).count();
+            if rest.len() < self.0.len() {
+                f.write_str(",")?;
+            }
+            match run {
+                1 => write!(f, "{first}")?,
+                _ => write!(f, "{first}-{}", first + run - 1)?,
+            }
+            rest = &rest[run..];
+        }
+        Ok(())
+    }
+}
+
+/// A list of cores that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not a list of cores such as 0, 0,2 or 0-3: {why}")]
+pub struct CpuListError {
+    /// The text as given.
+    pub found: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+/// The cores of the three hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuPlan {
+    /// The Measurer's.
+    pub tester: CpuList,
+    /// The AuthDNS's.
+    pub auth: CpuList,
+    /// The server under test's.
+    pub dut: CpuList,
+}
+
+impl CpuPlan {
+    /// The Tester (Measurer and AuthDNS) on the first core, the server under test on `cores` others.
+    ///
+    /// On a machine with cores to spare the AuthDNS gets one for itself. Where there are too few, the
+    /// server gets what is left, and the last core at least.
+    pub fn spread(allowed: &CpuList, cores: usize) -> Self {
+        let all = allowed.cpus();
+        let one = |cpu: usize| CpuList(vec![cpu]);
+        let first = all[0];
+        if all.len() == 1 {
+            return Self { tester: one(first), auth: one(first), dut: one(first) };
+        }
+        let spare = all.len() > cores.max(1) + 1;
+        let auth = if spare { all[all.len() - 1] } else { first };
+        let dut = all[1..].iter().copied().take(cores.max(1)).collect();
+        Self { tester: one(first), auth: one(auth), dut: CpuList(dut) }
+    }
+
+    /// Whether the server under test shares a core with the Tester, so that the Tester slows it down.
+    pub fn dut_shares(&self) -> bool {
+        self.dut.shares_with(&self.tester) || self.dut.shares_with(&self.auth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_and_writes_lists() {
+        let table = [
+            ("0", vec![0], "0"),
+            ("3,1", vec![1, 3], "1,3"),
+            ("0-2,8", vec![0, 1, 2, 8], "0-2,8"),
+            (" 2-2 ", vec![2], "2"),
+        ];
+        for (text, cpus, shown) in table {
+            let list: CpuList = text.parse().unwrap();
+            assert_eq!((list.cpus(), list.to_string().as_str()), (cpus.as_slice(), shown));
+        }
+        for bad in ["", "a", "1-", "3-1", "0,,1", "99999999"] {
+            assert!(bad.parse::<CpuList>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn masks_are_the_kernels() {
+        assert_eq!(CpuList::new([0]).unwrap().mask(), "00000001");
+        assert_eq!(CpuList::new([1, 33]).unwrap().mask(), "00000002,00000002");
+    }
+
+    #[test]
+    fn plans() {
+        let plan = |allowed: &str, cores| {
+            let p = CpuPlan::spread(&allowed.parse().unwrap(), cores);
+            format!("{} {} {}", p.tester, p.auth, p.dut)
+        };
+        assert_eq!(plan("0", 1), "0 0 0");
+        assert_eq!(plan("0-1", 1), "0 0 1");
+        assert_eq!(plan("0-1", 4), "0 0 1");
+        assert_eq!(plan("0-3", 1), "0 3 1");
+        assert_eq!(plan("0-3", 3), "0 0 1-3");
+        assert_eq!(plan("4-7", 2), "4 7 5-6");
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_round_trips(cpus in proptest::collection::btree_set(0usize..200, 1..40)) {
+            let list = CpuList::new(cpus).unwrap();
+            prop_assert_eq!(list.to_string().parse::<CpuList>().unwrap(), list);
+        }
+    }
+}

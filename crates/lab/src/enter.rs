@@ -1,0 +1,341 @@
+//! The way into the lab: the program executes itself again inside fresh namespaces.
+//!
+//! ```text
+//!   dnsdyno run ...                       outer: unshare, start, forward signals, wait, exit code
+//!     └─ /proc/self/exe run ...           inner: first process of a new pid namespace, the lab
+//!          ├─ servers, AuthDNS, Measurer  killed by the kernel when the inner process ends
+//! ```
+//!
+//! Why two processes: `unshare(CLONE_NEWPID)` moves only *children* to the new pid namespace, and
+//! `unshare(CLONE_NEWUSER)` is refused to a process with threads. The first process of a pid
+//! namespace takes everything in it along when it ends, and it asks the kernel to be killed
+//! when the outer one dies (`PR_SET_PDEATHSIG`), so that even SIGKILL of the outer process leaves
+//! nothing: no process, and, since the network namespaces have no names, no namespace and no link.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{Pid, getegid, geteuid, getpid, pipe2};
+use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Tells the inner process that it is one, and which descriptor ends when the outer process does.
+const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
+
+/// The signals that end a run politely.
+const POLITE: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
+/// On which side of the re-execution the caller finds itself.
+#[derive(Debug)]
+pub enum Entered {
+    /// Inside the lab: go on.
+    Inside(Lab),
+    /// The inner process has run and ended: exit with this code.
+    Outside(u8),
+}
+
+/// The inside of the lab's namespaces; proof that [`enter`] succeeded.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    interrupted: Arc<AtomicBool>,
+    privileged: bool,
+}
+
+impl Lab {
+    /// Set by SIGINT, SIGTERM and SIGHUP: a run ends cleanly and keeps what it has.
+    pub fn interrupted(&self) -> &Arc<AtomicBool> {
+        &self.interrupted
+    }
+
+    /// Whether the lab runs as the real root, not as the root of its own user namespace.
+    pub fn privileged(&self) -> bool {
+        self.privileged
+    }
+}
+
+/// Why there is no lab, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum EnterError {
+    /// The kernel gives this user no namespaces.
+    #[error("the lab cannot get its namespaces: {source}\n  {remedy}")]
+    Namespaces {
+        /// What the kernel said.
+        source: io::Error,
+        /// What to do.
+        remedy: String,
+    },
+    /// The user or group of the new user namespace could not be mapped.
+    #[error("the lab cannot map its user ({path}): {source}\n  {remedy}")]
+    Map {
+        /// The file of `/proc` that was written.
+        path: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+        /// What to do.
+        remedy: String,
+    },
+    /// A mount inside the lab failed.
+    #[error(
+        "the lab cannot mount its own {what}: {source}\n  \
+         in a container, run it with the whole of /proc visible (podman: --security-opt unmask=ALL, \
+         docker: --security-opt systempaths=unconfined) or as root on the host"
+    )]
+    Mount {
+        /// What was to be mounted.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The program could not be executed again, or the way between the two processes failed.
+    #[error("the lab cannot {what}: {source}")]
+    Start {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The variable of the inner process is set, yet this is not one.
+    #[error("{INSIDE} is set, but this process was not started by the lab: unset it")]
+    NotInside,
+}
+
+/// Enters the lab: in the outer process returns when the inner one has ended, in the inner one at once.
+///
+/// Must be the first thing a command does: the process may have no other threads yet.
+///
+/// # Errors
+/// Where the kernel forbids it; the message names the setting.
+pub fn enter() -> Result<Entered, EnterError> {
+    match std::env::var_os(INSIDE) {
+        None => outer().map(Entered::Outside),
+        Some(fd) => inner(&fd).map(Entered::Inside),
+    }
+}
+
+/// Takes the variable of the inner process from a child's environment, so that a child may be a lab itself.
+pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
+    command.env_remove(INSIDE)
+}
+
+fn outer() -> Result<u8, EnterError> {
+    let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
+    // Before anything is unshared: a signal that comes from here on is forwarded.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])
+        .map_err(|source| EnterError::Start { what: "handle signals", source })?;
+    separate()?;
+    // The inner process sees the end of this pipe when we are gone, however we went.
+    let (theirs, ours) = pipe2(OFlag::O_CLOEXEC).map_err(failed("make a pipe"))?;
+    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(failed("make a pipe"))?;
+    // Blocked signals stay pending for the inner process until it has its handlers; the first process
+    // of a pid namespace would lose them otherwise.
+    let polite = SigSet::from_iter(POLITE);
+    polite.thread_block().map_err(failed("block signals"))?;
+    let child = Command::new("/proc/self/exe")
+        .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, theirs.as_raw_fd().to_string())
+        .spawn()
+        .map_err(|source| EnterError::Start { what: "execute itself again", source });
+    polite.thread_unblock().map_err(failed("unblock signals"))?;
+    drop(theirs);
+    let code = wait_for(child?, &mut signals)?;
+    drop(ours);
+    Ok(code)
+}
+
+/// Waits for the inner process; forwards the polite signals to it. Returns its exit code.
+fn wait_for(mut child: Child, signals: &mut Signals) -> Result<u8, EnterError> {
+    let waiting = |source| EnterError::Start { what: "wait for its inner process", source };
+    let pid = Pid::from_raw(child.id() as i32);
+    loop {
+        if let Some(status) = child.try_wait().map_err(waiting)? {
+            return Ok(exit_code(status));
+        }
+        for signal in signals.wait() {
+            if let Ok(signal) = Signal::try_from(signal)
+                && POLITE.contains(&signal)
+            {
+                // It is a child not yet waited for, so the number is still its own.
+                let _ = nix::sys::signal::kill(pid, signal);
+            }
+        }
+    }
+}
+
+/// The exit code as a shell reports it: 128 and the signal's number for one that was killed.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// Moves this process to new namespaces: plainly as root, through a user namespace otherwise.
+fn separate() -> Result<(), EnterError> {
+    let plain = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+    let refused =
+        |e: Errno| EnterError::Namespaces { source: e.into(), remedy: remedy(e, &read_setting) };
+    if geteuid().is_root() {
+        match unshare(plain) {
+            // Root of a container without CAP_SYS_ADMIN: go the way of an ordinary user.
+            Err(Errno::EPERM) => {}
+            other => return other.map_err(refused),
+        }
+    }
+    let (user, group) = (geteuid(), getegid());
+    unshare(plain | CloneFlags::CLONE_NEWUSER).map_err(refused)?;
+    // To be root inside, since a program that is executed keeps capabilities only as root; setgroups
+    // must be given up before an ordinary user may map a group (user_namespaces(7)).
+    for (path, text) in [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("0 {user} 1")),
+        ("/proc/self/gid_map", format!("0 {group} 1")),
+    ] {
+        fs::write(path, text).map_err(|source| EnterError::Map {
+            path,
+            remedy: remedy(Errno::EPERM, &read_setting),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+/// The settings of a kernel that keep namespaces from ordinary users, the value that does, and the cure.
+const SETTINGS: [(&str, &str, &str); 4] = [
+    ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
+    ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("user/max_net_namespaces", "0", "sysctl -w user.max_net_namespaces=15000"),
+];
+
+fn read_setting(path: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/sys/{path}")).ok()
+}
+
+/// What to do about a refusal: the setting that forbids it if one is found, else all that could.
+fn remedy(error: Errno, read: &dyn Fn(&str) -> Option<String>) -> String {
+    let guilty: Vec<&str> = SETTINGS
+        .iter()
+        .filter(|(path, forbids, _)| read(path).is_some_and(|value| value.trim() == *forbids))
+        .map(|(_, _, cure)| *cure)
+        .collect();
+    if error == Errno::EINVAL {
+        return "it must be entered before any thread is started".to_owned();
+    }
+    if !guilty.is_empty() {
+        return format!("as root: {}; or run dnsdyno as root", guilty.join(" and "));
+    }
+    "run dnsdyno as root, or let users make namespaces: look at user.max_user_namespaces, \
+     kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns (sysctl), and, \
+     in a container, at its seccomp profile"
+        .to_owned()
+}
+
+fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
+    let fd: i32 = fd.to_str().and_then(|text| text.parse().ok()).ok_or(EnterError::NotInside)?;
+    if getpid() != Pid::from_raw(1) {
+        return Err(EnterError::NotInside);
+    }
+    die_with(fd)?;
+    let mounted = |what| move |e: Errno| EnterError::Mount { what, source: e.into() };
+    let none = None::<&str>;
+    // Nothing mounted here is to be seen outside, and nothing mounted outside later here.
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
+        .map_err(mounted("mount tree"))?;
+    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), plain, none).map_err(mounted("/proc"))?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(|source| EnterError::Start { what: "handle signals", source })?;
+    }
+    SigSet::from_iter(POLITE)
+        .thread_unblock()
+        .map_err(|e| EnterError::Start { what: "unblock signals", source: e.into() })?;
+    Ok(Lab { interrupted, privileged: is_init_user_namespace() })
+}
+
+/// Has the kernel kill this process when the outer one dies, and checks that it has not died already.
+fn die_with(parent_fd: i32) -> Result<(), EnterError> {
+    let failed = |source: io::Error| EnterError::Start { what: "watch its outer process", source };
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| failed(e.into()))?;
+    // getppid() says 0 to the first process of a pid namespace, whether its parent lives or not, so
+    // the pipe is asked: its only writer is the outer process. Opened anew, since the inherited
+    // descriptor is a bare number; non-blocking, since opening waits for a writer otherwise.
+    let pipe = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(format!("/proc/self/fd/{parent_fd}"))
+        .map_err(|_| EnterError::NotInside)?;
+    use std::os::fd::AsFd;
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO).map_err(|e| failed(e.into()))?;
+    if fds[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP)) {
+        return Err(failed(io::Error::other("it has ended")));
+    }
+    Ok(())
+}
+
+/// Whether user numbers here are those of the whole machine.
+fn is_init_user_namespace() -> bool {
+    fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_its_setting() {
+        let table: [(&[(&str, &str)], Errno, &str); 6] = [
+            (
+                &[("user/max_user_namespaces", "0\n")],
+                Errno::ENOSPC,
+                "user.max_user_namespaces=15000",
+            ),
+            (
+                &[("user/max_user_namespaces", "9\n"), ("kernel/unprivileged_userns_clone", "0\n")],
+                Errno::EPERM,
+                "kernel.unprivileged_userns_clone=1",
+            ),
+            (
+                &[("kernel/apparmor_restrict_unprivileged_userns", "1\n")],
+                Errno::EACCES,
+                "apparmor_restrict_unprivileged_userns=0",
+            ),
+            (&[("user/max_net_namespaces", "0\n")], Errno::ENOSPC, "user.max_net_namespaces"),
+            (&[], Errno::EPERM, "seccomp"),
+            (&[], Errno::EINVAL, "before any thread"),
+        ];
+        for (settings, error, wanted) in table {
+            let read = |path: &str| {
+                settings.iter().find(|(p, _)| *p == path).map(|(_, value)| (*value).to_owned())
+            };
+            let text = remedy(error, &read);
+            assert!(text.contains(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn codes_are_those_of_a_shell() {
+        assert_eq!(exit_code(ExitStatus::from_raw(2 << 8)), 2);
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137);
+    }
+}
