@@ -16,6 +16,10 @@ use measure::Nanos;
 /// The largest payload of a UDP datagram over IPv4, and so the largest message handed to the kernel.
 pub const MAX_MESSAGE: usize = 65_507;
 
+/// The longest datagram that shares a message, bytes: it fits the least MTU of IPv6 (1280 - 40 - 8). The
+/// kernel refuses a segment that does not fit the MTU of the path.
+pub const MAX_SEGMENT: usize = 1_232;
+
 /// A socket of an engine, by its place in the engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u16);
@@ -47,12 +51,20 @@ pub(crate) struct Frame {
     pub(crate) segment: usize,
 }
 
+impl Frame {
+    /// How many datagrams it holds; an empty one is one.
+    pub(crate) fn count(&self) -> usize {
+        if self.len <= self.segment { 1 } else { self.len.div_ceil(self.segment.max(1)) }
+    }
+}
+
 /// Received datagrams.
 #[derive(Debug)]
 pub struct RxBatch {
-    /// `slots` areas of `slot_len` bytes.
+    /// `slots` areas of `slot_len` bytes, `stride` bytes apart.
     pub(crate) arena: Vec<u8>,
     pub(crate) slot_len: usize,
+    stride: usize,
     pub(crate) slots: usize,
     pub(crate) frames: Vec<Frame>,
     datagrams: usize,
@@ -61,9 +73,13 @@ pub struct RxBatch {
 impl RxBatch {
     /// Room for `slots` messages of at most `slot_len` bytes.
     pub fn new(slots: usize, slot_len: usize) -> Self {
+        // Slots a power of two apart fall into the same cache sets: a page and two lines keep them apart.
+        let stride = slot_len.next_multiple_of(64) + 4_096 + 128;
         RxBatch {
-            arena: vec![0; slots * slot_len],
+            // From the zero page: only what is received is ever resident.
+            arena: vec![0; slots * stride],
             slot_len,
+            stride,
             slots,
             frames: Vec::with_capacity(slots),
             datagrams: 0,
@@ -86,6 +102,11 @@ impl RxBatch {
         self.frames.is_empty()
     }
 
+    /// Whether no slot is left.
+    pub fn is_full(&self) -> bool {
+        self.frames.len() == self.slots
+    }
+
     /// The datagrams, in the order of their arrival per socket.
     pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
         self.frames.iter().flat_map(|f| {
@@ -98,30 +119,39 @@ impl RxBatch {
         })
     }
 
+    /// Where a slot begins in the arena.
+    pub(crate) fn slot(&self, index: usize) -> usize {
+        index * self.stride
+    }
+
     /// Adds a frame whose bytes lie in the arena already.
     pub(crate) fn add(&mut self, frame: Frame) {
         debug_assert!(frame.offset + frame.len <= self.arena.len());
-        self.datagrams += if frame.len == 0 { 1 } else { frame.len.div_ceil(frame.segment.max(1)) };
+        self.datagrams += frame.count();
         self.frames.push(frame);
     }
 
     /// Copies one datagram in; whether there was room. For engines without a kernel.
     pub fn put(&mut self, socket: SocketId, peer: SocketAddr, at: Nanos, bytes: &[u8]) -> bool {
+        self.put_to(socket, peer, None, at, bytes)
+    }
+
+    /// As [`put`](Self::put), with the address it was sent to.
+    pub fn put_to(
+        &mut self,
+        socket: SocketId,
+        peer: SocketAddr,
+        to: Option<IpAddr>,
+        at: Nanos,
+        bytes: &[u8],
+    ) -> bool {
         let slot = self.frames.len();
-        if slot == self.slots || bytes.len() > self.slot_len {
+        if self.is_full() || bytes.len() > self.slot_len {
             return false;
         }
-        let offset = slot * self.slot_len;
+        let offset = self.slot(slot);
         self.arena[offset..offset + bytes.len()].copy_from_slice(bytes);
-        self.add(Frame {
-            socket,
-            peer,
-            to: None,
-            at,
-            offset,
-            len: bytes.len(),
-            segment: self.slot_len,
-        });
+        self.add(Frame { socket, peer, to, at, offset, len: bytes.len(), segment: self.slot_len });
         true
     }
 }
@@ -221,6 +251,7 @@ impl TxBatch {
             let open = last.len == last.segment * last.segments;
             if open
                 && len <= last.segment
+                && last.segment <= MAX_SEGMENT
                 && last.segments < self.max_segments
                 && last.len + len <= MAX_MESSAGE
                 && last.to == to

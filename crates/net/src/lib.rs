@@ -10,11 +10,11 @@
 //!   Engine                          udp: batched sockets   sim: a virtual clock
 //! ```
 //!
-//! All `unsafe` of the workspace lives in this crate: in `udp` and `cmsg` (system calls on batches)
-//! and in `sys` (clocks, scheduling).
+//! All `unsafe` of the workspace lives in this crate: in `udp` (system calls on batches) and in `sys`
+//! (clocks, scheduling).
 
 pub mod batch;
-mod cmsg;
+pub mod drive;
 pub mod engine;
 pub mod sim;
 pub mod sys;
@@ -22,5 +22,6 @@ pub mod tcp;
 pub mod udp;
 
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
-pub use engine::{Engine, EngineCounters, Next, Role, Wait, WaitMode, drive};
+pub use drive::{Next, Role, WaitMode, drive};
+pub use engine::{Engine, EngineCounters, Wait};
 pub use udp::{UdpEngine, UdpFacts, UdpOptions, sources};

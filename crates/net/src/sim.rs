@@ -173,7 +173,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::engine::{Next, Role, WaitMode, drive};
+    use crate::drive::{Next, Role, WaitMode, drive};
 
     /// Sends a datagram each millisecond and notes when the echoes come.
     struct Pinger {
