@@ -177,6 +177,13 @@ impl fmt::Debug for Name {
 #[derive(Clone, Debug)]
 pub struct Labels<'a>(&'a [u8]);
 
+impl<'a> Labels<'a> {
+    /// The labels of an uncompressed name in wire form.
+    pub fn of(name: &'a [u8]) -> Self {
+        Labels(name)
+    }
+}
+
 impl<'a> Iterator for Labels<'a> {
     type Item = &'a [u8];
 
