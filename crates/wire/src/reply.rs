@@ -217,6 +217,7 @@ fn is_common<const N: usize>(
     let answer = &reply[answer_at..end];
     let [t1, t0] = rtype.0.to_be_bytes();
     header
+        && question.ends_with(&Qclass::IN.0.to_be_bytes())
         && answer[..6] == [0xc0, HEADER as u8, t1, t0, 0, Qclass::IN.0 as u8]
         && answer[10..12] == [0, N as u8]
         && answer[12..] == address[..]

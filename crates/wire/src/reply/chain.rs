@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Records usually stand in this order, but nothing says they must, so the section is read again until the chain grows
-//! no more. At most [`MAX_HOPS`] aliases are followed, and at most [`MAX_STEPS`] labels and pointers are looked at in a
-//! message, whatever it holds: a loop of aliases ends as "no answer", a message made to be slow as "malformed".
+//! no more. At most [`MAX_HOPS`] aliases are followed (so the section is read at most 17 times), and at most
+//! [`MAX_STEPS`] labels and pointers are looked at in a message, whatever it holds: a loop of aliases ends as "no answer", a message made to be slow as "malformed".
 
 use crate::message::{Budget, HEADER, NameBuffer, Record, Relation, relate};
 use crate::reply::Invalid;
@@ -21,7 +21,7 @@ use crate::rr::{Qclass, Qtype};
 /// The most aliases that are followed, about as many as resolvers do.
 pub(super) const MAX_HOPS: u32 = 16;
 
-/// The most labels, pointers and records that are looked at in one message; some 200 µs at worst.
+/// The most labels and pointers that are followed in one message; the worst 64 KiB message found takes 0.9 ms.
 const MAX_STEPS: u32 = 1 << 16;
 
 /// The answer section of a message whose records have been walked.
@@ -111,7 +111,7 @@ impl Answers<'_> {
         for _ in 0..self.count {
             let (record, end) = Record::read(self.reply, at).ok_or(Invalid::Malformed)?;
             at = end;
-            if record.class != self.qclass() {
+            if record.class != self.qclass() && self.qclass() != Qclass::ANY {
                 continue;
             }
             let deeper = record.rtype == Qtype::DNAME && wanted != Qtype::DNAME;

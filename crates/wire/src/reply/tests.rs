@@ -139,6 +139,19 @@ fn every_fault_has_its_reason() {
 }
 
 #[test]
+fn the_class_of_an_answer_is_that_of_the_question() {
+    for (class, result) in
+        [(Qclass::IN, Ok(0)), (Qclass::ANY, Ok(0)), (Qclass::CH, Err(Invalid::NoAnswer))]
+    {
+        let mut reply = good();
+        reply[46..48].copy_from_slice(&class.0.to_be_bytes());
+        let question = reply[12..48].to_vec();
+        assert_eq!(check(&reply, &question, &Expect::Aaaa(WANTED)), result, "{class:?}");
+        assert_eq!(check_fully(&reply, &question, &Expect::Aaaa(WANTED)), result, "{class:?}");
+    }
+}
+
+#[test]
 fn a_server_that_refuses_may_leave_the_question_out() {
     for (rcode, reason) in [
         (1, Invalid::Rcode(1)),
