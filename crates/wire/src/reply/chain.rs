@@ -12,7 +12,8 @@
 //!
 //! Records usually stand in this order, but nothing says they must, so the section is read again until the chain grows
 //! no more. At most [`MAX_HOPS`] aliases are followed (so the section is read at most 17 times), and at most
-//! [`MAX_STEPS`] labels and pointers are looked at in a message, whatever it holds: a loop of aliases ends as "no answer", a message made to be slow as "malformed".
+//! [`MAX_STEPS`] labels and pointers are looked at in a message, whatever it holds: a loop of aliases ends as "no
+//! answer", a message made to be slow as "malformed".
 
 use crate::message::{Budget, HEADER, NameBuffer, Record, Relation, relate};
 use crate::reply::Invalid;
