@@ -110,6 +110,13 @@ impl Histogram {
 #[error("not an HDR V2 histogram: {0}")]
 pub struct NotAHistogram(String);
 
+impl NotAHistogram {
+    /// With the reason.
+    pub fn new(why: String) -> Self {
+        NotAHistogram(why)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

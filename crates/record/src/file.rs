@@ -1,0 +1,210 @@
+//! Records as JSON files: written whole or not at all.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::SCHEMA;
+
+/// A record that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The file system said no.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        /// Read or write.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not the JSON of a record.
+    #[error("{}:{line}:{column}: not a record of dnsdyno: {why}", path.display())]
+    Bad {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// It is of another version.
+    #[error("{}: the record has schema {found}, this version reads schema {SCHEMA}", path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u64,
+    },
+}
+
+/// Writes `record` as JSON to `path` (`-` is the standard output), through a temporary file beside it.
+///
+/// # Errors
+/// What the file system says.
+pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
+    let error = |source| RecordError::Io { what: "write", path: path.to_owned(), source };
+    let mut text = serde_json::to_vec_pretty(record).map_err(|e| error(e.into()))?;
+    text.push(b'\n');
+    if path == Path::new("-") {
+        return io::stdout().lock().write_all(&text).map_err(error);
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    std::fs::write(&beside, &text).and_then(|()| std::fs::rename(&beside, path)).map_err(|e| {
+        // What is left of a failed attempt is of no use to anyone.
+        let _ = std::fs::remove_file(&beside);
+        error(e)
+    })
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// With line and column where the JSON is wrong; names the schema when it is another's.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
+    let text = std::fs::read(path).map_err(|source| RecordError::Io {
+        what: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    let bad = |e: serde_json::Error| RecordError::Bad {
+        path: path.to_owned(),
+        line: e.line(),
+        column: e.column(),
+        why: e.to_string(),
+    };
+    #[derive(serde::Deserialize)]
+    struct Version {
+        schema: u64,
+    }
+    let Version { schema: found } = serde_json::from_slice(&text).map_err(bad)?;
+    if found != u64::from(SCHEMA) {
+        return Err(RecordError::Schema { path: path.to_owned(), found });
+    }
+    serde_json::from_slice(&text).map_err(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Histogram, Limiter, Nanos};
+
+    use crate::trial::{Conditions, Drops, Trial, Voidness};
+    use crate::{SCHEMA, Times, read, write};
+
+    fn trial() -> Trial {
+        let mut latency = Histogram::new();
+        (1..1_000).for_each(|i| latency.record(Nanos::from_micros(i)));
+        Trial {
+            schema: SCHEMA,
+            planned: 1_000,
+            sent: 1_000,
+            answered: 999,
+            valid: 998,
+            invalid: [("servfail".to_owned(), 1)].into(),
+            late: 0,
+            lost: 1,
+            duplicates: 0,
+            unexpected: 0,
+            unresolved: 0,
+            offered_qps: 1_000.0,
+            answered_qps: 999.0,
+            duration_s: 1.0,
+            latency_us: Times::from(&latency),
+            latency_from_send_us: Times::from(&latency),
+            schedule_error_us: Times::from(&Histogram::new()),
+            rcodes: [("NOERROR".to_owned(), 998)].into(),
+            limiter: Limiter::Target,
+            void: Voidness(None),
+            goal: None,
+            passed: None,
+            stopped_early: false,
+            cpu: Default::default(),
+            drops: Drops::default(),
+            series: Vec::new(),
+            conditions: Conditions::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_contract_of_a_trial() {
+        let json = serde_json::to_value(trial()).expect("serialises");
+        let names = [
+            "sent",
+            "answered",
+            "valid",
+            "invalid",
+            "late",
+            "lost",
+            "offered_qps",
+            "answered_qps",
+            "duration_s",
+            "latency_us",
+            "schedule_error_us",
+            "limiter",
+            "void",
+        ];
+        for name in names {
+            assert!(json.get(name).is_some(), "{name}");
+        }
+        for name in ["p50", "p90", "p99", "p999", "max"] {
+            assert!(
+                json["latency_us"][name].is_number() && json["schedule_error_us"][name].is_number(),
+                "{name}"
+            );
+        }
+        assert_eq!((&json["void"], &json["limiter"]), (&false.into(), &"target".into()));
+        assert_eq!(json["invalid"]["servfail"], 1);
+        assert!((json["latency_us"]["p99"].as_f64().expect("a number") - 990.0).abs() < 2.0);
+    }
+
+    #[test]
+    fn files_go_both_ways_and_histograms_with_them() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("out.json");
+        let mut wanted = trial();
+        wanted.void = Voidness(Some("interrupted".into()));
+        write(&path, &wanted).expect("writes");
+        let got: Trial = read(&path).expect("reads");
+        assert_eq!(got, wanted);
+        assert_eq!(got.latency_us.histogram().expect("a histogram").count(), 999);
+        assert_eq!(
+            std::fs::read_dir(dir.path()).expect("a folder").count(),
+            1,
+            "nothing is left beside"
+        );
+    }
+
+    #[test]
+    fn errors_have_their_place() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("bad.json");
+        for (text, part) in [
+            ("{\n  \"schema\": x", "bad.json:2:"),
+            ("{\"schema\": 99}", "schema 99"),
+            ("{\"schema\": 1}", "missing field"),
+        ] {
+            std::fs::write(&path, text).expect("writes");
+            let error = read::<Trial>(&path).expect_err(text).to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(
+            read::<Trial>(&dir.path().join("none"))
+                .expect_err("absent")
+                .to_string()
+                .contains("cannot read")
+        );
+        assert!(
+            write(&dir.path().join("no/where"), &1)
+                .expect_err("no folder")
+                .to_string()
+                .contains("cannot write")
+        );
+    }
+}

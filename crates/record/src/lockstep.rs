@@ -1,0 +1,39 @@
+//! The table of a lock-step experiment (seed: dns64perf2's tables I to IV).
+
+use serde::{Deserialize, Serialize};
+
+use crate::trial::Trial;
+
+/// One column of the table for each number of threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockStepTable {
+    /// Version of the JSON.
+    pub schema: u32,
+    /// The server's name or address.
+    pub server: String,
+    /// The columns.
+    pub rows: Vec<LockStepRow>,
+}
+
+/// What one number of threads gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockStepRow {
+    /// Lanes that ask one after the other.
+    pub threads: u32,
+    /// Experiments of 256 queries.
+    pub experiments: u32,
+    /// Mean time of an experiment, milliseconds.
+    pub mean_ms: f64,
+    /// Its standard deviation.
+    pub std_dev_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// 256 queries over the mean time.
+    pub qps: f64,
+    /// Mean busy share of the watched cores, percent, as dstat gives it (100 - idle); absent when not visible.
+    pub cpu_percent: Option<f64>,
+    /// Its standard deviation over the samples.
+    pub cpu_std_dev: Option<f64>,
+    /// What became of the queries.
+    pub trial: Trial,
+}
