@@ -1,0 +1,89 @@
+//! The names of a run: none is used twice, so that no cache can answer (RFC 8219 section 9.2).
+
+/// Hands out ranges of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameBudget {
+    size: u64,
+    next: u64,
+    may_reuse: bool,
+    reused: bool,
+}
+
+/// There are not enough names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{wanted} names are needed, {left} of {size} are left; take a shorter prefix (10.0.0.0/8 has 2^24 names, 0.0.0.0/2 has 2^30), a lower rate or shorter trials"
+)]
+pub struct NamesExhausted {
+    /// Names wanted at once.
+    pub wanted: u64,
+    /// Names not used yet.
+    pub left: u64,
+    /// All names.
+    pub size: u64,
+}
+
+impl NameBudget {
+    /// All `size` names are fresh. With `may_reuse`, names are used again when they run out, which
+    /// [`reused`](Self::reused) then tells.
+    pub fn new(size: u64, may_reuse: bool) -> Self {
+        NameBudget { size, next: 0, may_reuse, reused: false }
+    }
+
+    /// `count` names that were not handed out before; the first of them.
+    ///
+    /// # Errors
+    /// When there are not so many, or not so many left and they must not be used again.
+    pub fn take(&mut self, count: u64) -> Result<u64, NamesExhausted> {
+        let left = self.size - self.next;
+        if count > left {
+            if count > self.size || !self.may_reuse {
+                return Err(NamesExhausted { wanted: count, left, size: self.size });
+            }
+            self.reused = true;
+            self.next = 0;
+        }
+        let first = self.next;
+        self.next += count;
+        Ok(first)
+    }
+
+    /// Whether a take of `count` would have to use names again, or fail.
+    pub fn is_short_of(&self, count: u64) -> bool {
+        count > self.size - self.next
+    }
+
+    /// The server has forgotten all: every name is fresh again.
+    pub fn refresh(&mut self) {
+        self.next = 0;
+    }
+
+    /// Whether any name was used twice without the server having forgotten it.
+    pub fn reused(&self) -> bool {
+        self.reused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_twice() {
+        let mut names = NameBudget::new(100, false);
+        assert_eq!((names.take(60), names.take(40)), (Ok(0), Ok(60)));
+        assert_eq!(names.take(1), Err(NamesExhausted { wanted: 1, left: 0, size: 100 }));
+        names.refresh();
+        assert_eq!((names.take(100), names.reused()), (Ok(0), false));
+    }
+
+    #[test]
+    fn reuse_is_told() {
+        let mut names = NameBudget::new(100, true);
+        assert_eq!(names.take(80), Ok(0));
+        assert!(!names.reused() && names.is_short_of(21));
+        assert_eq!(names.take(30), Ok(0));
+        assert!(names.reused());
+        assert!(names.take(101).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! Repeated searches: the repeat is the statistical unit (RFC 8219: at least 20; median, 1st and 99th percentile).
+
+use std::collections::BTreeMap;
+
+use measure::{Limiter, stats};
+use record::{Certificate, SearchRecord, TrialRecord};
+
+use crate::bench::{Bench, BenchError};
+use crate::conformance::differs;
+use crate::names::NameBudget;
+use crate::search::{Search, SearchTrace};
+
+/// What is told while a method runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// A trial ended.
+    Trial(&'a TrialRecord),
+    /// A search ended.
+    Search {
+        /// Which, from 0.
+        repeat: u32,
+        /// Of how many.
+        repeats: u32,
+        /// What it found.
+        trace: &'a SearchTrace,
+    },
+}
+
+/// Searches repeated on one server.
+#[derive(Clone, Debug)]
+pub struct Repeats {
+    /// How each goes.
+    pub search: Search,
+    /// How many.
+    pub repeats: u32,
+    /// Whether the clients speak IPv6.
+    pub over_ipv6: bool,
+}
+
+/// A record, and the error that ended the repeats before their time.
+pub type Measured = (SearchRecord, Option<BenchError>);
+
+impl Repeats {
+    /// Runs all searches against `server`. What was measured until an error is kept.
+    pub fn run(
+        &self,
+        bench: &mut dyn Bench,
+        server: &str,
+        names: &mut NameBudget,
+        certificate: Option<Certificate>,
+        seen: &mut dyn FnMut(Progress<'_>),
+    ) -> Measured {
+        let (mut capacities, mut trials, mut error) = (Vec::new(), Vec::new(), None);
+        for repeat in 0..self.repeats {
+            let mut note = |record: &TrialRecord| {
+                seen(Progress::Trial(record));
+                trials.push(record.clone());
+            };
+            match self.search.run(bench, names, repeat, &mut note) {
+                Ok(trace) => {
+                    seen(Progress::Search { repeat, repeats: self.repeats, trace: &trace });
+                    capacities.push(trace.capacity);
+                }
+                Err(e) => {
+                    error = Some(e);
+                    break;
+                }
+            }
+        }
+        let found: Vec<f64> = capacities.iter().filter_map(|c| c.qps).collect();
+        let highest = found.iter().copied().reduce(f64::max);
+        let repeats = capacities.len() as u32;
+        // A repeat without a capacity leaves no honest percentile of all of them.
+        let percentile =
+            |p| if found.len() == capacities.len() { stats::percentile(&found, p) } else { None };
+        let mut differs = differs(
+            &self.search,
+            repeats,
+            certificate.as_ref(),
+            highest,
+            names.reused(),
+            self.over_ipv6,
+        );
+        if error.is_some() {
+            differs.push(format!("ended after {repeats} of {} searches", self.repeats));
+        }
+        let record = SearchRecord {
+            server: server.to_owned(),
+            server_version: None,
+            settings: BTreeMap::new(),
+            median_qps: percentile(50.0),
+            p01_qps: percentile(1.0),
+            p99_qps: percentile(99.0),
+            at_least: capacities.iter().any(|c| c.at_least),
+            repeats,
+            conforming: differs.is_empty(),
+            differs,
+            limiter: overall(&capacities),
+            goal: self.search.goal.to_string(),
+            certificate,
+            capacities,
+            trials,
+        };
+        (record, error)
+    }
+}
+
+/// The limiter of most repeats; the first among equals.
+fn overall(capacities: &[record::Capacity]) -> Limiter {
+    let count = |limiter: Limiter| capacities.iter().filter(|c| c.limiter == limiter).count();
+    capacities.iter().map(|c| c.limiter).rev().max_by_key(|l| count(*l)).unwrap_or(Limiter::Unknown)
+}

@@ -1,0 +1,218 @@
+//! The search against a scripted bench: what it tries, what it concludes.
+
+use dnsdyno_experiment::{
+    Bench, BenchError, NameBudget, Repeats, Search, TrialSpec, certify, differs,
+};
+use measure::{Goal, Histogram, Limiter, Nanos, Qps};
+use record::{Conditions, Drops, SCHEMA, Times, Trial, Voidness};
+
+/// What the scripted bench does with a rate.
+#[derive(Clone, Copy)]
+enum Fate {
+    Pass,
+    Fail(Limiter),
+    Void,
+}
+
+struct Scripted<F> {
+    fate: F,
+    ranges: Vec<(u64, u64)>,
+}
+
+impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        self.ranges.push((spec.first_name, spec.first_name + spec.names));
+        let fate = (self.fate)(spec.rate.get());
+        let none = Times::from(&Histogram::new());
+        let (passed, limiter, void) = match fate {
+            Fate::Pass => (true, Limiter::Offered, None),
+            Fate::Fail(limiter) => (false, limiter, None),
+            Fate::Void => (true, Limiter::TesterCpu, Some("starved".to_owned())),
+        };
+        Ok(Trial {
+            schema: SCHEMA,
+            planned: spec.names,
+            sent: spec.names,
+            answered: spec.names,
+            valid: spec.names,
+            invalid: Default::default(),
+            late: 0,
+            lost: 0,
+            duplicates: 0,
+            unexpected: 0,
+            unresolved: 0,
+            offered_qps: spec.rate.get(),
+            answered_qps: spec.rate.get(),
+            duration_s: spec.duration.as_secs_f64(),
+            latency_us: none.clone(),
+            latency_from_send_us: none.clone(),
+            schedule_error_us: none,
+            rcodes: Default::default(),
+            limiter,
+            void: Voidness(void),
+            goal: Some(spec.goal.to_string()),
+            passed: Some(passed),
+            stopped_early: false,
+            cpu: Default::default(),
+            drops: Drops::default(),
+            series: Vec::new(),
+            conditions: Conditions::default(),
+            warnings: Vec::new(),
+        })
+    }
+}
+
+fn qps(rate: f64) -> Qps {
+    Qps::new(rate).expect("a rate")
+}
+
+fn search() -> Search {
+    Search {
+        goal: Goal::zero_loss(),
+        start: qps(10_000.0),
+        min: qps(1_000.0),
+        max: qps(1_000_000.0),
+        resolution: 0.05,
+        duration: Nanos::from_secs(1),
+        timeout: Nanos::from_secs(1),
+        void_retries: 2,
+    }
+}
+
+/// The rates tried with their fates, and the verdict.
+fn run(search: &Search, fate: impl FnMut(f64) -> Fate) -> String {
+    let mut bench = Scripted { fate, ranges: Vec::new() };
+    let mut names = NameBudget::new(1 << 30, false);
+    let trace =
+        search.run(&mut bench, &mut names, 0, &mut |_| ()).expect("the bench does not fail");
+    assert!(bench.ranges.windows(2).all(|w| w[0].1 <= w[1].0), "no name twice");
+    let steps: Vec<String> = trace
+        .trials
+        .iter()
+        .map(|t| {
+            let sign = if t.trial.void.is_void() {
+                '?'
+            } else if t.trial.passed == Some(true) {
+                '+'
+            } else {
+                '-'
+            };
+            format!("{}{sign}", t.rate_qps)
+        })
+        .collect();
+    format!("{} => {}", steps.join(" "), trace.capacity.verdict)
+}
+
+fn below(capacity: f64) -> impl FnMut(f64) -> Fate {
+    move |rate| if rate <= capacity { Fate::Pass } else { Fate::Fail(Limiter::Dut) }
+}
+
+#[test]
+fn what_is_tried_and_found() {
+    insta::assert_snapshot!(run(&search(), below(26_000.0)), @"10000+ 20000+ 40000- 30000- 25000+ 27500- 26250- => 25000 qps, limited by dut; 26250 qps failed");
+    insta::assert_snapshot!(run(&search(), below(3_100.0)), @"10000- 5000- 2500+ 3750- 3125- 2813+ 2969+ 3047+ => 3047 qps, limited by dut; 3125 qps failed");
+}
+
+#[test]
+fn bounds() {
+    assert!(
+        run(&search(), |_| Fate::Pass)
+            .ends_with("1000000+ => at least 1000000 qps: the search's own upper bound passed")
+    );
+    let nothing = run(&search(), |_| Fate::Fail(Limiter::Target));
+    assert_eq!(
+        nothing,
+        "10000- 5000- 2500- 1250- 1000- => failed at every rate down to 1000 qps, limited by target"
+    );
+}
+
+#[test]
+fn a_starved_tester_is_never_a_capacity() {
+    let all = run(&search(), |_| Fate::Void);
+    assert!(
+        all.starts_with("10000? 10000? 10000? 5000?")
+            && all.ends_with("void at every rate down to 1000 qps, limited by tester-cpu"),
+        "{all}"
+    );
+    // The Tester can do 30,000: what is found below is a lower bound.
+    let some = run(&search(), |rate| if rate > 30_000.0 { Fate::Void } else { Fate::Pass });
+    assert!(some.contains("=> at least 30000 qps, limited by tester-cpu"), "{some}");
+    let slow =
+        run(
+            &search(),
+            |rate| if rate > 30_000.0 { Fate::Fail(Limiter::AuthDns) } else { Fate::Pass },
+        );
+    assert!(slow.contains("=> at least 30000 qps, limited by authdns"), "{slow}");
+}
+
+#[test]
+fn a_passing_hiccup_of_the_tester_is_repeated() {
+    let mut first = true;
+    let found = run(&search(), move |rate| {
+        if rate == 20_000.0 && std::mem::take(&mut first) {
+            Fate::Void
+        } else {
+            below(26_000.0)(rate)
+        }
+    });
+    assert!(
+        found.starts_with("10000+ 20000? 20000+ 40000-")
+            && found.contains("=> 25000 qps, limited by dut"),
+        "{found}"
+    );
+}
+
+#[test]
+fn repeats_give_percentiles_and_say_what_differs() {
+    let mut k = 0.0;
+    let fate = |rate: f64| {
+        if rate == 10_000.0 {
+            k += 1_000.0;
+        }
+        below(20_000.0 + k)(rate)
+    };
+    let mut bench = Scripted { fate, ranges: Vec::new() };
+    let mut names = NameBudget::new(1 << 30, false);
+    let repeats =
+        Repeats { search: Search { resolution: 0.001, ..search() }, repeats: 5, over_ipv6: true };
+    let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
+    assert_eq!(error, None);
+    assert_eq!(record.repeats, 5);
+    let median = record.median_qps.expect("all have one");
+    assert!((22_970.0..=23_000.0).contains(&median), "{median}");
+    assert!(record.p01_qps < record.median_qps && record.median_qps < record.p99_qps);
+    assert!(!record.conforming && !record.at_least);
+    assert_eq!(
+        record.differs,
+        ["trials of 1s instead of 60 s", "5 searches instead of 20", "no self-test of the Tester"]
+    );
+    assert_eq!(record.trials.iter().map(|t| t.repeat).max(), Some(4));
+}
+
+#[test]
+fn running_out_of_names_ends_the_repeats_and_keeps_what_was_measured() {
+    let mut bench = Scripted { fate: below(26_000.0), ranges: Vec::new() };
+    let mut names = NameBudget::new(400_000, false);
+    let repeats = Repeats { search: search(), repeats: 5, over_ipv6: true };
+    let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
+    assert!(matches!(error, Some(BenchError::Names(_))));
+    assert_eq!(record.repeats, 2);
+    assert!(record.differs.iter().any(|d| d == "ended after 2 of 5 searches"));
+}
+
+#[test]
+fn the_certificate_goes_down_until_it_passes() {
+    let mut bench = Scripted { fate: below(300_000.0), ranges: Vec::new() };
+    let (second, minute) = (Nanos::from_secs(1), Nanos::from_secs(60));
+    let certificate =
+        certify(&mut bench, qps(200_000.0), minute, second, 1 << 30, &mut |_| ()).expect("runs");
+    assert!(certificate.passed && certificate.timeout_s == 0.25);
+    assert_eq!(certificate.trials.len(), 3, "440, 352 and 281.6 thousand");
+    assert!((certificate.certified_qps - 128_000.0).abs() < 1.0);
+    let conforming = Search { duration: minute, ..search() };
+    assert_eq!(
+        differs(&conforming, 20, Some(&certificate), Some(100_000.0), false, true),
+        Vec::<String>::new()
+    );
+    assert_eq!(differs(&conforming, 20, Some(&certificate), Some(129_000.0), false, true).len(), 1);
+}
