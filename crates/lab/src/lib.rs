@@ -24,9 +24,15 @@
 pub mod cpus;
 pub mod enter;
 pub mod exec;
+mod links;
 pub mod netns;
+pub mod probe;
+pub mod process;
+pub mod testbed;
 
 pub use cpus::{CpuList, CpuPlan};
 pub use enter::{EnterError, Entered, Lab, enter};
 pub use exec::exec_main;
 pub use netns::Namespace;
+pub use process::{Launch, Process, ProcessError};
+pub use testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};

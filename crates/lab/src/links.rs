@@ -1,0 +1,183 @@
+//! Links, addresses and routes of the testbed's hosts, made over rtnetlink.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+
+use crate::netns::Namespace;
+
+/// The routing table in which the kernel looks for its own addresses (`RT_TABLE_LOCAL`).
+const LOCAL_TABLE: u32 = 255;
+
+/// An address or network with its prefix length.
+pub(crate) type Net = (IpAddr, u8);
+
+/// What is set on one host's end of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// The interface's name.
+    pub(crate) name: String,
+    /// Its own addresses.
+    pub(crate) addresses: Vec<Net>,
+    /// Networks behind the other end, each with the gateway there.
+    pub(crate) routes: Vec<(Net, IpAddr)>,
+}
+
+/// A step that the kernel refused.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} in the namespace {namespace}: {source}")]
+pub struct LinkError {
+    /// What was tried.
+    what: String,
+    /// Where.
+    namespace: &'static str,
+    /// What the kernel said.
+    source: io::Error,
+}
+
+/// A connection to the kernel's routing socket of one namespace.
+struct Wires {
+    handle: Handle,
+    namespace: &'static str,
+}
+
+/// A veth pair: `ends.0` in `a`, `ends.1` in `b`.
+pub(crate) fn connect(a: &Namespace, b: &Namespace, names: (&str, &str)) -> Result<(), LinkError> {
+    let target = b.file().as_raw_fd();
+    inside(a, async |wires| {
+        let what = || format!("make the link {} - {}", names.0, names.1);
+        let add = wires.handle.link().add(LinkVeth::new(names.0, names.1).build());
+        add.execute().await.map_err(|e| wires.error(what(), e))?;
+        // The peer is made beside its twin and then moved: a pair is born in one namespace.
+        let index = wires.index(names.1)?;
+        let moved = LinkUnspec::new_with_index(index).setns_by_fd(target).build();
+        wires.handle.link().set(moved).execute().await.map_err(|e| wires.error(what(), e))
+    })
+}
+
+/// Gives `end` its addresses, brings it up and sets its routes.
+pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkError> {
+    inside(namespace, async |wires| {
+        let index = wires.index(&end.name)?;
+        for &(address, len) in &end.addresses {
+            wires.add_address(index, address, len).await?;
+        }
+        wires.up(index, &end.name).await?;
+        for &(net, gateway) in &end.routes {
+            wires.add_route(net, gateway).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Brings the loopback up, and makes every address of `owned` one of the host's own.
+pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkError> {
+    inside(namespace, async |wires| {
+        let index = wires.index("lo")?;
+        wires.up(index, "lo").await?;
+        for &net in owned {
+            wires.add_local(index, net).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs `work` in the namespace with a connection to its routing socket.
+fn inside<F>(namespace: &Namespace, work: F) -> Result<(), LinkError>
+where
+    F: AsyncFnOnce(Wires) -> Result<(), LinkError> + Send,
+{
+    let name = namespace.name();
+    let error =
+        |source| LinkError { what: "open the routing socket".to_owned(), namespace: name, source };
+    namespace
+        .run(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(error)?;
+            runtime.block_on(async {
+                let (connection, handle, _) = rtnetlink::new_connection().map_err(error)?;
+                let serving = tokio::spawn(connection);
+                let done = work(Wires { handle, namespace: name }).await;
+                serving.abort();
+                done
+            })
+        })
+        .map_err(error)?
+}
+
+impl Wires {
+    fn error(&self, what: String, source: rtnetlink::Error) -> LinkError {
+        let source = match source {
+            rtnetlink::Error::NetlinkError(message) => message.to_io(),
+            other => io::Error::other(other.to_string()),
+        };
+        LinkError { what, namespace: self.namespace, source }
+    }
+
+    /// The number of the interface `name`.
+    fn index(&self, name: &str) -> Result<u32, LinkError> {
+        nix::net::if_::if_nametoindex(name).map_err(|e| LinkError {
+            what: format!("find the interface {name}"),
+            namespace: self.namespace,
+            source: e.into(),
+        })
+    }
+
+    async fn up(&self, index: u32, name: &str) -> Result<(), LinkError> {
+        let up = LinkUnspec::new_with_index(index).up().build();
+        let done = self.handle.link().set(up).execute().await;
+        done.map_err(|e| self.error(format!("bring {name} up"), e))
+    }
+
+    async fn add_address(&self, index: u32, address: IpAddr, len: u8) -> Result<(), LinkError> {
+        let mut request = self.handle.address().add(index, address, len);
+        if address.is_ipv6() {
+            // Usable at once: there is nobody to be in conflict with.
+            let flags = AddressAttribute::Flags(AddressFlags::Nodad);
+            request.message_mut().attributes.push(flags);
+        }
+        let done = request.execute().await;
+        done.map_err(|e| self.error(format!("add the address {address}/{len}"), e))
+    }
+
+    async fn add_route(&self, (net, len): Net, gateway: IpAddr) -> Result<(), LinkError> {
+        let message = match (net, gateway) {
+            (IpAddr::V4(net), IpAddr::V4(gateway)) => RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(net, len)
+                .gateway(gateway)
+                .build(),
+            (IpAddr::V6(net), IpAddr::V6(gateway)) => RouteMessageBuilder::<Ipv6Addr>::new()
+                .destination_prefix(net, len)
+                .gateway(gateway)
+                .build(),
+            _ => return Ok(()),
+        };
+        let done = self.handle.route().add(message).execute().await;
+        done.map_err(|e| self.error(format!("add the route to {net}/{len} by {gateway}"), e))
+    }
+
+    /// As `ip route add local NET dev lo`: the host answers for every address of the network.
+    async fn add_local(&self, index: u32, (net, len): Net) -> Result<(), LinkError> {
+        let message = match net {
+            IpAddr::V4(net) => RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(net, len)
+                .output_interface(index)
+                .table_id(LOCAL_TABLE)
+                .kind(RouteType::Local)
+                .scope(RouteScope::Host)
+                .build(),
+            IpAddr::V6(net) => RouteMessageBuilder::<Ipv6Addr>::new()
+                .destination_prefix(net, len)
+                .output_interface(index)
+                .table_id(LOCAL_TABLE)
+                .kind(RouteType::Local)
+                .build(),
+        };
+        let done = self.handle.route().add(message).execute().await;
+        done.map_err(|e| self.error(format!("own the network {net}/{len}"), e))
+    }
+}

@@ -1,0 +1,2 @@
+//! Probes.
+pub mod procfs;

@@ -1,0 +1,341 @@
+//! Text of `/proc`, read into numbers. See proc(5); each parser takes what it knows and skips the rest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::cpus::CpuList;
+
+/// CPU time of a process, in clock ticks, from `/proc/PID/stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatLine {
+    /// The parent's process number.
+    pub ppid: u32,
+    /// In user mode, all threads, ended ones too.
+    pub user: u64,
+    /// In the kernel, all threads, ended ones too.
+    pub system: u64,
+}
+
+/// Reads `/proc/PID/stat`; the name in parentheses may hold anything, parentheses too.
+pub fn parse_stat(text: &str) -> Option<StatLine> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    let ppid = fields.next()?.parse().ok()?;
+    // Fields 14 and 15; the parent's number was field 4.
+    let user = fields.nth(9)?.parse().ok()?;
+    let system = fields.next()?.parse().ok()?;
+    Some(StatLine { ppid, user, system })
+}
+
+/// Time of one core by what it did, in clock ticks, from `/proc/stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreTimes {
+    /// Programs, nice ones too.
+    pub user: u64,
+    /// The kernel on behalf of programs.
+    pub system: u64,
+    /// Nothing, or waiting for a disk.
+    pub idle: u64,
+    /// Hardware interrupts.
+    pub irq: u64,
+    /// Software interrupts: among others the receive path of the network.
+    pub softirq: u64,
+    /// Taken by the machine's host.
+    pub steal: u64,
+}
+
+impl CoreTimes {
+    /// All but idle.
+    pub fn busy(&self) -> u64 {
+        self.user + self.system + self.irq + self.softirq + self.steal
+    }
+
+    /// What has been added since `earlier`.
+    pub fn since(&self, earlier: &CoreTimes) -> CoreTimes {
+        CoreTimes {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            idle: self.idle.saturating_sub(earlier.idle),
+            irq: self.irq.saturating_sub(earlier.irq),
+            softirq: self.softirq.saturating_sub(earlier.softirq),
+            steal: self.steal.saturating_sub(earlier.steal),
+        }
+    }
+
+    /// The sum with `other`.
+    pub fn plus(&self, other: &CoreTimes) -> CoreTimes {
+        CoreTimes {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            idle: self.idle + other.idle,
+            irq: self.irq + other.irq,
+            softirq: self.softirq + other.softirq,
+            steal: self.steal + other.steal,
+        }
+    }
+}
+
+/// Reads the per-core lines of `/proc/stat`, by the core's number.
+pub fn parse_cores(text: &str) -> BTreeMap<usize, CoreTimes> {
+    let core = |line: &str| {
+        let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
+        let number = fields.next()?.parse().ok()?;
+        let t: Vec<u64> = fields.map_while(|field| field.parse().ok()).take(8).collect();
+        let [user, nice, system, idle, iowait, irq, softirq, steal] = t[..] else { return None };
+        let (user, idle) = (user.saturating_add(nice), idle.saturating_add(iowait));
+        Some((number, CoreTimes { user, system, idle, irq, softirq, steal }))
+    };
+    // The line of the sum, "cpu  ...", reads as the core whose number is its user time: it is told
+    // apart by the space behind "cpu".
+    text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(core).collect()
+}
+
+/// How long a thread ran and how long it waited for a core, nanoseconds, from `schedstat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedStat {
+    /// Time on a core.
+    pub run: u64,
+    /// Time ready to run without a core.
+    pub delay: u64,
+}
+
+/// Reads `/proc/PID/task/TID/schedstat`.
+pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
+    let mut fields = text.split_ascii_whitespace().map(str::parse);
+    Some(SchedStat { run: fields.next()?.ok()?, delay: fields.next()?.ok()? })
+}
+
+/// UDP datagrams of a network namespace that reached nobody, IPv4 and IPv6 together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Not delivered: a full receive queue, no memory, a wrong checksum.
+    pub in_errors: u64,
+    /// Of these for a full receive queue.
+    pub receive_buffer: u64,
+    /// Not sent for want of send buffer.
+    pub send_buffer: u64,
+    /// For a port where nobody listens; not among the errors.
+    pub no_ports: u64,
+}
+
+impl UdpCounters {
+    /// Reads `/proc/net/snmp` and `/proc/net/snmp6`.
+    pub fn parse(snmp: &str, snmp6: &str) -> Self {
+        let both = |name: &str| snmp_field(snmp, "Udp", name) + snmp6_field(snmp6, "Udp6", name);
+        Self {
+            in_errors: both("InErrors"),
+            receive_buffer: both("RcvbufErrors"),
+            send_buffer: both("SndbufErrors"),
+            no_ports: both("NoPorts"),
+        }
+    }
+
+    /// What has been added since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            in_errors: self.in_errors.saturating_sub(earlier.in_errors),
+            receive_buffer: self.receive_buffer.saturating_sub(earlier.receive_buffer),
+            send_buffer: self.send_buffer.saturating_sub(earlier.send_buffer),
+            no_ports: self.no_ports.saturating_sub(earlier.no_ports),
+        }
+    }
+}
+
+/// A counter of `/proc/net/snmp`, where a line of names stands above a line of values; 0 when absent.
+fn snmp_field(text: &str, table: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let mut pairs = names.split_ascii_whitespace().zip(values.split_ascii_whitespace());
+    pairs.find(|(n, _)| *n == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+/// A counter of `/proc/net/snmp6`, one to a line; 0 when absent.
+fn snmp6_field(text: &str, table: &str, name: &str) -> u64 {
+    let value = |line: &str| line.strip_prefix(table)?.strip_prefix(name)?.trim().parse().ok();
+    text.lines().find_map(value).unwrap_or(0)
+}
+
+/// Packets of one interface that were lost on it, from `/proc/net/dev`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Received packets dropped, or damaged.
+    pub received: u64,
+    /// Packets dropped, or damaged, on the way out; on veth also what the receiver's backlog refused.
+    pub sent: u64,
+}
+
+impl LinkCounters {
+    /// What has been added since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(earlier.received),
+            sent: self.sent.saturating_sub(earlier.sent),
+        }
+    }
+}
+
+/// Reads `/proc/net/dev`, by the interface's name.
+pub fn parse_links(text: &str) -> BTreeMap<String, LinkCounters> {
+    let link = |line: &str| {
+        let (name, rest) = line.split_once(':')?;
+        let n: Vec<u64> = rest.split_ascii_whitespace().map_while(|f| f.parse().ok()).collect();
+        // bytes packets errs drop fifo frame compressed multicast, then the same for sending.
+        let received = n.get(2)?.saturating_add(*n.get(3)?);
+        let sent = n.get(10)?.saturating_add(*n.get(11)?);
+        Some((name.trim().to_owned(), LinkCounters { received, sent }))
+    };
+    text.lines().filter_map(link).collect()
+}
+
+/// The cores a thread may run on, from `/proc/PID/task/TID/status`.
+pub fn parse_affinity(text: &str) -> Option<CpuList> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    line.trim().parse().ok()
+}
+
+/// The process `root` and all that descend from it, `root` first; without those that have ended.
+pub fn tree(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = numbers(Path::new("/proc"))
+        .into_iter()
+        .filter_map(|pid| Some((pid, read_stat(pid)?.ppid)))
+        .collect();
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        let children = parents.iter().filter(|(pid, ppid)| *ppid == parent && !found.contains(pid));
+        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
+        found.extend(children);
+        next += 1;
+    }
+    found
+}
+
+/// CPU time of a process, if it is there; also of one that has ended and was not yet waited for.
+pub fn read_stat(pid: u32) -> Option<StatLine> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// How long each thread of a process ran and waited, by the thread's number.
+pub fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
+    let task = format!("/proc/{pid}/task");
+    let read = |tid| {
+        let text = fs::read_to_string(format!("{task}/{tid}/schedstat")).ok()?;
+        Some((tid, parse_schedstat(&text)?))
+    };
+    numbers(Path::new(&task)).into_iter().filter_map(read).collect()
+}
+
+/// The cores each thread of a process may run on.
+pub fn affinities(pid: u32) -> Vec<(u32, CpuList)> {
+    let task = format!("/proc/{pid}/task");
+    let read = |tid| {
+        let text = fs::read_to_string(format!("{task}/{tid}/status")).ok()?;
+        Some((tid, parse_affinity(&text)?))
+    };
+    numbers(Path::new(&task)).into_iter().filter_map(read).collect()
+}
+
+/// The entries of a directory that are numbers.
+fn numbers(dir: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_stat() {
+        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 111 222 5 6 20 0 1 0 99 1 2";
+        assert_eq!(parse_stat(text), Some(StatLine { ppid: 7, user: 111, system: 222 }));
+        for bad in ["", "1 (x)", "1 (x) S", "1 x S 1 1 1", "1 (x) S 1 1 1 1 1 1 1 1 1 1 y z"] {
+            assert_eq!(parse_stat(bad), None, "{bad}");
+        }
+        assert!(read_stat(std::process::id()).is_some());
+    }
+
+    #[test]
+    fn reads_cores() {
+        let text =
+            "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 10 0 0 1 0 0 0 0\nintr 5\n";
+        let cores = parse_cores(text);
+        assert_eq!(cores.len(), 2);
+        let zero = CoreTimes { user: 3, system: 3, idle: 9, irq: 6, softirq: 7, steal: 8 };
+        assert_eq!((cores[&0], cores[&0].busy()), (zero, 27));
+        assert_eq!(cores[&1].since(&CoreTimes { user: 4, ..CoreTimes::default() }).user, 6);
+    }
+
+    #[test]
+    fn reads_udp_counters() {
+        let snmp = "Ip: A B\nIp: 1 2\n\
+                    Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\n\
+                    Udp: 100 1 5 90 4 2\nUdpLite: InErrors\nUdpLite: 77\n";
+        let snmp6 = "Udp6InDatagrams    \t7\nUdp6NoPorts 10\nUdp6InErrors  20\nUdp6RcvbufErrors 20\n\
+                     UdpLite6InErrors 99\n";
+        let counters = UdpCounters::parse(snmp, snmp6);
+        let wanted =
+            UdpCounters { in_errors: 25, receive_buffer: 24, send_buffer: 2, no_ports: 11 };
+        assert_eq!(counters, wanted);
+        assert_eq!(counters.since(&wanted), UdpCounters::default());
+    }
+
+    #[test]
+    fn reads_links() {
+        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame\n\
+                    to-dut: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n    lo:0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+        let links = parse_links(text);
+        assert_eq!(links["to-dut"], LinkCounters { received: 7, sent: 23 });
+        assert_eq!(links["lo"], LinkCounters::default());
+        assert_eq!(links.len(), 2);
+    }
+
+    #[test]
+    fn reads_affinity_and_schedstat() {
+        let text = "Name:\tx\nCpus_allowed:\t3\nCpus_allowed_list:\t0-1\n";
+        assert_eq!(parse_affinity(text).unwrap().cpus(), [0, 1]);
+        assert_eq!(parse_schedstat("10 20 3\n"), Some(SchedStat { run: 10, delay: 20 }));
+        assert_eq!(parse_schedstat("10"), None);
+    }
+
+    #[test]
+    fn finds_its_own_tree() {
+        let me = std::process::id();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let tree = tree(me);
+        assert_eq!(tree[0], me);
+        assert!(tree.contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!affinities(me).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_upsets_a_parser(text in "[ -~\n\t:()]{0,300}") {
+            parse_stat(&text);
+            parse_cores(&text);
+            parse_schedstat(&text);
+            parse_links(&text);
+            parse_affinity(&text);
+            UdpCounters::parse(&text, &text);
+        }
+
+        #[test]
+        fn any_stat_line_is_read(
+            name in "[ -~]{1,15}", ppid in any::<u32>(), user in any::<u64>(), system in any::<u64>()
+        ) {
+            let text = format!("1 ({name}) R {ppid} 1 1 0 -1 0 0 0 0 0 {user} {system} 0 0 20 0");
+            prop_assert_eq!(parse_stat(&text), Some(StatLine { ppid, user, system }));
+        }
+
+        #[test]
+        fn any_core_line_is_read(number in 0usize..1000, t in proptest::array::uniform8(0u64..1 << 60)) {
+            let fields: Vec<String> = t.iter().map(u64::to_string).collect();
+            let cores = parse_cores(&format!("cpu{number} {}\n", fields.join(" ")));
+            prop_assert_eq!(cores[&number].softirq, t[6]);
+        }
+    }
+}

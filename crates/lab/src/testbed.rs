@@ -1,0 +1,379 @@
+//! The testbed: three hosts, three links, and what the kernel allowed of their tuning.
+//!
+//! Each pair of hosts has a link of its own, so that what goes from the Measurer to the server
+//! never mixes with what the server asks the AuthDNS, and drops are seen where they happen.
+//!
+//! | link | IPv4 | IPv6 | for |
+//! |---|---|---|---|
+//! | tester - dut | 10.9.0.1 - 10.9.0.2 | fd00:9::1 - fd00:9::2 | the load |
+//! | dut - auth | 10.9.1.1 - 10.9.1.2 | fd00:9:1::1 - fd00:9:1::2 | the server's own questions |
+//! | tester - auth | 10.9.2.1 - 10.9.2.2 | fd00:9:2::1 - fd00:9:2::2 | the self-test |
+//!
+//! The tester also owns every address of [`SOURCES_V4`] and [`SOURCES_V6`], and the two others know
+//! the way back: a load may come from as many clients as it likes.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::cpus::{CpuList, CpuPlan};
+use crate::links::{self, End, LinkError, Net};
+use crate::netns::Namespace;
+
+/// IPv4 source addresses of the tester beyond its links' own, with the prefix length.
+pub const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
+/// IPv6 source addresses of the tester beyond its links' own, with the prefix length.
+pub const SOURCES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 9, 0xffff, 0, 0, 0, 0, 0), 64);
+
+/// A host of the testbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// Where the Measurer runs.
+    Tester,
+    /// Where the AuthDNS runs.
+    Auth,
+    /// Where the server under test runs.
+    Dut,
+}
+
+impl Host {
+    /// Every host.
+    pub const ALL: [Host; 3] = [Host::Tester, Host::Auth, Host::Dut];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Host::Tester => "tester",
+            Host::Auth => "auth",
+            Host::Dut => "dut",
+        }
+    }
+
+    /// The name of its interface on the link to `other`.
+    pub(crate) fn interface(other: Host) -> String {
+        format!("to-{}", other.name())
+    }
+}
+
+/// The links: first and second host.
+const LINKS: [(Host, Host); 3] =
+    [(Host::Tester, Host::Dut), (Host::Dut, Host::Auth), (Host::Tester, Host::Auth)];
+
+/// The IPv4 address of `host` on its link to `other`.
+///
+/// # Panics
+/// When the two are the same.
+pub fn address_v4(host: Host, other: Host) -> Ipv4Addr {
+    let (link, end) = place(host, other);
+    Ipv4Addr::new(10, 9, link as u8, end)
+}
+
+/// The IPv6 address of `host` on its link to `other`.
+///
+/// # Panics
+/// When the two are the same.
+pub fn address_v6(host: Host, other: Host) -> Ipv6Addr {
+    let (link, end) = place(host, other);
+    Ipv6Addr::new(0xfd00, 9, link, 0, 0, 0, 0, u16::from(end))
+}
+
+/// The link between two hosts, and which end (1 or 2) `host` is.
+fn place(host: Host, other: Host) -> (u16, u8) {
+    for (link, (first, second)) in (0..).zip(LINKS) {
+        if (first, second) == (host, other) {
+            return (link, 1);
+        }
+        if (first, second) == (other, host) {
+            return (link, 2);
+        }
+    }
+    panic!("a host has no link to itself")
+}
+
+/// Whether the receive path of a link runs on the cores of the host that receives.
+///
+/// On veth the softirq work of the receiver runs on the *sender's* core, so that the server's receive
+/// path would be billed to the Tester; receive packet steering (`rps_cpus`) puts it where a real
+/// network card would. The kernel keeps it for root. Results of the two modes are not comparable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// Each host pays for what it receives.
+    On,
+    /// It was not asked for.
+    Off,
+    /// The kernel did not allow it; why.
+    Refused(String),
+}
+
+/// What of the testbed is to be chosen.
+#[derive(Clone, Debug)]
+pub struct TestbedPlan {
+    /// The hosts' cores.
+    pub cpus: CpuPlan,
+    /// Whether to steer received packets, where it is allowed.
+    pub steering: bool,
+}
+
+/// The hosts and links, up and connected.
+#[derive(Debug)]
+pub struct Testbed {
+    hosts: [Namespace; 3],
+    cpus: CpuPlan,
+    steering: Steering,
+    refused: Vec<String>,
+}
+
+/// Why there is no testbed.
+#[derive(Debug, thiserror::Error)]
+pub enum TestbedError {
+    /// A namespace could not be made.
+    #[error("cannot make the network namespace {name}: {source}; is this process inside the lab?")]
+    Namespace {
+        /// Its name.
+        name: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A link or address was refused.
+    #[error(
+        "{0}\n  the testbed needs veth links, IPv4 and IPv6 (kernel module veth; ipv6.disable=0)"
+    )]
+    Link(#[from] LinkError),
+    /// A core that is not there, or not for us.
+    #[error("the {host} is to run on cores {wanted}, but only {allowed} are allowed here")]
+    Cpus {
+        /// The host.
+        host: &'static str,
+        /// The cores planned.
+        wanted: CpuList,
+        /// The cores that are allowed.
+        allowed: CpuList,
+    },
+}
+
+impl Testbed {
+    /// Builds the testbed; `dir` is a directory of its own for passing mounts.
+    ///
+    /// # Errors
+    /// When a core of the plan is not there, or the kernel refuses a namespace, a link or an address.
+    pub fn build(dir: &Path, plan: &TestbedPlan) -> Result<Self, TestbedError> {
+        check_cpus(&plan.cpus)?;
+        let make = |host: Host| {
+            Namespace::create(host.name())
+                .map_err(|source| TestbedError::Namespace { name: host.name(), source })
+        };
+        let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
+        let mut testbed =
+            Self { hosts, cpus: plan.cpus.clone(), steering: Steering::Off, refused: Vec::new() };
+        for host in Host::ALL {
+            testbed.tune(host);
+            let owned: &[Net] = match host {
+                Host::Tester => &[
+                    (IpAddr::V4(SOURCES_V4.0), SOURCES_V4.1),
+                    (IpAddr::V6(SOURCES_V6.0), SOURCES_V6.1),
+                ],
+                _ => &[],
+            };
+            links::loopback(testbed.namespace(host), owned)?;
+        }
+        for (first, second) in LINKS {
+            let (a, b) = (testbed.namespace(first), testbed.namespace(second));
+            links::connect(a, b, (&Host::interface(second), &Host::interface(first)))?;
+            links::configure(a, &end(first, second))?;
+            links::configure(b, &end(second, first))?;
+        }
+        if plan.steering {
+            testbed.steering = match testbed.steer(dir) {
+                Ok(()) => Steering::On,
+                Err(why) => Steering::Refused(why),
+            };
+        }
+        Ok(testbed)
+    }
+
+    /// The namespace of a host.
+    pub fn namespace(&self, host: Host) -> &Namespace {
+        &self.hosts[Host::ALL.iter().position(|h| *h == host).expect("ALL holds every host")]
+    }
+
+    /// The cores of a host.
+    pub fn cpus(&self, host: Host) -> &CpuList {
+        match host {
+            Host::Tester => &self.cpus.tester,
+            Host::Auth => &self.cpus.auth,
+            Host::Dut => &self.cpus.dut,
+        }
+    }
+
+    /// The cores of all hosts.
+    pub fn cpu_plan(&self) -> &CpuPlan {
+        &self.cpus
+    }
+
+    /// Moves a host to other cores, for what is started from now on; steering follows at once.
+    ///
+    /// # Errors
+    /// When a core is not there.
+    pub fn move_to(&mut self, cpus: CpuPlan, dir: &Path) -> Result<(), TestbedError> {
+        check_cpus(&cpus)?;
+        self.cpus = cpus;
+        if self.steering == Steering::On
+            && let Err(why) = self.steer(dir)
+        {
+            self.steering = Steering::Refused(why);
+        }
+        Ok(())
+    }
+
+    /// Whether each host pays for what it receives.
+    pub fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
+    /// Settings of the kernel (`name = value`) that were refused; what they are for may fail later.
+    pub fn refused(&self) -> &[String] {
+        &self.refused
+    }
+
+    /// Sets what the kernel keeps per network namespace.
+    fn tune(&mut self, host: Host) {
+        let settings = [
+            // Port 53 for whoever runs the server.
+            ("net/ipv4/ip_unprivileged_port_start", "0"),
+            // A resolver's random source ports, and a load's many sockets.
+            ("net/ipv4/ip_local_port_range", "1024 65535"),
+            // Sockets may be bound to any address of the source prefixes.
+            ("net/ipv4/ip_nonlocal_bind", "1"),
+            ("net/ipv6/ip_nonlocal_bind", "1"),
+            // Also where the machine itself does without.
+            ("net/ipv6/conf/all/disable_ipv6", "0"),
+            ("net/ipv6/conf/default/disable_ipv6", "0"),
+            // Link-local addresses are usable at once, and routers are not waited for.
+            ("net/ipv6/conf/default/accept_dad", "0"),
+            ("net/ipv6/conf/default/accept_ra", "0"),
+            ("net/ipv4/conf/all/rp_filter", "0"),
+            ("net/ipv4/conf/default/rp_filter", "0"),
+        ];
+        let write = || {
+            let failed = settings.iter().filter_map(|(path, value)| {
+                fs::write(format!("/proc/sys/{path}"), value)
+                    .err()
+                    .map(|e| format!("{} = {value} ({}): {e}", path.replace('/', "."), host.name()))
+            });
+            failed.collect::<Vec<_>>()
+        };
+        match self.namespace(host).run(write) {
+            Ok(failed) => self.refused.extend(failed),
+            Err(e) => self.refused.push(format!("{}: {e}", host.name())),
+        }
+    }
+
+    /// Has each host receive on its own cores; why not, where the kernel refuses.
+    fn steer(&self, dir: &Path) -> Result<(), String> {
+        for host in Host::ALL {
+            let mask = self.cpus(host).mask();
+            let mount_point = dir.join(format!("sys-{}", host.name()));
+            self.namespace(host)
+                .run(|| with_sysfs(&mount_point, |sys| steer_queues(sys, &mask)))
+                .and_then(|done| done)
+                .map_err(|e| format!("{}: {e}", host.name()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that this process may run on every core of the plan.
+fn check_cpus(plan: &CpuPlan) -> Result<(), TestbedError> {
+    let allowed = CpuList::allowed();
+    for (host, wanted) in [("tester", &plan.tester), ("auth", &plan.auth), ("dut", &plan.dut)] {
+        if !wanted.is_within(&allowed) {
+            return Err(TestbedError::Cpus { host, wanted: wanted.clone(), allowed });
+        }
+    }
+    Ok(())
+}
+
+/// What is set at `host`'s end of its link to `other`.
+fn end(host: Host, other: Host) -> End {
+    let routes = if other == Host::Tester {
+        vec![
+            ((IpAddr::V4(SOURCES_V4.0), SOURCES_V4.1), IpAddr::V4(address_v4(other, host))),
+            ((IpAddr::V6(SOURCES_V6.0), SOURCES_V6.1), IpAddr::V6(address_v6(other, host))),
+        ]
+    } else {
+        Vec::new()
+    };
+    End {
+        name: Host::interface(other),
+        addresses: vec![
+            (IpAddr::V4(address_v4(host, other)), 24),
+            (IpAddr::V6(address_v6(host, other)), 64),
+        ],
+        routes,
+    }
+}
+
+/// Shows `work` a sysfs of the calling thread's network namespace.
+fn with_sysfs(at: &Path, work: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let explain = |what: &str, e: io::Error| io::Error::new(e.kind(), format!("{what}: {e}"));
+    fs::create_dir_all(at)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("sysfs"), at, Some("sysfs"), flags, None::<&str>)
+        .map_err(|e| explain("mount sysfs", e.into()))?;
+    let done = work(at);
+    // Detached lazily where something still looks at it; it goes with the mount namespace anyway.
+    let _ = umount2(at, MntFlags::MNT_DETACH);
+    done
+}
+
+/// Sets the mask of every receive queue of every link.
+fn steer_queues(sys: &Path, mask: &str) -> io::Result<()> {
+    for link in fs::read_dir(sys.join("class/net"))? {
+        let link = link?;
+        if !link.file_name().to_string_lossy().starts_with("to-") {
+            continue;
+        }
+        for queue in fs::read_dir(link.path().join("queues"))? {
+            let queue = queue?;
+            if queue.file_name().to_string_lossy().starts_with("rx-") {
+                let file: PathBuf = queue.path().join("rps_cpus");
+                fs::write(&file, mask).map_err(|e| {
+                    io::Error::new(e.kind(), format!("set rps_cpus to {mask}: {e}"))
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_plan() {
+        use Host::*;
+        let table = [
+            (Tester, Dut, "10.9.0.1", "fd00:9::1"),
+            (Dut, Tester, "10.9.0.2", "fd00:9::2"),
+            (Dut, Auth, "10.9.1.1", "fd00:9:1::1"),
+            (Auth, Dut, "10.9.1.2", "fd00:9:1::2"),
+            (Tester, Auth, "10.9.2.1", "fd00:9:2::1"),
+            (Auth, Tester, "10.9.2.2", "fd00:9:2::2"),
+        ];
+        for (host, other, v4, v6) in table {
+            assert_eq!(address_v4(host, other).to_string(), v4);
+            assert_eq!(address_v6(host, other).to_string(), v6);
+        }
+    }
+
+    #[test]
+    fn only_the_tester_has_clients_behind_it() {
+        assert!(end(Host::Dut, Host::Auth).routes.is_empty());
+        let routes = end(Host::Dut, Host::Tester).routes;
+        assert_eq!(routes[1].1.to_string(), "fd00:9::1");
+    }
+}

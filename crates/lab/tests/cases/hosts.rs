@@ -1,0 +1,125 @@
+//! Hosts, links and processes.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use lab::testbed::{address_v4, address_v6};
+use lab::{CpuList, CpuPlan, Host, Lab, Launch, Namespace, Process, ProcessError};
+use lab::{Steering, Testbed, TestbedError, TestbedPlan};
+use nix::sys::signal::Signal;
+
+/// A testbed on the cores of this machine, and the directory it lives in.
+pub(crate) fn testbed() -> (Testbed, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let cpus = CpuPlan::spread(&CpuList::allowed(), 1);
+    let testbed = Testbed::build(dir.path(), &TestbedPlan { cpus, steering: true }).unwrap();
+    (testbed, dir)
+}
+
+fn bind(namespace: &Namespace, address: &str) -> UdpSocket {
+    let socket = namespace.run(|| UdpSocket::bind(address)).unwrap().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+}
+
+pub(crate) fn reach_each_other(lab: &Lab) {
+    let (testbed, _dir) = testbed();
+    assert_eq!(testbed.refused(), &[] as &[String]);
+    if lab.privileged() {
+        assert_eq!(testbed.steering(), &Steering::On);
+    }
+    println!("packet steering: {:?}", testbed.steering());
+    for server in Host::ALL {
+        for client in Host::ALL.into_iter().filter(|client| *client != server) {
+            for address in [
+                SocketAddr::from((address_v4(server, client), 53)),
+                SocketAddr::from((address_v6(server, client), 53)),
+            ] {
+                // Port 53 is free for everyone.
+                let there = bind(testbed.namespace(server), &address.to_string());
+                let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                echo(&bind(testbed.namespace(client), any), &there, address);
+            }
+        }
+    }
+    // Any address of the source prefixes is the tester's.
+    for (source, server) in [
+        ("10.9.200.77:0", SocketAddr::from((address_v4(Host::Dut, Host::Tester), 53))),
+        ("[fd00:9:ffff::abcd:1]:0", SocketAddr::from((address_v6(Host::Dut, Host::Tester), 53))),
+        ("10.9.129.1:0", SocketAddr::from((address_v4(Host::Auth, Host::Tester), 53))),
+    ] {
+        let host =
+            if server.to_string().contains(":2::") || server.to_string().starts_with("10.9.2.") {
+                Host::Auth
+            } else {
+                Host::Dut
+            };
+        let there = bind(testbed.namespace(host), &server.to_string());
+        echo(&bind(testbed.namespace(Host::Tester), source), &there, server);
+    }
+}
+
+/// One datagram there and back.
+fn echo(client: &UdpSocket, server: &UdpSocket, address: SocketAddr) {
+    client.connect(address).unwrap();
+    client.send(b"ping").unwrap();
+    let mut buffer = [0; 16];
+    let (len, peer) = server.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..len], peer), (&b"ping"[..], client.local_addr().unwrap()));
+    server.send_to(b"pong", peer).unwrap();
+    assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+}
+
+pub(crate) fn processes_start_and_stop(_: &Lab) {
+    let (testbed, dir) = testbed();
+    let launch = |name: &'static str, command: &[&str]| Launch {
+        name,
+        namespace: testbed.namespace(Host::Dut),
+        cpus: testbed.cpus(Host::Dut),
+        dir: dir.path(),
+        command: command.iter().map(Into::into).collect(),
+        environment: vec![("GREETING".to_owned(), "hello".to_owned())],
+    };
+    // It runs where it was told to, and ends politely.
+    let script = "trap 'echo bye; exit 3' TERM; echo $GREETING; pwd; cat /proc/net/dev; \
+                  grep Cpus_allowed_list /proc/self/status; sleep 0.01; echo up >&2; \
+                  while :; do sleep 0.01; done";
+    let mut process = Process::start(&launch("talker", &["/bin/sh", "-c", script])).unwrap();
+    while !process.tail().0.iter().any(|line| line == "up") {
+        process.check().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    process.check_pinned().unwrap();
+    let status = process.stop(Signal::SIGTERM, Duration::from_secs(10));
+    let log = process.tail().0.join("\n");
+    assert_eq!(status.and_then(|s| s.code()), Some(3), "{log}");
+    let cpus = format!("Cpus_allowed_list:\t{}", testbed.cpus(Host::Dut));
+    for wanted in ["hello", &dir.path().display().to_string(), "to-tester", "to-auth", "bye", &cpus]
+    {
+        assert!(log.contains(wanted), "{wanted}: {log}");
+    }
+    // One that ignores the signal is ended by force, with its children.
+    let script = "trap '' TERM; sleep 8811 & echo up; while :; do sleep 0.01; done";
+    let mut stubborn = Process::start(&launch("stubborn", &["/bin/sh", "-c", script])).unwrap();
+    while stubborn.tail().0.is_empty() {
+        stubborn.check().unwrap();
+    }
+    assert!(stubborn.stop(Signal::SIGTERM, Duration::from_millis(100)).is_none());
+    assert!(!lab::probe::procfs::tree(1).iter().any(|pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains("8811"))
+    }));
+    // One that does not start says why.
+    let mut missing = Process::start(&launch("missing", &["/no/such/server"])).unwrap();
+    assert_eq!(missing.wait(Duration::from_secs(10)).and_then(|s| s.code()), Some(127));
+    let error = missing.check().unwrap_err();
+    assert!(matches!(error, ProcessError::Ended { .. }));
+    assert!(error.to_string().contains("cannot execute /no/such/server"), "{error}");
+}
+
+pub(crate) fn a_missing_core_is_named(_: &Lab) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cpus = CpuPlan::spread(&CpuList::allowed(), 1);
+    cpus.dut = "1000".parse().unwrap();
+    let error = Testbed::build(dir.path(), &TestbedPlan { cpus, steering: false }).unwrap_err();
+    assert!(matches!(error, TestbedError::Cpus { host: "dut", .. }), "{error}");
+}

@@ -1,0 +1,58 @@
+//! The cases, by name; each returns an exit code.
+
+mod end;
+mod hosts;
+
+use lab::{Entered, Lab};
+
+use crate::SKIPPED;
+
+/// A case: it runs outside the lab and enters it itself when it needs to.
+type Case = fn() -> u8;
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("hosts_reach_each_other", || within(hosts::reach_each_other)),
+    ("processes_start_and_stop", || within(hosts::processes_start_and_stop)),
+    ("a_missing_core_is_named", || within(hosts::a_missing_core_is_named)),
+    ("sigkill_leaves_nothing", end::sigkill_leaves_nothing),
+    ("interrupts_reach_the_inside", end::interrupts_reach_the_inside),
+    ("exit_codes_come_out", end::exit_codes_come_out),
+];
+
+/// Cases that only other cases run.
+const HELPERS: &[(&str, Case)] = &[
+    ("helper_hang", || within(end::hang)),
+    ("helper_wait_for_interrupt", || within(end::wait_for_interrupt)),
+    ("helper_exit_42", || match lab::enter() {
+        Ok(Entered::Inside(_)) => 42,
+        Ok(Entered::Outside(code)) => code,
+        Err(_) => SKIPPED,
+    }),
+];
+
+/// Runs the case `name`.
+pub(crate) fn run(name: &str) -> u8 {
+    let mut all = CASES.iter().chain(HELPERS);
+    match all.find(|(n, _)| *n == name) {
+        Some((_, case)) => case(),
+        None => {
+            eprintln!("no case `{name}`");
+            1
+        }
+    }
+}
+
+/// Runs `case` inside the lab. A panic is a failure.
+fn within(case: fn(&Lab)) -> u8 {
+    match lab::enter() {
+        Ok(Entered::Outside(code)) => code,
+        Ok(Entered::Inside(lab)) => {
+            case(&lab);
+            0
+        }
+        Err(e) => {
+            println!("skipped: {e}");
+            SKIPPED
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The lab for real: namespaces, links, processes and servers of this machine.
+//!
+//! The test program plays `dnsdyno` itself, since the lab executes its own program again: it has the
+//! hidden wrapper command and the commands that the lab starts (`auth`, `load`, reduced to what a
+//! test needs). Each case runs in a lab of its own, as a child process: `case NAME`.
+//! Where the kernel gives this user no namespaces, the cases are skipped and the reason is printed.
+
+extern crate dnsdyno_lab as lab;
+
+mod cases;
+
+use std::process::{Command, ExitCode};
+
+/// A case that cannot be tried here says so with this code.
+pub(crate) const SKIPPED: u8 = 77;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let first = args.next().and_then(|arg| arg.into_string().ok()).unwrap_or_default();
+    match first.as_str() {
+        lab::exec::EXEC_COMMAND => match lab::exec_main(args) {
+            Ok(never) => match never {},
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::from(127)
+            }
+        },
+        "case" => {
+            let name = args.next().and_then(|arg| arg.into_string().ok()).unwrap_or_default();
+            ExitCode::from(cases::run(&name))
+        }
+        filter => run_all(filter),
+    }
+}
+
+/// Runs every case whose name contains `filter`, one after the other.
+fn run_all(filter: &str) -> ExitCode {
+    let filter = if filter.starts_with("--") { "" } else { filter };
+    let (mut failed, mut passed, mut skipped) = (0, 0, 0);
+    for (name, _) in cases::CASES.iter().filter(|(name, _)| name.contains(filter)) {
+        let status = Command::new("/proc/self/exe").args(["case", name]).status();
+        let verdict = match status.ok().and_then(|status| status.code()) {
+            Some(0) => {
+                passed += 1;
+                "ok"
+            }
+            Some(code) if code == i32::from(SKIPPED) => {
+                skipped += 1;
+                "skipped"
+            }
+            _ => {
+                failed += 1;
+                "FAILED"
+            }
+        };
+        println!("test {name} ... {verdict}");
+    }
+    println!("\ntest result: {passed} passed; {failed} failed; {skipped} skipped");
+    ExitCode::from(u8::from(failed > 0))
+}
