@@ -72,7 +72,6 @@ pub fn drive<E: Engine, R: Role>(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     let mut worker = Worker::new(engine);
-    engine.receive(&mut worker.rx, Wait::No)?;
     while !stop.load(Ordering::Relaxed) {
         let next = worker.step(engine, role)?;
         if next == Next::Done {

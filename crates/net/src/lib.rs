@@ -7,15 +7,18 @@
 //!   drive (the worker loop)         one thread, one engine, one role
 //!     ^               |
 //!     |               v
-//!   Engine                          udp: batched sockets   sim: a virtual clock
+//!   Engine                          udp: batched sockets; sim: a virtual clock and one scripted peer;
+//!                                   network: a virtual clock and several hosts
 //! ```
 //!
 //! All `unsafe` of the workspace lives in this crate: in `udp` (system calls on batches) and in `sys`
 //! (clocks, scheduling).
 
+mod address_error;
 pub mod batch;
 pub mod drive;
 pub mod engine;
+pub mod network;
 pub mod sim;
 pub mod sys;
 pub mod tcp;

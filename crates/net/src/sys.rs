@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::time::Duration;
 
 use measure::Nanos;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -77,37 +76,38 @@ pub fn die_with_parent() -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(io::Error::from)
 }
 
+/// `struct sched_attr` of `sched_setattr(2)`, first version.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// The slice that a thread prepared for timing asks for.
+const SLICE: Nanos = Nanos::from_micros(100);
+
 /// Prepares the calling thread for exact timing: timers fire when they are due (slack of 1 ns instead
 /// of 50 us), and, from Linux 6.12 on, a woken thread is given a slice of 100 us, so that it gets the
 /// core ahead of those that ask for long ones (`sched_setattr(2)`, `sched_runtime` of SCHED_OTHER).
-/// What the kernel does not know is left as it is.
+/// What the kernel does not know is left as it is, and so are niceness and a real-time policy.
 pub fn prepare_for_timing() {
     let _ = nix::sys::prctl::set_timerslack(1);
-    /// `struct sched_attr` of `sched_setattr(2)`, first version.
-    #[repr(C)]
-    struct SchedAttr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
+    let size = size_of::<SchedAttr>() as u32;
+    let mut attr = SchedAttr::default();
+    // SAFETY: `attr` has room for `size` bytes; pid 0 is the calling thread.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    if got == 0 && attr.policy == libc::SCHED_OTHER as u32 {
+        (attr.size, attr.runtime) = (size, SLICE.0);
+        // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
-    let slice = Nanos::from(Duration::from_micros(100));
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: 0,
-        flags: 0,
-        nice: 0,
-        priority: 0,
-        runtime: slice.0,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
 /// Raises the limit of open files to what is allowed, for many sockets.
@@ -142,6 +142,8 @@ mod tests {
             assert_eq!(allowed_cpus().expect("readable"), [first]);
             assert!(pin_to_cpus(&[1_000_000]).is_err());
             prepare_for_timing();
+            assert_eq!(nix::sys::prctl::get_timerslack().expect("readable"), 1);
+            assert!(thread_run_delay().is_none_or(|delay| delay < monotonic()));
         })
         .join()
         .expect("no panic");

@@ -1,8 +1,9 @@
 //! Messages over TCP, each behind a 16-bit length (RFC 1035 section 4.2.2, RFC 7766), served on a
 //! runtime of one thread.
 //!
-//! Knows no DNS: bytes of a message in, bytes of a message out. Connections, idle time and the size
-//! of a message are bounded.
+//! Knows no DNS: bytes of a message in, bytes of a message out. Messages may be pipelined; they are
+//! answered in their order, and what is answered together is written together. Connections, idle time,
+//! pipelining and the size of a message are bounded.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -12,39 +13,51 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::address_error::named;
 
 /// Bounds of a TCP service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpLimits {
     /// Connections at once; over it new ones are closed at once.
     pub connections: usize,
-    /// A connection that sends no whole message for so long is closed.
+    /// A connection that sends no whole message, or takes no reply, for so long is closed.
     pub idle: Duration,
+    /// Messages of a connection that are answered before the replies are written.
+    pub pipelined: usize,
 }
 
 impl Default for TcpLimits {
-    /// 1,000 connections, 10 s (RFC 7766 section 6.2.3 wants some seconds).
+    /// 1,000 connections, 10 s (RFC 7766 section 6.2.3 wants some seconds), 100 messages.
     fn default() -> Self {
-        TcpLimits { connections: 1_000, idle: Duration::from_secs(10) }
+        TcpLimits { connections: 1_000, idle: Duration::from_secs(10), pipelined: 100 }
     }
 }
+
+/// Replies wait for each other up to so many bytes.
+const MAX_OUTPUT: usize = 64 << 10;
+/// What is read at once, usually.
+const INPUT: usize = 4 << 10;
+/// Connections that the kernel completes ahead of us.
+const BACKLOG: i32 = 1_024;
+/// How often `stop` is asked.
+const STOP_LATENCY: Duration = Duration::from_millis(50);
 
 /// Listens on `address`.
 ///
 /// # Errors
 /// An address that cannot be bound, named.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let named =
-        |e: io::Error| io::Error::new(e.kind(), format!("cannot listen on TCP {address}: {e}"));
-    let socket =
-        socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    let failed = |e| named(e, "cannot listen on TCP", address);
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).map_err(failed)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
-    socket.bind(&address.into()).map_err(named)?;
-    socket.listen(1_024).map_err(named)?;
+    socket.bind(&address.into()).map_err(failed)?;
+    socket.listen(BACKLOG).map_err(failed)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
@@ -61,68 +74,102 @@ pub fn serve(
     stop: impl Fn() -> bool,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = Rc::new(RefCell::new(answer));
-    let open = Rc::new(Cell::new(0usize));
+    let service = Rc::new(Service { limits, open: Cell::new(0), answer: RefCell::new(answer) });
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         for listener in listeners {
             let listener = TcpListener::from_std(listener)?;
-            let (answer, open) = (answer.clone(), open.clone());
-            tokio::task::spawn_local(async move {
-                loop {
-                    // A failed accept (a connection reset meanwhile, no descriptor left) passes.
-                    let Ok((stream, _)) = listener.accept().await else {
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                        continue;
-                    };
-                    if open.get() >= limits.connections {
-                        continue;
-                    }
-                    open.set(open.get() + 1);
-                    let (answer, open) = (answer.clone(), open.clone());
-                    tokio::task::spawn_local(async move {
-                        // The end of a connection, whatever its reason, is nobody else's business.
-                        let _ = connection(stream, limits.idle, &answer).await;
-                        open.set(open.get() - 1);
-                    });
-                }
-            });
+            tokio::task::spawn_local(accept(listener, service.clone()));
         }
         while !stop() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(STOP_LATENCY).await;
         }
         Ok(())
     })
 }
 
+/// What all connections share.
+struct Service<F> {
+    limits: TcpLimits,
+    /// Connections that are open.
+    open: Cell<usize>,
+    answer: RefCell<F>,
+}
+
+/// Takes connections until it is dropped.
+async fn accept<F: FnMut(&[u8], &mut Vec<u8>) + 'static>(
+    listener: TcpListener,
+    service: Rc<Service<F>>,
+) {
+    loop {
+        // A failed accept (a connection reset meanwhile, no descriptor left) passes.
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        if service.open.get() >= service.limits.connections {
+            continue;
+        }
+        service.open.set(service.open.get() + 1);
+        let service = service.clone();
+        tokio::task::spawn_local(async move {
+            // The end of a connection, whatever its reason, is nobody else's business.
+            let _ = connection(stream, &service).await;
+            service.open.set(service.open.get() - 1);
+        });
+    }
+}
+
 /// One connection, message after message.
 async fn connection<F: FnMut(&[u8], &mut Vec<u8>)>(
     mut stream: TcpStream,
-    idle: Duration,
-    answer: &RefCell<F>,
+    service: &Service<F>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (mut message, mut reply) = (Vec::new(), Vec::new());
+    let limits = service.limits;
+    // Read is only what is missing of the first message, so this holds two of them at most.
+    let mut input = Vec::with_capacity(INPUT);
+    let (mut output, mut reply) = (Vec::new(), Vec::new());
+    let mut deadline = Instant::now() + limits.idle;
     loop {
-        let read = async {
-            let len = stream.read_u16().await?;
-            message.resize(usize::from(len), 0);
-            stream.read_exact(&mut message).await.map(|_| ())
-        };
-        timeout(idle, read).await.map_err(io::Error::from)??;
-        reply.clear();
-        reply.extend_from_slice(&[0, 0]);
-        let mut body = Vec::new();
-        answer.borrow_mut()(&message, &mut body);
-        if body.is_empty() {
+        let (mut taken, mut answered, mut close) = (0, 0, false);
+        while let Some(message) = first_message(&input[taken..])
+            && answered < limits.pipelined
+            && output.len() < MAX_OUTPUT
+            && !close
+        {
+            taken += 2 + message.len();
+            answered += 1;
+            reply.clear();
+            service.answer.borrow_mut()(message, &mut reply);
+            let len = u16::try_from(reply.len())
+                .map_err(|_| io::Error::other("a reply longer than 65535 bytes"))?;
+            if len > 0 {
+                output.extend_from_slice(&len.to_be_bytes());
+                output.extend_from_slice(&reply);
+            }
+            close = len == 0;
+        }
+        input.drain(..taken);
+        if !output.is_empty() {
+            timeout(limits.idle, stream.write_all(&output)).await.map_err(io::Error::from)??;
+            output.clear();
+        }
+        if close {
             return Ok(());
         }
-        let len = u16::try_from(body.len())
-            .map_err(|_| io::Error::other("a reply longer than 65535 bytes"))?;
-        reply[..2].copy_from_slice(&len.to_be_bytes());
-        reply.append(&mut body);
-        timeout(idle, stream.write_all(&reply)).await.map_err(io::Error::from)??;
+        if answered > 0 {
+            deadline = Instant::now() + limits.idle;
+        } else if timeout_at(deadline, stream.read_buf(&mut input)).await?? == 0 {
+            return Ok(());
+        }
     }
+}
+
+/// The first message of `input`, without its length, when all of it is there.
+fn first_message(input: &[u8]) -> Option<&[u8]> {
+    let len = u16::from_be_bytes(*input.first_chunk()?);
+    input.get(2..2 + usize::from(len))
 }
 
 #[cfg(test)]
@@ -133,30 +180,76 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn frames_go_both_ways_and_the_bounds_hold() {
-        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a free port");
-        let address = listener.local_addr().expect("bound");
+    /// Serves on a free port with a handler that turns messages around and is silent to an empty one;
+    /// runs `client` against it.
+    fn with_server(limits: TcpLimits, client: impl FnOnce(SocketAddr)) {
+        let listeners: Vec<_> = ["127.0.0.1:0", "[::1]:0"]
+            .iter()
+            .map(|a| listen(a.parse().unwrap()).unwrap())
+            .collect();
+        let address = listeners[0].local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let limits = TcpLimits { connections: 1, idle: Duration::from_millis(300) };
         let server = {
             let stop = stop.clone();
             std::thread::spawn(move || {
                 let reverse =
                     |message: &[u8], reply: &mut Vec<u8>| reply.extend(message.iter().rev());
-                serve(vec![listener], limits, reverse, || stop.load(Ordering::Relaxed))
+                serve(listeners, limits, reverse, || stop.load(Ordering::Relaxed))
             })
         };
-        let mut client = std::net::TcpStream::connect(address).expect("connects");
-        client.write_all(b"\0\x03abc\0\x02de").expect("writes");
-        let mut got = [0; 9];
-        client.read_exact(&mut got).expect("reads");
-        assert_eq!(&got, b"\0\x03cba\0\x02ed");
-        // The second connection is over the bound, the first is closed when idle.
-        let mut second = std::net::TcpStream::connect(address).expect("connects");
-        assert_eq!(second.read(&mut got).expect("closed"), 0);
-        assert_eq!(client.read(&mut got).expect("closed"), 0);
+        client(address);
         stop.store(true, Ordering::Relaxed);
-        server.join().expect("no panic").expect("serves");
+        server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn frames_go_both_ways_and_the_bounds_hold() {
+        let idle = Duration::from_millis(300);
+        with_server(TcpLimits { connections: 1, idle, ..TcpLimits::default() }, |address| {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.write_all(b"\0\x03abc\0\x02de").unwrap();
+            let mut got = [0; 9];
+            client.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"\0\x03cba\0\x02ed");
+            // The second connection is over the bound, the first is closed when idle.
+            let mut second = std::net::TcpStream::connect(address).unwrap();
+            assert_eq!(second.read(&mut got).unwrap(), 0);
+            client.write_all(b"\0\x09half").unwrap();
+            assert_eq!(client.read(&mut got).unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn pipelined_messages_are_answered_in_order_whatever_their_size() {
+        let limits = TcpLimits { pipelined: 3, ..TcpLimits::default() };
+        with_server(limits, |address| {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            let lens = [1, 65_535, 7, 7, 7, 7, 7, 40_000, 50_000, 2];
+            let messages: Vec<Vec<u8>> = (0u8..).zip(lens).map(|(k, n)| vec![k; n]).collect();
+            let frame = |m: &Vec<u8>| [&(m.len() as u16).to_be_bytes()[..], m].concat();
+            let sent: Vec<u8> = messages.iter().flat_map(frame).collect();
+            let mut writer = client.try_clone().unwrap();
+            let expected = sent.clone();
+            let writing = std::thread::spawn(move || {
+                // In pieces that fit no frame, and an empty message at the end, which is not answered.
+                for piece in sent.chunks(7_777) {
+                    writer.write_all(piece).unwrap();
+                }
+                writer.write_all(b"\0\0\0\x01x").unwrap();
+            });
+            let mut got = Vec::new();
+            client.read_to_end(&mut got).unwrap();
+            writing.join().unwrap();
+            // All messages are palindromes.
+            assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
+        });
+    }
+
+    #[test]
+    fn an_occupied_port_is_named() {
+        let first = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = first.local_addr().unwrap();
+        let error = listen(address).expect_err("occupied").to_string();
+        assert!(error.contains(&format!("TCP {address}")), "{error}");
     }
 }

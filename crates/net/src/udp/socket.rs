@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::address_error::named;
+
 use super::{UdpFacts, UdpOptions};
 
 /// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of linux/sock_diag.h, which libc lacks.
@@ -124,20 +126,6 @@ fn enlarge_buffers(socket: &Socket, size: usize, facts: &mut UdpFacts) -> io::Re
     facts.receive_buffer = socket.recv_buffer_size()?;
     facts.send_buffer = socket.send_buffer_size()?;
     Ok(())
-}
-
-/// An error with the address it is about, and what may be done about it.
-fn named(error: io::Error, what: &str, address: SocketAddr) -> io::Error {
-    let remedy = match error.raw_os_error() {
-        Some(libc::EADDRINUSE) => ": stop what holds it (`ss -ulpn` tells) or take another port",
-        Some(libc::EADDRNOTAVAIL) => ": it is not an address of this host",
-        Some(libc::EACCES) => ": ports below 1024 need CAP_NET_BIND_SERVICE",
-        Some(libc::EMFILE) => ": raise the limit of open files (`ulimit -n`) or use fewer sockets",
-        Some(libc::ENETUNREACH) => ": there is no route to it",
-        Some(libc::EAFNOSUPPORT) => ": source and target must be of one family",
-        _ => "",
-    };
-    io::Error::new(error.kind(), format!("{what} {address}: {error}{remedy}"))
 }
 
 /// Sets an integer socket option.

@@ -182,7 +182,7 @@ fn a_shared_port_is_ours_alone() {
     let taken = UdpEngine::servers(&[address(&workers[0])], 2, UdpOptions::default());
     let error = taken.err().expect("the port is taken").to_string();
     assert!(
-        error.contains(&address(&workers[0]).to_string()) && error.contains("ss -ulpn"),
+        error.contains(&address(&workers[0]).to_string()) && error.contains("ss -lptun"),
         "{error}"
     );
 }
