@@ -63,7 +63,12 @@ fn names_and_types() {
             &["010-001-002-003.dns64perf.test 3600 AAAA 2001:db8:64::a01:203"],
         ),
         (host, "TXT", Rcode::NOERROR, &[]),
-        (host, "ANY", Rcode::NOERROR, &["010-001-002-003.dns64perf.test 3600 HINFO \"RFC8482\" \"\""]),
+        (
+            host,
+            "ANY",
+            Rcode::NOERROR,
+            &["010-001-002-003.dns64perf.test 3600 HINFO \"RFC8482\" \"\""],
+        ),
         ("dns64perf.test", "NS", Rcode::NOERROR, &["dns64perf.test 3600 NS ns1.dns64perf.test."]),
         ("dns64perf.test", "A", Rcode::NOERROR, &[]),
         ("ns1.dns64perf.test", "A", Rcode::NOERROR, &["ns1.dns64perf.test 3600 A 192.0.2.53"]),

@@ -1,2 +1,47 @@
-//! The `dnsdyno` binary.
-fn main() {}
+//! The `dnsdyno` binary: arguments in, words out.
+//!
+//! ```text
+//! args (clap) ──> options (checked) ──> command ──> roles on engines ──> record ──> report, JSON
+//! ```
+
+mod args;
+mod auth;
+mod bench;
+mod failure;
+mod host;
+mod load;
+mod lockstep;
+mod man;
+mod options;
+mod progress;
+mod search;
+mod selftest;
+mod tester;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    // The lab's wrapper takes its arguments as they are.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == lab::exec::EXEC_COMMAND) {
+        let Err(error) = lab::exec_main(words);
+        eprintln!("dnsdyno: {error}");
+        return ExitCode::from(127);
+    }
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Load(args) => load::run(args),
+        Command::Search(args) => search::run(args),
+        Command::Selftest(args) => selftest::run(args),
+        Command::Auth(args) => auth::run(args),
+        Command::Man { dir } => man::run(&dir),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

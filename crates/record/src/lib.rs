@@ -15,7 +15,7 @@ pub mod trial;
 
 pub use file::{RecordError, read, write};
 pub use lockstep::{LockStepRow, LockStepTable};
-pub use run::{Capacity, Certificate, Run, SearchRecord, Skipped, TrialRecord};
+pub use run::{Capacity, Certificate, Run, SearchRecord, SelfTest, Skipped, TrialRecord};
 pub use times::Times;
 pub use trial::{Conditions, Cpu, Drops, Second, Trial, Voidness};
 

@@ -121,3 +121,30 @@ pub struct Certificate {
     /// Its trials, the last one deciding.
     pub trials: Vec<TrialRecord>,
 }
+
+/// What `dnsdyno selftest` measured: the names of a trial at the top, and the certificate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// What was measured.
+    #[serde(flatten)]
+    pub trial: Trial,
+    /// Whether the self-test passed.
+    pub self_test_passed: bool,
+    /// The rate that servers may be judged up to.
+    pub certified_qps: f64,
+}
+
+impl From<&Certificate> for SelfTest {
+    /// Of the last trial.
+    ///
+    /// # Panics
+    /// When the certificate has no trial.
+    fn from(certificate: &Certificate) -> Self {
+        let last = certificate.trials.last().expect("a self-test has a trial");
+        SelfTest {
+            trial: last.trial.clone(),
+            self_test_passed: certificate.passed,
+            certified_qps: certificate.certified_qps,
+        }
+    }
+}

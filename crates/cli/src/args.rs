@@ -1,0 +1,412 @@
+//! The command line as it is written. [`crate::options`] makes sense of it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use auth::FaultSpec;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lab::CpuList;
+use measure::{Goal, Nanos, Qps};
+use wire::{Ipv4Prefix, Name, Pref64, Qtype};
+
+use crate::options::{Source, parse_target};
+
+/// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
+#[derive(Debug, Parser)]
+#[command(name = "dnsdyno", version, propagate_version = true, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Load a server once, and say what became of the queries
+    #[command(after_help = LOAD_EXAMPLES)]
+    Load(LoadArgs),
+    /// Find the highest rate at which a server meets a goal
+    #[command(after_help = SEARCH_EXAMPLES)]
+    Search(SearchArgs),
+    /// Test the Tester itself: the Measurer against our AuthDNS (RFC 8219 section 9.2)
+    #[command(after_help = SELFTEST_EXAMPLES)]
+    Selftest(SelftestArgs),
+    /// Serve synthetic zones: every answer is computed from the name
+    #[command(after_help = AUTH_EXAMPLES)]
+    Auth(AuthArgs),
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder; it is made if need be
+        dir: PathBuf,
+    },
+}
+
+const LOAD_EXAMPLES: &str = "Examples:
+  A closed loop, as dnsperf does it: 512 queries outstanding, from a file, for five seconds
+    dnsdyno load 10.9.0.2:5300 --queries q.txt --pacing window --window 512 --duration 5s --cpus 0
+
+  An open loop against a DNS64 server: 100,000 queries a second, each for another name, each reply checked
+    dnsdyno load [fd00::2]:53 --namespace 10.0.0.0/12 --type AAAA --rate 100k --duration 5s \\
+        --expect-pref64 2001:db8:64::/96 --json out.json
+
+  dnsdyno says what limited the result. A trial whose schedule was not kept is void: exit code 1.";
+
+const SEARCH_EXAMPLES: &str = "Examples:
+  The highest rate without loss, three searches with trials of five seconds
+    dnsdyno search [fd00::2]:53 --namespace 10.0.0.0/8 --duration 5s --repeats 3 --json out.json
+
+  The highest rate at which 99 % of the answers come within 5 ms, and at most one in a thousand is lost
+    dnsdyno search 192.0.2.1:53 --queries q.txt --goal \"p99 < 5ms, loss < 0.1%\" --max 500k";
+
+const SELFTEST_EXAMPLES: &str = "Examples:
+  Can this machine's Tester do a million queries a second? (Measurer on core 0, AuthDNS on core 1)
+    dnsdyno selftest --rate 1M --duration 60s --json out.json
+
+  The same against an AuthDNS on another host
+    dnsdyno selftest --rate 500k --target 10.9.2.2:5300";
+
+const AUTH_EXAMPLES: &str = "Examples:
+  An AuthDNS for the names of 10.0.0.0/8, on core 1
+    dnsdyno auth --listen 10.9.0.2:5353 --namespace 10.0.0.0/8 --cpus 1
+
+  A bad one, to try a DNS64 server or a Tester on: slow, lossy, and one answer in a hundred is a lie
+    dnsdyno auth --listen [::1]:5353 --delay 20ms --loss 0.001 --fault wrong-address:0.01";
+
+/// What is asked, and what the answers must say.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Workload")]
+pub(crate) struct WorkloadArgs {
+    /// Ask for the dns64perf names of this IPv4 prefix, each once, in a seeded order [default: 10.0.0.0/8]
+    #[arg(long, value_name = "PREFIX", group = "workload")]
+    pub(crate) namespace: Option<Ipv4Prefix>,
+    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it), again and again
+    #[arg(long, value_name = "FILE", group = "workload")]
+    pub(crate) queries: Option<PathBuf>,
+    /// Ask the same name each time
+    #[arg(long, value_name = "NAME", group = "workload")]
+    pub(crate) name: Option<Name>,
+    /// Ask for random names below this zone
+    #[arg(long, value_name = "ZONE", group = "workload")]
+    pub(crate) random_subdomain: Option<Name>,
+    /// Ask for names n<k> of this zone by Zipf's law, with --mix-repeats and --mix-missing
+    #[arg(long, value_name = "ZONE", group = "workload")]
+    pub(crate) mix: Option<Name>,
+    /// Popular names of a mix
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "mix")]
+    pub(crate) mix_names: u32,
+    /// Zipf's exponent of a mix
+    #[arg(long, value_name = "S", default_value_t = 1.0, requires = "mix")]
+    pub(crate) mix_exponent: f64,
+    /// Share (0 to 1) of a mix's queries that repeat popular names
+    #[arg(long, value_name = "SHARE", default_value_t = 0.8, requires = "mix")]
+    pub(crate) mix_repeats: f64,
+    /// Share (0 to 1) of a mix's queries for names that do not exist (below nx.ZONE)
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "mix")]
+    pub(crate) mix_missing: f64,
+    /// The zone of the namespace
+    #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
+    pub(crate) zone: Name,
+    /// The type asked for [default: AAAA; a file says its own]
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) qtype: Option<Qtype>,
+    /// Namespace replies must hold the name's address embedded in this prefix
+    #[arg(long, value_name = "PREF64")]
+    pub(crate) expect_pref64: Option<Pref64>,
+    /// What other replies must say [default: the address for A of a namespace, else answered]
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "expect_pref64")]
+    pub(crate) expect: Option<ExpectArg>,
+    /// The first name of the namespace to use
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_name: u64,
+    /// How many names from there on may be used [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) names: Option<u64>,
+    /// Begin again with the first name when all were used
+    #[arg(long)]
+    pub(crate) reuse_names: bool,
+    /// Do not set the RD bit
+    #[arg(long)]
+    pub(crate) no_recursion: bool,
+    /// Send EDNS(0) with this UDP size
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1232")]
+    pub(crate) edns: Option<u16>,
+    /// Send EDNS(0) with the DO bit
+    #[arg(long)]
+    pub(crate) dnssec: bool,
+    /// Send this EDNS option (CODE or CODE:HEX); may be repeated
+    #[arg(long, value_name = "CODE:HEX")]
+    pub(crate) edns_option: Vec<String>,
+    /// Seed of everything that looks random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// What a reply must say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExpectArg {
+    /// NOERROR or NXDOMAIN
+    Answered,
+    /// NOERROR
+    Noerror,
+    /// Any AAAA record
+    Aaaa,
+    /// NOERROR without an answer
+    Nodata,
+    /// NXDOMAIN
+    Nxdomain,
+}
+
+/// How queries leave and replies come in.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Sockets and threads")]
+pub(crate) struct SocketArgs {
+    /// Cores of the Measurer, a worker on each (0, 0,2 or 0-3) [default: one worker on any core]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
+    /// Source ports over all workers [default: as many as rate and timeout need]
+    #[arg(long, visible_alias = "ports", value_name = "N")]
+    pub(crate) sockets: Option<u16>,
+    /// Source address, or a prefix whose addresses are used in turn
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) source: Option<Source>,
+    /// How workers wait: spin has the best times and takes a whole core, sleep suits a shared core
+    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
+    pub(crate) wait: WaitArg,
+    /// A due query may be held back so long, to leave together with others (microseconds)
+    #[arg(long, value_name = "US", default_value_t = 50)]
+    pub(crate) max_burst_us: u64,
+    /// Send each datagram by itself (no UDP_SEGMENT): the server sees no segmented messages
+    #[arg(long)]
+    pub(crate) no_gso: bool,
+    /// Receive each datagram by itself (no UDP_GRO)
+    #[arg(long)]
+    pub(crate) no_gro: bool,
+    /// Take the clock after receiving instead of the kernel's stamps
+    #[arg(long)]
+    pub(crate) no_timestamps: bool,
+    /// Bytes of receive and send buffer of each socket
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
+    pub(crate) buffer: usize,
+    /// The AuthDNS shares the Measurer's core by design: its share of it is not starvation
+    #[arg(long)]
+    pub(crate) shared_core: bool,
+}
+
+/// How workers wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitArg {
+    /// Never sleep
+    Spin,
+    /// Always sleep
+    Sleep,
+    /// Sleep through long waits, spin through the last microseconds
+    Auto,
+}
+
+/// `dnsdyno load`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LoadArgs {
+    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT
+    #[arg(value_parser = parse_target)]
+    pub(crate) target: SocketAddr,
+    /// When queries leave
+    #[arg(long, value_enum, value_name = "PACING", default_value = "constant")]
+    pub(crate) pacing: PacingArg,
+    /// Rate of constant and poisson pacing, queries per second (500, 100k, 1.5M) [default: 1k]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Qps>,
+    /// First rate of a ramp
+    #[arg(long, value_name = "RATE")]
+    pub(crate) from: Option<Qps>,
+    /// Last rate of a ramp
+    #[arg(long, value_name = "RATE")]
+    pub(crate) to: Option<Qps>,
+    /// Queries outstanding in a window, over all workers
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) window: u32,
+    /// Lanes of a lock-step load, a run for each number given (1,2,4,8,16)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    pub(crate) threads: Vec<u32>,
+    /// Experiments of a lock-step load, 256 queries each
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) experiments: u32,
+    /// Cores whose use a lock-step table shows [default: all of this host]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) dut_cpus: Option<CpuList>,
+    /// How long to send (5s, 250ms, 1m)
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) duration: Nanos,
+    /// A reply counts when it comes within this time
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) timeout: Nanos,
+    /// Judge the trial by this goal, and end it when it is missed for certain
+    #[arg(long, value_name = "GOAL")]
+    pub(crate) goal: Option<Goal>,
+    /// Write the result, histograms included, to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) sockets: SocketArgs,
+}
+
+/// When queries leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PacingArg {
+    /// Open loop, even
+    Constant,
+    /// Open loop, exponential gaps
+    Poisson,
+    /// Open loop, from one rate to another
+    Ramp,
+    /// Closed loop, so many outstanding (dnsperf)
+    Window,
+    /// Closed loop, lanes that ask one query after the other (dns64perf)
+    Lockstep,
+}
+
+/// `dnsdyno search`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SearchArgs {
+    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT
+    #[arg(value_parser = parse_target)]
+    pub(crate) target: SocketAddr,
+    /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`
+    #[arg(long, value_name = "GOAL", default_value = "zero-loss")]
+    pub(crate) goal: Goal,
+    /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
+    #[arg(long, conflicts_with_all = ["goal", "duration", "timeout", "repeats"])]
+    pub(crate) rfc8219: bool,
+    /// The first rate tried
+    #[arg(long, value_name = "RATE", default_value = "10k")]
+    pub(crate) start: Qps,
+    /// No rate below this is tried
+    #[arg(long, value_name = "RATE", default_value = "1k")]
+    pub(crate) min: Qps,
+    /// No rate above this is tried
+    #[arg(long, value_name = "RATE", default_value = "2M")]
+    pub(crate) max: Qps,
+    /// The width of the bracket at the end, as a share of the rate
+    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
+    pub(crate) resolution: f64,
+    /// How long a trial sends
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) duration: Nanos,
+    /// A reply counts when it comes within this time
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) timeout: Nanos,
+    /// How many searches
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) repeats: u32,
+    /// Write the result with every trial to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) sockets: SocketArgs,
+}
+
+/// `dnsdyno selftest`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SelftestArgs {
+    /// The rate of the self-test; it certifies the Tester for a 2.2th of it
+    #[arg(long, value_name = "RATE", default_value = "100k")]
+    pub(crate) rate: Qps,
+    /// How long to send
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) duration: Nanos,
+    /// A reply counts when it comes within this time: a quarter of the timeout of the servers to be judged
+    #[arg(long, value_name = "TIME", default_value = "250ms")]
+    pub(crate) timeout: Nanos,
+    /// Ask this AuthDNS (started with --aaaa always) instead of one in this process
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target)]
+    pub(crate) target: Option<SocketAddr>,
+    /// The names asked
+    #[arg(long, value_name = "PREFIX", default_value = "0.0.0.0/2")]
+    pub(crate) namespace: Ipv4Prefix,
+    /// The prefix of the answers
+    #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
+    pub(crate) pref64: Pref64,
+    /// Cores of the AuthDNS, a worker on each [default: the last of this host]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) auth_cpus: Option<CpuList>,
+    /// Write the result to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sockets: SocketArgs,
+}
+
+/// `dnsdyno auth`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AuthArgs {
+    /// Where to listen, UDP and TCP: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, default_value = "[::1]:5353")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The names: those of this IPv4 prefix
+    #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/8")]
+    pub(crate) namespace: Ipv4Prefix,
+    /// The zone they lie in
+    #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
+    pub(crate) zone: Name,
+    /// Which names have AAAA records
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "never",
+        conflicts_with = "aaaa_share"
+    )]
+    pub(crate) aaaa: AaaaArg,
+    /// This share (0 to 1) of names has AAAA records, by a hash of the name
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) aaaa_share: Option<f64>,
+    /// AAAA records are this prefix and the IPv4 address
+    #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
+    pub(crate) pref64: Pref64,
+    /// TTL of answers, seconds
+    #[arg(long, value_name = "S", default_value_t = 3_600)]
+    pub(crate) ttl: u32,
+    /// The SOA's MINIMUM, seconds
+    #[arg(long, value_name = "S", default_value_t = 300)]
+    pub(crate) negative_ttl: u32,
+    /// The SOA's own TTL, seconds
+    #[arg(long, value_name = "S", default_value_t = 3_600)]
+    pub(crate) soa_ttl: u32,
+    /// Hold every reply back so long (UDP)
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub(crate) delay: Nanos,
+    /// Drop this share (0 to 1) of the replies, evenly spread (UDP)
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(crate) loss: f64,
+    /// Spoil replies (UDP): KIND or KIND:SHARE, of wrong-address, wrong-question, wrong-id, truncate, cut,
+    /// servfail, duplicate, silent; may be repeated
+    #[arg(long, value_name = "KIND:SHARE")]
+    pub(crate) fault: Vec<FaultSpec>,
+    /// Cores, a worker on each [default: one worker on any core]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
+    /// How workers wait
+    #[arg(long, value_enum, value_name = "MODE", default_value = "sleep")]
+    pub(crate) wait: WaitArg,
+    /// Send each datagram by itself (no UDP_SEGMENT)
+    #[arg(long)]
+    pub(crate) no_gso: bool,
+    /// Receive each datagram by itself (no UDP_GRO)
+    #[arg(long)]
+    pub(crate) no_gro: bool,
+    /// End after this time [default: on SIGINT or SIGTERM]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Nanos>,
+}
+
+/// Which names have AAAA records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AaaaArg {
+    /// None
+    Never,
+    /// All
+    Always,
+}

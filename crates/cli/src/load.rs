@@ -1,0 +1,60 @@
+//! `dnsdyno load`: one trial.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use measure::Pacing;
+
+use crate::args::LoadArgs;
+use crate::failure::Failure;
+use crate::lockstep;
+use crate::options::{self, WorkloadPlan};
+use crate::progress::Progress;
+use crate::tester::Setup;
+
+/// Set by SIGINT and SIGTERM: whatever runs ends cleanly and reports what it has.
+pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(Failure::run)?;
+    }
+    Ok(stop)
+}
+
+pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
+    let pacing = options::pacing(&args).map_err(Failure::BadInput)?;
+    let mut workload = WorkloadPlan::new(&args.workload).map_err(Failure::BadInput)?;
+    if let (Pacing::LockStep { .. }, WorkloadPlan::Namespace(spec)) = (pacing, &mut workload) {
+        // dns64perf asks its names in their own order.
+        spec.sequential = true;
+    }
+    let setup = Setup {
+        target: args.target,
+        workload,
+        pacing,
+        duration: args.duration,
+        timeout: args.timeout,
+        goal: args.goal.clone(),
+        seed: args.workload.seed,
+        sockets: args.sockets.clone(),
+    };
+    let stop = interruption()?;
+    if let Pacing::LockStep { .. } = pacing {
+        return lockstep::run(&args, setup, &stop);
+    }
+    if let Some(planned) = setup.planned() {
+        setup.workload.check_names(planned).map_err(Failure::BadInput)?;
+    }
+    let lives = Progress::counters(setup.sockets.workers().len());
+    let progress = Progress::show(format!("load {}", setup.target), &lives);
+    let outcome = setup.run(&lives, &stop).map_err(Failure::Failed)?;
+    drop(progress);
+    if let Some(path) = &args.json {
+        record::write(path, &outcome.trial).map_err(Failure::run)?;
+    }
+    if args.json.as_deref() != Some(std::path::Path::new("-")) {
+        print!("{}", report::trial(&outcome.trial));
+    }
+    let failed = outcome.trial.void.is_void() || outcome.trial.passed == Some(false);
+    if failed { Err(Failure::Silent) } else { Ok(()) }
+}

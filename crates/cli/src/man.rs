@@ -1,0 +1,13 @@
+//! `dnsdyno man`: the man pages, from the same words as `--help`.
+
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use crate::args::Cli;
+use crate::failure::Failure;
+
+pub(crate) fn run(dir: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir).map_err(Failure::run)?;
+    clap_mangen::generate_to(Cli::command(), dir).map_err(Failure::run)
+}

@@ -1,0 +1,123 @@
+//! `dnsdyno search`: the highest rate at which a goal is met.
+
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use experiment::{BenchError, NameBudget, Progress, Repeats, Search, conformance};
+use measure::{Nanos, Pacing};
+use record::{Run, SCHEMA};
+
+use crate::args::SearchArgs;
+use crate::bench::OwnBench;
+use crate::failure::Failure;
+use crate::load::interruption;
+use crate::options::WorkloadPlan;
+use crate::tester::{Setup, command_line};
+
+pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
+    let (search, repeats) = plan(&args)?;
+    let workload = WorkloadPlan::new(&args.workload).map_err(Failure::BadInput)?;
+    let mut names = budget(&args, &search, &workload)?;
+    let setup = Setup {
+        target: args.target,
+        workload,
+        pacing: Pacing::Constant { rate: search.start },
+        duration: search.duration,
+        timeout: search.timeout,
+        goal: Some(search.goal.clone()),
+        seed: args.workload.seed,
+        sockets: args.sockets.clone(),
+    };
+    let mut bench = OwnBench { setup, stop: interruption()? };
+    let (began, started) = (Instant::now(), unix_now());
+    let repeats = Repeats { search, repeats, over_ipv6: args.target.is_ipv6() };
+    let server = args.target.to_string();
+    let (result, error) =
+        repeats.run(&mut bench, &server, &mut names, None, &mut |step| tell(&step));
+    let run = Run {
+        schema: SCHEMA,
+        experiment: "search".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command_line(),
+        started_unix_s: started,
+        elapsed_s: began.elapsed().as_secs_f64(),
+        complete: error.is_none(),
+        skipped: Vec::new(),
+        testbed: Default::default(),
+        results: vec![result],
+    };
+    if let Some(path) = &args.json {
+        record::write(path, &run).map_err(Failure::run)?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print!("{}", report::run(&run));
+    }
+    match error {
+        Some(BenchError::Names(e)) => Err(Failure::BadInput(e.into())),
+        Some(e) => Err(Failure::run(e)),
+        None if run.results[0].median_qps.is_none() => Err(Failure::Silent),
+        None => Ok(()),
+    }
+}
+
+/// The search that the arguments mean, and how often.
+fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
+    let bad = |why: &str| Err(Failure::BadInput(anyhow::anyhow!("{why}")));
+    if !(0.0001..=0.5).contains(&args.resolution) {
+        return bad("--resolution is a share from 0.0001 to 0.5");
+    }
+    if args.repeats == 0 {
+        return bad("--repeats 0: at least one search is run");
+    }
+    if args.min.get() > args.max.get() || args.start.get() > args.max.get() {
+        return bad("--max is below --start or --min");
+    }
+    if args.duration == Nanos::ZERO || args.timeout == Nanos::ZERO {
+        return bad("--duration and --timeout are longer than nothing");
+    }
+    let (duration, timeout, repeats) = if args.rfc8219 {
+        (conformance::DURATION, conformance::TIMEOUT, conformance::REPEATS)
+    } else {
+        (args.duration, args.timeout, args.repeats)
+    };
+    let search = Search {
+        goal: args.goal.clone(),
+        start: args.start,
+        min: args.min,
+        max: args.max,
+        resolution: args.resolution,
+        duration,
+        timeout,
+        void_retries: 2,
+    };
+    Ok((search, repeats))
+}
+
+/// The names there are. Files and made-up queries have no end; their repeats are their own business.
+fn budget(
+    args: &SearchArgs,
+    search: &Search,
+    workload: &WorkloadPlan,
+) -> Result<NameBudget, Failure> {
+    let WorkloadPlan::Namespace(spec) = workload else {
+        return Ok(NameBudget::new(u64::MAX, true));
+    };
+    // A trial that cannot be run at the start is not begun.
+    workload.check_names(search.start.queries_in(search.duration)).map_err(Failure::BadInput)?;
+    Ok(NameBudget::new(spec.names, !args.rfc8219))
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+/// A line for each trial and search, on standard error.
+pub(crate) fn tell(step: &Progress<'_>) {
+    match step {
+        Progress::Trial(record) => eprintln!("  {}", report::trial_line(record)),
+        Progress::Search { repeat, repeats, trace } => {
+            eprintln!("search {} of {repeats}: {}", repeat + 1, trace.capacity.verdict);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `dnsdyno selftest`: the Measurer against the AuthDNS (RFC 8219 section 9.2).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::auth::{AaaaPolicy, AuthConfig};
+use experiment::certify::{RATE_FACTOR, TIMEOUT_FACTOR};
+use lab::CpuList;
+use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
+use measure::{Goal, Nanos, Pacing, Qps};
+use net::{UdpOptions, WaitMode};
+use record::{Certificate, TrialRecord};
+use wire::{Namespace, Qtype};
+
+use crate::args::SelftestArgs;
+use crate::auth::Server;
+use crate::failure::Failure;
+use crate::load::interruption;
+use crate::options::WorkloadPlan;
+use crate::progress::Progress;
+use crate::tester::Setup;
+
+pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
+    let namespace = Namespace::with_default_zone(args.namespace);
+    let names = namespace.size();
+    let planned = args.rate.queries_in(args.duration);
+    let stop = interruption()?;
+    let server = match args.target {
+        Some(_) => None,
+        None => Some(start_server(&mut args, &namespace)?),
+    };
+    let target = args
+        .target
+        .or_else(|| server.as_ref().map(|s| s.addresses()[0]))
+        .expect("one of them is there");
+    let spec = NamespaceSpec {
+        namespace,
+        qtype: Qtype::AAAA,
+        expect: NamespaceExpect::Embedded(args.pref64),
+        first: 0,
+        names,
+        // An authority does not mind.
+        reuse: planned > names,
+        sequential: false,
+        seed: 1,
+        recursion_desired: false,
+        edns: None,
+    };
+    let setup = Setup {
+        target,
+        workload: WorkloadPlan::Namespace(spec),
+        pacing: Pacing::Constant { rate: args.rate },
+        duration: args.duration,
+        timeout: args.timeout,
+        goal: Some(Goal::zero_loss()),
+        seed: 1,
+        sockets: args.sockets.clone(),
+    };
+    let lives = Progress::counters(setup.sockets.workers().len());
+    let progress = Progress::show(format!("self-test at {}", args.rate), &lives);
+    let outcome = setup.run(&lives, &stop).map_err(Failure::Failed)?;
+    drop(progress);
+    if let Some(server) = server {
+        server.stop();
+    }
+    let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();
+    let certificate = Certificate {
+        certified_qps: if passed { args.rate.get() / RATE_FACTOR } else { 0.0 },
+        self_test_qps: args.rate.get(),
+        timeout_s: args.timeout.as_secs_f64(),
+        duration_s: args.duration.as_secs_f64(),
+        passed,
+        trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial: outcome.trial }],
+    };
+    tell(&args, &certificate)?;
+    if passed { Ok(()) } else { Err(Failure::Silent) }
+}
+
+/// The result in words and in the file.
+fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
+    if let Some(path) = &args.json {
+        record::write(path, &record::SelfTest::from(certificate)).map_err(Failure::run)?;
+    }
+    if args.json.as_deref() == Some(std::path::Path::new("-")) {
+        return Ok(());
+    }
+    print!("{}", report::trial(&certificate.trials[0].trial));
+    if certificate.passed {
+        let timeout = Nanos((args.timeout.0 as f64 / TIMEOUT_FACTOR) as u64);
+        let certified = Qps::new(certificate.certified_qps).unwrap_or_default();
+        println!(
+            "self-test passed: this Tester is certified for servers up to {certified} with a timeout of {timeout} (RFC 8219 section 9.2)"
+        );
+    } else {
+        println!(
+            "self-test failed: this Tester may not judge servers at {:.0} qps",
+            args.rate.get() / RATE_FACTOR
+        );
+    }
+    Ok(())
+}
+
+/// An AuthDNS in this process, on its own cores.
+fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server, Failure> {
+    let allowed = CpuList::allowed();
+    let cpus = args.auth_cpus.clone().or_else(|| CpuList::new(allowed.cpus().last().copied()));
+    if args.sockets.cpus.is_none() && allowed.count() > 1 {
+        args.sockets.cpus = CpuList::new(allowed.cpus().first().copied());
+    }
+    let shares =
+        cpus.as_ref().zip(args.sockets.cpus.as_ref()).is_some_and(|(a, b)| a.shares_with(b));
+    args.sockets.shared_core |= shares;
+    let config =
+        AuthConfig { aaaa: AaaaPolicy::Always, pref64: args.pref64, ..AuthConfig::new(*namespace) };
+    let options = UdpOptions { timestamps: false, ..args.sockets.udp() };
+    let wait = if shares { WaitMode::Sleep } else { WaitMode::Auto };
+    let listen: Vec<SocketAddr> = vec!["[::1]:0".parse().expect("an address")];
+    let server = Server::start(
+        &config,
+        &listen,
+        cpus.as_ref().map(CpuList::cpus),
+        wait,
+        options,
+        Arc::new(AtomicBool::new(false)),
+    );
+    server.map_err(Failure::Failed)
+}
+
+impl Server {
+    /// Ends the workers.
+    fn stop(self) {
+        self.stop_flag().store(true, Ordering::Relaxed);
+        // What a worker could not do, the Measurer has seen.
+        let _ = self.join();
+    }
+}

@@ -1,0 +1,476 @@
+//! The Measurer's threads: one worker to a core, a barrier before, a merge after, and what the Tester
+//! itself can say about the trial.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Barrier};
+
+use anyhow::{Context, anyhow};
+use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally, sockets_needed};
+use measure::{Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Void};
+use net::{Engine, EngineCounters, UdpEngine, UdpFacts, WaitMode, drive, sources, sys};
+use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
+use wire::{Invalid, rr::Rcode};
+
+use crate::args::SocketArgs;
+use crate::host;
+use crate::options::WorkloadPlan;
+
+/// Sockets over all workers at least: several receive queues and ports on the server's side.
+const MIN_SOCKETS: usize = 4;
+
+/// Everything a trial needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) target: SocketAddr,
+    pub(crate) workload: WorkloadPlan,
+    pub(crate) pacing: Pacing,
+    pub(crate) duration: Nanos,
+    pub(crate) timeout: Nanos,
+    pub(crate) goal: Option<Goal>,
+    pub(crate) seed: u64,
+    pub(crate) sockets: SocketArgs,
+}
+
+/// What a worker brings home.
+struct Report {
+    tally: Tally,
+    times: Vec<Nanos>,
+    counters: EngineCounters,
+    cpu: Nanos,
+    run_delay: Option<Nanos>,
+    elapsed: Nanos,
+}
+
+/// What a trial brought: its record, and the experiments' times of a lock-step load.
+pub(crate) struct Outcome {
+    pub(crate) trial: Trial,
+    pub(crate) times: Vec<Nanos>,
+}
+
+/// A worker's role.
+enum Role {
+    Measurer(Box<Measurer>),
+    LockStep(Box<LockStep>),
+}
+
+impl net::Role for Role {
+    #[inline]
+    fn handle(&mut self, now: Nanos, rx: &net::RxBatch, tx: &mut net::TxBatch) -> net::Next {
+        match self {
+            Role::Measurer(role) => role.handle(now, rx, tx),
+            Role::LockStep(role) => role.handle(now, rx, tx),
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, at: Nanos) {
+        match self {
+            Role::Measurer(role) => role.sent(at),
+            Role::LockStep(role) => role.sent(at),
+        }
+    }
+}
+
+impl Setup {
+    /// How many sockets each worker opens.
+    fn sockets_per_worker(&self, workers: usize) -> usize {
+        let rate = match self.pacing {
+            Pacing::Constant { rate } | Pacing::Poisson { rate } => rate.get(),
+            Pacing::Ramp { from, to } => from.get().max(to.get()),
+            // Enough ids for four generations of the window.
+            Pacing::Window { outstanding } => f64::from(outstanding) / self.timeout.as_secs_f64(),
+            Pacing::LockStep { threads, .. } => return threads as usize,
+        };
+        let wanted = self
+            .sockets
+            .sockets
+            .map_or_else(|| sockets_needed(rate, self.timeout).max(MIN_SOCKETS), usize::from);
+        wanted.div_ceil(workers).clamp(1, net::udp::MAX_SOCKETS)
+    }
+
+    /// How many queries an open loop sends.
+    pub(crate) fn planned(&self) -> Option<u64> {
+        self.pacing.schedule(self.duration, self.seed).map(|schedule| schedule.planned())
+    }
+
+    /// The engines, one for each worker.
+    fn engines(&self, workers: usize) -> anyhow::Result<Vec<UdpEngine>> {
+        sys::raise_open_files();
+        let each = self.sockets_per_worker(workers);
+        let anywhere: IpAddr = if self.target.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let addresses =
+            self.sockets.source.map_or(vec![anywhere], |source| source.addresses(each * workers));
+        if addresses[0].is_ipv4() != self.target.is_ipv4() {
+            return Err(anyhow!(
+                "--source {} and the target {} are of different families",
+                addresses[0],
+                self.target
+            ));
+        }
+        let all = sources(&addresses, each * workers);
+        all.chunks(each)
+            .map(|sources| Ok(UdpEngine::client(self.target, sources, self.sockets.udp())?))
+            .collect()
+    }
+
+    fn role(
+        &self,
+        worker: u32,
+        workers: u32,
+        sockets: usize,
+        live: &Arc<Live>,
+    ) -> anyhow::Result<Role> {
+        if let Pacing::LockStep { threads, experiments } = self.pacing {
+            let workload = self.workload.worker(0, 1)?;
+            return Ok(Role::LockStep(Box::new(LockStep::new(
+                threads,
+                experiments,
+                self.timeout,
+                workload,
+                live.clone(),
+            )?)));
+        }
+        let plan = Plan {
+            pacing: self.pacing,
+            duration: self.duration,
+            timeout: self.timeout,
+            max_burst: Nanos::from_micros(self.sockets.max_burst_us),
+            stop_at: self.goal.clone(),
+            sockets: sockets as u16,
+            seed: self.seed,
+            worker,
+            workers,
+        };
+        Ok(Role::Measurer(Box::new(Measurer::new(
+            plan,
+            self.workload.worker(worker, workers)?,
+            live.clone(),
+        ))))
+    }
+
+    /// Runs the trial; `live` holds a counter block for each worker, `stop` ends it before its time.
+    pub(crate) fn run(
+        &self,
+        lives: &[Arc<Live>],
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Outcome> {
+        let cpus = self.worker_cpus();
+        let workers = cpus.len();
+        let engines = self.engines(workers)?;
+        let facts = engines[0].facts();
+        let roles = (0..workers)
+            .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, &lives[w]));
+        let roles = roles.collect::<anyhow::Result<Vec<Role>>>()?;
+        let (cores, drops) = (host::cores(), host::udp_receive_drops());
+        let barrier = Arc::new(Barrier::new(workers));
+        let wait = WaitMode::from(self.sockets.wait);
+        let threads: Vec<_> = engines
+            .into_iter()
+            .zip(roles)
+            .zip(cpus.clone())
+            .map(|((engine, role), cpu)| {
+                let (barrier, stop) = (barrier.clone(), stop.clone());
+                std::thread::spawn(move || worker(engine, role, cpu, wait, &barrier, &stop))
+            })
+            .collect();
+        let reports =
+            threads.into_iter().map(|t| t.join().map_err(|_| anyhow!("a worker panicked"))?);
+        let reports = reports.collect::<anyhow::Result<Vec<Report>>>()?;
+        let pinned: Vec<usize> = cpus.into_iter().flatten().collect();
+        let foreign = foreign_share(&pinned, &cores, &reports);
+        let queue_drops = host::udp_receive_drops().saturating_sub(drops);
+        Ok(self.conclude(reports, facts, &pinned, foreign, queue_drops, stop))
+    }
+
+    fn worker_cpus(&self) -> Vec<Option<usize>> {
+        match self.pacing {
+            // One worker drives all lanes.
+            Pacing::LockStep { .. } => self.sockets.workers()[..1].to_vec(),
+            _ => self.sockets.workers(),
+        }
+    }
+
+    /// The reports of all workers as one record.
+    fn conclude(
+        &self,
+        reports: Vec<Report>,
+        facts: UdpFacts,
+        pinned: &[usize],
+        foreign: Option<f64>,
+        queue_drops: u64,
+        stop: &AtomicBool,
+    ) -> Outcome {
+        let workers = reports.len();
+        let (mut cpu, mut run_delay, mut elapsed) = (Nanos::ZERO, None, Nanos::ZERO);
+        let mut counters = EngineCounters::default();
+        let mut merged: Option<Tally> = None;
+        let mut times = Vec::new();
+        for report in reports {
+            cpu += report.cpu;
+            elapsed = elapsed.max(report.elapsed);
+            run_delay = report
+                .run_delay
+                .map(|delay| run_delay.unwrap_or(Nanos::ZERO) + delay)
+                .or(run_delay);
+            counters.merge(&report.counters);
+            times.extend(report.times);
+            match &mut merged {
+                None => merged = Some(report.tally),
+                Some(all) => all.merge(&report.tally),
+            }
+        }
+        let tally = merged.expect("there is a worker");
+        let of_cores =
+            |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / workers as f64;
+        let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
+        let open_loop = self.planned().is_some();
+        let evidence = Evidence {
+            // An open loop spins; whether it keeps up is what its schedule says.
+            tester_busy: (!open_loop && !matches!(self.sockets.wait, crate::args::WaitArg::Spin))
+                .then(|| of_cores(cpu)),
+            tester_run_delay: run_delay.map(of_cores).filter(|_| !self.sockets.shared_core),
+            foreign_busy: foreign.filter(|_| !self.sockets.shared_core),
+            tester_drops: counters.dropped.max(queue_drops),
+            complete: tally.sent > 0 && tally.bad() == 0,
+            ..Evidence::default()
+        };
+        let void = self.void(&tally, &evidence, interrupted, open_loop);
+        let limiter = match &void {
+            Some(void) => void.limiter(),
+            // A closed loop is always limited by something.
+            None if evidence.complete && !open_loop => {
+                Evidence { complete: false, ..evidence.clone() }.limiter()
+            }
+            None => evidence.limiter(),
+        };
+        let role_cpu = Cpu {
+            user_s: cpu.as_secs_f64(),
+            system_s: 0.0,
+            softirq_s: None,
+            busy: of_cores(cpu),
+            run_delay: run_delay.map(of_cores),
+            cpus: pinned.to_vec(),
+        };
+        let drops = Drops {
+            tester_receive: evidence.tester_drops,
+            tester_send: counters.send_errors,
+            ..Drops::default()
+        };
+        let mut trial = self.record(&tally, facts, workers, limiter, void.as_ref());
+        trial.cpu = [("tester".to_owned(), role_cpu)].into();
+        trial.drops = drops;
+        trial.warnings = self.warnings(&tally, &counters, facts);
+        trial.conditions.cpus = pinned.to_vec();
+        Outcome { trial, times }
+    }
+
+    fn void(
+        &self,
+        tally: &Tally,
+        evidence: &Evidence,
+        interrupted: bool,
+        open_loop: bool,
+    ) -> Option<Void> {
+        if interrupted {
+            return Some(Void::Interrupted);
+        }
+        if tally.sent == 0 {
+            return Some(Void::NothingSent);
+        }
+        let planned = if tally.stopped_early { tally.sent } else { tally.planned };
+        let schedule = if open_loop {
+            ScheduleTolerance::default().judge(planned, &tally.schedule_error)
+        } else {
+            None
+        };
+        evidence.starved().or(schedule)
+    }
+
+    /// Doubts, each with advice.
+    fn warnings(&self, tally: &Tally, counters: &EngineCounters, facts: UdpFacts) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut say = |doubt: bool, words: String| {
+            if doubt {
+                out.push(words);
+            }
+        };
+        say(
+            counters.refused > 0,
+            format!(
+                "{} times nobody listened at {} (ICMP): is the server up?",
+                counters.refused, self.target
+            ),
+        );
+        say(
+            tally.blocked > 0,
+            format!("queries waited {} times for a free id: give more --sockets", tally.blocked),
+        );
+        say(
+            counters.send_errors > 0,
+            format!("the kernel did not take {} datagrams for sending", counters.send_errors),
+        );
+        say(tally.unexpected > 0, format!("{} replies belong to no query", tally.unexpected));
+        say(
+            facts.receive_buffer < self.sockets.buffer,
+            format!(
+                "receive buffers of {} instead of {} bytes: raise net.core.rmem_max, or run as root",
+                facts.receive_buffer, self.sockets.buffer
+            ),
+        );
+        out
+    }
+
+    fn record(
+        &self,
+        tally: &Tally,
+        facts: UdpFacts,
+        workers: usize,
+        limiter: Limiter,
+        void: Option<&Void>,
+    ) -> Trial {
+        let sending = tally.last_sent.since(tally.started);
+        let open_loop = self.planned().is_some();
+        let whole = !tally.stopped_early
+            && tally.unresolved == 0
+            && (open_loop || matches!(self.pacing, Pacing::Window { .. }));
+        // The names may have run out before the time did.
+        let cut_short = sending.0 < self.duration.0 - self.duration.0 / 50;
+        let duration_s = if whole && (open_loop || !cut_short) { self.duration } else { sending }
+            .as_secs_f64()
+            .max(1e-9);
+        let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
+        let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
+        let passed = self
+            .goal
+            .as_ref()
+            .map(|goal| !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency));
+        Trial {
+            schema: SCHEMA,
+            planned: tally.planned,
+            sent: tally.sent,
+            answered: tally.answered,
+            valid: tally.valid,
+            invalid: reasons
+                .map(|(i, n)| {
+                    (Invalid::from_index(i).map_or("unknown", Invalid::reason).to_owned(), *n)
+                })
+                .collect(),
+            late: tally.late,
+            lost: tally.lost,
+            duplicates: tally.duplicates,
+            unexpected: tally.unexpected,
+            unresolved: tally.unresolved,
+            offered_qps: tally.sent as f64 / duration_s,
+            answered_qps: tally.answered as f64 / duration_s,
+            duration_s,
+            latency_us: Times::from(&tally.latency),
+            latency_from_send_us: Times::from(&tally.latency_from_send),
+            schedule_error_us: Times::from(&tally.schedule_error),
+            rcodes: rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), *n)).collect(),
+            limiter,
+            void: Voidness(void.map(ToString::to_string)),
+            goal: self.goal.as_ref().map(ToString::to_string),
+            passed,
+            stopped_early: tally.stopped_early,
+            cpu: Default::default(),
+            drops: Drops::default(),
+            series: tally
+                .series
+                .iter()
+                .take(duration_s.ceil() as usize)
+                .map(|s| Second { sent: s.sent, valid: s.valid })
+                .collect(),
+            conditions: self.conditions(facts, workers),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn conditions(&self, facts: UdpFacts, workers: usize) -> Conditions {
+        Conditions {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: command_line(),
+            target: self.target.to_string(),
+            workload: self.workload.describe(),
+            pacing: describe_pacing(self.pacing),
+            timeout_s: self.timeout.as_secs_f64(),
+            max_burst_us: self.sockets.max_burst_us as f64,
+            sockets: facts.sockets * workers,
+            workers,
+            cpus: Vec::new(),
+            wait: format!("{:?}", self.sockets.wait).to_lowercase(),
+            gso: facts.gso,
+            gro: facts.gro,
+            timestamps: facts.timestamps,
+            receive_buffer: facts.receive_buffer,
+            seed: self.seed,
+            packet_steering: None,
+        }
+    }
+}
+
+/// One worker's thread.
+fn worker(
+    mut engine: UdpEngine,
+    mut role: Role,
+    cpu: Option<usize>,
+    wait: WaitMode,
+    barrier: &Barrier,
+    stop: &AtomicBool,
+) -> anyhow::Result<Report> {
+    let pinned = cpu.map_or(Ok(()), |cpu| sys::pin_to_cpus(&[cpu]));
+    sys::prepare_for_timing();
+    barrier.wait();
+    pinned.context("--cpus")?;
+    let (began, cpu_before, delay_before) =
+        (sys::monotonic(), sys::thread_cpu_time(), sys::thread_run_delay());
+    drive(&mut engine, &mut role, wait, stop)?;
+    let run_delay =
+        sys::thread_run_delay().zip(delay_before).map(|(after, before)| after.since(before));
+    let (cpu, elapsed) = (sys::thread_cpu_time().since(cpu_before), sys::monotonic().since(began));
+    let (tally, times) = match role {
+        Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
+        Role::LockStep(lockstep) => {
+            let LockStepResult { tally, times } = lockstep.into_result();
+            (tally, times)
+        }
+    };
+    Ok(Report { tally, times, counters: engine.counters(), cpu, run_delay, elapsed })
+}
+
+/// The share of the pinned cores that others used: processes that are not our workers, and the hypervisor.
+fn foreign_share(
+    pinned: &[usize],
+    before: &std::collections::BTreeMap<usize, host::CoreTicks>,
+    reports: &[Report],
+) -> Option<f64> {
+    if pinned.is_empty() {
+        return None;
+    }
+    let used = host::sum(&host::cores(), Some(pinned)).since(host::sum(before, Some(pinned)));
+    let own: f64 = reports.iter().map(|report| report.cpu.as_secs_f64() * host::TICKS_PER_S).sum();
+    // Below half a second a tick is too coarse a measure.
+    (used.total >= 50)
+        .then(|| ((used.processes as f64 - own).max(0.0) + used.steal as f64) / used.total as f64)
+}
+
+/// The command line as it was given.
+pub(crate) fn command_line() -> String {
+    std::env::args().collect::<Vec<_>>().join(" ")
+}
+
+fn describe_pacing(pacing: Pacing) -> String {
+    match pacing {
+        Pacing::Constant { rate } => format!("constant {rate}"),
+        Pacing::Poisson { rate } => format!("poisson {rate}"),
+        Pacing::Ramp { from, to } => format!("ramp {from} to {to}"),
+        Pacing::Window { outstanding } => format!("window {outstanding}"),
+        Pacing::LockStep { threads, experiments } => {
+            format!("lockstep {threads} threads, {experiments} experiments")
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! One trial.
+
+use std::fmt::Write;
+
+use record::{Times, Trial, TrialRecord};
+
+use crate::{thousands, time_us};
+
+/// A trial in some lines.
+pub fn trial(t: &Trial) -> String {
+    let mut out = String::new();
+    let share = |n: u64| if t.sent == 0 { 0.0 } else { 100.0 * n as f64 / t.sent as f64 };
+    let mut line = |label: &str, text: String| {
+        let _ = writeln!(out, "{label:<16}{text}");
+    };
+    line(
+        "target",
+        format!("{} ({}; {})", t.conditions.target, t.conditions.pacing, t.conditions.workload),
+    );
+    line(
+        "sent",
+        format!(
+            "{} in {:.2} s: {} qps",
+            thousands(t.sent as f64),
+            t.duration_s,
+            thousands(t.offered_qps)
+        ),
+    );
+    line(
+        "answered",
+        format!(
+            "{} ({:.4} %): {} qps",
+            thousands(t.answered as f64),
+            share(t.answered),
+            thousands(t.answered_qps)
+        ),
+    );
+    line("valid", format!("{} ({:.4} %)", thousands(t.valid as f64), share(t.valid)));
+    if !t.invalid.is_empty() {
+        let reasons: Vec<String> = t
+            .invalid
+            .iter()
+            .map(|(reason, n)| format!("{reason} {}", thousands(*n as f64)))
+            .collect();
+        line("invalid", reasons.join(", "));
+    }
+    line(
+        "lost",
+        format!(
+            "{} ({:.4} %), {} came late",
+            thousands(t.lost as f64),
+            share(t.lost),
+            thousands(t.late as f64)
+        ),
+    );
+    let strays =
+        [("duplicates", t.duplicates), ("unexpected", t.unexpected), ("unresolved", t.unresolved)];
+    let strays: Vec<String> =
+        strays.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}")).collect();
+    if !strays.is_empty() {
+        line("besides", strays.join(", "));
+    }
+    line(
+        "return codes",
+        t.rcodes
+            .iter()
+            .map(|(code, n)| format!("{code} {}", thousands(*n as f64)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    );
+    line(
+        "latency",
+        format!(
+            "{} (from due to reply; lost ones count {} s)",
+            times(&t.latency_us),
+            t.conditions.timeout_s
+        ),
+    );
+    line("schedule error", times(&t.schedule_error_us));
+    let drops = [
+        ("Tester", t.drops.tester_receive),
+        ("AuthDNS", t.drops.authdns_receive),
+        ("DUT", t.drops.dut_receive),
+        ("links", t.drops.link),
+    ];
+    let drops: Vec<String> =
+        drops.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}")).collect();
+    if !drops.is_empty() {
+        line("drops", drops.join(", "));
+    }
+    for (role, cpu) in &t.cpu {
+        let delay = cpu
+            .run_delay
+            .map(|d| format!(", waited for it {:.1} % of the time", d * 100.0))
+            .unwrap_or_default();
+        line(&format!("cpu {role}"), format!("{:.0} % of its cores{delay}", cpu.busy * 100.0));
+    }
+    line("limiter", t.limiter.to_string());
+    if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
+        let early = if t.stopped_early { ", ended when that was certain" } else { "" };
+        line("goal", format!("{goal}: {}{early}", if passed { "met" } else { "missed" }));
+    }
+    if let Some(why) = &t.void.0 {
+        line("VOID", why.clone());
+    }
+    for warning in &t.warnings {
+        line("warning", warning.clone());
+    }
+    out
+}
+
+/// The percentiles of a distribution.
+fn times(t: &Times) -> String {
+    format!(
+        "p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
+        time_us(t.p50),
+        time_us(t.p90),
+        time_us(t.p99),
+        time_us(t.p999),
+        time_us(t.max)
+    )
+}
+
+/// A trial of a search in one line.
+pub fn trial_line(r: &TrialRecord) -> String {
+    let t = &r.trial;
+    let verdict = match (&t.void.0, t.passed) {
+        (Some(why), _) => format!("void: {why}"),
+        (None, Some(true)) => "passed".into(),
+        (None, _) => {
+            let invalid: Vec<String> =
+                t.invalid.iter().map(|(reason, n)| format!(", {reason} {n}")).collect();
+            format!("failed: lost {}{} of {} ({})", t.lost, invalid.concat(), t.sent, t.limiter)
+        }
+    };
+    format!("{:>11} qps  p99 {:>9}  {verdict}", thousands(r.rate_qps), time_us(t.latency_us.p99))
+}
