@@ -134,6 +134,22 @@ fn many_sockets() {
 }
 
 #[test]
+fn sources_need_not_be_on_an_interface() {
+    for (target, source) in [("127.0.0.1:9", "198.51.100.77:0"), ("[::1]:9", "[2001:db8::77]:0")] {
+        let source: SocketAddr = source.parse().expect("an address");
+        let target: SocketAddr = target.parse().expect("an address");
+        match UdpEngine::client(target, &[source; 3], UdpOptions::default()) {
+            Ok(client) => {
+                let address = client.local_address(SocketId(2)).expect("bound");
+                assert_eq!(address.ip(), source.ip());
+            }
+            // Without a route for the source the kernel may find no way, but binding is never the hindrance.
+            Err(e) => assert!(e.to_string().starts_with("cannot send to"), "{e}"),
+        }
+    }
+}
+
+#[test]
 fn an_occupied_port_is_named() {
     let first = UdpEngine::server(
         &["127.0.0.1:0".parse().expect("an address")],

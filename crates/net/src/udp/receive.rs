@@ -1,6 +1,7 @@
 //! `recvmmsg(2)` into the slots of a batch.
 //!
-//! Header `i` always belongs to slot `i`, so between calls only what the kernel changed is set again.
+//! Header `i` always belongs to slot `i`, so between calls only the slot's address and what the kernel changed
+//! are set again.
 
 #![allow(unsafe_code)]
 
@@ -24,8 +25,6 @@ pub(super) struct Receiver {
     controls: Vec<ControlBuffer>,
     /// What each header is ready for.
     armed: Vec<Armed>,
-    /// The arena that the vectors point into.
-    arena: *const u8,
     stamps: StampClock,
 }
 
@@ -41,7 +40,7 @@ enum Armed {
 }
 
 // SAFETY: the raw pointers inside point into the vectors that stand beside them, which move along and are not
-// aliased, or into the arena of a batch; the latter are compared and set anew before each use.
+// aliased, or into the arena of a batch; the latter are set anew before each use.
 unsafe impl Send for Receiver {}
 
 impl Receiver {
@@ -53,7 +52,6 @@ impl Receiver {
             names: Vec::new(),
             controls: Vec::new(),
             armed: Vec::new(),
-            arena: std::ptr::null(),
             stamps: StampClock::new(),
         }
     }
@@ -95,14 +93,18 @@ impl Receiver {
         Ok(())
     }
 
-    /// Makes the headers from `first` on ready for a socket of the stated kind.
+    /// Makes the headers from `first` on ready for a socket of the stated kind, and points them to their slots.
     #[inline]
     fn arm(&mut self, first: usize, connected: bool, rx: &mut RxBatch) {
-        if self.arena != rx.arena.as_ptr() || self.armed.len() != rx.slots {
-            self.adopt(rx);
+        if self.headers.len() < rx.slots {
+            self.grow(rx.slots);
         }
         let wanted = if connected { Armed::Connected } else { Armed::Named };
         for i in first..rx.slots {
+            let slot = rx.slot(i);
+            let room = &mut rx.arena[slot..slot + rx.slot_len];
+            self.vectors[i] =
+                libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
             if self.armed[i] == wanted {
                 continue;
             }
@@ -115,24 +117,19 @@ impl Receiver {
         }
     }
 
-    /// Points the headers to the slots of another batch.
+    /// Makes a header for each of `slots` slots.
     #[cold]
-    fn adopt(&mut self, rx: &mut RxBatch) {
+    fn grow(&mut self, slots: usize) {
         // SAFETY: all-zero is a valid value of these plain C structures.
         let (header, vector) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        self.headers = vec![header; rx.slots];
-        self.vectors = vec![vector; rx.slots];
-        self.names = vec![Name::new(); rx.slots];
-        self.controls = vec![ControlBuffer::new(); rx.slots];
-        self.armed = vec![Armed::No; rx.slots];
-        self.arena = rx.arena.as_ptr();
-        for i in 0..rx.slots {
-            let slot = rx.slot(i);
-            let room = &mut rx.arena[slot..slot + rx.slot_len];
-            self.vectors[i] =
-                libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
-            self.headers[i].msg_hdr.msg_iov = &raw mut self.vectors[i];
-            self.headers[i].msg_hdr.msg_iovlen = 1;
+        self.headers = vec![header; slots];
+        self.vectors = vec![vector; slots];
+        self.names = vec![Name::new(); slots];
+        self.controls = vec![ControlBuffer::new(); slots];
+        self.armed = vec![Armed::No; slots];
+        for (header, vector) in self.headers.iter_mut().zip(&mut self.vectors) {
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
         }
     }
 
