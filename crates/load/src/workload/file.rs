@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
 
-use super::{Composed, Workload};
+use super::{Composed, Workload, opt_record};
 
 /// A line longer than this is no query.
 const MAX_LINE: usize = 4_096;
@@ -131,8 +131,12 @@ impl QueryFile {
     }
 
     /// The stream of `worker` among `workers`.
+    ///
+    /// # Panics
+    /// When the EDNS options are longer than a query has room for.
     pub fn workload(&self, worker: u32, workers: u32, options: QueryOptions) -> FileWorkload {
-        let opt = options.edns.as_ref().map(Edns::to_opt);
+        let opt =
+            opt_record(options.edns.as_ref()).expect("options are checked where they are read");
         let mut stream = FileWorkload {
             file: self.clone(),
             chunk: Vec::with_capacity(CHUNK),

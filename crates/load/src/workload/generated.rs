@@ -1,10 +1,11 @@
 //! Queries made up as they go: one query again and again, random subdomains, a Zipf mix.
 
 use measure::Rng;
-use wire::{Edns, Expect, Invalid, Name, NameError, Qclass, Qtype, compose, reply};
+use wire::{Expect, Invalid, Name, NameError, Qclass, Qtype, compose, reply};
 
 use super::file::{QueryOptions, check_by_hash};
-use super::{Composed, Workload};
+use super::mix::{Mix, MixError, Pick, Picker};
+use super::{Composed, EdnsTooLong, Workload, opt_record};
 
 /// Characters of a random label: 32 of them, five bits each.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -24,19 +25,34 @@ pub enum GeneratedSpec {
         /// The zone.
         zone: Name,
     },
-    /// Names `n<k>.<zone>`, popular ones more often than others (Zipf's law), and some that do not exist.
+    /// Names under a zone, some asked for again and again, some new, some missing: `n<k>`, `f<k>` and
+    /// random ones under `nx`.
     Mix {
         /// The zone.
         zone: Name,
-        /// How many names are popular to some degree.
+        /// How many names are popular to some degree, at least 1.
         names: u32,
         /// Zipf's exponent; 1 is usual for DNS.
         exponent: f64,
-        /// Share (0 to 1) of queries for these popular names; the others ask for a name that was never asked before.
+        /// Share (0 to 1) of queries for popular names among those for names that exist.
         repeats: f64,
         /// Share (0 to 1) of queries for names under `nx.<zone>`, which does not exist.
         missing: f64,
     },
+}
+
+/// Why queries cannot be made up.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum GeneratedError {
+    /// The zone leaves no room for the labels in front of it.
+    #[error("the zone leaves no room for labels in front of it: {0}")]
+    Zone(#[from] NameError),
+    /// The mix cannot be.
+    #[error(transparent)]
+    Mix(#[from] MixError),
+    /// The EDNS options are too long.
+    #[error(transparent)]
+    Edns(#[from] EdnsTooLong),
 }
 
 /// The queries of one worker.
@@ -45,8 +61,7 @@ pub struct GeneratedWorkload {
     spec: GeneratedSpec,
     qtype: Qtype,
     rng: Rng,
-    /// Share of the popularity that ranks up to each index have.
-    cumulated: Vec<f64>,
+    picker: Option<Picker>,
     /// Names asked once each, so far; workers count in different residues.
     fresh: u64,
     step: u64,
@@ -55,14 +70,12 @@ pub struct GeneratedWorkload {
     opt: Option<Vec<u8>>,
 }
 
-/// Most popular names of a mix: 16 MiB of popularities.
-pub const MAX_POPULAR: u32 = 2_000_000;
-
 impl GeneratedWorkload {
     /// The stream of `worker` among `workers`, for `seed`.
     ///
     /// # Errors
-    /// When the zone leaves no room for the labels in front of it.
+    /// When the zone leaves no room for the labels in front of it, the mix cannot be, or the EDNS
+    /// options are too long.
     pub fn new(
         spec: GeneratedSpec,
         qtype: Qtype,
@@ -70,33 +83,29 @@ impl GeneratedWorkload {
         seed: u64,
         worker: u32,
         workers: u32,
-    ) -> Result<Self, NameError> {
-        let mut cumulated = Vec::new();
+    ) -> Result<Self, GeneratedError> {
+        let mut picker = None;
         match &spec {
             GeneratedSpec::Single { .. } => {}
             GeneratedSpec::RandomSubdomain { zone } => {
                 zone.prepend(&[b'a'; RANDOM_LABEL])?;
             }
-            GeneratedSpec::Mix { zone, names, exponent, .. } => {
+            &GeneratedSpec::Mix { zone, names, exponent, repeats, missing } => {
                 zone.prepend(b"nx")?.prepend(&[b'a'; RANDOM_LABEL])?;
-                let mut sum = 0.0;
-                cumulated.extend((1..=(*names).clamp(1, MAX_POPULAR)).map(|rank| {
-                    sum += f64::from(rank).powf(-exponent);
-                    sum
-                }));
-                cumulated.iter_mut().for_each(|c| *c /= sum);
+                let mix = Mix { popular: names.into(), exponent, repeats, missing };
+                picker = Some(Picker::new(mix, names.into(), seed, worker)?);
             }
         }
         Ok(GeneratedWorkload {
             spec,
             qtype,
             rng: Rng::part(seed, u64::from(worker)),
-            cumulated,
+            picker,
             fresh: u64::from(worker),
             step: u64::from(workers),
             expect: options.expect,
             recursion_desired: options.recursion_desired,
-            opt: options.edns.as_ref().map(Edns::to_opt),
+            opt: opt_record(options.edns.as_ref())?,
         })
     }
 
@@ -108,16 +117,17 @@ impl GeneratedWorkload {
                 let at = random_label(out, &mut self.rng);
                 append(out, at, zone.as_wire())
             }
-            GeneratedSpec::Mix { zone, repeats, missing, .. } => {
-                let at = if self.rng.unit() < *missing {
-                    let at = random_label(out, &mut self.rng);
-                    append(out, at, b"\x02nx")
-                } else if self.rng.unit() < *repeats {
-                    let x = self.rng.unit();
-                    numbered_label(out, b'n', self.cumulated.partition_point(|c| *c <= x) as u64)
-                } else {
-                    self.fresh += self.step;
-                    numbered_label(out, b'f', self.fresh)
+            GeneratedSpec::Mix { zone, .. } => {
+                let at = match self.picker.as_mut().map_or(Pick::Fresh, Picker::next) {
+                    Pick::Missing => {
+                        let at = random_label(out, &mut self.rng);
+                        append(out, at, b"\x02nx")
+                    }
+                    Pick::Popular(rank) => numbered_label(out, b'n', rank),
+                    Pick::Fresh => {
+                        self.fresh += self.step;
+                        numbered_label(out, b'f', self.fresh)
+                    }
                 };
                 append(out, at, zone.as_wire())
             }

@@ -1,9 +1,16 @@
 //! The dns64perf namespace: every name once, no state but a counter.
+//!
+//! ```text
+//! without a mix    [ first ........................... first + names )   each once
+//! with a mix       [ popular )[ each once ........................... )   missing names: the same
+//!                   again and again                                      labels, outside of the prefix
+//! ```
 
 use wire::namespace::LABEL;
 use wire::{Edns, Expect, Invalid, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
-use super::{Composed, Workload};
+use super::mix::{Mix, MixError, Pick, Picker};
+use super::{Composed, EdnsTooLong, Workload, opt_record};
 use crate::permutation::Permutation;
 
 /// What a namespace trial asks.
@@ -43,7 +50,7 @@ pub enum NamespaceExpect {
 }
 
 /// Why a namespace trial cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NamespaceError {
     /// The range lies outside.
     #[error(
@@ -59,6 +66,53 @@ pub enum NamespaceError {
         /// How many names it has.
         size: u64,
     },
+    /// Not every query finds a name of its own.
+    #[error(
+        "{queries} queries are planned, but {prefix} has {names} names for them (it holds {size}, {first} are used up); take a prefix of /{enough} or shorter, or let names be used again"
+    )]
+    TooFew {
+        /// So many are planned.
+        queries: u64,
+        /// So many names they may use.
+        names: u64,
+        /// The first of them.
+        first: u64,
+        /// The block.
+        prefix: String,
+        /// How many names it has.
+        size: u64,
+        /// A prefix length with enough names.
+        enough: u32,
+    },
+    /// The mix cannot be.
+    #[error(transparent)]
+    Mix(#[from] MixError),
+    /// The EDNS options are too long.
+    #[error(transparent)]
+    Edns(#[from] EdnsTooLong),
+}
+
+impl NamespaceSpec {
+    /// Whether `queries` (see [`Plan::most_queries`](crate::Plan::most_queries)) find a name each, or
+    /// may use names again.
+    ///
+    /// # Errors
+    /// [`NamespaceError::TooFew`].
+    pub fn holds(&self, queries: u64) -> Result<(), NamespaceError> {
+        if self.reuse || queries <= self.names {
+            return Ok(());
+        }
+        let needed = self.first.saturating_add(queries).max(2);
+        Err(NamespaceError::TooFew {
+            queries,
+            names: self.names,
+            first: self.first,
+            prefix: self.namespace.prefix().to_string(),
+            size: self.namespace.size(),
+            // The binary logarithm, rounded up.
+            enough: 32u32.saturating_sub(64 - (needed - 1).leading_zeros()),
+        })
+    }
 }
 
 /// The queries of one worker.
@@ -69,16 +123,26 @@ pub struct NamespaceWorkload {
     /// The question as sent, the label edited in place.
     question: Vec<u8>,
     order: Permutation,
+    /// Where the next name lies in the order, and the next that does not exist.
     next: u64,
+    next_missing: u64,
+    /// Where the names begin that are used once: behind the popular ones.
+    once_from: u64,
     step: u64,
+    picker: Option<Picker>,
+    worker: u32,
 }
+
+/// The bit of an address that takes it out of every prefix but /0: the name of such an address is missing.
+const OUTSIDE: u32 = 1 << 31;
 
 impl NamespaceWorkload {
     /// The share of `worker` among `workers`.
     ///
     /// # Errors
-    /// When the names asked for lie outside of the namespace.
+    /// When the names asked for lie outside of the namespace, or the EDNS options are too long.
     pub fn new(spec: NamespaceSpec, worker: u32, workers: u32) -> Result<Self, NamespaceError> {
+        opt_record(spec.edns.as_ref())?;
         let size = spec.namespace.size();
         if spec.names == 0 || spec.first.checked_add(spec.names).is_none_or(|end| end > size) {
             let last = spec.first.saturating_add(spec.names).saturating_sub(1);
@@ -103,29 +167,76 @@ impl NamespaceWorkload {
             question,
             order,
             next: u64::from(worker),
+            next_missing: u64::from(worker),
+            once_from: 0,
             step: u64::from(workers),
+            picker: None,
+            worker,
             spec,
         })
+    }
+
+    /// The same, but asking for names in the shares of `mix`. A missing name must get NXDOMAIN.
+    ///
+    /// # Errors
+    /// When the mix cannot be.
+    pub fn with_mix(mut self, mix: Mix) -> Result<Self, NamespaceError> {
+        let picker = Picker::new(mix, self.spec.names, self.spec.seed, self.worker)?;
+        if mix.missing > 0.0 && self.spec.namespace.prefix().prefix_len() == 0 {
+            return Err(MixError::NoneMissing.into());
+        }
+        self.once_from = mix.popular;
+        self.next += mix.popular;
+        self.picker = Some(picker);
+        Ok(self)
+    }
+
+    /// The address whose name is next.
+    #[inline]
+    fn pick(&mut self) -> Option<u32> {
+        match self.picker.as_mut().map_or(Pick::Fresh, Picker::next) {
+            Pick::Fresh => self.fresh(),
+            Pick::Popular(rank) => Some(self.address(rank)),
+            Pick::Missing => {
+                let address = self.address(self.next_missing % self.spec.names);
+                self.next_missing += self.step;
+                Some(address ^ OUTSIDE)
+            }
+        }
+    }
+
+    /// The next name that was not asked for yet, or the first again.
+    #[inline]
+    fn fresh(&mut self) -> Option<u32> {
+        if self.next >= self.spec.names {
+            let once = self.spec.names - self.once_from;
+            if !self.spec.reuse || once == 0 {
+                return None;
+            }
+            self.next = self.once_from + (self.next - self.once_from) % once;
+        }
+        let address = self.address(self.next);
+        self.next += self.step;
+        Some(address)
+    }
+
+    /// The address at a place of the order.
+    #[inline]
+    fn address(&self, place: u64) -> u32 {
+        let place = if self.spec.sequential { place } else { self.order.map(place) };
+        self.spec.namespace.nth(self.spec.first + place).into()
     }
 }
 
 impl Workload for NamespaceWorkload {
     #[inline]
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
-        if self.next >= self.spec.names {
-            if !self.spec.reuse {
-                return None;
-            }
-            self.next %= self.spec.names;
-        }
-        let place = if self.spec.sequential { self.next } else { self.order.map(self.next) };
-        self.next += self.step;
-        let address = self.spec.namespace.nth(self.spec.first + place);
+        let key = self.pick()?;
         let mut label = [0; LABEL];
-        Namespace::write_label(address, &mut label);
+        Namespace::write_label(key.into(), &mut label);
         let len = self.template.write(0, out);
         self.template.set_label(out, &label);
-        Some(Composed { len, key: u32::from(address) })
+        Some(Composed { len, key })
     }
 
     #[inline]
@@ -134,7 +245,9 @@ impl Workload for NamespaceWorkload {
         let label: &mut [u8; LABEL] =
             (&mut self.question[1..=LABEL]).try_into().expect("the question begins with the label");
         Namespace::write_label(address, label);
+        let missing = self.picker.is_some() && !self.spec.namespace.contains(address);
         let expect = match self.spec.expect {
+            _ if missing => Expect::NxDomain,
             NamespaceExpect::Address => Expect::A(address),
             NamespaceExpect::Embedded(pref64) => Expect::Aaaa(pref64.embed(address)),
             NamespaceExpect::Same(expect) => expect,
@@ -197,5 +310,69 @@ mod tests {
         let error =
             NamespaceWorkload::new(spec(1 << 16), 0, 1).expect_err("100 + 65536").to_string();
         assert!(error.contains("10.0.0.0/16 holds 65536"), "{error}");
+    }
+
+    #[test]
+    fn too_many_queries_are_refused_with_the_prefix_that_holds_them() {
+        let spec = NamespaceSpec { first: 536, ..spec(65_000) };
+        assert_eq!(spec.holds(65_000), Ok(()));
+        assert_eq!(NamespaceSpec { reuse: true, ..spec.clone() }.holds(u64::MAX), Ok(()));
+        for (queries, enough) in [
+            (65_001, "/15 or"),
+            (131_072 - 536, "/15 or"),
+            (131_073 - 536, "/14 or"),
+            (1 << 40, "/0 or"),
+        ] {
+            let error = spec.holds(queries).expect_err("too many").to_string();
+            assert!(error.contains("65000 names") && error.contains(enough), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_mix_repeats_some_names_and_misses_others() {
+        let mix = Mix { popular: 100, exponent: 1.0, repeats: 0.5, missing: 0.2 };
+        let stream = |worker| {
+            NamespaceWorkload::new(spec(20_000), worker, 2)
+                .and_then(|workload| workload.with_mix(mix))
+                .expect("fits")
+        };
+        let mut out = [0; super::super::MAX_QUERY];
+        let (mut popular, mut once, mut missing) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let order: Vec<u32> = (0..100).map(|rank| stream(0).address(rank)).collect();
+        let mut counts = [0; 3];
+        for mut workload in [stream(0), stream(1)] {
+            for _ in 0..10_000 {
+                let key = workload.next(&mut out).expect("enough names").key;
+                if key & OUTSIDE != 0 {
+                    assert!(missing.insert(key), "a missing name is asked for once");
+                    counts[0] += 1;
+                } else if order.contains(&key) {
+                    popular.insert(key);
+                    counts[1] += 1;
+                } else {
+                    assert!(once.insert(key), "a new name is asked for once");
+                    counts[2] += 1;
+                }
+            }
+        }
+        assert_eq!(popular.len(), 100);
+        for (count, expected) in counts.into_iter().zip([4_000, 8_000, 8_000]) {
+            assert!(i32::abs(count - expected) < 350, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_name_must_not_exist() {
+        let mix = Mix { popular: 1, exponent: 1.0, repeats: 0.0, missing: 1.0 };
+        let mut workload = NamespaceWorkload::new(spec(10), 0, 1)
+            .and_then(|workload| workload.with_mix(mix))
+            .expect("fits");
+        let mut out = [0; super::super::MAX_QUERY];
+        let Composed { len, key } = workload.next(&mut out).expect("endless");
+        let reply = &mut out[..len];
+        reply[2] |= 0x80;
+        assert_eq!(workload.check(key, reply), Err(Invalid::Rcode(0)));
+        reply[3] = 3;
+        assert_eq!(workload.check(key, reply), Ok(3));
     }
 }
