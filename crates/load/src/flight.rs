@@ -13,9 +13,12 @@
 //! ```
 //!
 //! Nothing is hashed, nothing allocated per query. A slot says what became of its query until the
-//! ring comes round, so that duplicates and late replies are told from strangers.
+//! ring comes round, so that duplicates and late replies are told from strangers. Two things keep a
+//! late reply from being held against the query that has its id now: enough sockets that an id rests
+//! for four timeouts ([`sockets_needed`]), and, where that is too short, a mark in the slot that its
+//! last query was lost.
 
-use measure::Nanos;
+use measure::{Nanos, Pacing};
 
 /// Slots of a ring: the 16-bit ids of DNS.
 pub const RING: usize = 1 << 16;
@@ -27,51 +30,18 @@ pub enum State {
     Free,
     /// No reply yet.
     Outstanding,
-    /// A reply came in time.
+    /// A reply came.
     Answered,
     /// No reply came in time.
     Expired,
 }
 
-/// A slot: 16 bytes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    /// Due time in nanoseconds shifted left by two, and the state.
-    due_state: u64,
-    /// The workload's key of the query.
-    key: u32,
-    /// How long after it was due the query left, nanoseconds, at most 4.29 s.
-    lag: u32,
-}
-
-impl Slot {
-    fn new(due: Nanos, key: u32) -> Self {
-        Slot { due_state: due.0 << 2 | 1, key, lag: 0 }
-    }
-
-    fn state(self) -> State {
-        match self.due_state & 3 {
-            0 => State::Free,
-            1 => State::Outstanding,
-            2 => State::Answered,
-            _ => State::Expired,
-        }
-    }
-
-    fn set_state(&mut self, state: State) {
-        self.due_state = self.due_state & !3 | state as u64;
-    }
-
-    fn due(self) -> Nanos {
-        Nanos(self.due_state >> 2)
-    }
-
-    fn sent(self) -> Nanos {
-        self.due() + Nanos(u64::from(self.lag))
-    }
-}
-
-/// A query found by the id of its reply.
+/// A slot, unpacked from its 16 bytes.
+///
+/// ```text
+/// word 0   due time in nanoseconds (61 bits: 73 years) | was the last one lost (1) | state (2)
+/// word 1   the workload's key (32) | nanoseconds from due to sent, at most 4.29 s (32)
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// What became of it until now.
@@ -82,6 +52,38 @@ pub struct Found {
     pub due: Nanos,
     /// When it left.
     pub sent: Nanos,
+    /// Whether the query that had the id before was lost: its reply may come yet.
+    pub after_lost: bool,
+}
+
+/// The packed form; all zero is a free slot, so that a new ring is untouched memory.
+type Slot = [u64; 2];
+
+/// The bit of word 0 that says that the last query was lost.
+const AFTER_LOST: u64 = 4;
+
+impl Found {
+    #[inline]
+    fn unpack([due_state, key_lag]: Slot) -> Self {
+        let due = Nanos(due_state >> 3);
+        Found {
+            state: state_of(due_state),
+            key: (key_lag >> 32) as u32,
+            due,
+            sent: due + Nanos(key_lag & u64::from(u32::MAX)),
+            after_lost: due_state & AFTER_LOST != 0,
+        }
+    }
+}
+
+#[inline]
+fn state_of(due_state: u64) -> State {
+    match due_state & 3 {
+        0 => State::Free,
+        1 => State::Outstanding,
+        2 => State::Answered,
+        _ => State::Expired,
+    }
 }
 
 /// The outstanding queries of one socket.
@@ -110,17 +112,19 @@ const fn inverse(odd: u16) -> u16 {
 }
 
 impl Ring {
-    /// An empty ring whose ids are mixed with `salt`.
+    /// An empty ring whose ids are mixed with `salt`: 1 MiB of address space, resident as it is used.
     pub fn new(salt: u16) -> Self {
-        Ring { slots: vec![Slot::default(); RING].into(), next: 0, oldest: 0, salt }
+        Ring { slots: vec![[0; 2]; RING].into(), next: 0, oldest: 0, salt }
     }
 
-    /// Whether every id is outstanding.
+    /// Whether every id is outstanding, or waits behind one that is.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.next - self.oldest == RING as u64
     }
 
     /// The number of the next query.
+    #[inline]
     pub fn next_sequence(&self) -> u64 {
         self.next
     }
@@ -133,7 +137,9 @@ impl Ring {
     pub fn launch(&mut self, due: Nanos, key: u32) -> u16 {
         assert!(!self.is_full(), "a query needs a free id");
         let sequence = self.next;
-        self.slots[sequence as usize % RING] = Slot::new(due, key);
+        let slot = &mut self.slots[sequence as usize % RING];
+        let after_lost = if state_of(slot[0]) == State::Expired { AFTER_LOST } else { 0 };
+        *slot = [due.0 << 3 | after_lost | State::Outstanding as u64, u64::from(key) << 32];
         self.next += 1;
         (sequence as u16).wrapping_mul(SPREAD) ^ self.salt
     }
@@ -142,23 +148,30 @@ impl Ring {
     #[inline]
     pub fn left(&mut self, sequence: u64, at: Nanos) -> Nanos {
         let slot = &mut self.slots[sequence as usize % RING];
-        let lag = at.since(slot.due());
-        slot.lag = u32::try_from(lag.0).unwrap_or(u32::MAX);
+        let lag = at.since(Nanos(slot[0] >> 3));
+        slot[1] |= lag.0.min(u64::from(u32::MAX));
         lag
     }
 
     /// The query that used `id` last.
     #[inline]
     pub fn find(&self, id: u16) -> Found {
-        let slot = self.slots[self.slot_of(id)];
-        Found { state: slot.state(), key: slot.key, due: slot.due(), sent: slot.sent() }
+        Found::unpack(self.slots[self.slot_of(id)])
     }
 
-    /// Notes what became of the query that used `id` last.
+    /// Notes that the query that used `id` last has its reply.
     #[inline]
-    pub fn settle(&mut self, id: u16, state: State) {
+    pub fn answer(&mut self, id: u16) {
         let slot = self.slot_of(id);
-        self.slots[slot].set_state(state);
+        let word = &mut self.slots[slot][0];
+        *word = *word & !3 | State::Answered as u64;
+    }
+
+    /// Notes that the lost predecessor of the query with `id` has its reply.
+    #[inline]
+    pub fn answer_predecessor(&mut self, id: u16) {
+        let slot = self.slot_of(id);
+        self.slots[slot][0] &= !AFTER_LOST;
     }
 
     #[inline]
@@ -167,43 +180,57 @@ impl Ring {
     }
 
     /// Walks past the queries that are done, and expires those that left `timeout` or more before
-    /// `now`, telling `lost` of each.
-    pub fn expire(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(Found)) {
+    /// `now`; how many.
+    ///
+    /// Each query is walked past once, so that the walk's cost is spread over the queries.
+    pub fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
+        let mut lost = 0;
         while self.oldest < self.next {
             let slot = &mut self.slots[self.oldest as usize % RING];
-            if slot.state() == State::Outstanding {
-                if slot.sent() + timeout > now {
-                    return;
+            if state_of(slot[0]) == State::Outstanding {
+                if Found::unpack(*slot).sent + timeout > now {
+                    break;
                 }
-                slot.set_state(State::Expired);
-                lost(Found {
-                    state: State::Expired,
-                    key: slot.key,
-                    due: slot.due(),
-                    sent: slot.sent(),
-                });
+                slot[0] |= State::Expired as u64;
+                lost += 1;
             }
             self.oldest += 1;
         }
-    }
-
-    /// How many queries between `oldest` and `next` are outstanding.
-    pub fn outstanding(&self) -> u64 {
-        (self.oldest..self.next)
-            .filter(|s| self.slots[*s as usize % RING].state() == State::Outstanding)
-            .count() as u64
+        lost
     }
 }
+
+/// The most sockets that one worker holds.
+pub const MAX_SOCKETS: usize = 1_024;
 
 /// How many sockets hold `rate_per_s` queries with `timeout`, so that an id is used again only after
 /// four timeouts: a late reply then finds its own slot, not its successor's.
 pub fn sockets_needed(rate_per_s: f64, timeout: Nanos) -> usize {
     let ids = rate_per_s * timeout.as_secs_f64() * 4.0;
-    ((ids / RING as f64).ceil() as usize).clamp(1, 1_024)
+    ((ids / RING as f64).ceil() as usize).clamp(1, MAX_SOCKETS)
+}
+
+/// [`sockets_needed`] for one of `workers`, by pacing.
+///
+/// A window knows no rate. It gets four ids for each outstanding query; answered ids come round as
+/// fast as the server is, lost ones no faster than the window stands still.
+pub fn sockets_for(pacing: &Pacing, timeout: Nanos, workers: u32) -> usize {
+    let share = f64::from(workers.max(1));
+    let per_timeout = |outstanding: u32| f64::from(outstanding) / timeout.as_secs_f64();
+    match *pacing {
+        Pacing::Constant { rate } | Pacing::Poisson { rate } => {
+            sockets_needed(rate.get() / share, timeout)
+        }
+        Pacing::Ramp { from, to } => sockets_needed(from.get().max(to.get()) / share, timeout),
+        Pacing::Window { outstanding } => sockets_needed(per_timeout(outstanding) / share, timeout),
+        Pacing::LockStep { threads, .. } => threads as usize,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use measure::Qps;
+
     use super::*;
 
     #[test]
@@ -222,7 +249,8 @@ mod tests {
             assert_eq!(ring.find(id).key, k);
         }
         assert!(ring.is_full());
-        assert_eq!(ring.outstanding(), RING as u64);
+        assert_eq!(ring.expire(Nanos::MAX, Nanos(1)), RING as u64);
+        assert!(!ring.is_full());
     }
 
     #[test]
@@ -232,21 +260,52 @@ mod tests {
         for sequence in 0..10 {
             assert_eq!(ring.left(sequence, Nanos(sequence * 100 + 5)), Nanos(5));
         }
-        ring.settle(ids[0], State::Answered);
-        ring.settle(ids[2], State::Answered);
-        let mut lost = Vec::new();
-        ring.expire(Nanos(1_205), Nanos(1_000), |found| lost.push(found.key));
-        assert_eq!(lost, [1], "0 and 2 are answered, 3 left at 305");
+        ring.answer(ids[0]);
+        ring.answer(ids[2]);
+        // 0 and 2 are answered, 1 left at 105, 3 at 305.
+        assert_eq!(ring.expire(Nanos(1_205), Nanos(1_000)), 1);
         assert_eq!(ring.find(ids[1]).state, State::Expired);
         assert_eq!(ring.find(ids[2]).state, State::Answered);
         assert_eq!(ring.find(ids[3]).state, State::Outstanding);
-        assert_eq!(ring.outstanding(), 7);
-        ring.expire(Nanos(10_000), Nanos(1_000), |_| ());
-        assert_eq!(ring.outstanding(), 0);
-        assert_eq!(
-            ring.find(ids[9]),
-            Found { state: State::Expired, key: 9, due: Nanos(900), sent: Nanos(905) }
-        );
+        assert_eq!(ring.expire(Nanos(10_000), Nanos(1_000)), 7);
+        let last = Found {
+            state: State::Expired,
+            key: 9,
+            due: Nanos(900),
+            sent: Nanos(905),
+            after_lost: false,
+        };
+        assert_eq!(ring.find(ids[9]), last);
+    }
+
+    #[test]
+    fn a_slot_remembers_that_its_last_query_was_lost() {
+        let mut ring = Ring::new(0);
+        let first = ring.launch(Nanos(0), 1);
+        let second = ring.launch(Nanos(0), 2);
+        ring.answer(second);
+        ring.expire(Nanos(100), Nanos(100));
+        for k in 2..RING as u32 {
+            let id = ring.launch(Nanos(200), k);
+            ring.answer(id);
+        }
+        ring.expire(Nanos(200), Nanos(100));
+        for (id, after_lost) in [(first, true), (second, false)] {
+            assert_eq!(ring.launch(Nanos(300), 5), id);
+            assert_eq!(ring.find(id).after_lost, after_lost);
+        }
+        ring.answer_predecessor(first);
+        let found = ring.find(first);
+        assert_eq!((found.after_lost, found.state, found.key), (false, State::Outstanding, 5));
+    }
+
+    #[test]
+    fn a_query_that_leaves_very_late_keeps_its_key() {
+        let mut ring = Ring::new(0);
+        let id = ring.launch(Nanos(1), u32::MAX);
+        assert_eq!(ring.left(0, Nanos::from_secs(10)), Nanos(9_999_999_999));
+        assert_eq!(ring.find(id).key, u32::MAX);
+        assert_eq!(ring.find(id).sent, Nanos(1) + Nanos(u64::from(u32::MAX)));
     }
 
     #[test]
@@ -256,8 +315,20 @@ mod tests {
 
     #[test]
     fn sockets() {
-        assert_eq!(sockets_needed(1_000.0, Nanos::from_secs(1)), 1);
+        let second = Nanos::from_secs(1);
+        assert_eq!(sockets_needed(1_000.0, second), 1);
         assert_eq!(sockets_needed(1e6, Nanos::from_millis(250)), 16);
-        assert_eq!(sockets_needed(1e6, Nanos::from_secs(1)), 62);
+        assert_eq!(sockets_needed(1e6, second), 62);
+        let qps = |x| Qps::new(x).expect("a rate");
+        for (pacing, workers, sockets) in [
+            (Pacing::Constant { rate: qps(1e6) }, 2, 31),
+            (Pacing::Poisson { rate: qps(1e6) }, 1, 62),
+            (Pacing::Ramp { from: qps(1.0), to: qps(1e6) }, 1, 62),
+            (Pacing::Window { outstanding: 512 }, 1, 1),
+            (Pacing::Window { outstanding: 100_000 }, 1, 7),
+            (Pacing::LockStep { threads: 16, experiments: 1 }, 1, 16),
+        ] {
+            assert_eq!(sockets_for(&pacing, second, workers), sockets, "{pacing:?}");
+        }
     }
 }

@@ -9,14 +9,20 @@
 //! early stops are tested to the nanosecond on the simulated engine.
 
 pub mod flight;
+pub mod live;
 pub mod lockstep;
 pub mod measurer;
+mod outcome;
+mod pace;
 pub mod permutation;
+pub mod plan;
 pub mod tally;
 pub mod workload;
 
-pub use flight::sockets_needed;
+pub use flight::{sockets_for, sockets_needed};
+pub use live::Live;
 pub use lockstep::{LockStep, LockStepResult};
-pub use measurer::{Measurer, Plan};
-pub use tally::{Live, Tally};
+pub use measurer::Measurer;
+pub use plan::Plan;
+pub use tally::Tally;
 pub use workload::Workload;

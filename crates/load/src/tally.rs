@@ -6,30 +6,18 @@
 //! late, duplicates, unexpected             replies that belong to no outstanding query, beside the sum
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use measure::limiter::{ScheduleTolerance, Void};
 use measure::{Histogram, Nanos};
 use wire::Invalid;
-
-/// Counters that others may look at while a trial runs.
-#[derive(Debug, Default)]
-pub struct Live {
-    /// Queries sent.
-    pub sent: AtomicU64,
-    /// Replies in time.
-    pub answered: AtomicU64,
-    /// Valid ones among them.
-    pub valid: AtomicU64,
-    /// Queries without a reply in time.
-    pub lost: AtomicU64,
-}
 
 /// A second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
     /// Queries that were due in it and sent.
     pub sent: u64,
-    /// Valid answers to queries that were due in it.
+    /// Replies in time to queries that were due in it.
+    pub answered: u64,
+    /// Valid ones among them.
     pub valid: u64,
 }
 
@@ -75,7 +63,9 @@ pub struct Tally {
     pub series: Vec<Second>,
     /// Whether the goal was missed for certain and the trial ended there.
     pub stopped_early: bool,
-    /// Queries that the trial would have sent.
+    /// Whether the workload had no more queries before the trial was over.
+    pub exhausted: bool,
+    /// Queries that the schedule holds (for Poisson: expected); 0 for a window.
     pub planned: u64,
 }
 
@@ -102,6 +92,7 @@ impl Tally {
             last_sent: Nanos::ZERO,
             series: vec![Second::default(); seconds],
             stopped_early: false,
+            exhausted: false,
             planned: 0,
         }
     }
@@ -109,6 +100,13 @@ impl Tally {
     /// Queries without a valid reply in time, so far.
     pub fn bad(&self) -> u64 {
         self.answered - self.valid + self.lost
+    }
+
+    /// Whether the queries left too late, or too few of them, for a verdict on the server. A trial that
+    /// ended early is held to what was due until then.
+    pub fn void(&self, tolerance: &ScheduleTolerance) -> Option<Void> {
+        let planned = if self.stopped_early { self.sent } else { self.planned };
+        tolerance.judge(planned, &self.schedule_error)
     }
 
     /// The second that `offset` from the start lies in.
@@ -139,20 +137,14 @@ impl Tally {
         self.started = self.started.min(other.started);
         self.last_sent = self.last_sent.max(other.last_sent);
         self.stopped_early |= other.stopped_early;
+        self.exhausted |= other.exhausted;
         if self.series.len() < other.series.len() {
             self.series.resize(other.series.len(), Second::default());
         }
         for (a, b) in self.series.iter_mut().zip(&other.series) {
             a.sent += b.sent;
+            a.answered += b.answered;
             a.valid += b.valid;
         }
-    }
-
-    /// Shows the counters to others.
-    pub(crate) fn publish(&self, live: &Live) {
-        live.sent.store(self.sent, Ordering::Relaxed);
-        live.answered.store(self.answered, Ordering::Relaxed);
-        live.valid.store(self.valid, Ordering::Relaxed);
-        live.lost.store(self.lost, Ordering::Relaxed);
     }
 }

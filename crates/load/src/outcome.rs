@@ -1,0 +1,85 @@
+//! Outcomes: what a reply, or its absence, makes of a query.
+//!
+//! ```text
+//! the slot of the reply's id     what the reply is
+//! free                           unexpected
+//! answered                       duplicate
+//! expired                        late: its query was counted as lost
+//! outstanding, overdue           late, and its query is lost
+//! outstanding, in time           answered: valid or invalid by the workload's judgement, but late where
+//!                                it answers the lost query that had the id before
+//! ```
+
+use measure::Nanos;
+
+use crate::flight::{Ring, State};
+use crate::tally::Tally;
+use crate::workload::Workload;
+
+/// Judges replies and keeps the tally.
+pub(crate) struct Judge {
+    pub(crate) workload: Box<dyn Workload>,
+    pub(crate) tally: Tally,
+    timeout: Nanos,
+}
+
+impl Judge {
+    pub(crate) fn new(workload: Box<dyn Workload>, tally: Tally, timeout: Nanos) -> Self {
+        Judge { workload, tally, timeout }
+    }
+
+    /// Takes a message that came `at` to the socket of `ring` (`None`: to one that is not ours);
+    /// whether it ended an outstanding query.
+    #[inline]
+    pub(crate) fn reply(&mut self, ring: Option<&mut Ring>, at: Nanos, message: &[u8]) -> bool {
+        let (Some(ring), Some(id)) = (ring, wire::reply::id(message)) else {
+            self.tally.unexpected += 1;
+            return false;
+        };
+        let found = ring.find(id);
+        match found.state {
+            State::Free => self.tally.unexpected += 1,
+            State::Answered => self.tally.duplicates += 1,
+            State::Expired => {
+                self.tally.late += 1;
+                ring.answer(id);
+            }
+            State::Outstanding if at.since(found.sent) > self.timeout => {
+                // Its time is over, only nobody had looked yet.
+                self.tally.late += 1;
+                ring.answer(id);
+                self.lose(1);
+                return true;
+            }
+            State::Outstanding => {
+                let outcome = self.workload.check(found.key, message);
+                if found.after_lost && outcome == Err(wire::Invalid::WrongQuestion) {
+                    self.tally.late += 1;
+                    ring.answer_predecessor(id);
+                    return false;
+                }
+                ring.answer(id);
+                let tally = &mut self.tally;
+                tally.answered += 1;
+                tally.latency.record(at.since(found.due));
+                tally.latency_from_send.record(at.since(found.sent));
+                tally.rcodes[usize::from(message.get(3).map_or(0, |flags| flags & 15))] += 1;
+                match outcome {
+                    Ok(_) => tally.valid += 1,
+                    Err(reason) => tally.invalid[reason.index()] += 1,
+                }
+                let second = tally.second(found.due);
+                second.answered += 1;
+                second.valid += u64::from(outcome.is_ok());
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Counts queries without a reply in time; they enter the latencies with the timeout.
+    pub(crate) fn lose(&mut self, count: u64) {
+        self.tally.lost += count;
+        (0..count).for_each(|_| self.tally.latency.record(self.timeout));
+    }
+}
