@@ -21,6 +21,7 @@
 //! less what the kernel keeps for root (receive packet steering, forced socket buffers), and the
 //! result says which it was.
 
+pub mod adapter;
 pub mod cpus;
 pub mod enter;
 pub mod exec;
@@ -28,11 +29,17 @@ mod links;
 pub mod netns;
 pub mod probe;
 pub mod process;
+pub mod ready;
+pub mod server;
+pub mod template;
 pub mod testbed;
+pub mod zonefile;
 
+pub use adapter::{Adapter, AdapterError, Catalogue};
 pub use cpus::{CpuList, CpuPlan};
 pub use enter::{EnterError, Entered, Lab, enter};
 pub use exec::exec_main;
 pub use netns::Namespace;
 pub use process::{Launch, Process, ProcessError};
+pub use server::{Installed, Server, ServerError, Service};
 pub use testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};

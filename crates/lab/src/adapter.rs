@@ -1,0 +1,468 @@
+//! Adapters: how a server is found, configured, started and stopped, as data.
+//!
+//! One TOML file under `servers/` for each; adding a server needs no Rust, and `--servers DIR` adds
+//! to, or replaces, those that are built in. Configuration files and arguments are templates
+//! ([minijinja](https://docs.rs/minijinja), the syntax of Jinja) over the [`Setting`]. An adapter
+//! is checked whole when it is read: unknown keys and unknown variables are errors with file and line.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use experiment::file::Role;
+use nix::sys::signal::Signal;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use toml::Spanned;
+
+use crate::template::{self, Setting};
+
+/// The adapters built in: file name and text.
+const BUILT_IN: [(&str, &str); 4] = [
+    ("bind9.toml", include_str!("../../../servers/bind9.toml")),
+    ("knot.toml", include_str!("../../../servers/knot.toml")),
+    ("nsd.toml", include_str!("../../../servers/nsd.toml")),
+    ("unbound.toml", include_str!("../../../servers/unbound.toml")),
+];
+
+/// Where servers are installed that are not on everyone's PATH.
+const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The word of a role in the TOML files.
+pub(crate) fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Dns64 => "dns64",
+        Role::Authoritative => "authoritative",
+    }
+}
+
+/// How to drive one server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// The name it is asked for by: lower case letters, digits and dashes.
+    pub name: String,
+    /// Its name for people.
+    pub title: String,
+    /// What it can be.
+    pub roles: Vec<Role>,
+    /// The package that has it.
+    pub package: String,
+    /// Its program: candidates, looked for on PATH and where servers are installed.
+    pub binaries: Vec<String>,
+    /// How it tells its version.
+    pub version: VersionQuery,
+    /// How it is started.
+    pub start: Start,
+    /// When it must be ready.
+    #[serde(default)]
+    pub ready: Ready,
+    /// How it is stopped.
+    #[serde(default)]
+    pub stop: Stop,
+    /// Its configuration.
+    pub files: Vec<FileTemplate>,
+}
+
+/// How a server tells its version.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionQuery {
+    /// The arguments that make it print its version.
+    pub arguments: Vec<String>,
+    /// The version is the word that follows this text, on either output stream.
+    pub after: String,
+}
+
+/// How a server is started: in the foreground, as the current user.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Its arguments, each a template.
+    pub arguments: Vec<Spanned<String>>,
+    /// Variables added to its environment, each value a template.
+    #[serde(default)]
+    pub environment: BTreeMap<String, Spanned<String>>,
+}
+
+/// When a server must be ready.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ready {
+    /// It must answer the first and the last name right within this time of its start.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(20) }
+    }
+}
+
+/// How a server is stopped.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stop {
+    /// The signal that asks it to end.
+    #[serde(deserialize_with = "signal")]
+    pub signal: Signal,
+    /// After this time it is ended by force.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { signal: Signal::SIGTERM, timeout: Duration::from_secs(5) }
+    }
+}
+
+/// A file of a server's configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileTemplate {
+    /// Its path in the directory of the run.
+    pub path: String,
+    /// Its text, a template.
+    pub text: Spanned<String>,
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    measure::Nanos::from_str(&text).map(Duration::from).map_err(D::Error::custom)
+}
+
+fn signal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Signal, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Signal::from_str(&text).map_err(|_| {
+        D::Error::custom(format!("`{text}` is not a signal such as SIGTERM or SIGINT"))
+    })
+}
+
+/// An adapter that cannot be used, or is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum AdapterError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+    /// A file is not understood.
+    #[error("{}:{line}:{column}: {why}", path.display())]
+    Bad {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// From 1, in characters.
+        column: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is no such server.
+    #[error("there is no server `{name}`; known are {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The server cannot be what is wanted.
+    #[error("{title} cannot be measured as {role}; its adapter knows it as {known}")]
+    WrongRole {
+        /// The server.
+        title: String,
+        /// What was wanted.
+        role: &'static str,
+        /// What it can be.
+        known: String,
+    },
+    /// The server's program is not on this machine.
+    #[error(
+        "{title} is not installed: no program {binaries} on PATH or in /usr/sbin; \
+         as root: apt-get install {package}"
+    )]
+    NotInstalled {
+        /// The server.
+        title: String,
+        /// The programs looked for.
+        binaries: String,
+        /// The package that has it.
+        package: String,
+    },
+}
+
+impl Adapter {
+    /// Reads an adapter and checks it whole; `path` is named in errors.
+    ///
+    /// # Errors
+    /// [`AdapterError::Bad`] with the place.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, AdapterError> {
+        let bad = |at: usize, why: String| {
+            let (line, column) = place(text, at);
+            AdapterError::Bad { path: path.to_owned(), line, column, why }
+        };
+        let adapter: Self = toml::from_str(text).map_err(|e| {
+            bad(e.span().map_or(0, |span| span.start), e.message().replace('\n', "; "))
+        })?;
+        if let Some(why) = adapter.nonsense() {
+            return Err(bad(0, why));
+        }
+        for template in adapter.templates() {
+            for sample in adapter.roles.iter().flat_map(|role| Setting::samples(*role)) {
+                template::render(template.get_ref(), &sample).map_err(|e| {
+                    let (start, _) = place(text, template.span().start);
+                    // The text of a multi-line string begins on the line after its quotes.
+                    let quotes = &text[template.span()];
+                    let multi_line = quotes.starts_with("'''\n") || quotes.starts_with("\"\"\"\n");
+                    let line = start + usize::from(multi_line) + e.line - 1;
+                    AdapterError::Bad { path: path.to_owned(), line, column: 1, why: e.why }
+                })?;
+            }
+        }
+        Ok(adapter)
+    }
+
+    /// Everything of it that is a template.
+    fn templates(&self) -> impl Iterator<Item = &Spanned<String>> {
+        let files = self.files.iter().map(|file| &file.text);
+        files.chain(&self.start.arguments).chain(self.start.environment.values())
+    }
+
+    /// What makes no sense, if anything.
+    fn nonsense(&self) -> Option<String> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.name.is_empty() || !self.name.chars().all(plain) {
+            return Some(format!(
+                "the name `{}` is not made of lower case letters, digits and dashes",
+                self.name
+            ));
+        }
+        if self.roles.is_empty() || self.binaries.is_empty() {
+            return Some("`roles` and `binaries` need at least one entry".to_owned());
+        }
+        let outside = |path: &str| {
+            let normal = |part| matches!(part, Component::Normal(_));
+            path.is_empty() || !Path::new(path).components().all(normal)
+        };
+        let file = self.files.iter().find(|file| outside(&file.path))?;
+        Some(format!("the path `{}` does not stay in the directory of the run", file.path))
+    }
+
+    /// Whether it can be `role`.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn check_role(&self, role: Role) -> Result<(), AdapterError> {
+        if self.roles.contains(&role) {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.roles.iter().map(|role| role_word(*role)).collect();
+        let (title, known) = (self.title.clone(), known.join(", "));
+        Err(AdapterError::WrongRole { title, role: role_word(role), known })
+    }
+
+    /// Its program on this machine.
+    ///
+    /// # Errors
+    /// When it is not installed; names the package.
+    pub fn program(&self) -> Result<PathBuf, AdapterError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        self.find_program(&path).ok_or_else(|| AdapterError::NotInstalled {
+            title: self.title.clone(),
+            binaries: self.binaries.join(" or "),
+            package: self.package.clone(),
+        })
+    }
+
+    fn find_program(&self, path: &OsStr) -> Option<PathBuf> {
+        let dirs: Vec<PathBuf> =
+            std::env::split_paths(path).chain(SYSTEM_DIRS.map(PathBuf::from)).collect();
+        let executable = |file: &PathBuf| {
+            fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        };
+        let mut candidates =
+            self.binaries.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
+        candidates.find(executable)
+    }
+
+    /// The version in what the server printed, if it is there.
+    pub fn read_version(&self, printed: &str) -> Option<String> {
+        let (_, rest) = printed.split_once(self.version.after.as_str())?;
+        let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);
+        (!word.is_empty()).then(|| word.to_owned())
+    }
+}
+
+/// Every adapter, by name.
+#[derive(Clone, Debug)]
+pub struct Catalogue(BTreeMap<String, Adapter>);
+
+impl Catalogue {
+    /// The adapters built in, and those of `dir` (every `*.toml` in it), which go first.
+    ///
+    /// # Errors
+    /// When `dir` or a file in it cannot be read or is wrong.
+    pub fn load(dir: Option<&Path>) -> Result<Self, AdapterError> {
+        let mut all = BTreeMap::new();
+        for (file, text) in BUILT_IN {
+            let adapter = Adapter::parse(text, &Path::new("servers").join(file))?;
+            all.insert(adapter.name.clone(), adapter);
+        }
+        let Some(dir) = dir else { return Ok(Self(all)) };
+        let unreadable = |path: &Path, source| {
+            let path = path.to_owned();
+            AdapterError::Unreadable { path, source }
+        };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(dir).map_err(|e| unreadable(dir, e))? {
+            let path = entry.map_err(|e| unreadable(dir, e))?.path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        for path in paths {
+            let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, e))?;
+            let adapter = Adapter::parse(&text, &path)?;
+            all.insert(adapter.name.clone(), adapter);
+        }
+        Ok(Self(all))
+    }
+
+    /// The adapter called `name`.
+    ///
+    /// # Errors
+    /// When there is none; names those there are.
+    pub fn get(&self, name: &str) -> Result<&Adapter, AdapterError> {
+        self.0.get(name).ok_or_else(|| AdapterError::Unknown {
+            name: name.to_owned(),
+            known: self.0.keys().cloned().collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Adapter> {
+        self.0.values()
+    }
+}
+
+/// Line and column (from 1, in characters) of a byte of `text`.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(at)];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+name = "x"
+title = "X"
+roles = ["dns64"]
+package = "x-server"
+binaries = ["no-such-x", "sh"]
+version = { arguments = ["-v"], after = "X " }
+[start]
+arguments = ["-c", "{{ dir }}/x.conf"]
+environment = { X_THREADS = "{{ threads }}" }
+[[files]]
+path = "x.conf"
+text = '''
+listen {{ listen.v6 }}
+{% if since("1.2") %}new{% endif %}
+'''
+"#;
+
+    fn parse(text: &str) -> Result<Adapter, AdapterError> {
+        Adapter::parse(text, Path::new("x.toml"))
+    }
+
+    #[test]
+    fn the_built_in_ones_are_good() {
+        let catalogue = Catalogue::load(None).unwrap();
+        let names: Vec<&str> = catalogue.iter().map(|adapter| adapter.name.as_str()).collect();
+        assert_eq!(names, ["bind9", "knot", "nsd", "unbound"]);
+        let error = catalogue.get("powerdns").unwrap_err().to_string();
+        assert_eq!(error, "there is no server `powerdns`; known are bind9, knot, nsd, unbound");
+    }
+
+    #[test]
+    fn errors_have_their_place() {
+        assert!(parse(GOOD).is_ok());
+        let table = [
+            (GOOD.replace("title", "titel"), "x.toml:3:1: unknown field `titel`"),
+            (GOOD.replace("\"dns64\"]", "\"dns65\"]"), "x.toml:4:10: unknown variant `dns65`"),
+            (GOOD.replace("name = \"x\"", "name = \"X y\""), "x.toml:1:1: the name `X y`"),
+            (GOOD.replace("\"x.conf\"\n", "\"../x\"\n"), "x.toml:1:1: the path `../x`"),
+            (GOOD.replace("listen.v6", "listen.v7"), "x.toml:14:1: "),
+            (GOOD.replace("endif", "endfi"), "x.toml:15:1: "),
+            (GOOD.replace("{{ threads }}", "{{ treads }}"), "x.toml:10:1: "),
+            (GOOD.replace("[start]", "[stop]\nsignal = \"HUPP\"\n[start]"), "x.toml:9:10: `HUPP`"),
+            (GOOD.replace("[start]", "[ready]\ntimeout = \"5\"\n[start]"), "x.toml:9:11: `5`"),
+        ];
+        for (text, start) in table {
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with(start), "{error}\nwanted {start}");
+        }
+    }
+
+    #[test]
+    fn programs_are_found() {
+        let adapter = parse(GOOD).unwrap();
+        assert_eq!(adapter.find_program(OsStr::new("/nowhere:/bin")), Some("/bin/sh".into()));
+        let mut adapter = adapter;
+        adapter.binaries = vec!["no-such-x".to_owned()];
+        let error = adapter.program().unwrap_err().to_string();
+        assert!(error.contains("apt-get install x-server"), "{error}");
+        assert!(adapter.check_role(Role::Dns64).is_ok());
+        let error = adapter.check_role(Role::Authoritative).unwrap_err().to_string();
+        assert!(error.contains("as authoritative; its adapter knows it as dns64"), "{error}");
+    }
+
+    #[test]
+    fn versions_are_read() {
+        let catalogue = Catalogue::load(None).unwrap();
+        let table = [
+            ("unbound", "Version 1.17.1\n\nConfigure line: --build", "1.17.1"),
+            (
+                "bind9",
+                "BIND 9.18.49-1~deb12u3-Debian (Extended Support) <id:>",
+                "9.18.49-1~deb12u3-Debian",
+            ),
+            ("nsd", "NSD version 4.6.1\nWritten by", "4.6.1"),
+            ("knot", "knotd (Knot DNS), version 3.2.6\n", "3.2.6"),
+        ];
+        for (name, printed, version) in table {
+            let adapter = catalogue.get(name).unwrap();
+            assert_eq!(adapter.read_version(printed).as_deref(), Some(version));
+        }
+        assert_eq!(catalogue.get("nsd").unwrap().read_version("usage: nsd"), None);
+    }
+
+    #[test]
+    fn a_directory_adds_and_replaces() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("x.toml"), GOOD).unwrap();
+        fs::write(dir.path().join("n.toml"), GOOD.replace("\"x\"", "\"nsd\"")).unwrap();
+        fs::write(dir.path().join("README"), "not an adapter").unwrap();
+        let catalogue = Catalogue::load(Some(dir.path())).unwrap();
+        assert_eq!(catalogue.iter().count(), 5);
+        assert_eq!(catalogue.get("nsd").unwrap().title, "X");
+        fs::write(dir.path().join("y.toml"), "name =").unwrap();
+        let error = Catalogue::load(Some(dir.path())).unwrap_err().to_string();
+        assert!(error.contains("y.toml:1:"), "{error}");
+        assert!(Catalogue::load(Some(Path::new("/no/such"))).is_err());
+    }
+}

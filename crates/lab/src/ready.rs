@@ -1,0 +1,160 @@
+//! Readiness: a server is up when it answers right, the first and the last name of the namespace.
+//!
+//! Asked over and over within the time it has, never waited for by the clock alone. A server that
+//! ends meanwhile is noticed at once.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use wire::{Expect, Namespace, Pref64, Qtype, QueryTemplate, reply};
+
+use crate::netns::Namespace as Netns;
+use crate::process::{Process, ProcessError};
+
+/// How long an answer is waited for before the question is asked again.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A question and its right answer.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The question in words.
+    what: String,
+    /// The query, with id 0.
+    query: QueryTemplate,
+    /// What its answer must be.
+    expect: Expect,
+}
+
+/// What every name of a namespace is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Its A record.
+    A,
+    /// Its AAAA record: the IPv4 address embedded in the prefix.
+    Aaaa(Pref64),
+}
+
+impl Question {
+    /// The questions for the first and the last name of a namespace.
+    pub fn ends(namespace: &Namespace, ask: Ask) -> Vec<Self> {
+        let indices = [0, namespace.size() - 1];
+        let question = |index| {
+            let address = namespace.nth(index);
+            let name = namespace.name(address);
+            let (qtype, expect) = match ask {
+                Ask::A => (Qtype::A, Expect::A(address)),
+                Ask::Aaaa(pref64) => (Qtype::AAAA, Expect::Aaaa(pref64.embed(address))),
+            };
+            let query = QueryTemplate::new(&name, qtype, true, false, None);
+            Self { what: format!("{name} {qtype}"), query, expect }
+        };
+        indices.into_iter().map(question).collect()
+    }
+}
+
+/// Waits until `process` answers every question right at `server`, asked from the host `client`.
+///
+/// # Errors
+/// When it ends, is late, or the run is interrupted; what it answered last is told.
+pub fn wait_ready(
+    process: &mut Process,
+    client: &Netns,
+    server: SocketAddr,
+    questions: &[Question],
+    limit: Duration,
+    interrupted: &AtomicBool,
+) -> Result<(), ProcessError> {
+    let deadline = Instant::now() + limit;
+    let mut id = 0;
+    for question in questions {
+        let mut last = "no answer".to_owned();
+        loop {
+            process.check()?;
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(process.interrupted());
+            }
+            if Instant::now() >= deadline {
+                let what = format!("answer {} right ({last})", question.what);
+                return Err(process.late(&what, limit));
+            }
+            id += 1;
+            match client.run(|| ask(server, question, id)).and_then(|asked| asked) {
+                Ok(None) => break,
+                Ok(Some(wrong)) => {
+                    last = wrong;
+                    // It is there, but not ready yet: do not press it.
+                    std::thread::sleep(PATIENCE / 2);
+                }
+                Err(e) => {
+                    last = e.to_string();
+                    std::thread::sleep(crate::process::POLL);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks once from a socket of its own; `None` when the answer is right, else what is wrong with it.
+fn ask(server: SocketAddr, question: &Question, id: u16) -> io::Result<Option<String>> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.connect(server)?;
+    let mut query = [0; 512];
+    let len = question.query.write(id, &mut query);
+    socket.send(&query[..len])?;
+    let mut buffer = [0; 4096];
+    let len = match socket.recv(&mut buffer) {
+        Ok(len) => len,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some("no answer".to_owned())),
+        Err(e) => return Err(e),
+    };
+    let answer = &buffer[..len];
+    if reply::id(answer) != Some(id) {
+        return Ok(Some("an answer to another question".to_owned()));
+    }
+    let sent = &query[question.query.question_range()];
+    Ok(reply::check(answer, sent, &question.expect).err().map(|e| e.reason().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_namespace() {
+        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
+        let questions = Question::ends(&namespace, Ask::Aaaa("2001:db8:64::/96".parse().unwrap()));
+        let words: Vec<&str> = questions.iter().map(|q| q.what.as_str()).collect();
+        assert_eq!(
+            words[0].trim_end_matches(" AAAA").trim_end_matches('.'),
+            "010-000-000-000.dns64perf.test"
+        );
+        assert!(words[1].starts_with("010-255-255-255."));
+        assert_eq!(questions[1].expect, Expect::Aaaa("2001:db8:64::aff:ffff".parse().unwrap()));
+    }
+
+    #[test]
+    fn one_question_is_judged() {
+        let server = UdpSocket::bind("[::1]:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
+        let questions = Question::ends(&namespace, Ask::A);
+        // A query sent back is no answer.
+        let echo = std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            let (len, peer) = server.recv_from(&mut buffer).unwrap();
+            server.send_to(&buffer[..len], peer).unwrap();
+        });
+        assert_eq!(ask(address, &questions[0], 7).unwrap().as_deref(), Some("not-a-response"));
+        echo.join().unwrap();
+        // Nobody is there any more.
+        assert!(ask(address, &questions[0], 8).is_err());
+    }
+}
