@@ -1,0 +1,60 @@
+//! The layers of ARCHITECTURE.md, held against what the crates really import.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Who may import whom; nothing else may.
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("wire", &[]),
+    ("measure", &[]),
+    ("net", &["measure"]),
+    ("load", &["wire", "net", "measure"]),
+    ("auth", &["wire", "net", "measure"]),
+    ("record", &["measure"]),
+    ("experiment", &["record", "measure"]),
+    ("lab", &["experiment", "record", "measure", "wire"]),
+    ("report", &["record", "measure"]),
+    ("cli", &["wire", "net", "measure", "load", "auth", "record", "experiment", "lab", "report"]),
+];
+
+#[test]
+fn crates_import_only_what_stands_left_of_them() {
+    let metadata = MetadataCommand::new().no_deps().other_options(["--offline".to_owned()]).exec().expect("cargo metadata runs");
+    let allowed: BTreeMap<&str, BTreeSet<&str>> = LAYERS.iter().map(|(name, deps)| (*name, deps.iter().copied().collect())).collect();
+    let mut seen = 0;
+    for package in &metadata.packages {
+        let name = package.name.strip_prefix("dnsdyno-").expect("every package of the workspace has the prefix");
+        let allowed = allowed.get(name).unwrap_or_else(|| panic!("the crate {name} stands in no layer: add it to ARCHITECTURE.md and here"));
+        let ours = package.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal).filter_map(|d| d.name.strip_prefix("dnsdyno-"));
+        for import in ours {
+            assert!(allowed.contains(import), "{name} imports {import}, which its layer forbids");
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, LAYERS.len());
+}
+
+#[test]
+fn unsafe_code_lives_in_net_only() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/");
+    let words = ["{", "fn ", "impl "].map(|what| format!("unsafe {what}"));
+    let mut found = BTreeSet::new();
+    let mut folders = vec![crates.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).expect("UTF-8");
+                if words.iter().any(|word| text.contains(word)) {
+                    let name = path.strip_prefix(crates).expect("below").components().next().expect("a crate");
+                    found.insert(name.as_os_str().to_string_lossy().into_owned());
+                }
+            }
+        }
+    }
+    assert_eq!(found, BTreeSet::from(["net".to_owned()]));
+}
