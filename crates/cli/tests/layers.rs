@@ -21,13 +21,27 @@ const LAYERS: [(&str, &[&str]); 10] = [
 
 #[test]
 fn crates_import_only_what_stands_left_of_them() {
-    let metadata = MetadataCommand::new().no_deps().other_options(["--offline".to_owned()]).exec().expect("cargo metadata runs");
-    let allowed: BTreeMap<&str, BTreeSet<&str>> = LAYERS.iter().map(|(name, deps)| (*name, deps.iter().copied().collect())).collect();
+    let metadata = MetadataCommand::new()
+        .no_deps()
+        .other_options(["--offline".to_owned()])
+        .exec()
+        .expect("cargo metadata runs");
+    let allowed: BTreeMap<&str, BTreeSet<&str>> =
+        LAYERS.iter().map(|(name, deps)| (*name, deps.iter().copied().collect())).collect();
     let mut seen = 0;
     for package in &metadata.packages {
-        let name = package.name.strip_prefix("dnsdyno-").expect("every package of the workspace has the prefix");
-        let allowed = allowed.get(name).unwrap_or_else(|| panic!("the crate {name} stands in no layer: add it to ARCHITECTURE.md and here"));
-        let ours = package.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal).filter_map(|d| d.name.strip_prefix("dnsdyno-"));
+        let name = package
+            .name
+            .strip_prefix("dnsdyno-")
+            .expect("every package of the workspace has the prefix");
+        let allowed = allowed.get(name).unwrap_or_else(|| {
+            panic!("the crate {name} stands in no layer: add it to ARCHITECTURE.md and here")
+        });
+        let ours = package
+            .dependencies
+            .iter()
+            .filter(|d| d.kind == DependencyKind::Normal)
+            .filter_map(|d| d.name.strip_prefix("dnsdyno-"));
         for import in ours {
             assert!(allowed.contains(import), "{name} imports {import}, which its layer forbids");
         }
@@ -39,7 +53,7 @@ fn crates_import_only_what_stands_left_of_them() {
 #[test]
 fn unsafe_code_lives_in_net_only() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/");
-    let words = ["{", "fn ", "impl "].map(|what| format!("unsafe {what}"));
+    let words = ["{", "fn ", "impl "].map(|what| ["unsafe", what].join(" "));
     let mut found = BTreeSet::new();
     let mut folders = vec![crates.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -50,7 +64,12 @@ fn unsafe_code_lives_in_net_only() {
             } else if path.extension().is_some_and(|e| e == "rs") {
                 let text = std::fs::read_to_string(&path).expect("UTF-8");
                 if words.iter().any(|word| text.contains(word)) {
-                    let name = path.strip_prefix(crates).expect("below").components().next().expect("a crate");
+                    let name = path
+                        .strip_prefix(crates)
+                        .expect("below")
+                        .components()
+                        .next()
+                        .expect("a crate");
                     found.insert(name.as_os_str().to_string_lossy().into_owned());
                 }
             }
