@@ -33,6 +33,8 @@ use nix::unistd::{Pid, getegid, geteuid, getpid, pipe2};
 use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::cpus::CpuList;
+
 /// Tells the inner process that it is one, and which descriptor ends when the outer process does.
 const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
 
@@ -53,12 +55,18 @@ pub enum Entered {
 pub struct Lab {
     interrupted: Arc<AtomicBool>,
     privileged: bool,
+    allowed: CpuList,
 }
 
 impl Lab {
     /// Set by SIGINT, SIGTERM and SIGHUP: a run ends cleanly and keeps what it has.
     pub fn interrupted(&self) -> &Arc<AtomicBool> {
         &self.interrupted
+    }
+
+    /// The cores that the lab was given to spread its hosts over.
+    pub fn allowed_cpus(&self) -> &CpuList {
+        &self.allowed
     }
 
     /// Whether the lab runs as the real root, not as the root of its own user namespace.
@@ -268,7 +276,8 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
     SigSet::from_iter(POLITE)
         .thread_unblock()
         .map_err(|e| EnterError::Start { what: "unblock signals", source: e.into() })?;
-    Ok(Lab { interrupted, privileged: is_init_user_namespace() })
+    let (privileged, allowed) = (is_init_user_namespace(), CpuList::allowed());
+    Ok(Lab { interrupted, privileged, allowed })
 }
 
 /// Has the kernel kill this process when the outer one dies, and checks that it has not died already.

@@ -22,6 +22,7 @@
 //! result says which it was.
 
 pub mod adapter;
+pub mod authdns;
 pub mod cpus;
 pub mod enter;
 pub mod exec;
@@ -30,6 +31,7 @@ pub mod netns;
 pub mod probe;
 pub mod process;
 pub mod ready;
+pub mod rundir;
 pub mod server;
 pub mod template;
 pub mod testbed;
@@ -41,5 +43,6 @@ pub use enter::{EnterError, Entered, Lab, enter};
 pub use exec::exec_main;
 pub use netns::Namespace;
 pub use process::{Launch, Process, ProcessError};
+pub use rundir::{RunDir, RunDirError};
 pub use server::{Installed, Server, ServerError, Service};
 pub use testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};

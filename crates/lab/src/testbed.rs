@@ -18,8 +18,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::sched_setaffinity;
+use nix::unistd::Pid;
 
 use crate::cpus::{CpuList, CpuPlan};
+use crate::enter::Lab;
 use crate::links::{self, End, LinkError, Net};
 use crate::netns::Namespace;
 
@@ -42,6 +45,11 @@ pub enum Host {
 impl Host {
     /// Every host.
     pub const ALL: [Host; 3] = [Host::Tester, Host::Auth, Host::Dut];
+
+    /// Its place in [`Host::ALL`].
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -122,6 +130,7 @@ pub struct TestbedPlan {
 pub struct Testbed {
     hosts: [Namespace; 3],
     cpus: CpuPlan,
+    allowed: CpuList,
     steering: Steering,
     refused: Vec<String>,
 }
@@ -159,15 +168,17 @@ impl Testbed {
     ///
     /// # Errors
     /// When a core of the plan is not there, or the kernel refuses a namespace, a link or an address.
-    pub fn build(dir: &Path, plan: &TestbedPlan) -> Result<Self, TestbedError> {
-        check_cpus(&plan.cpus)?;
+    pub fn build(lab: &Lab, dir: &Path, plan: &TestbedPlan) -> Result<Self, TestbedError> {
+        let allowed = lab.allowed_cpus().clone();
+        check_cpus(&plan.cpus, &allowed)?;
         let make = |host: Host| {
             Namespace::create(host.name())
                 .map_err(|source| TestbedError::Namespace { name: host.name(), source })
         };
         let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
-        let mut testbed =
-            Self { hosts, cpus: plan.cpus.clone(), steering: Steering::Off, refused: Vec::new() };
+        let (cpus, steering) = (plan.cpus.clone(), Steering::Off);
+        let mut testbed = Self { hosts, cpus, allowed, steering, refused: Vec::new() };
+        testbed.step_aside();
         for host in Host::ALL {
             testbed.tune(host);
             let owned: &[Net] = match host {
@@ -196,7 +207,7 @@ impl Testbed {
 
     /// The namespace of a host.
     pub fn namespace(&self, host: Host) -> &Namespace {
-        &self.hosts[Host::ALL.iter().position(|h| *h == host).expect("ALL holds every host")]
+        &self.hosts[host.index()]
     }
 
     /// The cores of a host.
@@ -218,14 +229,25 @@ impl Testbed {
     /// # Errors
     /// When a core is not there.
     pub fn move_to(&mut self, cpus: CpuPlan, dir: &Path) -> Result<(), TestbedError> {
-        check_cpus(&cpus)?;
+        check_cpus(&cpus, &self.allowed)?;
         self.cpus = cpus;
+        self.step_aside();
         if self.steering == Steering::On
             && let Err(why) = self.steer(dir)
         {
             self.steering = Steering::Refused(why);
         }
         Ok(())
+    }
+
+    /// Keeps the lab itself off the cores of the server under test, where there are others.
+    fn step_aside(&self) {
+        let others = self.allowed.cpus().iter().filter(|cpu| !self.cpus.dut.cpus().contains(cpu));
+        let set = CpuList::new(others.copied()).and_then(|others| others.to_set());
+        if let Some(set) = set {
+            // A matter of noise only: a lab that may not move still measures.
+            let _ = sched_setaffinity(Pid::from_raw(0), &set);
+        }
     }
 
     /// Whether each host pays for what it receives.
@@ -286,11 +308,11 @@ impl Testbed {
 }
 
 /// Checks that this process may run on every core of the plan.
-fn check_cpus(plan: &CpuPlan) -> Result<(), TestbedError> {
-    let allowed = CpuList::allowed();
+fn check_cpus(plan: &CpuPlan, allowed: &CpuList) -> Result<(), TestbedError> {
     for (host, wanted) in [("tester", &plan.tester), ("auth", &plan.auth), ("dut", &plan.dut)] {
-        if !wanted.is_within(&allowed) {
-            return Err(TestbedError::Cpus { host, wanted: wanted.clone(), allowed });
+        if !wanted.is_within(allowed) {
+            let (wanted, allowed) = (wanted.clone(), allowed.clone());
+            return Err(TestbedError::Cpus { host, wanted, allowed });
         }
     }
     Ok(())

@@ -46,8 +46,8 @@ fn marked(mark: &str) -> usize {
 }
 
 /// Inside: a testbed with processes in every host, one of which has a child in a session of its own.
-pub(crate) fn hang(_: &Lab) {
-    let (testbed, dir) = hosts::testbed();
+pub(crate) fn hang(lab: &Lab) {
+    let (testbed, dir) = hosts::testbed(lab);
     let start = |host: Host, script: &str| {
         let launch = Launch {
             name: host.name(),

@@ -4,15 +4,15 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use lab::testbed::{address_v4, address_v6};
-use lab::{CpuList, CpuPlan, Host, Lab, Launch, Namespace, Process, ProcessError};
+use lab::{CpuPlan, Host, Lab, Launch, Namespace, Process, ProcessError};
 use lab::{Steering, Testbed, TestbedError, TestbedPlan};
 use nix::sys::signal::Signal;
 
 /// A testbed on the cores of this machine, and the directory it lives in.
-pub(crate) fn testbed() -> (Testbed, tempfile::TempDir) {
+pub(crate) fn testbed(lab: &Lab) -> (Testbed, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let cpus = CpuPlan::spread(&CpuList::allowed(), 1);
-    let testbed = Testbed::build(dir.path(), &TestbedPlan { cpus, steering: true }).unwrap();
+    let cpus = CpuPlan::spread(lab.allowed_cpus(), 1);
+    let testbed = Testbed::build(lab, dir.path(), &TestbedPlan { cpus, steering: true }).unwrap();
     (testbed, dir)
 }
 
@@ -23,7 +23,7 @@ fn bind(namespace: &Namespace, address: &str) -> UdpSocket {
 }
 
 pub(crate) fn reach_each_other(lab: &Lab) {
-    let (testbed, _dir) = testbed();
+    let (testbed, _dir) = testbed(lab);
     assert_eq!(testbed.refused(), &[] as &[String]);
     if lab.privileged() {
         assert_eq!(testbed.steering(), &Steering::On);
@@ -70,8 +70,8 @@ fn echo(client: &UdpSocket, server: &UdpSocket, address: SocketAddr) {
     assert_eq!(client.recv(&mut buffer).unwrap(), 4);
 }
 
-pub(crate) fn processes_start_and_stop(_: &Lab) {
-    let (testbed, dir) = testbed();
+pub(crate) fn processes_start_and_stop(lab: &Lab) {
+    let (testbed, dir) = testbed(lab);
     let launch = |name: &'static str, command: &[&str]| Launch {
         name,
         namespace: testbed.namespace(Host::Dut),
@@ -116,10 +116,11 @@ pub(crate) fn processes_start_and_stop(_: &Lab) {
     assert!(error.to_string().contains("cannot execute /no/such/server"), "{error}");
 }
 
-pub(crate) fn a_missing_core_is_named(_: &Lab) {
+pub(crate) fn a_missing_core_is_named(lab: &Lab) {
     let dir = tempfile::tempdir().unwrap();
-    let mut cpus = CpuPlan::spread(&CpuList::allowed(), 1);
+    let mut cpus = CpuPlan::spread(lab.allowed_cpus(), 1);
     cpus.dut = "1000".parse().unwrap();
-    let error = Testbed::build(dir.path(), &TestbedPlan { cpus, steering: false }).unwrap_err();
+    let error =
+        Testbed::build(lab, dir.path(), &TestbedPlan { cpus, steering: false }).unwrap_err();
     assert!(matches!(error, TestbedError::Cpus { host: "dut", .. }), "{error}");
 }

@@ -1,0 +1,99 @@
+//! The AuthDNS as a process of the lab: this program's own `auth` command in the auth host.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use wire::{Namespace, Pref64};
+
+use crate::enter::Lab;
+use crate::process::{Launch, Process, ProcessError};
+use crate::ready::{Ask, Question, wait_ready};
+use crate::server::PORT;
+use crate::testbed::{Host, Testbed, address_v4, address_v6};
+
+/// How long it may take to answer.
+const READY: Duration = Duration::from_secs(10);
+
+/// Whom an AuthDNS serves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Serves {
+    /// The server under test; this share (0 to 1) of the names has AAAA records of its own.
+    Dut {
+        /// The share.
+        aaaa_share: f64,
+    },
+    /// The Measurer itself, for a self-test: every name has a AAAA record.
+    SelfTest,
+}
+
+impl Serves {
+    /// The host it listens towards.
+    fn client(self) -> Host {
+        match self {
+            Serves::Dut { .. } => Host::Dut,
+            Serves::SelfTest => Host::Tester,
+        }
+    }
+
+    /// Where it listens, IPv6 first.
+    pub fn addresses(self) -> [SocketAddr; 2] {
+        [
+            SocketAddr::new(IpAddr::V6(address_v6(Host::Auth, self.client())), PORT),
+            SocketAddr::new(IpAddr::V4(address_v4(Host::Auth, self.client())), PORT),
+        ]
+    }
+}
+
+/// Starts an AuthDNS and waits until it answers right; on cores that it shares with the Measurer it
+/// sleeps when it has nothing to do.
+///
+/// # Errors
+/// When it does not come up; with the end of its log.
+pub fn start(
+    serves: Serves,
+    namespace: &Namespace,
+    pref64: Pref64,
+    testbed: &Testbed,
+    lab: &Lab,
+    dir: &Path,
+) -> Result<Process, ProcessError> {
+    let name = match serves {
+        Serves::Dut { .. } => "authdns",
+        Serves::SelfTest => "authdns-selftest",
+    };
+    let mut command: Vec<OsString> = vec!["/proc/self/exe".into(), "auth".into()];
+    let mut option = |flag: &str, value: String| command.extend([flag.into(), value.into()]);
+    for address in serves.addresses() {
+        option("--listen", address.to_string());
+    }
+    option("--namespace", namespace.prefix().to_string());
+    option("--zone", namespace.zone().to_string());
+    option("--pref64", pref64.to_string());
+    option("--cpus", testbed.cpus(Host::Auth).to_string());
+    let shares = testbed.cpus(Host::Auth).shares_with(testbed.cpus(Host::Tester));
+    option("--wait", if shares { "sleep" } else { "auto" }.to_owned());
+    match serves {
+        Serves::SelfTest => option("--aaaa", "always".to_owned()),
+        Serves::Dut { aaaa_share } if aaaa_share > 0.0 => {
+            option("--aaaa-share", aaaa_share.to_string());
+        }
+        Serves::Dut { .. } => {}
+    }
+    let mut process = Process::start(&Launch {
+        name,
+        namespace: testbed.namespace(Host::Auth),
+        cpus: testbed.cpus(Host::Auth),
+        dir,
+        command,
+        environment: Vec::new(),
+    })?;
+    let questions = Question::ends(namespace, Ask::A);
+    let client = testbed.namespace(serves.client());
+    for address in serves.addresses() {
+        wait_ready(&mut process, client, address, &questions, READY, lab.interrupted())?;
+    }
+    process.check_pinned()?;
+    Ok(process)
+}

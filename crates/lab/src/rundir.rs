@@ -1,0 +1,114 @@
+//! The directory of a run: configurations, zones, state and logs, gone when the run ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
+use tempfile::TempDir;
+
+/// The start of the directories' names.
+const PREFIX: &str = "dnsdyno-";
+/// The file in each that its run holds locked while it lives.
+const LOCK: &str = "lock";
+
+/// A directory that is removed when it is dropped, or by a later run when this one was killed.
+#[derive(Debug)]
+pub struct RunDir {
+    dir: TempDir,
+    // Held, not read: the kernel frees it with the process, however that ends.
+    _lock: Flock<File>,
+}
+
+/// The directory of a run cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a directory for the run in {}: {source}; set TMPDIR to another place", parent.display())]
+pub struct RunDirError {
+    parent: PathBuf,
+    source: io::Error,
+}
+
+impl RunDir {
+    /// Makes the directory in the place for temporary files, and sweeps away what killed runs left there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create() -> Result<Self, RunDirError> {
+        let parent = std::env::temp_dir();
+        sweep(&parent);
+        Self::create_in(&parent).map_err(|source| RunDirError { parent, source })
+    }
+
+    fn create_in(parent: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        // Locked before it gets its name, so that nobody sees it free.
+        let unnamed = dir.path().join("lock.new");
+        let lock = Flock::lock(File::create(&unnamed)?, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, e)| io::Error::from(e))?;
+        fs::rename(&unnamed, dir.path().join(LOCK))?;
+        Ok(Self { dir, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Keeps it when the run ends, for whoever wants to look; where it is.
+    pub fn keep(&mut self) -> &Path {
+        self.dir.disable_cleanup(true);
+        self.dir.path()
+    }
+}
+
+/// Removes the directories of runs that were killed: ours, and their lock is free.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == geteuid().as_raw());
+        if ours && entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let free = File::open(entry.path().join(LOCK))
+                .map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok());
+            if free.unwrap_or(false) {
+                // Somebody else may be sweeping too.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_dead_runs_are_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let alive = RunDir::create_in(parent.path()).unwrap();
+        let dead = parent.path().join("dnsdyno-dead");
+        let unlocked = parent.path().join("dnsdyno-young");
+        let other = parent.path().join("other");
+        for dir in [&dead, &unlocked, &other] {
+            fs::create_dir(dir).unwrap();
+        }
+        for dir in [&dead, &other] {
+            fs::write(dir.join(LOCK), "").unwrap();
+        }
+        sweep(parent.path());
+        assert!(alive.path().exists() && unlocked.exists() && other.exists());
+        assert!(!dead.exists());
+        let path = alive.path().to_owned();
+        drop(alive);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_kept_one_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut dir = RunDir::create_in(parent.path()).unwrap();
+        let path = dir.keep().to_owned();
+        drop(dir);
+        assert!(path.exists());
+    }
+}
