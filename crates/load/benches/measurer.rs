@@ -1,0 +1,236 @@
+//! What a query costs the Measurer from composing to tally, without a kernel: ns per query.
+//!
+//! `cargo bench -p dnsdyno-load` measures; `cargo test` runs each once so that it never rots. The goal on
+//! the reference machine is below 120 ns a query, `far_side` (the copying that stands in for the kernel
+//! and the server) subtracted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use dnsdyno_load as load;
+use load::workload::file::{QueryFile, QueryOptions};
+use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
+use load::workload::mix::Mix;
+use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
+use load::{Measurer, Plan, Workload};
+use measure::{Nanos, Pacing, Qps};
+use net::{
+    Destination, Engine, EngineCounters, Next, Role, RxBatch, SocketId, TxBatch, Wait, WaitMode,
+    drive,
+};
+use wire::{Edns, Expect, Namespace, Pref64, Qtype, QueryTemplate};
+
+/// Queries of one sample.
+const QUERIES: u64 = if cfg!(debug_assertions) { 2_000 } else { 1_000_000 };
+/// Queries a second of virtual time.
+const RATE: f64 = 1e6;
+/// Datagrams between two looks at the clock.
+const BATCH: usize = 44;
+
+fn main() {
+    divan::main();
+}
+
+/// Answers each query with the record of a DNS64 server, at once, without a kernel.
+struct NullEngine {
+    now: Nanos,
+    step: Nanos,
+    replies: RxBatch,
+    pref64: Pref64,
+}
+
+impl NullEngine {
+    fn new() -> Self {
+        let step = Nanos((BATCH as f64 / RATE * 1e9) as u64);
+        NullEngine { now: Nanos::ZERO, step, replies: RxBatch::new(512, 256), pref64: pref64() }
+    }
+}
+
+impl Engine for NullEngine {
+    fn now(&mut self) -> Nanos {
+        self.now
+    }
+
+    fn batches(&self) -> (RxBatch, TxBatch) {
+        (RxBatch::new(512, 256), TxBatch::new(512, 512 * 512, 64))
+    }
+
+    fn receive(&mut self, rx: &mut RxBatch, _: Wait) -> io::Result<()> {
+        self.now += self.step;
+        rx.clear();
+        std::mem::swap(rx, &mut self.replies);
+        Ok(())
+    }
+
+    fn send(&mut self, tx: &mut TxBatch) -> io::Result<()> {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 53));
+        let mut reply = [0; 256];
+        for (to, query) in tx.iter() {
+            let end = query.len();
+            reply[..end].copy_from_slice(query);
+            (reply[2], reply[7]) = (0x81, 1);
+            reply[end..end + 12].copy_from_slice(&[0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
+            let address = Namespace::parse_label(&query[13..28]).unwrap_or([0; 4].into());
+            reply[end + 12..end + 28].copy_from_slice(&self.pref64.embed(address).octets());
+            self.replies.put(to.socket(), peer, self.now, &reply[..end + 28]);
+        }
+        tx.clear();
+        Ok(())
+    }
+
+    fn counters(&self) -> EngineCounters {
+        EngineCounters::default()
+    }
+}
+
+fn pref64() -> Pref64 {
+    "2001:db8:64::/96".parse().expect("a prefix")
+}
+
+fn namespace() -> Namespace {
+    Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"))
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Namespace,
+    NamespaceMix,
+    File,
+    Single,
+    RandomSubdomain,
+    ZipfMix,
+}
+
+fn workload(asked: Asked) -> Box<dyn Workload> {
+    let options = QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None };
+    let zone = "dns64perf.test".parse().expect("a name");
+    let generated = |spec| {
+        GeneratedWorkload::new(spec, Qtype::AAAA, options.clone(), 1, 0, 1).expect("short enough")
+    };
+    let names = NamespaceSpec {
+        namespace: namespace(),
+        qtype: Qtype::AAAA,
+        expect: NamespaceExpect::Embedded(pref64()),
+        first: 0,
+        names: 1 << 24,
+        reuse: true,
+        sequential: false,
+        seed: 1,
+        recursion_desired: true,
+        edns: None,
+    };
+    let names = NamespaceWorkload::new(names, 0, 1).expect("inside");
+    match asked {
+        Asked::Namespace => Box::new(names),
+        Asked::NamespaceMix => {
+            let mix = Mix { popular: 100_000, exponent: 1.0, repeats: 0.8, missing: 0.0 };
+            Box::new(names.with_mix(mix).expect("a mix"))
+        }
+        Asked::File => {
+            let text: String =
+                (0..10_000).map(|i| format!("name-{i:06}.dns64perf.test AAAA\n")).collect();
+            let file = QueryFile::compile_from(text.as_bytes(), Path::new("bench")).expect("good");
+            Box::new(file.workload(0, 1, options))
+        }
+        Asked::Single => Box::new(generated(GeneratedSpec::Single { name: zone })),
+        Asked::RandomSubdomain => Box::new(generated(GeneratedSpec::RandomSubdomain { zone })),
+        Asked::ZipfMix => Box::new(generated(GeneratedSpec::Mix {
+            zone,
+            names: 100_000,
+            exponent: 1.0,
+            repeats: 0.8,
+            missing: 0.1,
+        })),
+    }
+}
+
+fn plan(pacing: Pacing, sockets: u16) -> Plan {
+    Plan {
+        pacing,
+        duration: Nanos((QUERIES as f64 / RATE * 1e9) as u64),
+        timeout: Nanos::from_secs(1),
+        max_burst: Nanos::from_micros(50),
+        stop_at: None,
+        sockets,
+        seed: 1,
+        worker: 0,
+        workers: 1,
+    }
+}
+
+/// Runs a Measurer to its end.
+fn measure(bencher: Bencher<'_, '_>, asked: Asked, plan: &Plan) {
+    bencher
+        .counter(ItemsCount::new(QUERIES))
+        .with_inputs(|| Measurer::new(plan.clone(), workload(asked), Arc::default()))
+        .bench_local_values(|mut measurer| {
+            drive(&mut NullEngine::new(), &mut measurer, WaitMode::Spin, &AtomicBool::new(false))
+                .expect("no errors here");
+            let tally = measurer.into_tally();
+            assert!(tally.valid == tally.sent && tally.sent > QUERIES / 2, "{}", tally.sent);
+        });
+}
+
+#[divan::bench(args = [Asked::Namespace, Asked::NamespaceMix, Asked::File, Asked::Single, Asked::RandomSubdomain, Asked::ZipfMix], sample_count = 5, sample_size = 1)]
+fn by_workload(bencher: Bencher<'_, '_>, asked: Asked) {
+    let rate = Qps::new(RATE).expect("a rate");
+    measure(bencher, asked, &plan(Pacing::Constant { rate }, 16));
+}
+
+/// How queries leave.
+#[derive(Clone, Copy, Debug)]
+enum Leaving {
+    Constant1,
+    Constant62,
+    Poisson,
+    Ramp,
+    Window,
+}
+
+#[divan::bench(args = [Leaving::Constant1, Leaving::Constant62, Leaving::Poisson, Leaving::Ramp, Leaving::Window], sample_count = 5, sample_size = 1)]
+fn by_pacing(bencher: Bencher<'_, '_>, leaving: Leaving) {
+    let rate = Qps::new(RATE).expect("a rate");
+    let from = Qps::new(RATE / 2.0).expect("a rate");
+    let to = Qps::new(RATE * 1.5).expect("a rate");
+    let plan = match leaving {
+        Leaving::Constant1 => plan(Pacing::Constant { rate }, 1),
+        Leaving::Constant62 => plan(Pacing::Constant { rate }, 62),
+        Leaving::Poisson => plan(Pacing::Poisson { rate }, 16),
+        Leaving::Ramp => plan(Pacing::Ramp { from, to }, 16),
+        Leaving::Window => plan(Pacing::Window { outstanding: BATCH as u32 }, 16),
+    };
+    measure(bencher, Asked::Namespace, &plan);
+}
+
+/// Sends one query again and again and looks at no reply.
+struct Blind {
+    template: QueryTemplate,
+    left: u64,
+}
+
+impl Role for Blind {
+    fn handle(&mut self, _: Nanos, _: &RxBatch, tx: &mut TxBatch) -> Next {
+        for _ in 0..BATCH {
+            tx.push(Destination::Connected(SocketId(0)), 512, |out| self.template.write(0, out));
+        }
+        self.left = self.left.saturating_sub(BATCH as u64);
+        if self.left == 0 { Next::Done } else { Next::Now }
+    }
+}
+
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn far_side(bencher: Bencher<'_, '_>) {
+    let none: Option<&Edns> = None;
+    let template = QueryTemplate::for_namespace(&namespace(), Qtype::AAAA, true, false, none);
+    bencher.counter(ItemsCount::new(QUERIES)).bench_local(|| {
+        let mut role = Blind { template: template.clone(), left: QUERIES };
+        drive(&mut NullEngine::new(), &mut role, WaitMode::Spin, &AtomicBool::new(false))
+            .expect("no errors here");
+    });
+}

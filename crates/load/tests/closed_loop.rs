@@ -1,0 +1,125 @@
+//! Windows and lock-step lanes on the simulated engine.
+
+mod common;
+
+use common::{MS, US, answer, plan, run, run_lockstep, workload};
+use dnsdyno_load::{LockStep, Plan};
+use measure::{Nanos, Pacing};
+
+#[test]
+fn a_window_is_kept_full_and_no_fuller() {
+    let window = Pacing::Window { outstanding: 32 };
+    let outstanding = std::cell::Cell::new(0i64);
+    let mut returned: Vec<Nanos> = Vec::new();
+    let (tally, _) = run(plan(window, MS(100), 2), |now, _, q, replies| {
+        returned.retain(|at| {
+            if *at <= now {
+                outstanding.set(outstanding.get() - 1);
+                false
+            } else {
+                true
+            }
+        });
+        outstanding.set(outstanding.get() + 1);
+        assert!(outstanding.get() <= 32);
+        returned.push(now + MS(1));
+        replies.after(MS(1), answer(q));
+    });
+    assert_eq!(tally.sent, 32 * 100);
+    assert_eq!(tally.valid, tally.sent);
+}
+
+#[test]
+fn workers_share_the_window() {
+    for (outstanding, workers, sizes) in
+        [(10, 3, &[4, 3, 3][..]), (1, 2, &[1, 0]), (512, 1, &[512])]
+    {
+        for (worker, size) in (0..).zip(sizes) {
+            let pacing = Pacing::Window { outstanding };
+            let plan = Plan { worker, workers, ..plan(pacing, MS(10), 2) };
+            let (tally, times) = run(plan, |_, _, _, _| ());
+            assert_eq!((tally.sent, tally.lost), (*size, *size), "{outstanding} {worker}");
+            assert!(times.iter().all(|at| *at == Nanos(0)));
+        }
+    }
+}
+
+#[test]
+fn a_silent_server_frees_the_window_by_timeouts() {
+    let (tally, times) =
+        run(plan(Pacing::Window { outstanding: 10 }, MS(1_000), 1), |_, _, _, _| ());
+    assert!((90..=100).contains(&tally.sent), "{}", tally.sent);
+    assert_eq!((tally.lost, tally.unresolved), (tally.sent, 0));
+    // A place is free within a sixty-fourth of the timeout, at most a millisecond.
+    assert!(times.chunks(10).zip(0..).all(|(t, k)| t[0] <= MS(100 * k) + MS(k)), "{times:?}");
+}
+
+#[test]
+fn lock_step_asks_one_name_a_lane_at_a_time() {
+    for threads in [1u32, 4, 256] {
+        let result = run_lockstep(threads, 5, 5 * 256, Nanos(0), |_, _, q, replies| {
+            replies.after(MS(1), answer(q));
+        });
+        assert_eq!(result.times, vec![MS(u64::from(256 / threads)); 5]);
+        assert_eq!((result.tally.sent, result.tally.valid), (1_280, 1_280));
+    }
+    for threads in [0, 3, 512] {
+        let role =
+            LockStep::new(threads, 1, MS(1), Box::new(workload(256, true)), Default::default());
+        let error = role.err().expect("not a power of two up to 256").to_string();
+        assert!(error.contains("take 1, 2, 4"), "{error}");
+    }
+}
+
+#[test]
+fn an_experiment_asks_its_own_256_names() {
+    let mut labels = Vec::new();
+    run_lockstep(8, 3, 768, Nanos(0), |_, _, q, replies| {
+        labels.push(String::from_utf8_lossy(&q[13..28]).into_owned());
+        // Lanes drift apart.
+        replies.after(US(100 + 37 * (labels.len() as u64 % 11)), answer(q));
+    });
+    for (experiment, asked) in labels.chunks_mut(256).enumerate() {
+        asked.sort();
+        let names = (0..256).map(|c| format!("010-000-{experiment:03}-{c:03}"));
+        assert!(asked.iter().cloned().eq(names), "experiment {experiment}");
+    }
+}
+
+#[test]
+fn lock_step_goes_on_after_a_lost_reply() {
+    for call_cost in [Nanos(0), Nanos(700)] {
+        let mut k = 0;
+        let result = run_lockstep(2, 2, 512, call_cost, |_, _, q, replies| {
+            k += 1;
+            if k != 7 {
+                replies.after(MS(1), answer(q));
+            }
+        });
+        if call_cost == Nanos(0) {
+            assert_eq!(result.times, [MS(227), MS(128)]);
+        }
+        assert_eq!((result.tally.valid, result.tally.lost, result.tally.late), (511, 1, 0));
+    }
+}
+
+#[test]
+fn a_late_reply_does_not_free_a_lane() {
+    let mut k = 0;
+    let result = run_lockstep(1, 1, 256, Nanos(900), |_, _, q, replies| {
+        k += 1;
+        // The second comes when the third is on its way.
+        replies.after(if k == 2 { MS(103) } else { MS(10) }, answer(q));
+    });
+    assert_eq!((result.tally.valid, result.tally.lost, result.tally.late), (255, 1, 1));
+    assert!(result.times[0] >= MS(255 * 10 + 100), "{:?}", result.times);
+}
+
+#[test]
+fn an_experiment_that_runs_out_of_names_has_no_time() {
+    let result = run_lockstep(4, 3, 600, Nanos(0), |_, _, q, replies| {
+        replies.after(MS(1), answer(q));
+    });
+    assert_eq!(result.times, [MS(64), MS(64)]);
+    assert_eq!((result.tally.sent, result.tally.valid, result.tally.exhausted), (600, 600, true));
+}

@@ -1,0 +1,118 @@
+//! What the tests of the roles share: plans, a workload, a right answer, a run on the simulated engine.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dnsdyno_load as load;
+use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
+use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally};
+use measure::{Nanos, Pacing, Qps};
+use net::sim::{Replies, SimEngine};
+use net::{SocketId, WaitMode, drive};
+use wire::{Namespace, Qtype};
+
+pub(crate) const MS: fn(u64) -> Nanos = Nanos::from_millis;
+pub(crate) const US: fn(u64) -> Nanos = Nanos::from_micros;
+
+/// A plan with a timeout of 100 ms for one worker.
+pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {
+    Plan {
+        pacing,
+        duration,
+        timeout: MS(100),
+        max_burst: US(50),
+        stop_at: None,
+        sockets,
+        seed: 1,
+        worker: 0,
+        workers: 1,
+    }
+}
+
+pub(crate) fn qps(rate: f64) -> Qps {
+    Qps::new(rate).expect("a rate")
+}
+
+pub(crate) fn constant(rate: f64) -> Pacing {
+    Pacing::Constant { rate: qps(rate) }
+}
+
+/// The first `names` names of 10.0.0.0/8, by type A, for one worker.
+pub(crate) fn workload(names: u64, sequential: bool) -> NamespaceWorkload {
+    let spec = NamespaceSpec {
+        namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
+        qtype: Qtype::A,
+        expect: NamespaceExpect::Address,
+        first: 0,
+        names,
+        reuse: false,
+        sequential,
+        seed: 3,
+        recursion_desired: true,
+        edns: None,
+    };
+    NamespaceWorkload::new(spec, 0, 1).expect("inside")
+}
+
+/// A right answer to a namespace query for A.
+pub(crate) fn answer(query: &[u8]) -> Vec<u8> {
+    let label = &query[13..28];
+    let address = Namespace::parse_label(label).expect("a namespace query");
+    let mut out = query.to_vec();
+    (out[2], out[3], out[7]) = (0x84, 0, 1);
+    out.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+    out.extend(address.octets());
+    out
+}
+
+/// Runs a Measurer with `live` on an engine until it is done.
+pub(crate) fn run_on(engine: &mut SimEngine, plan: Plan, names: u64, live: &Arc<Live>) -> Tally {
+    let mut role = Measurer::new(plan, Box::new(workload(names, false)), live.clone());
+    drive(engine, &mut role, WaitMode::Sleep, &AtomicBool::new(false)).expect("no errors here");
+    role.into_tally()
+}
+
+/// Runs a Measurer against a scripted far side: what it counted, and when each query left.
+pub(crate) fn run(
+    plan: Plan,
+    script: impl FnMut(Nanos, SocketId, &[u8], &mut Replies),
+) -> (Tally, Vec<Nanos>) {
+    let mut engine = SimEngine::new(script).recording();
+    let tally = run_on(&mut engine, plan, 1 << 24, &Arc::default());
+    (tally, engine.sent().iter().map(|(at, _, _)| *at).collect())
+}
+
+/// Runs a lock-step load with a timeout of 100 ms and calls that take `call_cost`.
+pub(crate) fn run_lockstep(
+    threads: u32,
+    experiments: u32,
+    names: u64,
+    call_cost: Nanos,
+    script: impl FnMut(Nanos, SocketId, &[u8], &mut Replies),
+) -> LockStepResult {
+    let mut engine = SimEngine::new(script).call_cost(call_cost);
+    let workload = Box::new(workload(names, true));
+    let mut role = LockStep::new(threads, experiments, MS(100), workload, Arc::default())
+        .expect("a power of two");
+    drive(&mut engine, &mut role, WaitMode::Sleep, &AtomicBool::new(false))
+        .expect("no errors here");
+    role.into_result()
+}
+
+/// Every query ends in one way, and every reply is counted once at most.
+pub(crate) fn assert_sums(tally: &Tally, replied: u64) {
+    assert_eq!(tally.sent, tally.answered + tally.lost + tally.unresolved, "{tally:?}");
+    assert_eq!(tally.answered, tally.valid + tally.invalid.iter().sum::<u64>());
+    assert_eq!(tally.answered, tally.rcodes.iter().sum::<u64>());
+    assert_eq!(tally.answered, tally.latency_from_send.count());
+    assert_eq!(tally.latency.count(), tally.sent - tally.unresolved);
+    assert_eq!(tally.schedule_error.count(), tally.sent);
+    let taken = tally.answered + tally.late + tally.duplicates + tally.unexpected;
+    assert!(taken <= replied, "{taken} of {replied}");
+    let of_seconds = |count: fn(&load::tally::Second) -> u64| tally.series.iter().map(count).sum();
+    let seconds: [u64; 3] =
+        [of_seconds(|s| s.sent), of_seconds(|s| s.answered), of_seconds(|s| s.valid)];
+    assert_eq!(seconds, [tally.sent, tally.answered, tally.valid]);
+}

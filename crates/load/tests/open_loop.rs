@@ -1,0 +1,227 @@
+//! The Measurer's open loops on the simulated engine: exact to the nanosecond.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use common::{MS, US, answer, constant, plan, qps, run, run_on, workload};
+use dnsdyno_load::{Measurer, Tally};
+use measure::{Nanos, Pacing, ScheduleTolerance, Void};
+use net::sim::{Replies, SimEngine};
+use net::{Destination, SocketId, WaitMode, drive};
+
+/// Answers after a millisecond.
+fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
+    replies.after(MS(1), answer(query));
+}
+
+#[test]
+fn at_low_rates_each_query_leaves_when_it_is_due() {
+    let (tally, times) =
+        run(plan(constant(1_000.0), MS(50), 3), |_, _, q, replies| replies.after(MS(2), answer(q)));
+    assert_eq!(times, (0..50).map(MS).collect::<Vec<_>>());
+    assert_eq!((tally.sent, tally.valid, tally.lost, tally.planned), (50, 50, 0, 50));
+    assert_eq!(tally.schedule_error.max(), Nanos(0));
+    assert!((1_998_000..=2_002_000).contains(&tally.latency.quantile(0.5).0));
+    assert_eq!(tally.latency, tally.latency_from_send);
+    assert_eq!(tally.void(&ScheduleTolerance::default()), None);
+}
+
+#[test]
+fn at_high_rates_none_is_held_longer_than_the_burst() {
+    let (tally, _) = run(plan(constant(1e6), MS(20), 4), |_, _, q, replies| {
+        replies.after(US(300), answer(q));
+    });
+    assert_eq!((tally.sent, tally.valid), (20_000, 20_000));
+    assert!(tally.schedule_error.max() <= US(50), "{:?}", tally.schedule_error.max());
+    // Latency counts from the due time: the hold is in it.
+    assert!(tally.latency.max() >= US(343));
+    assert!(tally.latency_from_send.max() <= US(301));
+}
+
+#[test]
+fn a_hundred_thousand_a_second_are_even_by_ten_milliseconds() {
+    let mut engine = SimEngine::new(after_1_ms).recording().call_cost(US(3));
+    let tally =
+        run_on(&mut engine, plan(constant(100_000.0), MS(1_000), 7), 1 << 24, &Arc::default());
+    assert_eq!((tally.sent, tally.valid), (100_000, 100_000));
+    let mut counts = [0i32; 101];
+    engine.sent().iter().for_each(|(at, _, _)| counts[(at.0 / 10_000_000) as usize] += 1);
+    assert!(counts[..100].iter().all(|count| (count - 1_000).abs() <= 10), "{counts:?}");
+    assert!(tally.schedule_error.max() <= US(55), "{:?}", tally.schedule_error.max());
+}
+
+#[test]
+fn a_burst_goes_to_one_socket_and_the_next_to_the_next() {
+    let mut engine = SimEngine::new(after_1_ms).recording();
+    run_on(&mut engine, plan(constant(1e6), MS(10), 3), 1 << 24, &Arc::default());
+    let mut bursts: Vec<(Nanos, u16, u32)> = Vec::new();
+    for (at, to, _) in engine.sent() {
+        let Destination::Connected(SocketId(socket)) = *to else { panic!("{to:?}") };
+        match bursts.last_mut() {
+            Some((last, same, count)) if last == at && *same == socket => *count += 1,
+            _ => bursts.push((*at, socket, 1)),
+        }
+    }
+    let full = bursts.iter().filter(|(_, _, count)| (40..=50).contains(count)).count();
+    assert!(full * 10 >= bursts.len() * 9, "{bursts:?}");
+    assert!(bursts.windows(2).all(|pair| pair[1].1 == (pair[0].1 + 1) % 3), "{bursts:?}");
+}
+
+#[test]
+fn a_slow_engine_sends_all_and_shows_it_in_the_schedule_error() {
+    // Each call takes 2 ms, and 100 queries come due meanwhile.
+    let mut engine = SimEngine::new(after_1_ms).call_cost(MS(2));
+    let tally = run_on(&mut engine, plan(constant(50_000.0), MS(500), 2), 1 << 24, &Arc::default());
+    assert_eq!((tally.sent, tally.planned, tally.lost), (25_000, 25_000, 0));
+    assert!(tally.schedule_error.max() >= MS(3), "{:?}", tally.schedule_error.max());
+    assert!(tally.latency.quantile(0.9) > tally.latency_from_send.quantile(0.9));
+    let void = tally.void(&ScheduleTolerance::default());
+    assert!(matches!(void, Some(Void::ScheduleNotKept { sent: 1.0, .. })), "{void:?}");
+}
+
+#[test]
+fn a_stall_is_caught_up_in_bounded_bursts() {
+    // The engine stands still for half a second after the first query: 500,000 are due then.
+    let mut first = true;
+    let mut engine = SimEngine::new(after_1_ms).recording().call_cost(Nanos(100));
+    let mut role = Measurer::new(
+        plan(constant(1e6), MS(600), 64),
+        Box::new(workload(1 << 24, false)),
+        Arc::default(),
+    );
+    let mut stalling = Stall { role: &mut role, until: MS(500), first: &mut first };
+    drive(&mut engine, &mut stalling, WaitMode::Sleep, &AtomicBool::new(false))
+        .expect("no errors here");
+    let tally = role.into_tally();
+    assert_eq!((tally.sent, tally.lost + tally.valid), (600_000, 600_000));
+    let mut sent: Vec<Nanos> = engine.sent().iter().map(|(at, _, _)| *at).collect();
+    sent.dedup();
+    assert!(sent.len() > 500_000 / 512, "each call sends 512 at most");
+}
+
+/// A role that is not called for a while after its first call.
+struct Stall<'a> {
+    role: &'a mut Measurer,
+    until: Nanos,
+    first: &'a mut bool,
+}
+
+impl net::Role for Stall<'_> {
+    fn handle(&mut self, now: Nanos, rx: &net::RxBatch, tx: &mut net::TxBatch) -> net::Next {
+        if std::mem::take(self.first) || now >= self.until {
+            return self.role.handle(now, rx, tx);
+        }
+        net::Next::At(self.until)
+    }
+
+    fn sent(&mut self, at: Nanos) {
+        self.role.sent(at);
+    }
+}
+
+#[test]
+fn a_ramp_is_seen_second_by_second() {
+    let ramp = Pacing::Ramp { from: qps(0.0), to: qps(4_000.0) };
+    // Answers no more than 2,000 in a second.
+    let (mut second, mut answered) = (0, 0);
+    let (tally, times) = run(plan(ramp, MS(4_000), 2), |now, _, q, replies| {
+        if now.0 / 1_000_000_000 != second {
+            (second, answered) = (now.0 / 1_000_000_000, 0);
+        }
+        if answered < 2_000 {
+            answered += 1;
+            replies.after(MS(1), answer(q));
+        }
+    });
+    assert_eq!((tally.sent, tally.planned), (8_000, 8_000));
+    let seconds: Vec<(u64, u64)> = tally.series.iter().map(|s| (s.sent, s.answered)).collect();
+    let expected = [(500, 500), (1_500, 1_500), (2_500, 2_000), (3_500, 2_000)];
+    for ((sent, answered), (e_sent, e_answered)) in seconds.iter().zip(expected) {
+        assert!(sent.abs_diff(e_sent) <= 1 && answered.abs_diff(e_answered) <= 1, "{seconds:?}");
+    }
+    assert!(times.is_sorted() && tally.schedule_error.max() == Nanos(0));
+}
+
+/// The due times of the whole schedule.
+fn due_times(pacing: Pacing, duration: Nanos) -> Vec<Nanos> {
+    let mut schedule = pacing.schedule(duration, 1).expect("an open loop");
+    let next = || {
+        let due = schedule.peek();
+        schedule.advance();
+        due
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn poisson_arrivals_leave_when_they_are_due() {
+    let poisson = Pacing::Poisson { rate: qps(2_000.0) };
+    let due = due_times(poisson, MS(500));
+    let (tally, times) = run(plan(poisson, MS(500), 2), after_1_ms);
+    assert_eq!(tally.sent, due.len() as u64);
+    // Queries that come close are held for a moment, never beyond the burst.
+    assert!(times.iter().zip(&due).all(|(at, due)| *at >= *due && *at <= *due + US(50)));
+}
+
+#[test]
+fn workers_interleave_to_the_whole() {
+    let start = MS(7);
+    let mut all: Vec<Nanos> = Vec::new();
+    let mut merged: Option<Tally> = None;
+    for worker in 0..3 {
+        let mut engine = SimEngine::new(after_1_ms).recording();
+        let plan = dnsdyno_load::Plan { worker, workers: 3, ..plan(constant(3_000.0), MS(100), 1) };
+        let mut role = Measurer::new(plan, Box::new(workload(1 << 24, false)), Arc::default())
+            .starting_at(start);
+        drive(&mut engine, &mut role, WaitMode::Sleep, &AtomicBool::new(false))
+            .expect("no errors here");
+        all.extend(engine.sent().iter().map(|(at, _, _)| *at));
+        let tally = role.into_tally();
+        assert_eq!((tally.sent, tally.planned, tally.started), (100, 100, start));
+        match &mut merged {
+            Some(merged) => merged.merge(&tally),
+            None => merged = Some(tally),
+        }
+    }
+    all.sort();
+    let due = due_times(constant(3_000.0), MS(100));
+    assert!(all.iter().copied().eq(due.iter().map(|due| start + *due)));
+    let merged = merged.expect("three workers");
+    assert_eq!((merged.sent, merged.valid, merged.planned), (300, 300, 300));
+    assert_eq!((merged.started, merged.last_sent), (start, start + due[299]));
+    assert_eq!((merged.latency.count(), merged.series[0].valid), (300, 300));
+}
+
+#[test]
+fn more_in_flight_than_one_sockets_ids() {
+    let mut p = plan(constant(1e6), MS(200), 4);
+    p.timeout = MS(1_000);
+    let (tally, _) = run(p, |_, _, q, replies| replies.after(MS(150), answer(q)));
+    assert_eq!((tally.sent, tally.valid, tally.blocked), (200_000, 200_000, 0));
+    // With one socket the ids run out: queries wait, and it shows as schedule error, never as loss.
+    let mut p = plan(constant(1e6), MS(200), 1);
+    p.timeout = MS(1_000);
+    let (tally, _) = run(p, |_, _, q, replies| replies.after(MS(150), answer(q)));
+    assert_eq!((tally.sent, tally.valid), (200_000, 200_000));
+    assert!(tally.blocked > 0 && tally.schedule_error.max() > MS(10));
+    assert!(tally.void(&ScheduleTolerance::default()).is_some());
+}
+
+#[test]
+fn names_that_run_out_end_the_trial() {
+    let mut engine = SimEngine::new(after_1_ms);
+    let tally = run_on(&mut engine, plan(constant(1_000.0), MS(100), 1), 60, &Arc::default());
+    assert_eq!((tally.sent, tally.valid, tally.exhausted), (60, 60, true));
+    let void = tally.void(&ScheduleTolerance::default()).expect("40 are missing").to_string();
+    assert!(void.contains("60.00 % of the planned"), "{void}");
+}
+
+#[test]
+fn a_trial_without_a_query_is_void() {
+    let (tally, _) = run(plan(constant(1.0), MS(1), 1), after_1_ms);
+    assert_eq!(tally.sent, 1, "the first is due at once");
+    let (tally, _) = run(plan(Pacing::Window { outstanding: 1 }, Nanos(0), 1), after_1_ms);
+    assert_eq!(tally.void(&ScheduleTolerance::default()), Some(Void::NothingSent));
+}
