@@ -32,10 +32,10 @@ impl Bench for OwnBench {
             names.first += spec.first_name;
             names.names = spec.names;
         }
-        let lives = Progress::counters(setup.sockets.workers().len());
-        let progress = Progress::show(format!("trial at {}", spec.rate), &lives);
+        let live = Arc::new(load::Live::default());
+        let progress = Progress::show(format!("trial at {}", spec.rate), &live);
         let outcome =
-            setup.run(&lives, &self.stop).map_err(|e| BenchError::Failed(format!("{e:#}")))?;
+            setup.run(&live, &self.stop).map_err(|e| BenchError::Failed(format!("{e:#}")))?;
         drop(progress);
         if self.stop.load(Ordering::Relaxed) {
             Err(BenchError::Interrupted)

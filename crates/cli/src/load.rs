@@ -45,9 +45,9 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     if let Some(planned) = setup.planned() {
         setup.workload.check_names(planned).map_err(Failure::BadInput)?;
     }
-    let lives = Progress::counters(setup.sockets.workers().len());
-    let progress = Progress::show(format!("load {}", setup.target), &lives);
-    let outcome = setup.run(&lives, &stop).map_err(Failure::Failed)?;
+    let live = Arc::new(load::Live::default());
+    let progress = Progress::show(format!("load {}", setup.target), &live);
+    let outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
     drop(progress);
     if let Some(path) = &args.json {
         record::write(path, &outcome.trial).map_err(Failure::run)?;

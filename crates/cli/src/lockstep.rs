@@ -59,10 +59,10 @@ fn row(
     threads: u32,
     stop: &Arc<AtomicBool>,
 ) -> Result<LockStepRow, Failure> {
-    let lives = Progress::counters(1);
-    let progress = Progress::show(format!("lock-step {}, {threads} threads", setup.target), &lives);
+    let live = Arc::new(load::Live::default());
+    let progress = Progress::show(format!("lock-step {}, {threads} threads", setup.target), &live);
     let sampler = Sampler::start(args.dut_cpus.as_ref().map(|list| list.cpus().to_vec()));
-    let outcome = setup.run(&lives, stop).map_err(Failure::Failed)?;
+    let outcome = setup.run(&live, stop).map_err(Failure::Failed)?;
     let busy = sampler.end();
     drop(progress);
     let times: Vec<f64> = outcome.times.iter().map(|t| t.as_secs_f64() * 1e3).collect();

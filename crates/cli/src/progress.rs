@@ -8,26 +8,21 @@ use std::time::{Duration, Instant};
 
 use load::Live;
 
-/// Shows the counters of workers until it is dropped.
+/// Shows the counters of a trial until it is dropped.
 pub(crate) struct Progress {
     done: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Counter blocks for `workers`, all zero.
-    pub(crate) fn counters(workers: usize) -> Vec<Arc<Live>> {
-        (0..workers).map(|_| Arc::default()).collect()
-    }
-
-    /// Begins to show `lives` behind `label`; does nothing when standard error is no terminal.
-    pub(crate) fn show(label: String, lives: &[Arc<Live>]) -> Self {
+    /// Begins to show `live` behind `label`; does nothing when standard error is no terminal.
+    pub(crate) fn show(label: String, live: &Arc<Live>) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         if !std::io::stderr().is_terminal() {
             return Progress { done, thread: None };
         }
-        let (lives, flag) = (lives.to_vec(), done.clone());
-        let thread = std::thread::spawn(move || draw(&label, &lives, &flag));
+        let (live, flag) = (live.clone(), done.clone());
+        let thread = std::thread::spawn(move || draw(&label, &live, &flag));
         Progress { done, thread: Some(thread) }
     }
 }
@@ -42,7 +37,7 @@ impl Drop for Progress {
     }
 }
 
-fn draw(label: &str, lives: &[Arc<Live>], done: &AtomicBool) {
+fn draw(label: &str, live: &Arc<Live>, done: &AtomicBool) {
     let began = Instant::now();
     let (mut last, mut last_sent, mut last_valid, mut drawn) = (began, 0, 0, false);
     while !done.load(Ordering::Relaxed) {
@@ -50,11 +45,8 @@ fn draw(label: &str, lives: &[Arc<Live>], done: &AtomicBool) {
         if began.elapsed() < Duration::from_secs(2) || last.elapsed() < Duration::from_millis(500) {
             continue;
         }
-        let sum = |counter: fn(&Live) -> &std::sync::atomic::AtomicU64| {
-            lives.iter().map(|l| counter(l).load(Ordering::Relaxed)).sum::<u64>()
-        };
-        let (sent, valid, answered, lost) =
-            (sum(|l| &l.sent), sum(|l| &l.valid), sum(|l| &l.answered), sum(|l| &l.lost));
+        let [sent, valid, bad, lost] = [&live.sent, &live.valid, &live.bad, &live.lost]
+            .map(|counter| counter.load(Ordering::Relaxed));
         let span = last.elapsed().as_secs_f64();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
         eprint!(
@@ -62,7 +54,7 @@ fn draw(label: &str, lives: &[Arc<Live>], done: &AtomicBool) {
             began.elapsed().as_secs_f64(),
             rate(sent, last_sent),
             rate(valid, last_valid),
-            answered - valid.min(answered),
+            bad.saturating_sub(lost),
         );
         let _ = std::io::stderr().flush();
         (last, last_sent, last_valid, drawn) = (Instant::now(), sent, valid, true);

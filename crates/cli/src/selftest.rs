@@ -57,9 +57,9 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         seed: 1,
         sockets: args.sockets.clone(),
     };
-    let lives = Progress::counters(setup.sockets.workers().len());
-    let progress = Progress::show(format!("self-test at {}", args.rate), &lives);
-    let outcome = setup.run(&lives, &stop).map_err(Failure::Failed)?;
+    let live = Arc::new(load::Live::default());
+    let progress = Progress::show(format!("self-test at {}", args.rate), &live);
+    let outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
     drop(progress);
     if let Some(server) = server {
         server.stop();

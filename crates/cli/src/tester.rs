@@ -153,18 +153,14 @@ impl Setup {
         ))))
     }
 
-    /// Runs the trial; `live` holds a counter block for each worker, `stop` ends it before its time.
-    pub(crate) fn run(
-        &self,
-        lives: &[Arc<Live>],
-        stop: &Arc<AtomicBool>,
-    ) -> anyhow::Result<Outcome> {
+    /// Runs the trial; `live` shows its counters, `stop` ends it before its time.
+    pub(crate) fn run(&self, live: &Arc<Live>, stop: &Arc<AtomicBool>) -> anyhow::Result<Outcome> {
         let cpus = self.worker_cpus();
         let workers = cpus.len();
         let engines = self.engines(workers)?;
         let facts = engines[0].facts();
         let roles = (0..workers)
-            .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, &lives[w]));
+            .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live));
         let roles = roles.collect::<anyhow::Result<Vec<Role>>>()?;
         let (cores, drops) = (host::cores(), host::udp_receive_drops());
         let barrier = Arc::new(Barrier::new(workers));
@@ -335,14 +331,11 @@ impl Setup {
     ) -> Trial {
         let sending = tally.last_sent.since(tally.started);
         let open_loop = self.planned().is_some();
-        let whole = !tally.stopped_early
-            && tally.unresolved == 0
-            && (open_loop || matches!(self.pacing, Pacing::Window { .. }));
-        // The names may have run out before the time did.
-        let cut_short = sending.0 < self.duration.0 - self.duration.0 / 50;
-        let duration_s = if whole && (open_loop || !cut_short) { self.duration } else { sending }
-            .as_secs_f64()
-            .max(1e-9);
+        let timed = open_loop || matches!(self.pacing, Pacing::Window { .. });
+        let whole =
+            timed && !tally.stopped_early && !tally.exhausted && void != Some(&Void::Interrupted);
+        let duration = if whole { self.duration } else { sending };
+        let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
         let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
         let passed = self

@@ -30,8 +30,6 @@ const MAX_BURST: u32 = 512;
 const SOCKET_BURST: u32 = 64;
 /// How often the goal's latencies are looked at.
 const GOAL_INTERVAL: Nanos = Nanos::from_millis(100);
-/// A trial that ends early waits no longer than this for what is under way.
-const EARLY_DRAIN: Nanos = Nanos::from_millis(250);
 
 /// Where a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +126,8 @@ impl Measurer {
         }
         if self.phase == Phase::Sending && self.is_lost(now) {
             self.judge.tally.stopped_early = true;
-            self.drain(now + self.plan.timeout.min(EARLY_DRAIN));
+            // What is under way still counts: a failed trial's losses are all its losses.
+            self.drain(now + self.plan.timeout + self.sweep_every);
         }
     }
 

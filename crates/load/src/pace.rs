@@ -27,8 +27,23 @@ pub(crate) enum Pace {
     /// By a schedule.
     Open(OpenLoop),
     /// As places in a window become free, until the end.
-    Window { size: u64, until: Nanos },
+    Window(Window),
 }
+
+/// A window, and how long a free place waits for others, so that their queries leave together.
+#[derive(Debug)]
+pub(crate) struct Window {
+    size: u64,
+    until: Nanos,
+    /// So many free places need not wait.
+    company: u64,
+    hold: Nanos,
+    /// Since when places have been free.
+    free_since: Option<Nanos>,
+}
+
+/// A message's worth of queries need not wait for more.
+const COMPANY: u64 = 64;
 
 /// A schedule, and how long a due query is held back to leave together with others.
 #[derive(Debug)]
@@ -53,7 +68,15 @@ impl Pace {
         if let measure::Pacing::Window { outstanding } = plan.pacing {
             let (n, w, i) =
                 (u64::from(outstanding), u64::from(plan.workers), u64::from(plan.worker));
-            return (Pace::Window { size: n / w + u64::from(i < n % w), until: plan.duration }, 0);
+            let size = n / w + u64::from(i < n % w);
+            let window = Window {
+                size,
+                until: plan.duration,
+                company: (size / 4).clamp(1, COMPANY),
+                hold: hold(plan),
+                free_since: None,
+            };
+            return (Pace::Window(window), 0);
         }
         let schedule = plan
             .pacing
@@ -61,24 +84,21 @@ impl Pace {
             .expect("what is no window and not lock-step is an open loop")
             .shard(plan.worker, plan.workers);
         let planned = schedule.planned();
-        // The clock runs on between the last look and the kernel's; the rest of the burst is for that.
-        let hold = Nanos(plan.max_burst.0 / 8 * 7);
+        let hold = hold(plan);
         let gap = Nanos(plan.duration.0 / planned.max(1));
         (Pace::Open(OpenLoop { schedule, hold, gap }), planned)
     }
 
     /// Whether a query is due at `now`; `leaving` when others are leaving in the same batch.
     #[inline]
-    pub(crate) fn due(&self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
+    pub(crate) fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         match self {
             Pace::Open(open) => match open.schedule.peek() {
                 None => Due::Over,
                 Some(due) if due <= now && (leaving || due + open.hold() <= now) => Due::Since(due),
                 Some(due) => Due::Wait(due + open.hold()),
             },
-            Pace::Window { size, until } if *size == 0 || now >= *until => Due::Over,
-            Pace::Window { size, until } if in_flight >= *size => Due::Wait(*until),
-            Pace::Window { .. } => Due::Since(now),
+            Pace::Window(window) => window.due(now, leaving, in_flight),
         }
     }
 
@@ -91,6 +111,35 @@ impl Pace {
             if let (Some(last), Some(next)) = (last, open.schedule.peek()) {
                 open.gap = Nanos((open.gap.0 * (GAPS - 1) + next.since(last).0) / GAPS);
             }
+        }
+    }
+}
+
+/// How long a query may be held back. The clock runs on between the last look and the kernel's; the
+/// rest of the burst is for that.
+fn hold(plan: &Plan) -> Nanos {
+    Nanos(plan.max_burst.0 / 8 * 7)
+}
+
+impl Window {
+    /// A query takes a free place at once when others leave or enough places are free, else when the
+    /// first free place has waited long enough. Replies come one by one from most servers: without
+    /// the wait each query would leave alone, and a walk through the kernel is dear.
+    #[inline]
+    fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
+        if self.size == 0 || now >= self.until {
+            return Due::Over;
+        }
+        let free = self.size.saturating_sub(in_flight);
+        if free == 0 {
+            self.free_since = None;
+            return Due::Wait(self.until);
+        }
+        let since = *self.free_since.get_or_insert(now);
+        if leaving || free >= self.company || since + self.hold <= now {
+            Due::Since(now)
+        } else {
+            Due::Wait((since + self.hold).min(self.until))
         }
     }
 }
