@@ -94,6 +94,6 @@ pub fn start(
     for address in serves.addresses() {
         wait_ready(&mut process, client, address, &questions, READY, lab.interrupted())?;
     }
-    process.check_pinned()?;
+    process.hold_to_cpus()?;
     Ok(process)
 }

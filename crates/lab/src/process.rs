@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sched::sched_setaffinity;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
@@ -180,20 +181,31 @@ impl Process {
         }
     }
 
-    /// Checks that every thread of it and of its children is bound to its host's cores.
+    /// Checks that every thread of it and of its children is bound to its host's cores, and binds those
+    /// that are not: Knot DNS, for one, binds its workers to the machine's first cores by itself.
     ///
     /// # Errors
-    /// When a thread may run elsewhere.
-    pub fn check_pinned(&self) -> Result<(), ProcessError> {
-        for pid in procfs::tree(self.pid()) {
-            for (thread, found) in procfs::affinities(pid) {
-                if !found.is_within(&self.cpus) {
-                    let (name, wanted) = (self.name.clone(), self.cpus.clone());
-                    return Err(ProcessError::NotPinned { name, wanted, thread, found });
-                }
+    /// When a thread may run elsewhere all the same.
+    pub fn hold_to_cpus(&self) -> Result<(), ProcessError> {
+        if let Some(set) = self.cpus.to_set() {
+            for (thread, _) in self.strays() {
+                // What this cannot do, the second look tells.
+                let _ = sched_setaffinity(Pid::from_raw(thread as i32), &set);
             }
         }
-        Ok(())
+        match self.strays().into_iter().next() {
+            None => Ok(()),
+            Some((thread, found)) => {
+                let (name, wanted) = (self.name.clone(), self.cpus.clone());
+                Err(ProcessError::NotPinned { name, wanted, thread, found })
+            }
+        }
+    }
+
+    /// The threads that may run on cores that are not the host's, each with its cores.
+    fn strays(&self) -> Vec<(u32, CpuList)> {
+        let threads = procfs::tree(self.pid()).into_iter().flat_map(procfs::affinities);
+        threads.filter(|(_, found)| !found.is_within(&self.cpus)).collect()
     }
 
     /// An error that says that the process did not do `what` in time.

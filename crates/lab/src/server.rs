@@ -165,7 +165,7 @@ impl Installed {
         })?;
         let mut server = Server { process, adapter: self.adapter.clone() };
         server.wait_ready(service, testbed, lab.interrupted())?;
-        server.process.check_pinned()?;
+        server.process.hold_to_cpus()?;
         Ok(server)
     }
 

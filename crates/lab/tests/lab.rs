@@ -29,6 +29,10 @@ fn main() -> ExitCode {
             let name = args.next().and_then(|arg| arg.into_string().ok()).unwrap_or_default();
             ExitCode::from(cases::run(&name))
         }
+        "auth" => {
+            cases::authority::serve(args.filter_map(|arg| arg.into_string().ok()));
+            ExitCode::SUCCESS
+        }
         filter => run_all(filter),
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn processes_start_and_stop(lab: &Lab) {
         process.check().unwrap();
         std::thread::sleep(Duration::from_millis(5));
     }
-    process.check_pinned().unwrap();
+    process.hold_to_cpus().unwrap();
     let status = process.stop(Signal::SIGTERM, Duration::from_secs(10));
     let log = process.tail().0.join("\n");
     assert_eq!(status.and_then(|s| s.code()), Some(3), "{log}");
@@ -97,6 +97,18 @@ pub(crate) fn processes_start_and_stop(lab: &Lab) {
     for wanted in ["hello", &dir.path().display().to_string(), "to-tester", "to-auth", "bye", &cpus]
     {
         assert!(log.contains(wanted), "{wanted}: {log}");
+    }
+    // One that binds itself to other cores is brought back.
+    if lab.allowed_cpus().count() > 1 {
+        let elsewhere = testbed.cpus(Host::Tester).to_string();
+        let script = format!("taskset -cp {elsewhere} $$ && echo moved; sleep 60");
+        let mut stray = Process::start(&launch("stray", &["/bin/sh", "-c", &script])).unwrap();
+        while !stray.tail().0.iter().any(|line| line == "moved") {
+            stray.check().unwrap();
+        }
+        stray.hold_to_cpus().unwrap();
+        let strays = lab::probe::procfs::affinities(stray.pid());
+        assert!(strays.iter().all(|(_, cpus)| cpus == testbed.cpus(Host::Dut)), "{strays:?}");
     }
     // One that ignores the signal is ended by force, with its children.
     let script = "trap '' TERM; sleep 8811 & echo up; while :; do sleep 0.01; done";

@@ -1,7 +1,9 @@
 //! The cases, by name; each returns an exit code.
 
+pub(crate) mod authority;
 mod end;
 mod hosts;
+mod servers;
 
 use lab::{Entered, Lab};
 
@@ -14,6 +16,12 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("hosts_reach_each_other", || within(hosts::reach_each_other)),
     ("processes_start_and_stop", || within(hosts::processes_start_and_stop)),
     ("a_missing_core_is_named", || within(hosts::a_missing_core_is_named)),
+    ("unbound_serves", || within_or(|lab| servers::starts(lab, "unbound"))),
+    ("bind9_serves", || within_or(|lab| servers::starts(lab, "bind9"))),
+    ("nsd_serves", || within_or(|lab| servers::starts(lab, "nsd"))),
+    ("knot_serves", || within_or(|lab| servers::starts(lab, "knot"))),
+    ("a_bad_server_says_why", || within(servers::a_bad_server_says_why)),
+    ("an_occupied_port_is_shown", || within_or(servers::an_occupied_port_is_shown)),
     ("sigkill_leaves_nothing", end::sigkill_leaves_nothing),
     ("interrupts_reach_the_inside", end::interrupts_reach_the_inside),
     ("exit_codes_come_out", end::exit_codes_come_out),
@@ -44,12 +52,17 @@ pub(crate) fn run(name: &str) -> u8 {
 
 /// Runs `case` inside the lab. A panic is a failure.
 fn within(case: fn(&Lab)) -> u8 {
+    within_or(|lab| {
+        case(lab);
+        0
+    })
+}
+
+/// The same for a case that may find that it cannot be tried.
+fn within_or(case: impl FnOnce(&Lab) -> u8) -> u8 {
     match lab::enter() {
         Ok(Entered::Outside(code)) => code,
-        Ok(Entered::Inside(lab)) => {
-            case(&lab);
-            0
-        }
+        Ok(Entered::Inside(lab)) => case(&lab),
         Err(e) => {
             println!("skipped: {e}");
             SKIPPED

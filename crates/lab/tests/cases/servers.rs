@@ -1,0 +1,125 @@
+//! The servers of this machine, started for real.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use experiment::file::Role;
+use lab::authdns::{self, Serves};
+use lab::probe::{Observed, Snapshot};
+use lab::ready::Ask;
+use lab::server::PORT;
+use lab::testbed::{address_v4, address_v6};
+use lab::zonefile::{ZoneRecords, write_zone};
+use lab::{Adapter, AdapterError, Catalogue, Host, Installed, Lab, Server, ServerError, Service};
+use wire::{Namespace, Pref64};
+
+use super::hosts;
+use crate::SKIPPED;
+
+fn pref64() -> Pref64 {
+    "2001:db8:64::/96".parse().unwrap()
+}
+
+/// What a server serves in these tests, and its zone file where it needs one.
+fn service(role: Role, dir: &std::path::Path) -> Service {
+    match role {
+        Role::Dns64 => Service {
+            role,
+            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().unwrap()),
+            pref64: pref64(),
+            zone_file: None,
+            ask: Ask::Aaaa(pref64()),
+        },
+        Role::Authoritative => {
+            let namespace = Namespace::with_default_zone("10.32.0.0/20".parse().unwrap());
+            let zone_file = dir.join("zone");
+            let server = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
+            write_zone(&zone_file, &namespace, ZoneRecords::Aaaa(pref64()), server).unwrap();
+            let (zone_file, ask) = (Some(zone_file), Ask::Aaaa(pref64()));
+            Service { role, namespace, pref64: pref64(), zone_file, ask }
+        }
+    }
+}
+
+/// Starts the server twice in every role it has, and looks at it while it runs.
+pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
+    let catalogue = Catalogue::load(None).unwrap();
+    let adapter = catalogue.get(name).unwrap();
+    if let Err(e @ AdapterError::NotInstalled { .. }) = adapter.program() {
+        println!("skipped: {e}");
+        return SKIPPED;
+    }
+    let (testbed, dir) = hosts::testbed(lab);
+    let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+    println!("{} {}", adapter.title, installed.version().unwrap());
+    for role in adapter.roles.clone() {
+        let service = service(role, dir.path());
+        let serves = Serves::Dut { aaaa_share: 0.0 };
+        let authdns =
+            authdns::start(serves, &service.namespace, pref64(), &testbed, lab, dir.path());
+        let authdns = authdns.unwrap();
+        for _ in 0..2 {
+            let before = Snapshot::take(&testbed, &[]).unwrap();
+            let server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
+            let watched = [(Host::Dut, server.pid()), (Host::Auth, authdns.pid())];
+            let after = Snapshot::take(&testbed, &watched).unwrap();
+            let observed = Observed::between(&before, &after, &testbed, 1.0);
+            let used = observed.usage(Host::Dut);
+            assert!(used.user_s + used.system_s > 0.0, "{used:?}");
+            assert_eq!(observed.receive_drops(Host::Dut), 0);
+            server.stop();
+        }
+    }
+    0
+}
+
+/// A server that does not start shows its log; one that dies later is noticed at once.
+pub(crate) fn a_bad_server_says_why(lab: &Lab) {
+    let (testbed, dir) = hosts::testbed(lab);
+    let text = |script: &str| {
+        format!(
+            "name = \"bad\"\ntitle = \"Bad\"\nroles = [\"authoritative\"]\npackage = \"none\"\n\
+             binaries = [\"sh\"]\nfiles = []\nversion = {{ arguments = [\"-c\", \"echo v 7\"], after = \"v \" }}\n\
+             [start]\narguments = [\"-c\", \"{script}\"]\n[ready]\ntimeout = \"300ms\"\n"
+        )
+    };
+    let start = |script: &str| -> ServerError {
+        let adapter = Adapter::parse(&text(script), std::path::Path::new("bad.toml")).unwrap();
+        let installed = Installed::find(&adapter, &testbed, dir.path()).unwrap();
+        assert_eq!(installed.version(), Some("7"));
+        let service = service(Role::Authoritative, dir.path());
+        installed.start(&service, &testbed, lab, dir.path()).unwrap_err()
+    };
+    let error = start("echo no such option >&2; exit 9").to_string();
+    assert!(error.contains("bad ended by itself (exit code 9)"), "{error}");
+    assert!(error.contains("| no such option"), "{error}");
+    let error = start("echo reading the zone; exec sleep 60").to_string();
+    assert!(error.contains("did not answer 010-032-000-000.dns64perf.test"), "{error}");
+    assert!(error.contains("within 300ms") && error.contains("| reading the zone"), "{error}");
+    // Interrupted, it is not waited for.
+    lab.interrupted().store(true, Ordering::Relaxed);
+    assert!(start("exec sleep 60").to_string().contains("interrupted"));
+}
+
+/// An occupied port is the server's to report, and is shown.
+pub(crate) fn an_occupied_port_is_shown(lab: &Lab) -> u8 {
+    let catalogue = Catalogue::load(None).unwrap();
+    let adapter = catalogue.get("nsd").unwrap();
+    if adapter.program().is_err() {
+        println!("skipped: nsd is not installed (package {})", adapter.package);
+        return SKIPPED;
+    }
+    let (testbed, dir) = hosts::testbed(lab);
+    let occupied = (address_v6(Host::Dut, Host::Tester), PORT);
+    let bind = || std::net::UdpSocket::bind(occupied);
+    let socket = testbed.namespace(Host::Dut).run(bind).unwrap().unwrap();
+    let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+    let service = service(Role::Authoritative, dir.path());
+    let error = installed.start(&service, &testbed, lab, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("ddress already in use"), "{error}");
+    drop(socket);
+    let server: Server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
+    server.stop();
+    std::thread::sleep(Duration::from_millis(1));
+    0
+}
