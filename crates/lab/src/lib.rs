@@ -23,6 +23,7 @@
 
 pub mod adapter;
 pub mod authdns;
+pub mod bench;
 pub mod cpus;
 pub mod enter;
 pub mod exec;
@@ -31,6 +32,7 @@ pub mod netns;
 pub mod probe;
 pub mod process;
 pub mod ready;
+pub mod run;
 pub mod rundir;
 pub mod server;
 pub mod template;
@@ -38,11 +40,13 @@ pub mod testbed;
 pub mod zonefile;
 
 pub use adapter::{Adapter, AdapterError, Catalogue};
+pub use bench::{LabBench, Target};
 pub use cpus::{CpuList, CpuPlan};
 pub use enter::{EnterError, Entered, Lab, enter};
 pub use exec::exec_main;
 pub use netns::Namespace;
 pub use process::{Launch, Process, ProcessError};
+pub use run::{Event, RunError, RunOptions, run_experiment};
 pub use rundir::{RunDir, RunDirError};
 pub use server::{Installed, Server, ServerError, Service};
 pub use testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sched::sched_setaffinity;
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use crate::cpus::CpuList;
@@ -164,6 +165,14 @@ impl Process {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Whether it has ended; its accounts stay in `/proc` until [`Process::ended`] is asked.
+    pub fn is_over(&self) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let status = waitid(Id::Pid(Pid::from_raw(self.child.id() as i32)), flags);
+        // Already waited for is over, too.
+        !matches!(status, Ok(WaitStatus::StillAlive))
     }
 
     /// Checks that it still runs.

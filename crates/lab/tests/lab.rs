@@ -5,6 +5,8 @@
 //! test needs). Each case runs in a lab of its own, as a child process: `case NAME`.
 //! Where the kernel gives this user no namespaces, the cases are skipped and the reason is printed.
 
+#![expect(clippy::unwrap_used, reason = "a test without the usual harness: what unwraps fails")]
+
 extern crate dnsdyno_lab as lab;
 
 mod cases;

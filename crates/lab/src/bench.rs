@@ -1,0 +1,324 @@
+//! The lab as a [`Bench`]: a trial is the Measurer as a process in the tester's host, with probes
+//! around it that say what limited it.
+//!
+//! ```text
+//!   snapshot ─> dnsdyno load TARGET ... --json FILE ─> snapshot ─> Trial: cpu, drops, limiter, void
+//!                     │ watched: the server under test and the AuthDNS must outlive it
+//! ```
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use experiment::{Bench, BenchError, TrialSpec};
+use measure::Evidence;
+use nix::sys::signal::Signal;
+use record::{Cpu, Trial};
+use wire::{Namespace, Pref64, Qtype};
+
+use crate::enter::Lab;
+use crate::probe::{HostUse, Observed, Snapshot};
+use crate::process::{Launch, Process};
+use crate::server::{Installed, Server, Service};
+use crate::testbed::{Host, Steering, Testbed};
+
+/// How often the processes of a running trial are looked at.
+const WATCH: Duration = Duration::from_millis(50);
+/// How much longer than its sending and its last timeout a trial may take, to start and to write.
+const RESERVE: Duration = Duration::from_secs(30);
+/// How long an interrupted Measurer may take to report.
+const GRACE: Duration = Duration::from_secs(5);
+/// From this share on, what others do on the server's cores is worth a warning.
+const FOREIGN_ON_DUT: f64 = 0.05;
+
+/// Where a bench's queries go, and what they ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The server's address.
+    pub address: SocketAddr,
+    /// The names asked.
+    pub namespace: Namespace,
+    /// The type asked.
+    pub qtype: Qtype,
+    /// The replies' addresses are embedded in this prefix; the names' own where it is absent.
+    pub expect_pref64: Option<Pref64>,
+    /// Names may be asked again within a trial: an authority remembers nothing.
+    pub reuse_names: bool,
+    /// Whether recursion is asked for.
+    pub recursion: bool,
+    /// Seed of the names' order, the same for a whole run so that ranges of names never overlap.
+    pub seed: u64,
+}
+
+/// Trials in the lab.
+#[derive(Debug)]
+pub struct LabBench<'a> {
+    lab: &'a Lab,
+    testbed: &'a Testbed,
+    dir: &'a Path,
+    target: Target,
+    authdns: Option<Process>,
+    server: Option<Running<'a>>,
+}
+
+/// A server under test that can be started again.
+#[derive(Debug)]
+struct Running<'a> {
+    installed: &'a Installed,
+    service: &'a Service,
+    // Absent only between a stop and a start.
+    server: Option<Server>,
+}
+
+impl<'a> LabBench<'a> {
+    /// A bench of the Measurer against the AuthDNS itself: the self-test.
+    pub fn self_test(
+        lab: &'a Lab,
+        testbed: &'a Testbed,
+        dir: &'a Path,
+        target: Target,
+        authdns: Process,
+    ) -> Self {
+        Self { lab, testbed, dir, target, authdns: Some(authdns), server: None }
+    }
+
+    /// A bench of a server under test, which it starts; a DNS64 server needs an AuthDNS.
+    ///
+    /// # Errors
+    /// When the server does not come up.
+    pub fn start(
+        lab: &'a Lab,
+        testbed: &'a Testbed,
+        dir: &'a Path,
+        target: Target,
+        authdns: Option<Process>,
+        (installed, service): (&'a Installed, &'a Service),
+    ) -> Result<Self, crate::ServerError> {
+        let server = Some(installed.start(service, testbed, lab, dir)?);
+        let server = Some(Running { installed, service, server });
+        Ok(Self { lab, testbed, dir, target, authdns, server })
+    }
+
+    /// Stops the server as its adapter says, and the AuthDNS.
+    pub fn stop(self) {
+        if let Some(server) = self.server.and_then(|running| running.server) {
+            server.stop();
+        }
+        if let Some(mut authdns) = self.authdns {
+            authdns.stop(Signal::SIGTERM, GRACE);
+        }
+    }
+
+    /// The processes whose CPU time is taken.
+    fn watched(&self) -> Vec<(Host, u32)> {
+        let authdns = self.authdns.iter().map(|process| (Host::Auth, process.pid()));
+        let server = self.server.iter().filter_map(|running| running.server.as_ref());
+        authdns.chain(server.map(|server| (Host::Dut, server.pid()))).collect()
+    }
+
+    /// The Measurer's command line for one trial.
+    fn command(&self, spec: &TrialSpec, json: &Path) -> Vec<OsString> {
+        let t = &self.target;
+        let mut args: Vec<OsString> =
+            vec!["/proc/self/exe".into(), "load".into(), t.address.to_string().into()];
+        let mut option = |flag: &str, value: &dyn fmt::Display| {
+            args.extend([OsString::from(flag), value.to_string().into()]);
+        };
+        option("--namespace", &t.namespace.prefix());
+        option("--zone", t.namespace.zone());
+        option("--type", &t.qtype);
+        if let Some(pref64) = &t.expect_pref64 {
+            option("--expect-pref64", pref64);
+        }
+        option("--rate", &spec.rate.get());
+        option("--duration", &spec.duration);
+        option("--timeout", &spec.timeout);
+        option("--goal", &spec.goal);
+        option("--seed", &t.seed);
+        option("--cpus", self.testbed.cpus(Host::Tester));
+        if t.reuse_names {
+            // A range that ends with the namespace, wherever the budget's count has come to.
+            option("--first-name", &(spec.first_name % t.namespace.size()));
+        } else {
+            option("--first-name", &spec.first_name);
+            option("--names", &spec.names);
+        }
+        if self.shares_core() {
+            // The AuthDNS needs the core while the Measurer waits.
+            option("--wait", &"sleep");
+        }
+        option("--json", &json.display());
+        let flags = [
+            (t.reuse_names, "--reuse-names"),
+            (!t.recursion, "--no-recursion"),
+            (self.shares_core(), "--shared-core"),
+        ];
+        args.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.into()));
+        args
+    }
+
+    /// Whether the AuthDNS of this bench runs on the Measurer's core.
+    fn shares_core(&self) -> bool {
+        self.authdns.is_some()
+            && self.testbed.cpus(Host::Auth).shares_with(self.testbed.cpus(Host::Tester))
+    }
+
+    /// Waits for the Measurer; ends it when the run is interrupted or another process is gone.
+    fn watch(&mut self, tester: &mut Process, limit: Duration) -> Result<(), BenchError> {
+        let deadline = Instant::now() + limit;
+        while !tester.is_over() {
+            if self.is_interrupted() {
+                tester.stop(Signal::SIGINT, GRACE);
+                return Err(BenchError::Interrupted);
+            }
+            let server = self.server.iter_mut().filter_map(|running| running.server.as_mut());
+            let processes = server.map(Server::process).chain(self.authdns.as_mut());
+            for process in processes {
+                process.check().map_err(failed)?;
+            }
+            if Instant::now() >= deadline {
+                return Err(failed(tester.late("end its trial", limit)));
+            }
+            std::thread::sleep(WATCH);
+        }
+        Ok(())
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Adds to the Measurer's record what the probes saw, and judges what limited the trial.
+    fn conclude(&self, mut trial: Trial, observed: &Observed) -> Trial {
+        let shared = self.shares_core();
+        let evidence = evidence(&trial, observed, shared, self.server.is_some());
+        if !trial.void.is_void() {
+            match evidence.starved() {
+                Some(void) => {
+                    trial.void = record::Voidness(Some(void.to_string()));
+                    trial.limiter = void.limiter();
+                }
+                None => trial.limiter = evidence.limiter(),
+            }
+        }
+        trial.drops.tester_receive = evidence.tester_drops;
+        trial.drops.authdns_receive = evidence.authdns_drops;
+        trial.drops.dut_receive = evidence.dut_drops;
+        trial.drops.link = evidence.link_drops;
+        let tester = trial.cpu.entry("tester".to_owned()).or_default();
+        let used = observed.usage(Host::Tester);
+        (tester.user_s, tester.system_s) = (used.user_s, used.system_s);
+        tester.softirq_s = Some(used.softirq_s);
+        tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
+        let cpu = |host| cpu_of(observed.usage(host), self.testbed.cpus(host).cpus());
+        if self.authdns.is_some() {
+            trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
+        }
+        if self.server.is_some() {
+            trial.cpu.insert("dut".to_owned(), cpu(Host::Dut));
+            let foreign = observed.usage(Host::Dut).foreign;
+            if foreign > FOREIGN_ON_DUT {
+                trial.warnings.push(format!(
+                    "processes that are not of the testbed used {:.0} % of the server's cores",
+                    foreign * 100.0
+                ));
+            }
+        }
+        trial.conditions.packet_steering = Some(*self.testbed.steering() == Steering::On);
+        trial
+    }
+}
+
+impl Bench for LabBench<'_> {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        let json: PathBuf = self.dir.join("trial.json");
+        // That of the trial before must never be taken for this one's.
+        let _ = std::fs::remove_file(&json);
+        let look = |watched: &[(Host, u32)]| {
+            Snapshot::take(self.testbed, watched).map_err(|e: io::Error| failed(e))
+        };
+        let mut watched = self.watched();
+        let before = look(&watched)?;
+        let mut tester = Process::start(&Launch {
+            name: "tester",
+            namespace: self.testbed.namespace(Host::Tester),
+            cpus: self.testbed.cpus(Host::Tester),
+            dir: self.dir,
+            command: self.command(spec, &json),
+            environment: Vec::new(),
+        })
+        .map_err(failed)?;
+        let limit = Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE;
+        self.watch(&mut tester, limit)?;
+        // It has ended, but its accounts are still there.
+        watched.push((Host::Tester, tester.pid()));
+        let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let ended = tester.check();
+        if !json.exists() {
+            return Err(ended.map_or_else(failed, |()| failed("the Measurer wrote no result")));
+        }
+        let trial: Trial = record::read(&json).map_err(failed)?;
+        let observed = Observed::between(&before, &after, self.testbed, trial.duration_s);
+        Ok(self.conclude(trial, &observed))
+    }
+
+    fn forget_names(&mut self) -> Result<bool, BenchError> {
+        let Some(running) = &mut self.server else { return Ok(true) };
+        if self.target.reuse_names {
+            return Ok(true);
+        }
+        if let Some(server) = running.server.take() {
+            server.stop();
+        }
+        let started = running.installed.start(running.service, self.testbed, self.lab, self.dir);
+        running.server = Some(started.map_err(failed)?);
+        Ok(true)
+    }
+}
+
+/// The probes' evidence of a trial.
+fn evidence(trial: &Trial, observed: &Observed, shared: bool, has_server: bool) -> Evidence {
+    let (tester, auth) = (observed.usage(Host::Tester), observed.usage(Host::Auth));
+    let run_delay = trial.cpu.get("tester").and_then(|cpu| cpu.run_delay);
+    let drops = |host| observed.receive_drops(host);
+    let dut = observed.usage(Host::Dut);
+    Evidence {
+        // A Measurer alone on its core spins; one that shares it sleeps, so that the core tells.
+        tester_busy: shared.then_some(tester.cores_busy),
+        // Waiting while the AuthDNS has the core is no starvation.
+        tester_run_delay: run_delay
+            .map(|delay| if shared { (delay - auth.busy).max(0.0) } else { delay }),
+        foreign_busy: Some(tester.foreign),
+        tester_drops: trial.drops.tester_receive.max(drops(Host::Tester)),
+        authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
+        authdns_drops: drops(Host::Auth),
+        // A server with one busy thread is at its end, however many cores it has.
+        dut_busy: has_server.then_some(dut.busy.max(dut.busiest_thread)),
+        dut_drops: drops(Host::Dut),
+        link_drops: observed.link_drops,
+        complete: trial.sent > 0 && trial.bad() == 0 && trial.unresolved == 0,
+    }
+}
+
+/// What a host spent, for the record.
+fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
+    Cpu {
+        user_s: used.user_s,
+        system_s: used.system_s,
+        softirq_s: Some(used.softirq_s),
+        busy: used.busy,
+        run_delay: Some(used.run_delay),
+        cpus: cpus.to_vec(),
+    }
+}
+
+/// An error of the bench, from any error.
+fn failed(error: impl fmt::Display) -> BenchError {
+    BenchError::Failed(error.to_string())
+}
