@@ -313,7 +313,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_its_setting() {
-        let table: [(&[(&str, &str)], Errno, &str); 6] = [
+        type Settings = &'static [(&'static str, &'static str)];
+        let table: [(Settings, Errno, &str); 6] = [
             (
                 &[("user/max_user_namespaces", "0\n")],
                 Errno::ENOSPC,
