@@ -33,6 +33,9 @@ pub(crate) enum Command {
     /// Serve synthetic zones: every answer is computed from the name
     #[command(after_help = AUTH_EXAMPLES)]
     Auth(AuthArgs),
+    /// Run an experiment in the lab: real servers in network namespaces, no root needed
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
@@ -71,6 +74,13 @@ const AUTH_EXAMPLES: &str = "Examples:
 
   A bad one, to try a DNS64 server or a Tester on: slow, lossy, and one answer in a hundred is a lie
     dnsdyno auth --listen [::1]:5353 --delay 20ms --loss 0.001 --fault wrong-address:0.01";
+
+const RUN_EXAMPLES: &str = "Examples:
+  The DNS64 servers of this machine, measured the RFC 8219 way in short form
+    dnsdyno run experiments/dns64-rfc8219.toml --quick
+
+  One of them in full (hours), with every trial in a file
+    dnsdyno run dns64-rfc8219 --servers unbound --json unbound.json";
 
 /// What is asked, and what the answers must say.
 #[derive(Args, Clone, Debug)]
@@ -409,4 +419,32 @@ pub(crate) enum AaaaArg {
     Never,
     /// All
     Always,
+}
+
+/// `dnsdyno run`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    /// The experiment's file, or the name of a built-in one (dns64-rfc8219)
+    pub(crate) experiment: PathBuf,
+    /// The short form: minutes instead of hours, labelled as not conforming
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these servers of the experiment; they must be installed
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// A folder of further server adapters (*.toml)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) servers_dir: Option<PathBuf>,
+    /// Do without receive packet steering: the sender's core then does the receiver's work
+    #[arg(long)]
+    pub(crate) no_steering: bool,
+    /// Seed of the names' order
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep the servers' configurations and logs
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Write the result with every trial to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }

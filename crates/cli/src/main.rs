@@ -14,6 +14,7 @@ mod lockstep;
 mod man;
 mod options;
 mod progress;
+mod run;
 mod search;
 mod selftest;
 mod tester;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Search(args) => search::run(args),
         Command::Selftest(args) => selftest::run(args),
         Command::Auth(args) => auth::run(args),
+        Command::Run(args) => run::run(args),
         Command::Man { dir } => man::run(&dir),
     };
     match done {
