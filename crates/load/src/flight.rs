@@ -12,11 +12,16 @@
 //!   ...|done|out|done|out|  |...      expiry walks from `oldest`, replies jump to their slot
 //! ```
 //!
+//! A query that waits for its timeout does not hold up the ring: when `next` comes round to it, it is
+//! put on a watch list, in the order of sending, and its slot is passed over until it is done.
+//!
 //! Nothing is hashed, nothing allocated per query. A slot says what became of its query until the
 //! ring comes round, so that duplicates and late replies are told from strangers. Two things keep a
 //! late reply from being held against the query that has its id now: enough sockets that an id rests
 //! for four timeouts ([`sockets_needed`]), and, where that is too short, a mark in the slot that its
 //! last query was lost.
+
+use std::collections::VecDeque;
 
 use measure::{Nanos, Pacing};
 
@@ -39,7 +44,7 @@ pub enum State {
 /// A slot, unpacked from its 16 bytes.
 ///
 /// ```text
-/// word 0   due time in nanoseconds (61 bits: 73 years) | was the last one lost (1) | state (2)
+/// word 0   due time in nanoseconds (60 bits: 36 years) | was the last one lost (1) | state (3)
 /// word 1   the workload's key (32) | nanoseconds from due to sent, at most 4.29 s (32)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +64,30 @@ pub struct Found {
 /// The packed form; all zero is a free slot, so that a new ring is untouched memory.
 type Slot = [u64; 2];
 
+/// Word 0's states, as [`State`]; an outstanding query that is on the watch list has one of its own.
+const FREE: u64 = 0;
+const OUTSTANDING: u64 = 1;
+const ANSWERED: u64 = 2;
+const EXPIRED: u64 = 3;
+const WATCHED: u64 = 4;
+/// The bits of word 0 that hold the state.
+const STATE: u64 = 7;
 /// The bit of word 0 that says that the last query was lost.
-const AFTER_LOST: u64 = 4;
+const AFTER_LOST: u64 = 8;
+/// Where the due time begins in word 0.
+const DUE: u32 = 4;
 
 impl Found {
     #[inline]
     fn unpack([due_state, key_lag]: Slot) -> Self {
-        let due = Nanos(due_state >> 3);
+        let due = Nanos(due_state >> DUE);
         Found {
-            state: state_of(due_state),
+            state: match due_state & STATE {
+                FREE => State::Free,
+                OUTSTANDING | WATCHED => State::Outstanding,
+                ANSWERED => State::Answered,
+                _ => State::Expired,
+            },
             key: (key_lag >> 32) as u32,
             due,
             sent: due + Nanos(key_lag & u64::from(u32::MAX)),
@@ -76,24 +96,27 @@ impl Found {
     }
 }
 
+/// Writes a state over the one of `slot`.
 #[inline]
-fn state_of(due_state: u64) -> State {
-    match due_state & 3 {
-        0 => State::Free,
-        1 => State::Outstanding,
-        2 => State::Answered,
-        _ => State::Expired,
-    }
+fn set_state(slot: &mut Slot, state: u64) {
+    slot[0] = slot[0] & !STATE | state;
 }
 
 /// The outstanding queries of one socket.
 #[derive(Debug)]
 pub struct Ring {
     slots: Box<[Slot]>,
+    /// The number of the next query.
     next: u64,
+    /// The first query that may be outstanding and is not on the watch list.
     oldest: u64,
+    /// Outstanding queries that the ring has come round to: slot and time of sending, which rises.
+    watched: VecDeque<(u16, Nanos)>,
     salt: u16,
 }
+
+/// The longest watch list. So many lost queries are waited for beside a whole ring; then the ring is full.
+const MAX_WATCHED: usize = RING / 2;
 
 /// Spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
 const SPREAD: u16 = 0x9e37;
@@ -112,15 +135,40 @@ const fn inverse(odd: u16) -> u16 {
 }
 
 impl Ring {
-    /// An empty ring whose ids are mixed with `salt`: 1 MiB of address space, resident as it is used.
+    /// An empty ring whose ids are mixed with `salt`: 1.5 MiB of address space, resident as it is used.
     pub fn new(salt: u16) -> Self {
-        Ring { slots: vec![[0; 2]; RING].into(), next: 0, oldest: 0, salt }
+        let slots = vec![[0; 2]; RING].into();
+        Ring { slots, next: 0, oldest: 0, watched: VecDeque::with_capacity(MAX_WATCHED), salt }
     }
 
-    /// Whether every id is outstanding, or waits behind one that is.
+    /// Whether there is an id for a query; goes past those of queries that are still waited for.
     #[inline]
-    pub fn is_full(&self) -> bool {
-        self.next - self.oldest == RING as u64
+    pub fn has_room(&mut self) -> bool {
+        loop {
+            let slot = self.next as usize % RING;
+            if self.next - self.oldest == RING as u64 {
+                // Round to the oldest.
+                if self.slots[slot][0] & STATE == OUTSTANDING && !self.watch(slot) {
+                    return false;
+                }
+                self.oldest += 1;
+            }
+            if self.slots[slot][0] & STATE != WATCHED {
+                return true;
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Puts the outstanding query in `slot` on the watch list; false when that is full.
+    #[cold]
+    fn watch(&mut self, slot: usize) -> bool {
+        if self.watched.len() == MAX_WATCHED {
+            return false;
+        }
+        self.watched.push_back((slot as u16, Found::unpack(self.slots[slot]).sent));
+        set_state(&mut self.slots[slot], WATCHED);
+        true
     }
 
     /// The number of the next query.
@@ -129,17 +177,18 @@ impl Ring {
         self.next
     }
 
-    /// Takes in a query that is about to leave; its id.
+    /// Takes in a query that is about to leave, the [`next_sequence`](Self::next_sequence); its id.
     ///
     /// # Panics
-    /// When the ring is full.
+    /// When the ring has no room ([`has_room`](Self::has_room) must have been asked).
     #[inline]
     pub fn launch(&mut self, due: Nanos, key: u32) -> u16 {
-        assert!(!self.is_full(), "a query needs a free id");
         let sequence = self.next;
         let slot = &mut self.slots[sequence as usize % RING];
-        let after_lost = if state_of(slot[0]) == State::Expired { AFTER_LOST } else { 0 };
-        *slot = [due.0 << 3 | after_lost | State::Outstanding as u64, u64::from(key) << 32];
+        let last = slot[0] & STATE;
+        assert!(last != OUTSTANDING && last != WATCHED, "a query needs a free id");
+        let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
+        *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
         self.next += 1;
         (sequence as u16).wrapping_mul(SPREAD) ^ self.salt
     }
@@ -148,7 +197,7 @@ impl Ring {
     #[inline]
     pub fn left(&mut self, sequence: u64, at: Nanos) -> Nanos {
         let slot = &mut self.slots[sequence as usize % RING];
-        let lag = at.since(Nanos(slot[0] >> 3));
+        let lag = at.since(Nanos(slot[0] >> DUE));
         slot[1] |= lag.0.min(u64::from(u32::MAX));
         lag
     }
@@ -163,8 +212,7 @@ impl Ring {
     #[inline]
     pub fn answer(&mut self, id: u16) {
         let slot = self.slot_of(id);
-        let word = &mut self.slots[slot][0];
-        *word = *word & !3 | State::Answered as u64;
+        set_state(&mut self.slots[slot], ANSWERED);
     }
 
     /// Notes that the lost predecessor of the query with `id` has its reply.
@@ -185,13 +233,25 @@ impl Ring {
     /// Each query is walked past once, so that the walk's cost is spread over the queries.
     pub fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
         let mut lost = 0;
+        while let Some(&(slot, sent)) = self.watched.front() {
+            let slot = &mut self.slots[usize::from(slot)];
+            // It may be answered, and its slot may have another query.
+            if slot[0] & STATE == WATCHED && Found::unpack(*slot).sent == sent {
+                if sent + timeout > now {
+                    break;
+                }
+                set_state(slot, EXPIRED);
+                lost += 1;
+            }
+            self.watched.pop_front();
+        }
         while self.oldest < self.next {
             let slot = &mut self.slots[self.oldest as usize % RING];
-            if state_of(slot[0]) == State::Outstanding {
+            if slot[0] & STATE == OUTSTANDING {
                 if Found::unpack(*slot).sent + timeout > now {
                     break;
                 }
-                slot[0] |= State::Expired as u64;
+                set_state(slot, EXPIRED);
                 lost += 1;
             }
             self.oldest += 1;
@@ -248,9 +308,54 @@ mod tests {
             assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
             assert_eq!(ring.find(id).key, k);
         }
-        assert!(ring.is_full());
         assert_eq!(ring.expire(Nanos::MAX, Nanos(1)), RING as u64);
-        assert!(!ring.is_full());
+    }
+
+    #[test]
+    fn a_ring_is_full_when_half_of_its_ids_are_waited_for_twice() {
+        let mut ring = Ring::new(5);
+        for k in 0..RING as u32 {
+            assert!(ring.has_room());
+            ring.launch(Nanos(1), k);
+        }
+        assert!(!ring.has_room());
+        assert_eq!(ring.expire(Nanos(100), Nanos(100)), 0);
+        assert_eq!(ring.expire(Nanos(101), Nanos(100)), RING as u64);
+        assert!(ring.has_room());
+    }
+
+    #[test]
+    fn what_is_waited_for_does_not_hold_up_the_ring() {
+        let mut ring = Ring::new(5);
+        // Each query takes 1 ns; of the first lap 0, 10, 20 and so on are lost, the others are answered at once.
+        let lost_ids: Vec<u16> = (0..RING as u64)
+            .filter_map(|k| {
+                let id = ring.launch(Nanos(k), k as u32);
+                if k.is_multiple_of(10) {
+                    return Some(id);
+                }
+                ring.answer(id);
+                None
+            })
+            .collect();
+        // Three laps later they are still outstanding, and nothing else was held up.
+        for k in RING as u64..4 * RING as u64 {
+            assert!(ring.has_room());
+            let id = ring.launch(Nanos(k), k as u32);
+            ring.answer(id);
+            if k.is_multiple_of(5_000) {
+                assert_eq!(ring.expire(Nanos(k), Nanos(1_000_000)), 0);
+            }
+        }
+        assert!(lost_ids.iter().all(|id| ring.find(*id).state == State::Outstanding));
+        assert_eq!((ring.find(lost_ids[7]).key, ring.find(lost_ids[7]).sent), (70, Nanos(70)));
+        // One is answered after all, the others expire, each when it is time.
+        ring.answer(lost_ids[1]);
+        assert_eq!(ring.expire(Nanos(1_000_020), Nanos(1_000_000)), 2);
+        assert_eq!(ring.expire(Nanos(1_000_029), Nanos(1_000_000)), 0);
+        assert_eq!(ring.expire(Nanos(2_000_000), Nanos(1_000_000)), lost_ids.len() as u64 - 3);
+        assert_eq!(ring.find(lost_ids[1]).state, State::Answered);
+        assert_eq!(ring.find(lost_ids[2]).state, State::Expired);
     }
 
     #[test]
@@ -289,8 +394,8 @@ mod tests {
             let id = ring.launch(Nanos(200), k);
             ring.answer(id);
         }
-        ring.expire(Nanos(200), Nanos(100));
         for (id, after_lost) in [(first, true), (second, false)] {
+            assert!(ring.has_room());
             assert_eq!(ring.launch(Nanos(300), 5), id);
             assert_eq!(ring.find(id).after_lost, after_lost);
         }

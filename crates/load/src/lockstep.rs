@@ -119,7 +119,7 @@ impl LockStep {
     /// Lets every free lane ask its next name.
     fn send(&mut self, now: Nanos, tx: &mut TxBatch) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.waiting.is_some() || lane.left == 0 {
+            if lane.waiting.is_some() || lane.left == 0 || !lane.ring.has_room() {
                 continue;
             }
             let workload = &mut self.judge.workload;

@@ -47,6 +47,14 @@ struct Run {
     count: u32,
 }
 
+impl Run {
+    /// Whether `sequence` of the ring of `socket` is its next query.
+    #[inline]
+    fn continues_with(&self, socket: usize, sequence: u64) -> bool {
+        usize::from(self.ring) == socket && self.first + u64::from(self.count) == sequence
+    }
+}
+
 /// One worker's Measurer.
 pub struct Measurer {
     plan: Plan,
@@ -54,8 +62,9 @@ pub struct Measurer {
     pace: Pace,
     phase: Phase,
     rings: Vec<Ring>,
-    /// The socket whose turn it is.
+    /// The socket whose turn it is, and how many queries of the burst it has.
     socket: usize,
+    socket_burst: u32,
     in_flight: u64,
     start: Option<Nanos>,
     next_sweep: Nanos,
@@ -80,20 +89,20 @@ impl Measurer {
         tally.planned = planned;
         let salt = measure::Rng::part(plan.seed, u64::from(plan.worker)).next_u64() as u16;
         let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(0x5851)));
-        let runs = (MAX_BURST / SOCKET_BURST) as usize + usize::from(plan.sockets) + 1;
         Measurer {
             judge: Judge::new(workload, tally, plan.timeout),
             pace,
             phase: Phase::Sending,
             rings: (0..plan.sockets).map(ring).collect(),
             socket: 0,
+            socket_burst: 0,
             in_flight: 0,
             start: None,
             next_sweep: Nanos::ZERO,
             sweep_every: Nanos((plan.timeout.0 / 64).clamp(1_000, 1_000_000)),
             next_goal: Nanos::ZERO,
             goal_queries: plan.most_queries().unwrap_or(u64::MAX),
-            last_batch: Vec::with_capacity(runs),
+            last_batch: Vec::with_capacity(MAX_BURST as usize),
             live: Publisher::new(live),
             plan,
         }
@@ -161,7 +170,7 @@ impl Measurer {
             return Launch::Blocked;
         };
         let (ring, workload) = (&mut self.rings[socket], &mut self.judge.workload);
-        let first = ring.next_sequence();
+        let sequence = ring.next_sequence();
         let mut ended = false;
         tx.push(Destination::Connected(SocketId(socket as u16)), MAX_QUERY, |out| {
             let Some(composed) = workload.next(out) else {
@@ -177,9 +186,10 @@ impl Measurer {
             return Launch::Exhausted;
         }
         match self.last_batch.last_mut() {
-            Some(run) if usize::from(run.ring) == socket => run.count += 1,
-            _ => self.last_batch.push(Run { ring: socket as u16, first, count: 1 }),
+            Some(run) if run.continues_with(socket, sequence) => run.count += 1,
+            _ => self.last_batch.push(Run { ring: socket as u16, first: sequence, count: 1 }),
         }
+        self.socket_burst += 1;
         self.in_flight += 1;
         self.judge.tally.sent += 1;
         self.judge.tally.second(due).sent += 1;
@@ -195,7 +205,7 @@ impl Measurer {
             self.turn();
         }
         for _ in 0..self.rings.len() {
-            if !self.rings[self.socket].is_full() {
+            if self.rings[self.socket].has_room() {
                 return Some(self.socket);
             }
             self.turn();
@@ -205,6 +215,7 @@ impl Measurer {
 
     #[inline]
     fn turn(&mut self) {
+        self.socket_burst = 0;
         self.socket += 1;
         if self.socket == self.rings.len() {
             self.socket = 0;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{MS, US, answer, plan, run, run_lockstep, workload};
+use common::{MS, US, answer, assert_sums, plan, run, run_lockstep, workload};
 use dnsdyno_load::{LockStep, Plan};
 use measure::{Nanos, Pacing};
 
@@ -52,6 +52,24 @@ fn a_silent_server_frees_the_window_by_timeouts() {
     assert_eq!((tally.lost, tally.unresolved), (tally.sent, 0));
     // A place is free within a sixty-fourth of the timeout, at most a millisecond.
     assert!(times.chunks(10).zip(0..).all(|(t, k)| t[0] <= MS(100 * k) + MS(k)), "{times:?}");
+}
+
+#[test]
+fn lost_queries_do_not_hold_up_a_socket() {
+    // 1.2 M/s on one socket: its ids come round each 55 ms. A thousandth is lost and takes its place in
+    // the window for 100 ms: 120 of 400 places.
+    let (mut k, mut replied) = (0u64, 0);
+    let window = Pacing::Window { outstanding: 400 };
+    let (tally, _) = run(plan(window, MS(150), 1), |_, _, q, replies| {
+        k += 1;
+        if !k.is_multiple_of(1_000) {
+            replies.after(US(233), answer(q));
+            replied += 1;
+        }
+    });
+    assert!(tally.sent > 150_000, "{}", tally.sent);
+    assert_eq!((tally.blocked, tally.lost), (0, tally.sent / 1_000));
+    assert_sums(&tally, replied);
 }
 
 #[test]

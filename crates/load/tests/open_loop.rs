@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::{MS, US, answer, constant, plan, qps, run, run_on, workload};
-use dnsdyno_load::{Measurer, Tally};
+use dnsdyno_load::{Measurer, Plan, Tally};
 use measure::{Nanos, Pacing, ScheduleTolerance, Void};
 use net::sim::{Replies, SimEngine};
 use net::{Destination, SocketId, WaitMode, drive};
@@ -73,8 +73,8 @@ fn a_burst_goes_to_one_socket_and_the_next_to_the_next() {
 fn a_slow_engine_sends_all_and_shows_it_in_the_schedule_error() {
     // Each call takes 2 ms, and 100 queries come due meanwhile.
     let mut engine = SimEngine::new(after_1_ms).call_cost(MS(2));
-    let tally = run_on(&mut engine, plan(constant(50_000.0), MS(500), 2), 1 << 24, &Arc::default());
-    assert_eq!((tally.sent, tally.planned, tally.lost), (25_000, 25_000, 0));
+    let tally = run_on(&mut engine, plan(constant(50_000.0), MS(200), 2), 1 << 24, &Arc::default());
+    assert_eq!((tally.sent, tally.planned, tally.lost), (10_000, 10_000, 0));
     assert!(tally.schedule_error.max() >= MS(3), "{:?}", tally.schedule_error.max());
     assert!(tally.latency.quantile(0.9) > tally.latency_from_send.quantile(0.9));
     let void = tally.void(&ScheduleTolerance::default());
@@ -83,22 +83,22 @@ fn a_slow_engine_sends_all_and_shows_it_in_the_schedule_error() {
 
 #[test]
 fn a_stall_is_caught_up_in_bounded_bursts() {
-    // The engine stands still for half a second after the first query: 500,000 are due then.
+    // The engine stands still for 100 ms after the first query: 100,000 are due then.
     let mut first = true;
     let mut engine = SimEngine::new(after_1_ms).recording().call_cost(Nanos(100));
     let mut role = Measurer::new(
-        plan(constant(1e6), MS(600), 64),
+        plan(constant(1e6), MS(120), 64),
         Box::new(workload(1 << 24, false)),
         Arc::default(),
     );
-    let mut stalling = Stall { role: &mut role, until: MS(500), first: &mut first };
+    let mut stalling = Stall { role: &mut role, until: MS(100), first: &mut first };
     drive(&mut engine, &mut stalling, WaitMode::Sleep, &AtomicBool::new(false))
         .expect("no errors here");
     let tally = role.into_tally();
-    assert_eq!((tally.sent, tally.lost + tally.valid), (600_000, 600_000));
+    assert_eq!((tally.sent, tally.lost + tally.valid), (120_000, 120_000));
     let mut sent: Vec<Nanos> = engine.sent().iter().map(|(at, _, _)| *at).collect();
     sent.dedup();
-    assert!(sent.len() > 500_000 / 512, "each call sends 512 at most");
+    assert!(sent.len() > 100_000 / 512, "each call sends 512 at most");
 }
 
 /// A role that is not called for a while after its first call.
@@ -172,7 +172,7 @@ fn workers_interleave_to_the_whole() {
     let mut merged: Option<Tally> = None;
     for worker in 0..3 {
         let mut engine = SimEngine::new(after_1_ms).recording();
-        let plan = dnsdyno_load::Plan { worker, workers: 3, ..plan(constant(3_000.0), MS(100), 1) };
+        let plan = Plan { worker, workers: 3, ..plan(constant(3_000.0), MS(100), 1) };
         let mut role = Measurer::new(plan, Box::new(workload(1 << 24, false)), Arc::default())
             .starting_at(start);
         drive(&mut engine, &mut role, WaitMode::Sleep, &AtomicBool::new(false))
@@ -196,15 +196,12 @@ fn workers_interleave_to_the_whole() {
 
 #[test]
 fn more_in_flight_than_one_sockets_ids() {
-    let mut p = plan(constant(1e6), MS(200), 4);
-    p.timeout = MS(1_000);
-    let (tally, _) = run(p, |_, _, q, replies| replies.after(MS(150), answer(q)));
-    assert_eq!((tally.sent, tally.valid, tally.blocked), (200_000, 200_000, 0));
+    let p = |sockets| Plan { timeout: MS(1_000), ..plan(constant(1e6), MS(100), sockets) };
+    let (tally, _) = run(p(2), |_, _, q, replies| replies.after(MS(80), answer(q)));
+    assert_eq!((tally.sent, tally.valid, tally.blocked), (100_000, 100_000, 0));
     // With one socket the ids run out: queries wait, and it shows as schedule error, never as loss.
-    let mut p = plan(constant(1e6), MS(200), 1);
-    p.timeout = MS(1_000);
-    let (tally, _) = run(p, |_, _, q, replies| replies.after(MS(150), answer(q)));
-    assert_eq!((tally.sent, tally.valid), (200_000, 200_000));
+    let (tally, _) = run(p(1), |_, _, q, replies| replies.after(MS(80), answer(q)));
+    assert_eq!((tally.sent, tally.valid), (100_000, 100_000));
     assert!(tally.blocked > 0 && tally.schedule_error.max() > MS(10));
     assert!(tally.void(&ScheduleTolerance::default()).is_some());
 }

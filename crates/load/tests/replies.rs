@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{
     MS, US, answer, assert_sums, constant, plan, qps, run, run_lockstep, run_on, workload,
 };
-use dnsdyno_load::Workload;
+use dnsdyno_load::{Plan, Workload};
 use measure::{Nanos, Pacing, Rng};
 use net::sim::{Replies, SimEngine};
 use net::{SocketId, WaitMode};
@@ -108,7 +108,7 @@ fn replies_to_a_socket_that_is_not_ours_are_unexpected() {
 fn a_late_reply_to_the_last_user_of_an_id_is_late_and_no_wrong_question() {
     // An id comes round after 65.5 ms. Each thousandth query is answered after 70 ms, when its id has
     // a new query that is still outstanding; the rest is answered after 8 ms; the timeout is 10 ms.
-    let p = dnsdyno_load::Plan { timeout: MS(10), ..plan(constant(1e6), MS(200), 1) };
+    let p = Plan { timeout: MS(10), ..plan(constant(1e6), MS(200), 1) };
     let (mut k, mut replied) = (0u64, 0);
     let (tally, _) = run(p, |_, _, q, replies| {
         let slow = k.is_multiple_of(1_000);
@@ -125,18 +125,19 @@ fn a_late_reply_to_the_last_user_of_an_id_is_late_and_no_wrong_question() {
 
 #[test]
 fn with_the_sockets_needed_late_replies_find_their_own_query() {
-    let rate = 400_000.0;
-    let p = plan(constant(rate), MS(800), dnsdyno_load::sockets_needed(rate, MS(100)) as u16);
+    let (rate, timeout) = (1e6, MS(20));
+    let sockets = dnsdyno_load::sockets_needed(rate, timeout) as u16;
+    let p = Plan { timeout, ..plan(constant(rate), MS(160), sockets) };
     let (mut k, mut replied) = (0u64, 0);
     let (tally, _) = run(p, |_, _, q, replies| {
         // Late by up to three timeouts.
         let slow = k.is_multiple_of(500);
-        replies.after(if slow { US(100_001 + k % 300_000) } else { MS(1) }, answer(q));
+        replies.after(if slow { US(20_001 + k % 60_000) } else { MS(1) }, answer(q));
         k += 1;
         replied += 1;
     });
-    assert_eq!((tally.sent, tally.valid, tally.lost), (320_000, 319_360, 640));
-    assert!(tally.late >= 300, "{}", tally.late);
+    assert_eq!((tally.sent, tally.valid, tally.lost), (160_000, 159_680, 320));
+    assert!(tally.late >= 200, "{}", tally.late);
     assert_sums(&tally, replied);
 }
 
@@ -224,6 +225,31 @@ proptest! {
         let result = run_lockstep(1 << lanes, 2, 512, Nanos(call_cost), chaos(seed, &mut replied));
         prop_assert_eq!((result.times.len(), result.tally.sent, result.tally.unresolved), (2, 512, 0));
         assert_sums(&result.tally, replied);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    #[test]
+    fn every_query_ends_once_when_ids_come_round(seed: u64, loss in 0.0f64..0.4, late in 0.0f64..0.1) {
+        let mut rng = Rng::new(seed);
+        let mut replied = 0;
+        let mut engine = SimEngine::new(|_, _, query: &[u8], replies: &mut Replies| {
+            let x = rng.unit();
+            if x < loss {
+                return;
+            }
+            let after = if x < loss + late { 5_000_001 + rng.below(20_000_000) } else { rng.below(2_000_000) };
+            replies.after(Nanos(after), answer(query));
+            replied += 1;
+        });
+        let window = Pacing::Window { outstanding: 8_000 };
+        let p = Plan { timeout: MS(5), ..plan(window, MS(25), 1) };
+        let tally = run_on(&mut engine, p, 1 << 24, &Arc::default());
+        drop(engine);
+        prop_assert!(tally.sent > 65_536 && tally.unresolved == 0, "{}", tally.sent);
+        assert_sums(&tally, replied);
     }
 }
 
