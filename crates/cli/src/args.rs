@@ -185,9 +185,10 @@ pub(crate) struct SocketArgs {
     /// A due query may be held back so long, to leave together with others (microseconds)
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) max_burst_us: u64,
-    /// Send each datagram by itself (no UDP_SEGMENT): the server sees no segmented messages
-    #[arg(long)]
-    pub(crate) no_gso: bool,
+    /// Send queries that leave together as one segmented message (UDP_SEGMENT), which a server on this host receives
+    /// as one; auto: in closed loops and searches, and above 150,000 queries a second and worker
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) gso: GsoArg,
     /// Receive each datagram by itself (no UDP_GRO)
     #[arg(long)]
     pub(crate) no_gro: bool,
@@ -200,6 +201,17 @@ pub(crate) struct SocketArgs {
     /// The AuthDNS shares the Measurer's core by design: its share of it is not starvation
     #[arg(long)]
     pub(crate) shared_core: bool,
+}
+
+/// When queries leave as segmented messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GsoArg {
+    /// Where the rate needs it
+    Auto,
+    /// Always
+    On,
+    /// Never
+    Off,
 }
 
 /// How workers wait.

@@ -11,7 +11,7 @@ use measure::{Nanos, Pacing};
 use net::{UdpOptions, WaitMode};
 use wire::{Edns, Expect, Name, Namespace, Qtype};
 
-use crate::args::{ExpectArg, LoadArgs, PacingArg, SocketArgs, WaitArg, WorkloadArgs};
+use crate::args::{ExpectArg, GsoArg, LoadArgs, PacingArg, SocketArgs, WaitArg, WorkloadArgs};
 
 /// Reads `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]:53`.
 pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
@@ -66,15 +66,27 @@ impl From<WaitArg> for WaitMode {
     }
 }
 
+/// Up to this rate a worker sends each query by itself: a third of a core of system calls.
+const PLAIN_RATE: f64 = 150_000.0;
+
 impl SocketArgs {
-    /// What is asked of the sockets.
-    pub(crate) fn udp(&self) -> UdpOptions {
-        UdpOptions {
-            gso: !self.no_gso,
-            gro: !self.no_gro,
-            timestamps: !self.no_timestamps,
-            buffer: self.buffer,
-        }
+    /// What is asked of the sockets of a load with this pacing.
+    ///
+    /// A server on the same host receives a segmented message as one, which costs it less than real
+    /// clients do: below the rate that needs it each query leaves by itself.
+    pub(crate) fn udp(&self, pacing: Pacing) -> UdpOptions {
+        let needed = match pacing {
+            Pacing::Constant { rate } | Pacing::Poisson { rate } => rate.get(),
+            Pacing::Ramp { from, to } => from.get().max(to.get()),
+            Pacing::Window { .. } => f64::INFINITY,
+            Pacing::LockStep { .. } => 0.0,
+        };
+        let gso = match self.gso {
+            GsoArg::On => true,
+            GsoArg::Off => false,
+            GsoArg::Auto => needed / self.workers().len() as f64 > PLAIN_RATE,
+        };
+        UdpOptions { gso, gro: !self.no_gro, timestamps: !self.no_timestamps, buffer: self.buffer }
     }
 
     /// The workers' cores; one `None` for one worker that may run anywhere.

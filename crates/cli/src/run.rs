@@ -11,7 +11,8 @@ use crate::search;
 use crate::tester::command_line;
 
 /// The experiments that come with the program, by file name.
-const BUILT_IN: [(&str, &str); 1] = [("dns64-rfc8219", include_str!("../../../experiments/dns64-rfc8219.toml"))];
+const BUILT_IN: [(&str, &str); 1] =
+    [("dns64-rfc8219", include_str!("../../../experiments/dns64-rfc8219.toml"))];
 
 pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let experiment = read(&args.experiment).map_err(Failure::BadInput)?;
@@ -32,7 +33,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let run = run_experiment(&lab, &experiment, &options, &mut |event| tell(&event));
-    let run = run.map_err(|e| if e.is_bad_input() { Failure::input(e) } else { Failure::run(e) })?;
+    let run =
+        run.map_err(|e| if e.is_bad_input() { Failure::input(e) } else { Failure::run(e) })?;
     if let Some(path) = &args.json {
         record::write(path, &run).map_err(Failure::run)?;
     }
@@ -53,7 +55,10 @@ fn read(path: &Path) -> anyhow::Result<Experiment> {
         Some((_, text)) => Ok(Experiment::parse(text, path)?),
         None => {
             let known = BUILT_IN.map(|(name, _)| name).join(", ");
-            anyhow::bail!("there is no experiment file {}, and none built in of that name; built in: {known}", path.display())
+            anyhow::bail!(
+                "there is no experiment file {}, and none built in of that name; built in: {known}",
+                path.display()
+            )
         }
     }
 }
@@ -62,14 +67,19 @@ fn read(path: &Path) -> anyhow::Result<Experiment> {
 fn tell(event: &Event<'_>) {
     match event {
         Event::Testbed(facts) => {
-            let facts: Vec<String> = facts.iter().map(|(what, how)| format!("{what} {how}")).collect();
+            let facts: Vec<String> =
+                facts.iter().map(|(what, how)| format!("{what} {how}")).collect();
             eprintln!("testbed: {}", facts.join("; "));
         }
         Event::SelfTest => eprintln!("self-test of the Tester: the Measurer against the AuthDNS"),
         Event::SelfTestTrial(record) => eprintln!("  {}", report::trial_line(record)),
-        Event::Certified(c) if c.passed => eprintln!("certified for servers up to {:.0} qps", c.certified_qps),
+        Event::Certified(c) if c.passed => {
+            eprintln!("certified for servers up to {:.0} qps", c.certified_qps)
+        }
         Event::Certified(_) => eprintln!("the Tester passed no self-test"),
-        Event::Serving(server, version) => eprintln!("{server} {}", version.unwrap_or("(version not known)")),
+        Event::Serving(server, version) => {
+            eprintln!("{server} {}", version.unwrap_or("(version not known)"))
+        }
         Event::Progress(step) => search::tell(step),
         Event::Skipped(skipped) => eprintln!("{}: not measured: {}", skipped.server, skipped.why),
         Event::Kept(dir) => eprintln!("configurations and logs are kept in {}", dir.display()),

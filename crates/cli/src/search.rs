@@ -7,7 +7,7 @@ use experiment::{BenchError, NameBudget, Progress, Repeats, Search, conformance}
 use measure::{Nanos, Pacing};
 use record::{Run, SCHEMA};
 
-use crate::args::SearchArgs;
+use crate::args::{GsoArg, SearchArgs, SocketArgs};
 use crate::bench::OwnBench;
 use crate::failure::Failure;
 use crate::load::interruption;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         timeout: search.timeout,
         goal: Some(search.goal.clone()),
         seed: args.workload.seed,
-        sockets: args.sockets.clone(),
+        sockets: one_way(args.sockets.clone()),
     };
     let mut bench = OwnBench { setup, stop: interruption()? };
     let (began, started) = (Instant::now(), unix_now());
@@ -58,6 +58,14 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         None if run.results[0].median_qps.is_none() => Err(Failure::Silent),
         None => Ok(()),
     }
+}
+
+/// All trials of a search send in the same way, whatever their rates.
+fn one_way(mut sockets: SocketArgs) -> SocketArgs {
+    if sockets.gso == GsoArg::Auto {
+        sockets.gso = GsoArg::On;
+    }
+    sockets
 }
 
 /// The search that the arguments mean, and how often.

@@ -113,7 +113,8 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server
     args.sockets.shared_core |= shares;
     let config =
         AuthConfig { aaaa: AaaaPolicy::Always, pref64: args.pref64, ..AuthConfig::new(*namespace) };
-    let options = UdpOptions { timestamps: false, ..args.sockets.udp() };
+    let options =
+        UdpOptions { timestamps: false, ..args.sockets.udp(Pacing::Constant { rate: args.rate }) };
     let wait = if shares { WaitMode::Sleep } else { WaitMode::Auto };
     let listen: Vec<SocketAddr> = vec!["[::1]:0".parse().expect("an address")];
     let server = Server::start(

@@ -114,7 +114,9 @@ impl Setup {
         }
         let all = sources(&addresses, each * workers);
         all.chunks(each)
-            .map(|sources| Ok(UdpEngine::client(self.target, sources, self.sockets.udp())?))
+            .map(|sources| {
+                Ok(UdpEngine::client(self.target, sources, self.sockets.udp(self.pacing))?)
+            })
             .collect()
     }
 

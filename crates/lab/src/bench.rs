@@ -139,6 +139,8 @@ impl<'a> LabBench<'a> {
         option("--goal", &spec.goal);
         option("--seed", &t.seed);
         option("--cpus", self.testbed.cpus(Host::Tester));
+        // All trials send in the same way, whatever their rates.
+        option("--gso", &"on");
         if t.reuse_names {
             // A range that ends with the namespace, wherever the budget's count has come to.
             option("--first-name", &(spec.first_name % t.namespace.size()));
