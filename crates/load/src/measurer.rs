@@ -35,8 +35,8 @@ const GOAL_INTERVAL: Nanos = Nanos::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
-    /// Nothing more is sent. Ends when nothing is outstanding, at the latest then.
-    Draining(Nanos),
+    /// Nothing more is sent; ends when each outstanding query has its answer or its expiry.
+    Draining,
 }
 
 /// Consecutive queries of one ring in the last batch.
@@ -122,21 +122,22 @@ impl Measurer {
         self.judge.tally
     }
 
-    /// Expires what is overdue, from time to time.
-    fn sweep(&mut self, now: Nanos) {
+    /// From time to time expires what is overdue, shows the counters, looks at the goal. After a `full`
+    /// batch, replies that came in time may still wait in the sockets: nothing expires then.
+    fn sweep(&mut self, now: Nanos, full: bool) {
         if now < self.next_sweep {
             return;
         }
         self.next_sweep = now + self.sweep_every;
-        for ring in &mut self.rings {
+        for ring in self.rings.iter_mut().filter(|_| !full) {
             let lost = ring.expire(now, self.plan.timeout);
             self.in_flight -= lost;
             self.judge.lose(lost);
         }
-        if self.phase == Phase::Sending && self.is_lost(now) {
+        if self.is_lost(now) && self.phase == Phase::Sending {
             self.judge.tally.stopped_early = true;
             // What is under way still counts: a failed trial's losses are all its losses.
-            self.drain(now + self.plan.timeout + self.sweep_every);
+            self.phase = Phase::Draining;
         }
     }
 
@@ -228,7 +229,7 @@ impl Measurer {
             let due = match self.pace.due(now, burst > 0, self.in_flight) {
                 Due::Since(due) => due,
                 Due::Wait(until) => return self.wake(until),
-                Due::Over => return self.drain(Nanos::MAX),
+                Due::Over => return self.drain(),
             };
             if burst == 0 {
                 self.turn();
@@ -238,7 +239,7 @@ impl Measurer {
                 Launch::Full => return Next::Now,
                 // Comes again when an answer or an expiry has freed an id.
                 Launch::Blocked => return self.wake(Nanos::MAX),
-                Launch::Exhausted => return self.drain(Nanos::MAX),
+                Launch::Exhausted => return self.drain(),
             }
         }
         Next::Now
@@ -253,19 +254,17 @@ impl Measurer {
         }
     }
 
-    /// Sends no more; waits until `end` at the latest for what is under way, each of which has its
-    /// answer or its expiry before long.
-    fn drain(&mut self, end: Nanos) -> Next {
-        self.phase = Phase::Draining(end);
-        if self.in_flight == 0 { Next::Done } else { self.wake(end) }
+    /// Sends no more; waits for what is under way.
+    fn drain(&mut self) -> Next {
+        self.phase = Phase::Draining;
+        if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
     }
 
     /// On the trial's own clock.
     fn step(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         match self.phase {
             Phase::Sending => self.send_due(now, tx),
-            Phase::Draining(end) if self.in_flight > 0 && now < end => self.wake(end),
-            Phase::Draining(_) => Next::Done,
+            Phase::Draining => self.drain(),
         }
     }
 }
@@ -296,10 +295,7 @@ impl Role for Measurer {
             return Next::At(start);
         }
         let now = now.since(start);
-        // After a full batch, replies that came in time may still wait in the sockets.
-        if !rx.is_full() {
-            self.sweep(now);
-        }
+        self.sweep(now, rx.is_full());
         match self.step(now, tx) {
             Next::At(at) => Next::At(start + at),
             other => other,
