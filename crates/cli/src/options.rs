@@ -235,12 +235,9 @@ impl WorkloadPlan {
     /// Says how many there are, and what to do.
     pub(crate) fn check_names(&self, planned: u64) -> anyhow::Result<()> {
         match self {
-            WorkloadPlan::Namespace(spec) if !spec.reuse && planned > spec.names => bail!(
-                "{planned} queries are planned, but there are {} names in {} from number {} on: take a shorter prefix, a lower rate or a shorter duration, or allow repeats with --reuse-names",
-                spec.names,
-                spec.namespace.prefix(),
-                spec.first
-            ),
+            WorkloadPlan::Namespace(spec) => {
+                spec.holds(planned).map_err(|e| anyhow!("{e} (--reuse-names)"))
+            }
             _ => Ok(()),
         }
     }

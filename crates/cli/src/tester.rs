@@ -3,10 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, OnceLock};
 
 use anyhow::{Context, anyhow};
-use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally, sockets_needed};
+use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally, sockets_for};
 use measure::{Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Void};
 use net::{Engine, EngineCounters, UdpEngine, UdpFacts, WaitMode, drive, sources, sys};
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
@@ -18,6 +18,8 @@ use crate::options::WorkloadPlan;
 
 /// Sockets over all workers at least: several receive queues and ports on the server's side.
 const MIN_SOCKETS: usize = 4;
+/// So long after the first of them all workers begin.
+const START_DELAY: Nanos = Nanos::from_millis(1);
 
 /// Everything a trial needs.
 #[derive(Clone, Debug)]
@@ -75,18 +77,13 @@ impl net::Role for Role {
 impl Setup {
     /// How many sockets each worker opens.
     fn sockets_per_worker(&self, workers: usize) -> usize {
-        let rate = match self.pacing {
-            Pacing::Constant { rate } | Pacing::Poisson { rate } => rate.get(),
-            Pacing::Ramp { from, to } => from.get().max(to.get()),
-            // Enough ids for four generations of the window.
-            Pacing::Window { outstanding } => f64::from(outstanding) / self.timeout.as_secs_f64(),
-            Pacing::LockStep { threads, .. } => return threads as usize,
+        let needed = sockets_for(&self.pacing, self.timeout, workers as u32);
+        let wanted = match (self.pacing, self.sockets.sockets) {
+            (Pacing::LockStep { .. }, _) => needed,
+            (_, Some(asked)) => usize::from(asked).div_ceil(workers),
+            (_, None) => needed.max(MIN_SOCKETS.div_ceil(workers)),
         };
-        let wanted = self
-            .sockets
-            .sockets
-            .map_or_else(|| sockets_needed(rate, self.timeout).max(MIN_SOCKETS), usize::from);
-        wanted.div_ceil(workers).clamp(1, net::udp::MAX_SOCKETS)
+        wanted.clamp(1, net::udp::MAX_SOCKETS)
     }
 
     /// How many queries an open loop sends.
@@ -165,15 +162,17 @@ impl Setup {
             .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live));
         let roles = roles.collect::<anyhow::Result<Vec<Role>>>()?;
         let (cores, drops) = (host::cores(), host::udp_receive_drops());
-        let barrier = Arc::new(Barrier::new(workers));
+        let together = Arc::new((Barrier::new(workers), OnceLock::new()));
         let wait = WaitMode::from(self.sockets.wait);
         let threads: Vec<_> = engines
             .into_iter()
             .zip(roles)
             .zip(cpus.clone())
             .map(|((engine, role), cpu)| {
-                let (barrier, stop) = (barrier.clone(), stop.clone());
-                std::thread::spawn(move || worker(engine, role, cpu, wait, &barrier, &stop))
+                let (together, stop) = (together.clone(), stop.clone());
+                std::thread::spawn(move || {
+                    worker(engine, role, cpu, wait, (&together.0, &together.1), &stop)
+                })
             })
             .collect();
         let reports =
@@ -280,12 +279,7 @@ impl Setup {
         if tally.sent == 0 {
             return Some(Void::NothingSent);
         }
-        let planned = if tally.stopped_early { tally.sent } else { tally.planned };
-        let schedule = if open_loop {
-            ScheduleTolerance::default().judge(planned, &tally.schedule_error)
-        } else {
-            None
-        };
+        let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
         evidence.starved().or(schedule)
     }
 
@@ -414,13 +408,18 @@ fn worker(
     mut role: Role,
     cpu: Option<usize>,
     wait: WaitMode,
-    barrier: &Barrier,
+    (barrier, start): (&Barrier, &OnceLock<Nanos>),
     stop: &AtomicBool,
 ) -> anyhow::Result<Report> {
     let pinned = cpu.map_or(Ok(()), |cpu| sys::pin_to_cpus(&[cpu]));
     sys::prepare_for_timing();
     barrier.wait();
     pinned.context("--cpus")?;
+    // Whoever is first says when all begin, so that their schedules interleave.
+    let start = *start.get_or_init(|| sys::monotonic() + START_DELAY);
+    if let Role::Measurer(measurer) = role {
+        role = Role::Measurer(Box::new(measurer.starting_at(start)));
+    }
     let (began, cpu_before, delay_before) =
         (sys::monotonic(), sys::thread_cpu_time(), sys::thread_run_delay());
     drive(&mut engine, &mut role, wait, stop)?;

@@ -68,7 +68,7 @@ pub enum NamespaceError {
     },
     /// Not every query finds a name of its own.
     #[error(
-        "{queries} queries are planned, but {prefix} has {names} names for them (it holds {size}, {first} are used up); take a prefix of /{enough} or shorter, or let names be used again"
+        "{queries} queries are planned, but there are {names} names in {prefix} from number {first} on: take a prefix of /{enough} or shorter, a lower rate or a shorter duration, or let names be used again"
     )]
     TooFew {
         /// So many are planned.
@@ -79,8 +79,6 @@ pub enum NamespaceError {
         first: u64,
         /// The block.
         prefix: String,
-        /// How many names it has.
-        size: u64,
         /// A prefix length with enough names.
         enough: u32,
     },
@@ -108,7 +106,6 @@ impl NamespaceSpec {
             names: self.names,
             first: self.first,
             prefix: self.namespace.prefix().to_string(),
-            size: self.namespace.size(),
             // The binary logarithm, rounded up.
             enough: 32u32.saturating_sub(64 - (needed - 1).leading_zeros()),
         })
