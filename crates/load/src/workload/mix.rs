@@ -134,8 +134,9 @@ impl Zipf {
         for _ in 0..MAX_TRIES {
             let x = self.inverse(rng.unit());
             let rank = (x + 1.0).floor().min(self.n);
-            let curve = if rank > 1.0 { x.powf(-self.s) } else { 1.0 };
-            if rng.unit() * curve < rank.powf(-self.s) {
+            // rank^-s beside x^-s, or 1 beside 1 for the first bar.
+            let share = if is_one(self.s) { x / rank } else { (x / rank).powf(self.s) };
+            if rank <= 1.0 || rng.unit() < share {
                 return rank as u64 - 1;
             }
         }
