@@ -162,12 +162,14 @@ pub struct ScheduleTolerance {
 }
 
 impl Default for ScheduleTolerance {
-    /// 1 ms, 1 %, 99.9 %.
+    /// 1 ms, 3 %, 99.9 %.
     ///
     /// RFC 8219 times out after 1 s and self-tests at 0.25 s: a millisecond is small beside both, and
-    /// large beside what a scheduler's hiccup costs a Measurer that has its core for itself.
+    /// large beside what a scheduler's hiccup costs a Measurer that has its core for itself. Virtual
+    /// machines lose up to 10 ms at once to their host, 0.5 % of the time and more, without saying so
+    /// as steal time: the catching up makes that 1 % of the queries.
     fn default() -> Self {
-        ScheduleTolerance { late_after: Nanos::from_millis(1), max_late: 0.01, min_sent: 0.999 }
+        ScheduleTolerance { late_after: Nanos::from_millis(1), max_late: 0.03, min_sent: 0.999 }
     }
 }
 
@@ -320,10 +322,10 @@ mod tests {
         let tolerance = ScheduleTolerance::default();
         let mut errors = Histogram::new();
         assert_eq!(tolerance.judge(100, &errors), Some(Void::NothingSent));
-        for _ in 0..990 {
+        for _ in 0..970 {
             errors.record(Nanos::from_micros(20));
         }
-        for _ in 0..10 {
+        for _ in 0..30 {
             errors.record(Nanos::from_millis(3));
         }
         assert_eq!(tolerance.judge(1_000, &errors), None);
