@@ -179,7 +179,7 @@ pub(crate) struct SocketArgs {
     /// Source address, or a prefix whose addresses are used in turn
     #[arg(long, value_name = "PREFIX")]
     pub(crate) source: Option<Source>,
-    /// How workers wait: spin has the best times and takes a whole core, sleep suits a shared core
+    /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     pub(crate) wait: WaitArg,
     /// A due query may be held back so long, to leave together with others (microseconds)
@@ -219,6 +219,8 @@ pub(crate) enum GsoArg {
 pub(crate) enum WaitArg {
     /// Never sleep
     Spin,
+    /// Never sleep, but let others have the core whenever they want it
+    Yield,
     /// Always sleep
     Sleep,
     /// Sleep through long waits, spin through the last microseconds

@@ -60,6 +60,7 @@ impl From<WaitArg> for WaitMode {
     fn from(arg: WaitArg) -> Self {
         match arg {
             WaitArg::Spin => WaitMode::Spin,
+            WaitArg::Yield => WaitMode::Yield,
             WaitArg::Sleep => WaitMode::Sleep,
             WaitArg::Auto => WaitMode::Auto,
         }

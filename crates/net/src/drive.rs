@@ -48,6 +48,9 @@ pub trait Role {
 pub enum WaitMode {
     /// Never sleeps: best times, a whole core.
     Spin,
+    /// Never sleeps, but lets others have the core whenever they want it: for a sender that must be
+    /// on time beside something it waits for anyway, such as the AuthDNS of a DNS64 server.
+    Yield,
     /// Always sleeps: for a worker that shares its core.
     Sleep,
     /// Sleeps through long waits, spins through the last of them.
@@ -136,6 +139,9 @@ impl Worker {
             if !self.rx.is_empty() || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            if mode == WaitMode::Yield {
+                std::thread::yield_now();
+            }
             now = engine.now();
             if now >= due {
                 return Ok(());
@@ -148,7 +154,7 @@ impl Worker {
 fn pause(mode: WaitMode, now: Nanos, last_work: Nanos, due: Nanos) -> Wait {
     let spin_from = due.since(AUTO_SPIN);
     match mode {
-        WaitMode::Spin => Wait::No,
+        WaitMode::Spin | WaitMode::Yield => Wait::No,
         WaitMode::Sleep => Wait::Until(due.min(now + STOP_LATENCY)),
         WaitMode::Auto if now >= spin_from || now < last_work + AUTO_SPIN => Wait::No,
         WaitMode::Auto => Wait::Until(spin_from.min(now + STOP_LATENCY)),
@@ -167,6 +173,7 @@ mod tests {
         for (mode, now, last_work, due, wait) in [
             (WaitMode::Spin, 0, 0, never, Wait::No),
             (WaitMode::Spin, 0, 0, 1_000, Wait::No),
+            (WaitMode::Yield, 0, 0, 1_000, Wait::No),
             (WaitMode::Sleep, 10, 10, 11, Wait::Until(us(11))),
             (WaitMode::Sleep, 10, 10, never, horizon(10)),
             (WaitMode::Sleep, 10, 10, 90_000, horizon(10)),
