@@ -101,8 +101,6 @@ pub struct HostUse {
     pub softirq_s: f64,
     /// The busy share (0 to 1) of its cores; of the part it uses itself where it shares them.
     pub busy: f64,
-    /// The busy share (0 to 1) of its cores, whoever was busy on them.
-    pub cores_busy: f64,
     /// The share (0 to 1) of the trial that its busiest thread ran.
     pub busiest_thread: f64,
     /// The largest share (0 to 1) of the trial that one of its threads was ready to run and did not.
@@ -193,8 +191,7 @@ fn uses(before: &Snapshot, after: &Snapshot, plan: [&CpuList; 3], t: Times) -> [
         let core = cores_of(before, after, cpus);
         let (user_s, system_s) = spent(i);
         let alone = plan.iter().enumerate().all(|(j, other)| i == j || !other.shares_with(cpus));
-        let cores_s = core.busy() as f64 * t.tick_s;
-        let own_s = if alone { cores_s } else { user_s + system_s };
+        let own_s = if alone { core.busy() as f64 * t.tick_s } else { user_s + system_s };
         let (mut busiest, mut delay) = (0, 0);
         for (thread, now) in &after.processes[i].threads {
             let then = before.processes[i].threads.get(thread).copied().unwrap_or_default();
@@ -214,7 +211,6 @@ fn uses(before: &Snapshot, after: &Snapshot, plan: [&CpuList; 3], t: Times) -> [
             system_s,
             softirq_s: core.softirq as f64 * t.tick_s,
             busy: share(own_s, t.sending_s * count),
-            cores_busy: share(cores_s, t.sending_s * count),
             busiest_thread: share(busiest as f64 / 1e9, t.sending_s),
             run_delay: share(delay as f64 / 1e9, t.sending_s),
             foreign: share(foreign_s, t.window_s * count),
@@ -275,7 +271,6 @@ mod tests {
         let [tester, auth, dut] = uses(&before, &after, [&zero, &zero, &one], T);
         assert_eq!((tester.user_s, tester.system_s, tester.softirq_s), (0.8, 0.4, 0.2));
         assert!((tester.busy - 0.6).abs() < 1e-9 && (auth.busy - 0.25).abs() < 1e-9);
-        assert!((auth.cores_busy - 1.0).abs() < 1e-9);
         assert!((dut.busy - 0.95).abs() < 1e-9, "{}", dut.busy);
         assert!((dut.busiest_thread - 0.95).abs() < 1e-9 && (dut.run_delay - 0.1).abs() < 1e-9);
         // 150 - 100 in user mode; the system time is less than ours with its interrupts.
