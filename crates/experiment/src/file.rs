@@ -362,4 +362,18 @@ repeats = 3
             assert!(error.starts_with(start), "{error}\nwanted {start}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn a_spoiled_file_is_refused_with_its_place_or_makes_sense(at in 0usize..400, byte: u8, cut: bool) {
+            let mut bytes = GOOD.as_bytes().to_vec();
+            let at = at % bytes.len();
+            if cut { bytes.truncate(at) } else { bytes[at] = byte }
+            if let Ok(text) = String::from_utf8(bytes)
+                && let Err(e) = Experiment::parse(&text, Path::new("x.toml"))
+            {
+                proptest::prop_assert!(e.to_string().starts_with("x.toml:"), "{}", e);
+            }
+        }
+    }
 }

@@ -1,0 +1,42 @@
+//! Whatever text comes in, it is read or refused with what would be accepted.
+
+use dnsdyno_measure::{Goal, Histogram, Limiter, Nanos, Qps};
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,40}") {
+        let _ = (text.parse::<Goal>(), text.parse::<Limiter>());
+        if let Err(e) = text.parse::<Qps>() {
+            prop_assert!(e.to_string().contains("a rate such as"));
+        }
+        if let Err(e) = text.parse::<Nanos>() {
+            prop_assert!(e.to_string().contains("a duration such as"));
+        }
+    }
+
+    #[test]
+    fn goals_go_through_text(loss in 0u32..100_000, quantiles in prop::collection::vec((1u32..100_000, 1u64..10_000_000), 0..4)) {
+        let goal = Goal {
+            max_loss: f64::from(loss) / 1e5,
+            latency: quantiles.into_iter().map(|(q, us)| (f64::from(q) / 1e5, Nanos::from_micros(us))).collect(),
+        };
+        let back: Goal = goal.to_string().parse().expect("own text");
+        prop_assert!((back.max_loss - goal.max_loss).abs() < 1e-9);
+        prop_assert_eq!(back.latency.len(), goal.latency.len());
+        for (a, b) in back.latency.iter().zip(&goal.latency) {
+            prop_assert!((a.0 - b.0).abs() < 1e-9 && a.1 == b.1, "{} {:?}", goal, back);
+        }
+    }
+
+    #[test]
+    fn rates_with_their_suffixes(k in 1u32..10_000_000) {
+        prop_assert_eq!(format!("{k}k").parse(), Ok(Qps::new(f64::from(k) * 1e3).expect("a rate")));
+        prop_assert_eq!(k.to_string().parse(), Ok(Qps::new(f64::from(k)).expect("a rate")));
+    }
+
+    #[test]
+    fn bytes_are_a_histogram_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Histogram::decode(&bytes);
+    }
+}
