@@ -66,12 +66,15 @@ impl Header {
     /// The twelve octets.
     #[inline]
     pub fn to_bytes(self) -> [u8; HEADER] {
-        let [qd, an, ns, ar] = self.counts;
-        let mut bytes = [0; HEADER];
-        for (at, word) in [self.id, self.flags, qd, an, ns, ar].into_iter().enumerate() {
-            bytes[2 * at..2 * at + 2].copy_from_slice(&word.to_be_bytes());
-        }
-        bytes
+        let [i1, i0] = self.id.to_be_bytes();
+        let [f1, f0] = self.flags.to_be_bytes();
+        let [[q1, q0], [a1, a0], [n1, n0], [r1, r0]] = [
+            self.counts[0].to_be_bytes(),
+            self.counts[1].to_be_bytes(),
+            self.counts[2].to_be_bytes(),
+            self.counts[3].to_be_bytes(),
+        ];
+        [i1, i0, f1, f0, q1, q0, a1, a0, n1, n0, r1, r0]
     }
 
     /// Whether this is a response.

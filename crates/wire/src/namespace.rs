@@ -100,11 +100,12 @@ impl Namespace {
     #[inline]
     pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
         let label: &[u8; LABEL] = label.try_into().ok()?;
+        // Spelled out: as a `map` and a `fold` over the digits this takes four times as long.
+        let digit = |at: usize| u32::from(label[at].wrapping_sub(b'0'));
         let octet = |at: usize| {
-            let digits =
-                [label[at], label[at + 1], label[at + 2]].map(|digit| digit.wrapping_sub(b'0'));
-            let value = digits.iter().fold(0u32, |value, &digit| value * 10 + u32::from(digit));
-            (digits.iter().all(|&digit| digit < 10) && value < 256).then_some(value as u8)
+            let (a, b, c) = (digit(at), digit(at + 1), digit(at + 2));
+            let value = a * 100 + b * 10 + c;
+            (a < 10 && b < 10 && c < 10 && value < 256).then_some(value as u8)
         };
         let dashes = label[3] == b'-' && label[7] == b'-' && label[11] == b'-';
         if !dashes {

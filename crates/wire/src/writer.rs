@@ -20,6 +20,9 @@ use crate::server::Query;
 /// Where the question's name stands in every reply.
 pub const QUESTION_OFFSET: u16 = HEADER as u16;
 
+/// The most octets of a message: the length before one on TCP has sixteen bits.
+const MAX_MESSAGE: usize = u16::MAX as usize;
+
 /// The owner of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner<'a> {
@@ -40,9 +43,12 @@ pub fn pointer(offset: u16) -> [u8; 2] {
 
 /// The sections that hold records, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Section {
+pub enum Section {
+    /// What was asked for.
     Answer,
+    /// Whose word it is.
     Authority,
+    /// What will be asked for next.
     Additional,
 }
 
@@ -71,7 +77,7 @@ impl<'a> ReplyWriter<'a> {
     /// The response code is NOERROR and no other flag is set until said otherwise.
     #[inline]
     pub fn new(out: &'a mut [u8], limit: usize, query: &Query<'_>) -> Option<Self> {
-        let limit = limit.min(out.len());
+        let limit = limit.min(out.len()).min(MAX_MESSAGE);
         let question_end = HEADER + query.question.len();
         let out = &mut out[..limit];
         out.get_mut(HEADER..question_end)?.copy_from_slice(query.question);
@@ -132,6 +138,20 @@ impl<'a> ReplyWriter<'a> {
         self.record(Section::Additional, owner, rtype, ttl, &[rdata])
     }
 
+    /// Adds one whole record that was written before, and hands it out to be edited in place; `None` as above.
+    ///
+    /// For replies that differ in few octets: a copy and some stores.
+    #[inline]
+    pub fn prebuilt(&mut self, section: Section, record: &[u8]) -> Option<&mut [u8]> {
+        if !self.make_room(section, record.len()) {
+            return None;
+        }
+        let start = self.len;
+        self.put(record);
+        self.header.counts[1 + section as usize] += 1;
+        Some(&mut self.out[start..self.len])
+    }
+
     /// Whether TC is set.
     #[inline]
     pub fn is_truncated(&self) -> bool {
@@ -173,11 +193,6 @@ impl<'a> ReplyWriter<'a> {
         ttl: u32,
         rdata: &[&[u8]],
     ) -> bool {
-        debug_assert!(section >= self.section, "records come in the order of the sections");
-        self.section = section;
-        if self.is_truncated() {
-            return false;
-        }
         let compressed;
         let owner = match owner {
             Owner::Question => &[0xc0, HEADER as u8][..],
@@ -188,12 +203,8 @@ impl<'a> ReplyWriter<'a> {
             Owner::Name(name) => name,
         };
         let rdata_len = rdata.iter().map(|part| part.len()).sum::<usize>();
-        let reserved = if self.opt.is_some() { OPT_FIXED } else { 0 };
-        let room = self.out.len() - self.len - reserved;
-        if owner.len() + RECORD_FIXED + rdata_len > room || rdata_len > usize::from(u16::MAX) {
-            if section != Section::Additional {
-                self.truncate();
-            }
+        // Data too long for its length field is too long for the message, so it never fits.
+        if !self.make_room(section, owner.len() + RECORD_FIXED + rdata_len) {
             return false;
         }
         self.put(owner);
@@ -207,6 +218,23 @@ impl<'a> ReplyWriter<'a> {
         }
         self.header.counts[1 + section as usize] += 1;
         true
+    }
+
+    /// Whether a record of `len` octets fits into a section that is the last one's or a later one; if not, and it may
+    /// not be left out, the reply is truncated.
+    #[inline]
+    fn make_room(&mut self, section: Section, len: usize) -> bool {
+        debug_assert!(section >= self.section, "records come in the order of the sections");
+        self.section = section;
+        if self.is_truncated() {
+            return false;
+        }
+        let reserved = if self.opt.is_some() { OPT_FIXED } else { 0 };
+        let fits = len <= self.out.len() - self.len - reserved;
+        if !fits && section != Section::Additional {
+            self.truncate();
+        }
+        fits
     }
 
     /// Writes octets for which there is room.
@@ -290,6 +318,33 @@ mod tests {
         assert_eq!(text(additional)[0], "ns.x. 1 IN A 10.0.0.2");
         let opt = message.opt().unwrap();
         assert_eq!((opt.udp_payload_size(), opt.version(), opt.dnssec_ok()), (1232, 0, true));
+    }
+
+    #[test]
+    fn a_prebuilt_record_is_a_record() {
+        let written = write(512, |writer| {
+            writer.opt(1232, false);
+            assert!(writer.answer(Owner::Question, Qtype::A, 60, &[10, 0, 0, 1]));
+        });
+        let record = b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\0\0\0\0";
+        let prebuilt = write(512, |writer| {
+            writer.opt(1232, false);
+            let record = writer.prebuilt(Section::Answer, record).unwrap();
+            record[12..].copy_from_slice(&[10, 0, 0, 1]);
+        });
+        assert_eq!(prebuilt, written);
+        let cut = write(written.len() - 1, |writer| {
+            writer.opt(1232, false);
+            assert!(writer.prebuilt(Section::Additional, record).is_none());
+            assert!(!writer.is_truncated());
+            assert!(writer.prebuilt(Section::Additional, &record[..15]).is_some());
+        });
+        assert_eq!(Header::read(&cut).unwrap().counts, [1, 0, 0, 2]);
+        let cut = write(written.len() - 1, |writer| {
+            writer.opt(1232, false);
+            assert!(writer.prebuilt(Section::Authority, record).is_none());
+        });
+        assert!(Header::read(&cut).unwrap().is_truncated());
     }
 
     #[test]
