@@ -20,7 +20,7 @@ use record::{Cpu, Trial, Voidness};
 use wire::{Namespace, Pref64, Qtype};
 
 use crate::enter::Lab;
-use crate::probe::{HostUse, Observed, Snapshot};
+use crate::probe::{HostUse, Observed, Snapshot, procfs};
 use crate::process::{Launch, Process};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Steering, Testbed};
@@ -31,6 +31,10 @@ const WATCH: Duration = Duration::from_millis(50);
 const RESERVE: Duration = Duration::from_secs(30);
 /// How long an interrupted Measurer may take to report.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a server may take to recover from an overload, and how often it is looked at. It is idle
+/// when it ran for less than a twentieth of a step.
+const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE_STEP: Duration = Duration::from_millis(100);
 /// From this share on, what others do on the server's cores is worth a warning.
 const FOREIGN_ON_DUT: f64 = 0.05;
 
@@ -62,6 +66,8 @@ pub struct LabBench<'a> {
     target: Target,
     authdns: Option<Process>,
     server: Option<Running<'a>>,
+    // Whether the last trial left the server with work.
+    overloaded: bool,
 }
 
 /// A server under test that can be started again.
@@ -82,7 +88,8 @@ impl<'a> LabBench<'a> {
         target: Target,
         authdns: Process,
     ) -> Self {
-        Self { lab, testbed, dir, target, authdns: Some(authdns), server: None }
+        let authdns = Some(authdns);
+        Self { lab, testbed, dir, target, authdns, server: None, overloaded: false }
     }
 
     /// A bench of a server under test, which it starts; a DNS64 server needs an AuthDNS.
@@ -99,7 +106,7 @@ impl<'a> LabBench<'a> {
     ) -> Result<Self, crate::ServerError> {
         let server = Some(installed.start(service, testbed, lab, dir)?);
         let server = Some(Running { installed, service, server });
-        Ok(Self { lab, testbed, dir, target, authdns, server })
+        Ok(Self { lab, testbed, dir, target, authdns, server, overloaded: false })
     }
 
     /// Stops the server as its adapter says, and the AuthDNS.
@@ -190,6 +197,31 @@ impl<'a> LabBench<'a> {
         Ok(())
     }
 
+    /// Waits until the server has done with what an overload left it: queries in its receive queue, and
+    /// its own questions. RFC 2544 section 23 waits 2 s and 5 s for that; here until it is idle, and no longer
+    /// than [`SETTLE`]. Whether it has settled.
+    fn settle(&mut self) -> Result<bool, BenchError> {
+        let Some(pid) =
+            self.server.iter().find_map(|running| running.server.as_ref()).map(Server::pid)
+        else {
+            return Ok(true);
+        };
+        let deadline = Instant::now() + SETTLE;
+        while std::mem::take(&mut self.overloaded) {
+            let before = procfs::run_time(pid);
+            std::thread::sleep(SETTLE_STEP);
+            let ran = procfs::run_time(pid).saturating_sub(before);
+            self.overloaded = ran > SETTLE_STEP.as_nanos() as u64 / 20;
+            if self.is_interrupted() {
+                return Err(BenchError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn is_interrupted(&self) -> bool {
         self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -234,6 +266,7 @@ impl Bench for LabBench<'_> {
         if self.is_interrupted() {
             return Err(BenchError::Interrupted);
         }
+        let settled = self.settle()?;
         let json: PathBuf = self.dir.join("trial.json");
         // That of the trial before must never be taken for this one's.
         let _ = std::fs::remove_file(&json);
@@ -259,7 +292,14 @@ impl Bench for LabBench<'_> {
         }
         let trial: Trial = record::read(&json).map_err(failed)?;
         let observed = Observed::between(&before, &after, self.testbed, trial.duration_s);
-        Ok(self.conclude(trial, &observed))
+        let mut trial = self.conclude(trial, &observed);
+        self.overloaded = trial.bad() > 0 || trial.void.is_void();
+        if !settled {
+            let limit = SETTLE.as_secs();
+            let doubt = format!("the server was still busy {limit} s after the trial before");
+            trial.warnings.push(doubt);
+        }
+        Ok(trial)
     }
 
     fn forget_names(&mut self) -> Result<bool, BenchError> {

@@ -226,6 +226,12 @@ pub fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
     numbers(Path::new(&task)).into_iter().filter_map(read).collect()
 }
 
+/// How long all threads of a process and of its children ran so far, nanoseconds.
+pub fn run_time(root: u32) -> u64 {
+    let threads = tree(root).into_iter().flat_map(read_threads);
+    threads.map(|(_, thread)| thread.run).sum()
+}
+
 /// The cores each thread of a process may run on.
 pub fn affinities(pid: u32) -> Vec<(u32, CpuList)> {
     let task = format!("/proc/{pid}/task");
