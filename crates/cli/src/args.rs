@@ -223,7 +223,7 @@ pub(crate) enum WaitArg {
     Yield,
     /// Always sleep
     Sleep,
-    /// Sleep through long waits, spin through the last microseconds
+    /// Sleep through long waits, spin through the last microseconds; in closed loops sleep
     Auto,
 }
 
