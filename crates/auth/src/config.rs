@@ -7,6 +7,9 @@ use wire::{Namespace, Pref64};
 
 use crate::faults::FaultSpec;
 
+/// The longest TTL there is, seconds (RFC 2181 section 8).
+pub const MAX_TTL: u32 = i32::MAX as u32;
+
 /// Which names have AAAA records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AaaaPolicy {
@@ -63,26 +66,89 @@ impl AuthConfig {
         }
     }
 
-    /// Whether the shares make sense.
+    /// Whether the shares and the times to live make sense.
     ///
     /// # Errors
     /// Names the one that does not.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let share = |what, value: f64| {
-            if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(ConfigError { what, value }) }
+            if (0.0..=1.0).contains(&value) {
+                Ok(())
+            } else {
+                Err(ConfigError::Share { what, value })
+            }
         };
         share("loss", self.loss)?;
         if let AaaaPolicy::Share(value) = self.aaaa {
             share("share of AAAA records", value)?;
         }
-        self.faults.iter().try_for_each(|fault| share("share of a fault", fault.share))
+        self.faults.iter().try_for_each(|fault| share("share of a fault", fault.share))?;
+        // A millionth for what decimal shares lose as binary ones: ten times 0.1 is all.
+        let sum = self.loss + self.faults.iter().map(|fault| fault.share).sum::<f64>();
+        if sum > 1.0 + 1e-6 {
+            return Err(ConfigError::Sum(sum));
+        }
+        let times = [
+            ("TTL of answers", self.ttl),
+            ("SOA's MINIMUM", self.negative_ttl),
+            ("SOA's TTL", self.soa_ttl),
+        ];
+        let too_long = times.into_iter().find(|(_, ttl)| *ttl > MAX_TTL);
+        too_long.map_or(Ok(()), |(what, value)| Err(ConfigError::Ttl { what, value }))
     }
 }
 
-/// A share that is none.
+/// A number that cannot be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("the {what} is a number from 0 to 1, not {value}")]
-pub struct ConfigError {
-    what: &'static str,
-    value: f64,
+pub enum ConfigError {
+    /// A share that is none.
+    #[error("the {what} is a number from 0 to 1, not {value}")]
+    Share {
+        /// Of what.
+        what: &'static str,
+        /// The number.
+        value: f64,
+    },
+    /// More replies would be spoiled than there are.
+    #[error(
+        "the loss and the shares of all faults sum to {0}: a reply suffers one fault, so 1 is the most"
+    )]
+    Sum(f64),
+    /// A time to live above [`MAX_TTL`].
+    #[error("the {what} is at most {max} seconds (RFC 2181 section 8), not {value}", max = MAX_TTL)]
+    Ttl {
+        /// Of what.
+        what: &'static str,
+        /// The number.
+        value: u32,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_cannot_be_are_named() {
+        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"));
+        let good = AuthConfig::new(namespace);
+        assert_eq!(good.validate(), Ok(()));
+        let spoiled = |faults: &[&str]| faults.iter().map(|f| f.parse().expect(f)).collect();
+        let table = [
+            (AuthConfig { loss: 1.5, ..good.clone() }, "loss is a number from 0 to 1, not 1.5"),
+            (AuthConfig { loss: f64::NAN, ..good.clone() }, "not NaN"),
+            (AuthConfig { aaaa: AaaaPolicy::Share(-1.0), ..good.clone() }, "AAAA"),
+            (
+                AuthConfig { loss: 0.5, faults: spoiled(&["cut:0.75"]), ..good.clone() },
+                "sum to 1.25",
+            ),
+            (AuthConfig { soa_ttl: 1 << 31, ..good.clone() }, "SOA's TTL is at most 2147483647"),
+        ];
+        for (config, message) in table {
+            let error = config.validate().expect_err(message).to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        let whole = AuthConfig { faults: spoiled(&["cut:0.1"; 10]), ..good };
+        assert_eq!(whole.validate(), Ok(()));
+    }
 }

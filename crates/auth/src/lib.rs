@@ -1,7 +1,10 @@
 //! The AuthDNS: an authoritative server whose answers are computed from the name (RFC 8219, section 9).
 //!
 //! ```text
-//! query ──> wire::Query ──> zone (what is the answer?) ──> writer ──> faults (delay, loss, lies) ──> reply
+//!            responder: no state, no clock                  server: a net::Role
+//! query ──> wire::Query ──> zone ──> records ──> reply ──> faults ──> delay ──> reply
+//!           what is asked?  where    what it     honest    loss, lies
+//!                           is it?   has
 //! ```
 //!
 //! It must never be the bottleneck, so there is no zone file and no memory: `010-001-002-003.dns64perf.test`
@@ -10,10 +13,14 @@
 //! what is malformed. On request it is slow, lossy or a liar, so that a DUT and a Tester can be tried on it.
 
 pub mod config;
+mod delay;
 pub mod faults;
+mod records;
+mod responder;
 mod server;
 mod zone;
 
 pub use config::{AaaaPolicy, AuthConfig, ConfigError};
 pub use faults::{Fault, FaultError, FaultSpec};
-pub use server::{Auth, AuthCounters, MAX_REPLY};
+pub use responder::MAX_REPLY;
+pub use server::{Auth, AuthCounters};

@@ -12,15 +12,28 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use measure::rng::splitmix64;
-use wire::Name;
 use wire::name::{Labels, strip_suffix};
+use wire::namespace::LABEL;
+use wire::{Name, Namespace, Pref64};
 
 use crate::config::{AaaaPolicy, AuthConfig};
+use crate::records::NAME_SERVER;
 
-/// The owner's place in the tree: which zone it lies in (offset of the zone's name in the owner's) and what it is.
+/// A zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zone {
+    /// Names to addresses.
+    Forward,
+    /// Addresses to names, below `in-addr.arpa` or `ip6.arpa`.
+    Reverse,
+}
+
+/// The owner's place in the tree: which zone it lies in, and what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
-    /// Bytes of the name in front of the zone's.
+    /// The zone.
+    pub(crate) zone: Zone,
+    /// Octets of the name in front of the zone's.
     pub(crate) zone_at: usize,
     /// What it is.
     pub(crate) node: Node,
@@ -37,7 +50,7 @@ pub(crate) enum Node {
     Host(Ipv4Addr),
     /// The reverse name of an address.
     Reverse(Ipv4Addr),
-    /// There are only names below it.
+    /// There are only names below it (of a share of AAAA records perhaps none: that is not looked for).
     Empty,
     /// There is no such name.
     Missing,
@@ -46,104 +59,96 @@ pub(crate) enum Node {
 /// The zones of an AuthDNS.
 #[derive(Clone, Debug)]
 pub(crate) struct Zones {
-    config: AuthConfig,
+    namespace: Namespace,
+    pref64: Pref64,
+    aaaa: AaaaPolicy,
     reverse4: Name,
+    /// Where there are AAAA records.
     reverse6: Option<Name>,
 }
 
 impl Zones {
-    pub(crate) fn new(config: AuthConfig) -> Self {
-        let reverse4 = reverse4_zone(
-            config.namespace.prefix().first(),
-            config.namespace.prefix().prefix_len(),
-        );
-        let reverse6 = (config.aaaa != AaaaPolicy::Never)
-            .then(|| reverse6_zone(config.pref64.first(), config.pref64.prefix_len()));
-        Zones { config, reverse4, reverse6 }
-    }
-
-    pub(crate) fn config(&self) -> &AuthConfig {
-        &self.config
+    pub(crate) fn new(config: &AuthConfig) -> Self {
+        let (namespace, pref64, aaaa) = (config.namespace, config.pref64, config.aaaa);
+        let reverse6 = (aaaa != AaaaPolicy::Never).then(|| reverse6_zone(pref64));
+        Zones { namespace, pref64, aaaa, reverse4: reverse4_zone(&namespace), reverse6 }
     }
 
     /// Where `qname` (wire format) lies; `None` outside of all zones.
     #[inline]
     pub(crate) fn locate(&self, qname: &[u8]) -> Option<Located> {
-        if let Some(front) = strip_suffix(qname, self.config.namespace.zone().as_wire()) {
-            return Some(Located { zone_at: front.len(), node: self.forward(front, qname) });
+        let at = |zone, front: &[u8], node| Located { zone, zone_at: front.len(), node };
+        if let Some(front) = strip_suffix(qname, self.namespace.zone().as_wire()) {
+            return Some(at(Zone::Forward, front, self.forward(front)));
         }
         if let Some(front) = strip_suffix(qname, self.reverse4.as_wire()) {
-            return Some(Located { zone_at: front.len(), node: self.reverse4(front, qname) });
+            return Some(at(Zone::Reverse, front, self.reverse4(front, qname)));
         }
         let front = strip_suffix(qname, self.reverse6.as_ref()?.as_wire())?;
-        Some(Located { zone_at: front.len(), node: self.reverse6(front, qname) })
+        Some(at(Zone::Reverse, front, self.reverse6(front, qname)))
     }
 
-    /// A name under the forward zone, by the labels in `front` of it.
+    /// The name of the forward zone with these labels in front of it.
     #[inline]
-    fn forward(&self, front: &[u8], qname: &[u8]) -> Node {
-        if front.is_empty() {
-            return Node::Apex;
-        }
-        match self.config.namespace.address(qname) {
-            Some(address) => Node::Host(address),
-            None if front.eq_ignore_ascii_case(b"\x03ns1") => Node::NameServer,
-            None => Node::Missing,
+    fn forward(&self, front: &[u8]) -> Node {
+        if let Some((&len, label)) = front.split_first() {
+            // More than one label never parses as a host's: a length octet is no digit.
+            let address =
+                if usize::from(len) == LABEL { Namespace::parse_label(label) } else { None };
+            match address {
+                Some(address) if self.namespace.contains(address) => Node::Host(address),
+                _ if front.eq_ignore_ascii_case(NAME_SERVER) => Node::NameServer,
+                _ => Node::Missing,
+            }
+        } else {
+            Node::Apex
         }
     }
 
-    /// A name under the reverse zone of IPv4.
+    /// The name `qname` of the IPv4 reverse zone.
     fn reverse4(&self, front: &[u8], qname: &[u8]) -> Node {
         if front.is_empty() {
             return Node::Apex;
         }
         // Octets from the last to the first, then in-addr and arpa.
-        let mut octets = [0u8; 4];
-        let labels = labels_of(qname).count();
-        let Some(given) = labels.checked_sub(2).filter(|given| *given <= 4) else {
+        let given = Labels::of(qname).count() - 2;
+        if given > 4 {
             return Node::Missing;
-        };
-        for (place, label) in (0..given).rev().zip(labels_of(qname)) {
-            match decimal(label) {
-                Some(octet) => octets[place] = octet,
-                None => return Node::Missing,
-            }
         }
-        let prefix = self.config.namespace.prefix();
+        // What the name leaves open is filled in from an address that exists, so a name above existing ones is one too.
+        let mut octets = self.namespace.prefix().first().octets();
+        for (place, label) in (0..given).rev().zip(Labels::of(qname)) {
+            let Some(octet) = decimal(label) else { return Node::Missing };
+            octets[place] = octet;
+        }
         let address = Ipv4Addr::from(octets);
-        if given == 4 {
-            return if prefix.contains(address) { Node::Reverse(address) } else { Node::Missing };
+        match self.namespace.contains(address) {
+            true if given == 4 => Node::Reverse(address),
+            true => Node::Empty,
+            false => Node::Missing,
         }
-        // A name above addresses of the prefix: its own block and the prefix overlap.
-        let block = u32::from(address);
-        let block_end = u64::from(block) + (1u64 << (32 - 8 * given));
-        let start = u64::from(u32::from(prefix.first()));
-        let overlaps = u64::from(block) < start + prefix.size() && start < block_end;
-        if overlaps { Node::Empty } else { Node::Missing }
     }
 
-    /// A name under the reverse zone of IPv6.
+    /// The name `qname` of the IPv6 reverse zone.
     fn reverse6(&self, front: &[u8], qname: &[u8]) -> Node {
         if front.is_empty() {
             return Node::Apex;
         }
-        let Some(given) = labels_of(qname).count().checked_sub(2).filter(|given| *given <= 32)
-        else {
+        let given = Labels::of(qname).count() - 2;
+        if given > 32 {
             return Node::Missing;
-        };
-        let mut bits = 0u128;
-        for (place, label) in (0..given).rev().zip(labels_of(qname)) {
-            let [digit] = label else { return Node::Missing };
-            let Some(nibble) = (*digit as char).to_digit(16) else { return Node::Missing };
-            bits |= u128::from(nibble) << (124 - 4 * place);
         }
-        if given < 32 {
-            return Node::Empty;
+        // As above.
+        let mut bits = u128::from(self.pref64.embed(self.namespace.prefix().first()));
+        for (place, label) in (0..given).rev().zip(Labels::of(qname)) {
+            let Some(nibble) = hexadecimal(label) else { return Node::Missing };
+            let shift = 124 - 4 * place;
+            bits = bits & !(0xf << shift) | u128::from(nibble) << shift;
         }
-        match self.config.pref64.extract(Ipv6Addr::from(bits)) {
-            Some(address) if self.config.namespace.contains(address) && self.has_aaaa(address) => {
-                Node::Reverse(address)
-            }
+        match self.pref64.extract(Ipv6Addr::from(bits)) {
+            Some(address) if !self.namespace.contains(address) => Node::Missing,
+            Some(_) if given < 32 => Node::Empty,
+            Some(address) if self.has_aaaa(address) => Node::Reverse(address),
             _ => Node::Missing,
         }
     }
@@ -151,20 +156,22 @@ impl Zones {
     /// Whether the name of `address` has an AAAA record: always the same answer for the same name.
     #[inline]
     pub(crate) fn has_aaaa(&self, address: Ipv4Addr) -> bool {
-        match self.config.aaaa {
+        match self.aaaa {
             AaaaPolicy::Never => false,
             AaaaPolicy::Always => true,
             AaaaPolicy::Share(share) => {
                 let mut x = u64::from(u32::from(address));
-                (splitmix64(&mut x) >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
+                let unit = (splitmix64(&mut x) >> 11) as f64 / (1u64 << 53) as f64;
+                unit < share
             }
         }
     }
-}
 
-/// The labels of a name in wire format, without the root.
-fn labels_of(name: &[u8]) -> Labels<'_> {
-    Labels::of(name)
+    /// The address in the AAAA record of a name.
+    #[inline]
+    pub(crate) fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
+        self.pref64.embed(address)
+    }
 }
 
 /// A decimal number from 0 to 255 as reverse names write it: no leading zeros.
@@ -175,18 +182,24 @@ fn decimal(label: &[u8]) -> Option<u8> {
     canonical.then(|| std::str::from_utf8(label).ok()?.parse().ok())?
 }
 
+/// A hexadecimal digit, alone in its label.
+fn hexadecimal(label: &[u8]) -> Option<u32> {
+    if let [digit] = label { char::from(*digit).to_digit(16) } else { None }
+}
+
 /// The zone under in-addr.arpa that holds a prefix, cut at a whole octet.
-fn reverse4_zone(first: Ipv4Addr, len: u8) -> Name {
-    let octets = &first.octets()[..usize::from(len / 8).min(3)];
+fn reverse4_zone(namespace: &Namespace) -> Name {
+    let prefix = namespace.prefix();
+    let octets = &prefix.first().octets()[..usize::from(prefix.prefix_len() / 8).min(3)];
     octets
         .iter()
         .fold(text_name("in-addr.arpa"), |zone, octet| child(&zone, octet.to_string().as_bytes()))
 }
 
-/// The zone under ip6.arpa that holds a prefix, cut at a whole nibble.
-fn reverse6_zone(first: Ipv6Addr, len: u8) -> Name {
-    let bits = u128::from(first);
-    (0..usize::from(len / 4)).fold(text_name("ip6.arpa"), |zone, place| {
+/// The zone under ip6.arpa of a prefix: the lengths of RFC 6052 end at a nibble.
+fn reverse6_zone(pref64: Pref64) -> Name {
+    let bits = u128::from(pref64.first());
+    (0..usize::from(pref64.prefix_len() / 4)).fold(text_name("ip6.arpa"), |zone, place| {
         child(&zone, format!("{:x}", bits >> (124 - 4 * place) & 15).as_bytes())
     })
 }
@@ -207,7 +220,7 @@ mod tests {
 
     fn zones(prefix: &str, aaaa: AaaaPolicy) -> Zones {
         let namespace = Namespace::with_default_zone(prefix.parse().expect(prefix));
-        Zones::new(AuthConfig { aaaa, ..AuthConfig::new(namespace) })
+        Zones::new(&AuthConfig { aaaa, ..AuthConfig::new(namespace) })
     }
 
     fn node(zones: &Zones, name: &str) -> Option<Node> {
@@ -244,6 +257,11 @@ mod tests {
                 Some(Node::Reverse(host)),
             ),
             ("0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa", None),
+            ("0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Some(Node::Apex)),
+            ("0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Some(Node::Empty)),
+            ("1.A.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Some(Node::Empty)),
+            ("2.a.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Some(Node::Missing)),
+            ("1a.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Some(Node::Missing)),
         ];
         for (name, wanted) in table {
             assert_eq!(node(&zones, name), wanted, "{name}");

@@ -1,155 +1,170 @@
-//! Replies as another library (`domain`) reads them, and the role on the simulated engine.
+//! Replies as another library (`domain`) reads them.
 
-use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+mod common;
 
+use common::{HOST, answers, ask, authority, config, query, records};
 use dnsdyno_auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
-use domain::base::iana::Rcode;
-use domain::base::{Message, Rtype, ToName, Ttl};
-use domain::rdata::{A, Aaaa, AllRecordData, Soa};
-use measure::Nanos;
-use net::sim::{Replies, SimEngine};
-use net::{SocketId, WaitMode, drive};
+use domain::base::Message;
+use domain::base::iana::{OptRcode, Rcode};
 use proptest::prelude::*;
-use wire::{Edns, Name, Namespace, Qtype, QueryTemplate};
+use wire::{Edns, Namespace};
 
-fn config() -> AuthConfig {
-    AuthConfig::new(Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")))
-}
-
-fn query(name: &str, qtype: &str, edns: Option<&Edns>) -> Vec<u8> {
-    let (name, qtype): (Name, Qtype) = (name.parse().expect(name), qtype.parse().expect(qtype));
-    let mut out = vec![0; 512];
-    let len = QueryTemplate::new(&name, qtype, true, false, edns).write(0x1234, &mut out);
-    out.truncate(len);
-    out
-}
-
-fn ask(auth: &mut Auth, query: &[u8]) -> Message<Vec<u8>> {
-    let mut out = [0; MAX_REPLY];
-    let len = auth.answer(query, &mut out).expect("a reply");
-    let message = Message::from_octets(out[..len].to_vec()).expect("a whole message");
-    assert!(message.header().qr() && !message.header().ra() && message.header().rd());
-    assert_eq!(message.header().id(), 0x1234);
-    message
-}
-
-fn records(message: &Message<Vec<u8>>) -> Vec<String> {
-    let section = message.answer().expect("an answer section");
-    section
-        .map(|r| {
-            r.expect("a record")
-                .into_record::<AllRecordData<_, _>>()
-                .expect("parses")
-                .expect("a known type")
-        })
-        .map(|r| {
-            format!("{} {} {} {}", r.owner().to_bytes(), r.ttl().as_secs(), r.rtype(), r.data())
-        })
-        .collect()
-}
+const REVERSE6: &str = "3.0.2.0.1.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+const FORWARD_SOA: &str = "dns64perf.test 300 SOA ns1.dns64perf.test. hostmaster.dns64perf.test. 2026010100 604800 86400 2419200 300";
+const REVERSE_SOA: &str = "10.in-addr.arpa 300 SOA ns1.dns64perf.test. hostmaster.dns64perf.test. 2026010100 604800 86400 2419200 300";
 
 #[test]
 fn names_and_types() {
     let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Always, ..config() });
-    let host = "010-001-002-003.dns64perf.test";
-    let reverse6 = "3.0.2.0.1.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
-    let table: [(&str, &str, Rcode, &[&str]); 14] = [
-        (host, "A", Rcode::NOERROR, &["010-001-002-003.dns64perf.test 3600 A 10.1.2.3"]),
+    // Name, type, the answer, or whose SOA says that there is none.
+    let table: [(&str, &str, Result<&str, &str>); 17] = [
+        (HOST, "A", Ok("010-001-002-003.dns64perf.test 3600 A 10.1.2.3")),
+        (HOST, "AAAA", Ok("010-001-002-003.dns64perf.test 3600 AAAA 2001:db8:64::a01:203")),
+        (HOST, "TXT", Err(FORWARD_SOA)),
+        (HOST, "ANY", Ok("010-001-002-003.dns64perf.test 3600 HINFO \"RFC8482\" \"\"")),
         (
-            host,
-            "AAAA",
-            Rcode::NOERROR,
-            &["010-001-002-003.dns64perf.test 3600 AAAA 2001:db8:64::a01:203"],
+            "010-001-002-003.DNS64Perf.TEST",
+            "A",
+            Ok("010-001-002-003.DNS64Perf.TEST 3600 A 10.1.2.3"),
         ),
-        (host, "TXT", Rcode::NOERROR, &[]),
-        (
-            host,
-            "ANY",
-            Rcode::NOERROR,
-            &["010-001-002-003.dns64perf.test 3600 HINFO \"RFC8482\" \"\""],
-        ),
-        ("dns64perf.test", "NS", Rcode::NOERROR, &["dns64perf.test 3600 NS ns1.dns64perf.test."]),
-        ("dns64perf.test", "A", Rcode::NOERROR, &[]),
-        ("ns1.dns64perf.test", "A", Rcode::NOERROR, &["ns1.dns64perf.test 3600 A 192.0.2.53"]),
-        (
-            "ns1.dns64perf.test",
-            "AAAA",
-            Rcode::NOERROR,
-            &["ns1.dns64perf.test 3600 AAAA 2001:db8::53"],
-        ),
-        ("nothing.dns64perf.test", "A", Rcode::NXDOMAIN, &[]),
-        ("011-001-002-003.dns64perf.test", "A", Rcode::NXDOMAIN, &[]),
+        ("dns64perf.test", "NS", Ok("dns64perf.test 3600 NS ns1.dns64perf.test.")),
+        ("dns64perf.test", "SOA", Ok(&*FORWARD_SOA.replace("test 300", "test 3600").leak())),
+        ("dns64perf.test", "A", Err(FORWARD_SOA)),
+        ("dns64perf.test", "DS", Err(FORWARD_SOA)),
+        ("ns1.dns64perf.test", "A", Ok("ns1.dns64perf.test 3600 A 192.0.2.53")),
+        ("ns1.dns64perf.test", "AAAA", Ok("ns1.dns64perf.test 3600 AAAA 2001:db8::53")),
+        ("ns1.dns64perf.test", "MX", Err(FORWARD_SOA)),
         (
             "3.2.1.10.in-addr.arpa",
             "PTR",
-            Rcode::NOERROR,
-            &["3.2.1.10.in-addr.arpa 3600 PTR 010-001-002-003.dns64perf.test."],
+            Ok("3.2.1.10.in-addr.arpa 3600 PTR 010-001-002-003.dns64perf.test."),
         ),
         (
-            reverse6,
+            REVERSE6,
             "PTR",
-            Rcode::NOERROR,
-            &[
-                "3.0.2.0.1.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa 3600 PTR 010-001-002-003.dns64perf.test.",
-            ],
+            Ok(&*format!("{REVERSE6} 3600 PTR 010-001-002-003.dns64perf.test.").leak()),
         ),
-        ("1.10.in-addr.arpa", "PTR", Rcode::NOERROR, &[]),
-        ("www.example.com", "A", Rcode::REFUSED, &[]),
+        ("10.in-addr.arpa", "NS", Ok("10.in-addr.arpa 3600 NS ns1.dns64perf.test.")),
+        ("1.10.in-addr.arpa", "PTR", Err(REVERSE_SOA)),
+        ("3.2.1.10.in-addr.arpa", "A", Err(REVERSE_SOA)),
     ];
-    for (name, qtype, rcode, wanted) in table {
+    for (name, qtype, wanted) in table {
         let message = ask(&mut auth, &query(name, qtype, None));
-        assert_eq!(message.header().rcode(), rcode, "{name} {qtype}");
-        assert_eq!(message.header().aa(), rcode != Rcode::REFUSED, "{name} {qtype}");
-        assert_eq!(records(&message), wanted, "{name} {qtype}");
-        let authority: Vec<_> = message
-            .authority()
-            .expect("a section")
-            .limit_to::<Soa<_>>()
-            .map(|r| r.expect("an SOA"))
-            .collect();
-        let negative = wanted.is_empty() && rcode != Rcode::REFUSED;
-        assert_eq!(authority.len(), usize::from(negative), "{name} {qtype}");
-        if let Some(soa) = authority.first() {
+        assert_eq!(message.header().rcode(), Rcode::NOERROR, "{name} {qtype}");
+        assert!(message.header().aa(), "{name} {qtype}");
+        assert_eq!(answers(&message), Vec::from_iter(wanted.ok()), "{name} {qtype}");
+        assert_eq!(authority(&message), Vec::from_iter(wanted.err()), "{name} {qtype}");
+        assert!(message.opt().is_none(), "EDNS only when asked");
+        assert!(message.sole_question().is_ok_and(|q| q.qtype().to_string() == qtype));
+    }
+    let c = auth.counters();
+    assert_eq!((c.queries, c.answers, c.nodata, c.errors), (17, 11, 6, 0));
+}
+
+#[test]
+fn names_that_do_not_exist_and_names_of_others() {
+    let mut auth = Auth::new(config());
+    for name in [
+        "nothing.dns64perf.test",
+        "011-001-002-003.dns64perf.test",
+        "a.010-001-002-003.dns64perf.test",
+        "010-001-002-256.dns64perf.test",
+    ] {
+        let message = ask(&mut auth, &query(name, "A", None));
+        assert_eq!(message.header().rcode(), Rcode::NXDOMAIN, "{name}");
+        assert!(message.header().aa() && answers(&message).is_empty());
+        assert_eq!(authority(&message), [FORWARD_SOA], "{name}");
+    }
+    let message = ask(&mut auth, &query("300.2.1.10.in-addr.arpa", "PTR", None));
+    assert_eq!(
+        (message.header().rcode(), &*authority(&message)),
+        (Rcode::NXDOMAIN, &[REVERSE_SOA.to_owned()][..])
+    );
+    assert_eq!(auth.counters().nxdomain, 5);
+    // Without AAAA records there is no reverse zone of theirs.
+    for name in ["www.example.com", ".", "test", "3.2.1.11.in-addr.arpa", REVERSE6] {
+        let message = ask(&mut auth, &query(name, "A", None));
+        let counts = message.header_counts();
+        assert_eq!(
+            (message.header().rcode(), message.header().aa()),
+            (Rcode::REFUSED, false),
+            "{name}"
+        );
+        assert_eq!((counts.ancount(), counts.nscount()), (0, 0), "{name}");
+    }
+    for (qtype, rcode) in [
+        ("AXFR", Rcode::REFUSED),
+        ("IXFR", Rcode::REFUSED),
+        ("OPT", Rcode::NOTIMP),
+        ("TYPE128", Rcode::NOTIMP),
+        ("MAILA", Rcode::NOTIMP),
+        ("TYPE256", Rcode::NOERROR),
+    ] {
+        let message = ask(&mut auth, &query("dns64perf.test", qtype, None));
+        assert_eq!(message.header().rcode(), rcode, "{qtype}");
+    }
+}
+
+#[test]
+fn a_name_server_comes_with_its_addresses() {
+    let mut auth = Auth::new(config());
+    for zone in ["dns64perf.test", "10.in-addr.arpa"] {
+        let message = ask(&mut auth, &query(zone, "NS", Some(&Edns::default())));
+        let additional = message.additional().expect("a section");
+        assert_eq!(
+            records(additional)[..2],
+            ["ns1.dns64perf.test 3600 A 192.0.2.53", "ns1.dns64perf.test 3600 AAAA 2001:db8::53"]
+        );
+    }
+}
+
+/// RFC 2308 section 3: the SOA of a negative reply lives as long as the lesser of its MINIMUM and its own TTL, and
+/// RFC 6147 section 5.1.7 lets a synthesised AAAA live no longer.
+#[test]
+fn negative_times_to_live() {
+    for (soa_ttl, minimum, negative) in [(3_600, 300, 300), (60, 300, 60), (0, 300, 0), (5, 5, 5)] {
+        let times = AuthConfig { ttl: 7, soa_ttl, negative_ttl: minimum, ..config() };
+        let mut auth = Auth::new(times);
+        for (name, qtype) in [(HOST, "AAAA"), ("x.dns64perf.test", "A"), ("1.10.in-addr.arpa", "A")]
+        {
+            let soa = authority(&ask(&mut auth, &query(name, qtype, None))).remove(0);
+            let words: Vec<&str> = soa.split(' ').collect();
             assert_eq!(
-                (soa.ttl(), soa.data().minimum()),
-                (Ttl::from_secs(300), Ttl::from_secs(300))
-            );
-            assert!(
-                name.parse::<domain::base::Name<Vec<u8>>>()
-                    .expect(name)
-                    .ends_with(&soa.owner().to_vec())
+                (words[1], words[9]),
+                (&*negative.to_string(), &*minimum.to_string()),
+                "{soa}"
             );
         }
-        let text = message.opt();
-        assert!(text.is_none(), "EDNS only when asked");
+        let soa = answers(&ask(&mut auth, &query("dns64perf.test", "SOA", None))).remove(0);
+        assert_eq!(
+            soa.split(' ').nth(1),
+            Some(&*soa_ttl.to_string()),
+            "its own TTL where it is the answer"
+        );
+        assert!(answers(&ask(&mut auth, &query(HOST, "A", None)))[0].contains(" 7 A "));
     }
-    assert_eq!(auth.counters().queries, 14);
-    assert_eq!(
-        (
-            auth.counters().answers,
-            auth.counters().nodata,
-            auth.counters().nxdomain,
-            auth.counters().errors
-        ),
-        (8, 3, 2, 1)
-    );
 }
 
 #[test]
 fn aaaa_is_empty_by_default_and_a_share_is_a_share() {
-    let host = query("010-001-002-003.dns64perf.test", "AAAA", None);
-    assert!(records(&ask(&mut Auth::new(config()), &host)).is_empty());
+    assert!(answers(&ask(&mut Auth::new(config()), &query(HOST, "AAAA", None))).is_empty());
     let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Share(0.5), ..config() });
     let with = (0..1_000).filter(|i| {
-        let name = format!("010-000-{:03}-{:03}.dns64perf.test", i / 250, i % 250);
-        let first = ask(&mut auth, &query(&name, "AAAA", None)).header_counts().ancount();
+        let host = format!("010-000-{:03}-{:03}.dns64perf.test", i / 250, i % 250);
+        let first = answers(&ask(&mut auth, &query(&host, "AAAA", None)));
         assert_eq!(
             first,
-            ask(&mut auth, &query(&name, "AAAA", None)).header_counts().ancount(),
+            answers(&ask(&mut auth, &query(&host, "AAAA", None))),
             "the same each time"
         );
-        first == 1
+        // The reverse name exists where the record does.
+        let reverse = format!("{:02x}{:02x}", i / 250, i % 250);
+        let nibbles: Vec<String> = reverse.chars().rev().map(String::from).collect();
+        let reverse =
+            format!("{}.{}", nibbles.join("."), &REVERSE6[8..]).replace("0.1.0.a.0", "0.0.0.a.0");
+        let pointer = ask(&mut auth, &query(&reverse, "PTR", None));
+        assert_eq!(answers(&pointer).len(), first.len(), "{reverse}");
+        !first.is_empty()
     });
     let with = with.count();
     assert!((430..570).contains(&with), "{with}");
@@ -158,137 +173,164 @@ fn aaaa_is_empty_by_default_and_a_share_is_a_share() {
 #[test]
 fn edns_by_the_rules() {
     let mut auth = Auth::new(config());
-    let edns = Edns { udp_size: 4_096, dnssec_ok: true, ..Edns::default() };
-    let mut q = query("010-001-002-003.dns64perf.test", "A", Some(&edns));
-    let message = ask(&mut auth, &q);
-    let opt = message.opt().expect("OPT is echoed");
-    assert_eq!((opt.udp_payload_size(), opt.dnssec_ok(), opt.version()), (1_232, true, 0));
+    for (udp_size, dnssec_ok) in [(4_096, true), (512, false), (0, true), (1_232, false)] {
+        let cookie = vec![(10, b"01234567".to_vec())];
+        let edns = Edns { udp_size, dnssec_ok, options: cookie };
+        let message = ask(&mut auth, &query(HOST, "A", Some(&edns)));
+        let opt = message.opt().expect("OPT is echoed");
+        assert_eq!((opt.udp_payload_size(), opt.dnssec_ok(), opt.version()), (1_232, dnssec_ok, 0));
+        assert_eq!(opt.opt().len(), 0, "options nobody knows are ignored");
+        assert_eq!(answers(&message).len(), 1);
+    }
+    let mut q = query(HOST, "A", Some(&Edns::default()));
     let version = q.len() - 5;
     q[version] = 1;
     let message = ask(&mut auth, &q);
-    assert_eq!(message.opt_rcode(), domain::base::iana::OptRcode::BADVERS);
+    assert_eq!((message.opt_rcode(), message.header().aa()), (OptRcode::BADVERS, false));
+    assert_eq!(message.opt().map(|opt| opt.version()), Some(0));
     assert_eq!(message.header_counts().ancount(), 0);
 }
 
 #[test]
 fn what_is_no_query() {
     let mut auth = Auth::new(config());
-    let good = query("010-001-002-003.dns64perf.test", "A", None);
-    let mut out = [0; MAX_REPLY];
-    let mut rcode = |message: &[u8]| auth.answer(message, &mut out).map(|_| out[3] & 15);
-    assert_eq!(rcode(&good[..11]), None);
+    let good = query(HOST, "A", None);
     let spoiled = |at: usize, to: u8| {
         let mut message = good.clone();
         message[at] = to;
         message
     };
-    assert_eq!(rcode(&spoiled(2, 0x80)), None, "a response");
-    assert_eq!(rcode(&spoiled(2, 0x20)), Some(4), "NOTIFY");
-    assert_eq!(rcode(&spoiled(5, 2)), Some(1), "two questions announced");
-    assert_eq!(rcode(&good[..20]), Some(1), "cut");
-    assert_eq!(rcode(&[&good[..], &[0]].concat()), Some(1), "a byte too many");
-    assert_eq!(rcode(&spoiled(good.len() - 1, 3)), Some(5), "class CH");
-}
-
-/// Drives an AuthDNS with `queries`, one a millisecond, and returns the replies with their times.
-fn serve(config: AuthConfig, queries: usize) -> Vec<(Nanos, Vec<u8>)> {
-    let peer: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
-    let mut engine = SimEngine::new(|_, _, _, _: &mut Replies| ()).recording();
-    for i in 0..queries {
-        let name = format!("010-001-{:03}-{:03}.dns64perf.test", i / 250, i % 250);
-        engine.inject(Nanos::from_millis(i as u64), SocketId(0), peer, query(&name, "A", None));
-    }
-    let stop = AtomicBool::new(false);
-    let mut role =
-        Until { auth: Auth::new(config), end: Nanos::from_millis(queries as u64 + 1_000) };
-    drive(&mut engine, &mut role, WaitMode::Sleep, &stop).expect("no errors here");
-    engine.sent().iter().map(|(at, _, bytes)| (*at, bytes.clone())).collect()
-}
-
-/// An AuthDNS that ends.
-struct Until {
-    auth: Auth,
-    end: Nanos,
-}
-
-impl net::Role for Until {
-    fn handle(&mut self, now: Nanos, rx: &net::RxBatch, tx: &mut net::TxBatch) -> net::Next {
-        match self.auth.handle(now, rx, tx) {
-            _ if now >= self.end => net::Next::Done,
-            net::Next::Idle => net::Next::At(self.end),
-            net::Next::At(at) => net::Next::At(at.min(self.end)),
-            other => other,
+    let end = good.len();
+    let two_opts =
+        [&query(HOST, "A", Some(&Edns::default()))[..], &Edns::default().to_opt()].concat();
+    let table: [(&str, Vec<u8>, Option<u8>); 14] = [
+        ("nothing", vec![], None),
+        ("less than a header", good[..11].to_vec(), None),
+        ("a response", spoiled(2, 0x81), None),
+        ("a notify", spoiled(2, 0x21), Some(4)),
+        ("an update", spoiled(2, 0x29), Some(4)),
+        ("a header alone", good[..12].to_vec(), Some(1)),
+        ("no question announced", spoiled(5, 0), Some(1)),
+        ("two questions announced", spoiled(5, 2), Some(1)),
+        ("an answer announced", spoiled(7, 1), Some(1)),
+        ("a cut name", good[..20].to_vec(), Some(1)),
+        ("an octet too many", [&good[..], &[0]].concat(), Some(1)),
+        ("an OPT record not announced", two_opts, Some(1)),
+        ("a compressed name", spoiled(12, 0xc0), Some(1)),
+        ("class CH", spoiled(end - 1, 3), Some(5)),
+    ];
+    for (what, message, rcode) in table {
+        let mut out = [0; MAX_REPLY];
+        let len = auth.answer(&message, &mut out);
+        assert_eq!(len.map(|_| out[3] & 15), rcode, "{what}");
+        if len.is_some() {
+            assert_eq!((out[2] & 0x80, &out[..2]), (0x80, &good[..2]), "{what}");
         }
     }
+    let c = auth.counters();
+    assert_eq!((c.queries, c.ignored, c.errors), (14, 3, 11));
 }
 
+/// No reply needs more room than everybody has, however long the names: the writer would set TC.
 #[test]
-fn delay_and_loss_are_exact() {
-    let replies = serve(AuthConfig { delay: Nanos::from_millis(25), ..config() }, 100);
-    assert!(
-        replies.iter().enumerate().all(|(i, (at, _))| *at == Nanos::from_millis(i as u64 + 25))
-    );
-    assert_eq!(replies.len(), 100);
-    assert_eq!(serve(AuthConfig { loss: 0.01, ..config() }, 1_000).len(), 990);
-}
-
-#[test]
-fn faults_do_what_they_say() {
-    let honest = serve(config(), 1)[0].1.clone();
-    let spoiled = |fault: &str| {
-        serve(AuthConfig { faults: vec![fault.parse().expect(fault)], ..config() }, 1)
-    };
-    let one = |fault: &str| spoiled(fault)[0].1.clone();
-    let (len, last) = (honest.len(), honest.len() - 1);
-    assert_eq!(one("wrong-address"), [&honest[..last], &[honest[last] ^ 1]].concat());
-    assert_ne!(one("wrong-id")[..2], honest[..2]);
-    assert_ne!(one("wrong-question")[13], honest[13]);
-    assert_eq!((one("truncate")[2] & 2, one("truncate")[7]), (2, 0));
-    assert_eq!(one("cut").len(), len - 9);
-    assert_eq!((one("servfail")[3] & 15, one("servfail")[7]), (2, 0));
-    assert_eq!(spoiled("duplicate").len(), 2);
-    assert_eq!(spoiled("silent").len(), 0);
-    assert_eq!(
-        serve(
-            AuthConfig { faults: vec!["silent:0.25".parse().expect("a fault")], ..config() },
-            100
-        )
-        .len(),
-        75
-    );
-}
-
-#[test]
-fn addresses_agree_with_the_types_of_domain() {
-    let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Always, ..config() });
-    let message = ask(&mut auth, &query("010-200-000-255.dns64perf.test", "A", None));
-    let a: Vec<_> = message
-        .answer()
-        .expect("a section")
-        .limit_to::<A>()
-        .map(|r| r.expect("an A").data().addr())
-        .collect();
-    assert_eq!(a, ["10.200.0.255".parse::<std::net::Ipv4Addr>().expect("an address")]);
-    let message = ask(&mut auth, &query("010-200-000-255.dns64perf.test", "AAAA", None));
-    assert_eq!(message.answer().expect("a section").limit_to::<Aaaa>().count(), 1);
-    assert!(message.sole_question().is_ok_and(|q| q.qtype() == Rtype::AAAA));
+fn the_longest_replies_fit() {
+    let labels =
+        |lens: &[usize]| lens.iter().map(|len| "z".repeat(*len)).collect::<Vec<_>>().join(".");
+    // 239 octets, the longest zone that leaves room for a host.
+    let zone = labels(&[63, 63, 63, 45]);
+    let namespace =
+        Namespace::new("10.0.0.0/30".parse().expect("a prefix"), zone.parse().expect("a name"));
+    let namespace = namespace.expect("it fits");
+    let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Always, ..AuthConfig::new(namespace) });
+    let reverse6 = format!("0.0.0.0.0.0.{}", &REVERSE6[12..]);
+    let names = [
+        zone.clone(),
+        format!("010-000-000-001.{zone}"),
+        format!("ns1.{zone}"),
+        format!("x.y.z.a.b.c.d.e.{zone}")[..].to_owned(),
+        "0.0.0.10.in-addr.arpa".to_owned(),
+        "0.0.10.in-addr.arpa".to_owned(),
+        reverse6[16..].to_owned(),
+        reverse6,
+    ];
+    let mut longest = 0;
+    for name in &names {
+        for qtype in ["A", "AAAA", "SOA", "NS", "PTR", "ANY", "TXT"] {
+            // `ask` looks at TC.
+            let message = ask(&mut auth, &query(name, qtype, Some(&Edns::default())));
+            assert_ne!(message.header().rcode(), Rcode::REFUSED, "{name}");
+            if qtype == "NS" && !answers(&message).is_empty() {
+                // The two addresses, and the OPT.
+                assert_eq!(message.header_counts().arcount(), 3);
+            }
+            longest = longest.max(message.as_slice().len());
+        }
+    }
+    assert!((380..=MAX_REPLY).contains(&longest), "{longest}");
 }
 
 proptest! {
     #[test]
-    fn no_bytes_panic_or_are_amplified(bytes in prop::collection::vec(any::<u8>(), 0..600), flips in prop::collection::vec((0usize..60, any::<u8>()), 0..4)) {
-        let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Always, ..config() });
-        let mut out = [0; MAX_REPLY];
-        let len = auth.answer(&bytes, &mut out).unwrap_or(0);
-        prop_assert!(len <= MAX_REPLY);
-        let mut good = query("010-001-002-003.dns64perf.test", "AAAA", Some(&Edns::default()));
-        for (at, byte) in flips {
-            let at = at % good.len();
-            good[at] = byte;
-        }
-        if let Some(len) = auth.answer(&good, &mut out) {
-            prop_assert!(len <= MAX_REPLY);
-            prop_assert!(Message::from_octets(out[..len].to_vec()).is_ok());
-        }
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        survive(&bytes)?;
     }
+
+    #[test]
+    fn spoiled_queries_are_survived(
+        name in prop::sample::select(vec![HOST, "dns64perf.test", "x.dns64perf.test", REVERSE6, "2.1.10.in-addr.arpa", "."]),
+        qtype in prop::sample::select(vec!["A", "AAAA", "PTR", "NS", "SOA", "ANY", "TYPE65535"]),
+        edns: bool,
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        keep in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut message = query(name, qtype, edns.then(Edns::default).as_ref());
+        for (at, byte) in flips {
+            let at = at.index(message.len());
+            message[at] = byte;
+        }
+        if let Some(keep) = keep {
+            message.truncate(keep.index(message.len()));
+        }
+        survive(&message)?;
+    }
+
+    #[test]
+    fn every_address_has_its_name(bits: u32, share in 0.0..=1.0f64) {
+        let namespace = Namespace::with_default_zone("0.0.0.0/0".parse().expect("a prefix"));
+        let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Share(share), ..AuthConfig::new(namespace) });
+        let address = std::net::Ipv4Addr::from(bits);
+        let name = namespace.name(address).to_string();
+        let a = answers(&ask(&mut auth, &query(&name, "A", None)));
+        prop_assert_eq!(a, [format!("{name} 3600 A {address}")]);
+        let [a, b, c, d] = address.octets();
+        let reverse = format!("{d}.{c}.{b}.{a}.in-addr.arpa");
+        let pointer = answers(&ask(&mut auth, &query(&reverse, "PTR", None)));
+        prop_assert_eq!(pointer, [format!("{reverse} 3600 PTR {name}.")]);
+    }
+}
+
+/// Nothing panics, nothing is amplified beyond what everybody takes, and what is answered is a well-formed response to
+/// that message.
+fn survive(message: &[u8]) -> Result<(), TestCaseError> {
+    let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Share(0.5), ..config() });
+    let mut out = [0xee; MAX_REPLY + 100];
+    let len = auth.answer(message, &mut out).unwrap_or(0);
+    prop_assert!(len <= MAX_REPLY);
+    prop_assert!(out[len..].iter().skip(MAX_REPLY - len).all(|octet| *octet == 0xee));
+    if len == 0 {
+        prop_assert!(message.len() < 12 || message[2] & 0x80 != 0);
+        return Ok(());
+    }
+    prop_assert_eq!(&out[..2], &message[..2]);
+    let reply = Message::from_octets(out[..len].to_vec()).expect("a header at least");
+    prop_assert!(reply.header().qr() && !reply.header().ra() && !reply.header().tc());
+    prop_assert_eq!(
+        reply.header().opcode(),
+        Message::from_octets(message).expect("long enough").header().opcode()
+    );
+    let (_, answer, authority, additional) = reply.sections().expect("sections");
+    for section in [answer, authority, additional] {
+        prop_assert!(section.into_iter().all(|record| record.is_ok()));
+    }
+    Ok(())
 }

@@ -1,0 +1,94 @@
+//! Replies that are held back: a line in which all wait equally long.
+
+use std::collections::VecDeque;
+
+use measure::Nanos;
+use net::{Destination, Next, TxBatch};
+
+use crate::responder::MAX_REPLY;
+
+/// Replies held back at once: 100 ms at 650,000 a second. Over it the newest is dropped, as in any full queue.
+const MAX_HELD: usize = 1 << 16;
+
+/// A reply held back.
+#[derive(Debug)]
+struct Held {
+    due: Nanos,
+    to: Destination,
+    len: usize,
+    bytes: [u8; MAX_REPLY],
+}
+
+/// The line; without a delay nobody waits in it.
+#[derive(Debug)]
+pub(crate) struct DelayLine {
+    delay: Nanos,
+    held: VecDeque<Held>,
+}
+
+impl DelayLine {
+    /// A line with room for all that it may ever hold.
+    pub(crate) fn new(delay: Nanos) -> Self {
+        let room = if delay > Nanos::ZERO { MAX_HELD } else { 0 };
+        DelayLine { delay, held: VecDeque::with_capacity(room) }
+    }
+
+    /// Whether replies are held back.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.delay > Nanos::ZERO
+    }
+
+    /// Holds a reply back; whether there was room.
+    pub(crate) fn hold(&mut self, now: Nanos, to: Destination, reply: &[u8]) -> bool {
+        if self.held.len() == MAX_HELD {
+            return false;
+        }
+        let mut bytes = [0; MAX_REPLY];
+        bytes[..reply.len()].copy_from_slice(reply);
+        self.held.push_back(Held { due: now + self.delay, to, len: reply.len(), bytes });
+        true
+    }
+
+    /// Sends what was held back long enough; when the next is due.
+    #[inline]
+    pub(crate) fn release(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
+        while let Some(reply) = self.held.front() {
+            if reply.due > now {
+                return Next::At(reply.due);
+            }
+            let fill = |out: &mut [u8]| {
+                out.copy_from_slice(&reply.bytes[..reply.len]);
+                reply.len
+            };
+            if !tx.push(reply.to, reply.len, fill) {
+                return Next::Now;
+            }
+            self.held.pop_front();
+        }
+        Next::Idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use net::SocketId;
+
+    use super::*;
+
+    #[test]
+    fn the_line_is_bounded_and_in_order() {
+        let to = Destination::Connected(SocketId(0));
+        let mut line = DelayLine::new(Nanos(1_000));
+        let held =
+            (0..MAX_HELD + 10).filter(|i| line.hold(Nanos(*i as u64), to, &[*i as u8])).count();
+        assert_eq!(held, MAX_HELD);
+        // A full batch ends a release; the rest leaves with the next one.
+        let mut tx = TxBatch::new(4, 100, 1);
+        assert_eq!(line.release(Nanos(999), &mut tx), Next::At(Nanos(1_000)));
+        assert_eq!(line.release(Nanos(1_001), &mut tx), Next::At(Nanos(1_002)));
+        assert_eq!(tx.iter().map(|(_, bytes)| bytes[0]).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(line.release(Nanos(9_999), &mut tx), Next::Now);
+        assert_eq!((tx.len(), line.held.len()), (4, MAX_HELD - 4));
+    }
+}

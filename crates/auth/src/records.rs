@@ -1,0 +1,170 @@
+//! Records, written at start: at run time a copy and a few stores make a reply of one.
+//!
+//! ```text
+//! A      c0 0c  type class TTL length  [ address ]
+//! AAAA   c0 0c  type class TTL length  [    prefix and address    ]
+//! PTR    c0 0c  type class TTL length  0f [ddd-ddd-ddd-ddd] zone
+//! SOA    [zone] type class TTL length  03 ns1 [zone]  0a hostmaster [zone]  serial ... MINIMUM
+//! ```
+//!
+//! What stands in brackets is stored for each reply. A zone there is a pointer to the question, in whose name it
+//! lies; under `arpa` the server's zone is another one, so it is written out once and pointed to after that.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wire::message::{HEADER, RECORD_FIXED};
+use wire::name::MAX_NAME;
+use wire::namespace::LABEL;
+use wire::writer::{QUESTION_OFFSET, Section, pointer};
+use wire::{Name, Namespace, Owner, Qclass, Qtype, ReplyWriter};
+
+use crate::config::AuthConfig;
+use crate::zone::{Located, Zone};
+
+/// Octets in front of the data of a record whose owner is a pointer.
+const FIXED: usize = 2 + RECORD_FIXED;
+/// Host information (RFC 1035), the type of the smallest answer to ANY (RFC 8482 section 4.2).
+const HINFO: Qtype = Qtype(13);
+/// The SOA's serial, refresh, retry and expire.
+const SOA_TIMES: [u32; 4] = [2_026_010_100, 604_800, 86_400, 2_419_200];
+/// The name server, below the forward zone.
+pub(crate) const NAME_SERVER: &[u8] = b"\x03ns1";
+/// Who answers for the zones, below the forward zone.
+const HOSTMASTER: &[u8] = b"\x0ahostmaster";
+
+/// The records of all zones.
+#[derive(Debug)]
+pub(crate) struct Records {
+    ttl: u32,
+    soa_ttl: u32,
+    ns_address: (Ipv4Addr, Ipv6Addr),
+    /// The name server's name.
+    ns_name: Name,
+    address: Vec<u8>,
+    embedded: Vec<u8>,
+    pointer: Vec<u8>,
+    /// For replies about forward names, then about reverse ones.
+    soa: [Vec<u8>; 2],
+}
+
+impl Records {
+    pub(crate) fn new(config: &AuthConfig) -> Self {
+        let zone = config.namespace.zone();
+        let ttl = config.ttl;
+        let reverse = [&[LABEL as u8][..], &[b'0'; LABEL], zone.as_wire()].concat();
+        // RFC 2308 section 3: the lesser of MINIMUM and the SOA's own TTL.
+        let negative_ttl = config.soa_ttl.min(config.negative_ttl);
+        let soa = |server_zone: &[u8]| {
+            let mut data =
+                [NAME_SERVER, server_zone, HOSTMASTER, &pointer(QUESTION_OFFSET)].concat();
+            for number in SOA_TIMES.into_iter().chain([config.negative_ttl]) {
+                data.extend_from_slice(&number.to_be_bytes());
+            }
+            record(Qtype::SOA, negative_ttl, &data)
+        };
+        Records {
+            ttl,
+            soa_ttl: config.soa_ttl,
+            ns_address: config.ns_address,
+            ns_name: zone.prepend(&NAME_SERVER[1..]).expect("a namespace's zone leaves 16 octets"),
+            address: record(Qtype::A, ttl, &[0; 4]),
+            embedded: record(Qtype::AAAA, ttl, &[0; 16]),
+            pointer: record(Qtype::PTR, ttl, &reverse),
+            soa: [soa(&pointer(QUESTION_OFFSET)), soa(zone.as_wire())],
+        }
+    }
+
+    /// Adds the A record of a host; where the last octet of its address stands.
+    #[inline]
+    pub(crate) fn address(&self, writer: &mut ReplyWriter<'_>, address: Ipv4Addr) -> Option<usize> {
+        let record = writer.prebuilt(Section::Answer, &self.address)?;
+        record[FIXED..].copy_from_slice(&address.octets());
+        Some(writer.position() - 1)
+    }
+
+    /// Adds the AAAA record of a host; where the last octet of its address stands.
+    #[inline]
+    pub(crate) fn embedded(
+        &self,
+        writer: &mut ReplyWriter<'_>,
+        address: Ipv6Addr,
+    ) -> Option<usize> {
+        let record = writer.prebuilt(Section::Answer, &self.embedded)?;
+        record[FIXED..].copy_from_slice(&address.octets());
+        Some(writer.position() - 1)
+    }
+
+    /// Adds the PTR record of an address; where the last digit of its name stands.
+    #[inline]
+    pub(crate) fn pointer(&self, writer: &mut ReplyWriter<'_>, address: Ipv4Addr) -> Option<usize> {
+        let start = writer.position();
+        let record = writer.prebuilt(Section::Answer, &self.pointer)?;
+        let label = record[FIXED + 1..].first_chunk_mut().expect("the record holds a label");
+        Namespace::write_label(address, label);
+        Some(start + FIXED + LABEL)
+    }
+
+    /// Adds the smallest record that answers ANY.
+    pub(crate) fn any(&self, writer: &mut ReplyWriter<'_>) {
+        writer.answer(Owner::Question, HINFO, self.ttl, b"\x07RFC8482\x00");
+    }
+
+    /// Adds an address of the name server.
+    pub(crate) fn server_address(&self, writer: &mut ReplyWriter<'_>, qtype: Qtype) {
+        match qtype {
+            Qtype::A => {
+                writer.answer(Owner::Question, qtype, self.ttl, &self.ns_address.0.octets())
+            }
+            _ => writer.answer(Owner::Question, qtype, self.ttl, &self.ns_address.1.octets()),
+        };
+    }
+
+    /// Adds the NS record of a zone's own name, and the server's addresses.
+    pub(crate) fn name_server(&self, writer: &mut ReplyWriter<'_>, zone: Zone) {
+        let mut compressed = [0; NAME_SERVER.len() + 2];
+        compressed[..NAME_SERVER.len()].copy_from_slice(NAME_SERVER);
+        compressed[NAME_SERVER.len()..].copy_from_slice(&pointer(QUESTION_OFFSET));
+        let name = if zone == Zone::Forward { &compressed[..] } else { self.ns_name.as_wire() };
+        let at = Owner::At((writer.position() + FIXED) as u16);
+        writer.answer(Owner::Question, Qtype::NS, self.ttl, name);
+        writer.additional(at, Qtype::A, self.ttl, &self.ns_address.0.octets());
+        writer.additional(at, Qtype::AAAA, self.ttl, &self.ns_address.1.octets());
+    }
+
+    /// Adds the SOA of the zone that the name lies in: as the answer, or beside a negative one.
+    #[inline]
+    pub(crate) fn soa(&self, writer: &mut ReplyWriter<'_>, located: Located, section: Section) {
+        let start = writer.position();
+        let zone = pointer((HEADER + located.zone_at) as u16);
+        let forward = located.zone == Zone::Forward;
+        let Some(record) = writer.prebuilt(section, &self.soa[usize::from(!forward)]) else {
+            return;
+        };
+        record[..2].copy_from_slice(&zone);
+        // Behind the server's first label its zone is written out, or pointed to in the question.
+        let server_zone = FIXED + NAME_SERVER.len();
+        let shared = if forward {
+            record[server_zone..][..2].copy_from_slice(&zone);
+            zone
+        } else {
+            pointer((start + server_zone) as u16)
+        };
+        let hostmaster_zone = record.len() - 4 * (SOA_TIMES.len() + 1) - 2;
+        record[hostmaster_zone..][..2].copy_from_slice(&shared);
+        if section == Section::Answer {
+            record[6..10].copy_from_slice(&self.soa_ttl.to_be_bytes());
+        }
+    }
+}
+
+/// A record in class IN of the name asked for.
+fn record(rtype: Qtype, ttl: u32, data: &[u8]) -> Vec<u8> {
+    assert!(data.len() < 4 * MAX_NAME, "data of two names at most");
+    let mut record = pointer(QUESTION_OFFSET).to_vec();
+    record.extend_from_slice(&rtype.0.to_be_bytes());
+    record.extend_from_slice(&Qclass::IN.0.to_be_bytes());
+    record.extend_from_slice(&ttl.to_be_bytes());
+    record.extend_from_slice(&(data.len() as u16).to_be_bytes());
+    record.extend_from_slice(data);
+    record
+}
