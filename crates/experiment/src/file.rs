@@ -288,8 +288,8 @@ impl Experiment {
     }
 }
 
-/// Line and column (from 1, in characters) of a byte of `text`.
-fn place(text: &str, at: usize) -> (usize, usize) {
+/// Line and column (from 1, in characters) of byte `at` of `text`, for errors of TOML files.
+pub fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(at)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use experiment::file::Role;
+use experiment::file::{Role, place};
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -354,13 +354,6 @@ impl Catalogue {
     pub fn iter(&self) -> impl Iterator<Item = &Adapter> {
         self.0.values()
     }
-}
-
-/// Line and column (from 1, in characters) of a byte of `text`.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = &text[..text.floor_char_boundary(at)];
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
 #[cfg(test)]
