@@ -3,41 +3,49 @@
 CARGO ?= cargo
 OUT   ?= out
 
+# Where rustup puts cargo, for shells that have not heard of it.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+DNSDYNO = target/release/dnsdyno
+# Debian packages, each with the program that shows it is there.
+DEMO_PACKAGES = unbound bind9:named
+TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd bind9-dnsutils:dig knot-dnsutils:kxdpgun dnsperf tcpdump iproute2:ip
+
 .PHONY: build demo test lint bench fuzz man clean help
 
 build: ## build the program (target/release/dnsdyno)
 	$(CARGO) build --release --locked
 
-demo: ## measure the DNS64 servers of this machine the RFC 8219 way, short form
-	scripts/install-packages unbound bind9
+demo: ## measure Unbound and BIND 9 the RFC 8219 way, short form; installs them when root
+	scripts/install-packages $(DEMO_PACKAGES)
 	$(CARGO) build --release --locked
 	mkdir -p $(OUT)
-	target/release/dnsdyno run experiments/dns64-rfc8219.toml --quick --json $(OUT)/demo.json
-	@echo "result: $(OUT)/demo.json"
+	$(DNSDYNO) run experiments/dns64-rfc8219.toml --quick --json $(OUT)/demo.json
+	@echo "every trial of it: $(OUT)/demo.json"
 
-test: ## run all tests; installs the real servers they need when root
-	scripts/install-packages unbound bind9 bind9-dnsutils nsd knot knot-dnsutils dnsperf tcpdump iproute2
+test: ## run all tests; installs the real servers they use when root
+	scripts/install-packages $(TEST_PACKAGES)
 	$(CARGO) test --workspace --locked
 
-lint: ## formatting, clippy and documentation with warnings denied
+lint: ## formatting, clippy and rustdoc with warnings denied; licences and advisories where cargo-deny is
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error check; else echo "cargo-deny is not installed: licences and advisories not checked (cargo install cargo-deny)"; fi
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked check; \
+	else echo "cargo-deny is not installed: licences and advisories not checked (cargo install --locked cargo-deny)"; fi
 
-bench: ## micro-benchmarks of the hot paths
-	$(CARGO) bench --workspace
+bench: ## time the hot paths (divan)
+	$(CARGO) bench --workspace --locked --bench '*'
 
-fuzz: ## each fuzz target for 30 s (needs a nightly toolchain and cargo-fuzz)
-	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: cargo install cargo-fuzz"; exit 1; }
-	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=30 || exit 1; done
+fuzz: ## run each fuzz target for 30 s (needs nightly and cargo-fuzz)
+	scripts/fuzz 30
 
-man: build ## write the man pages to $(OUT)/man
-	target/release/dnsdyno man $(OUT)/man
+man: build ## write the man pages to out/man
+	$(DNSDYNO) man $(OUT)/man
 
 clean: ## remove what was built
 	$(CARGO) clean
 	rm -rf $(OUT)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 8
