@@ -13,6 +13,9 @@ use crate::netns::Namespace;
 /// The routing table in which the kernel looks for its own addresses (`RT_TABLE_LOCAL`).
 const LOCAL_TABLE: u32 = 255;
 
+/// An Ethernet address.
+pub(crate) type Hardware = [u8; 6];
+
 /// An address or network with its prefix length.
 pub(crate) type Net = (IpAddr, u8);
 
@@ -21,6 +24,10 @@ pub(crate) type Net = (IpAddr, u8);
 pub(crate) struct End {
     /// The interface's name.
     pub(crate) name: String,
+    /// Its hardware address.
+    pub(crate) hardware: Hardware,
+    /// The other end: its addresses, and its hardware address.
+    pub(crate) neighbours: (Vec<IpAddr>, Hardware),
     /// Its own addresses.
     pub(crate) addresses: Vec<Net>,
     /// Networks behind the other end, each with the gateway there.
@@ -63,10 +70,15 @@ pub(crate) fn connect(a: &Namespace, b: &Namespace, names: (&str, &str)) -> Resu
 pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkError> {
     inside(namespace, async |wires| {
         let index = wires.index(&end.name)?;
+        wires.set_hardware(index, end.hardware).await?;
         for &(address, len) in &end.addresses {
             wires.add_address(index, address, len).await?;
         }
         wires.up(index, &end.name).await?;
+        // Known for good: no trial is disturbed by hosts that look for each other.
+        for &neighbour in &end.neighbours.0 {
+            wires.add_neighbour(index, neighbour, end.neighbours.1).await?;
+        }
         for &(net, gateway) in &end.routes {
             wires.add_route(net, gateway).await?;
         }
@@ -131,6 +143,23 @@ impl Wires {
         let up = LinkUnspec::new_with_index(index).up().build();
         let done = self.handle.link().set(up).execute().await;
         done.map_err(|e| self.error(format!("bring {name} up"), e))
+    }
+
+    async fn set_hardware(&self, index: u32, hardware: Hardware) -> Result<(), LinkError> {
+        let message = LinkUnspec::new_with_index(index).address(hardware.to_vec()).build();
+        let done = self.handle.link().set(message).execute().await;
+        done.map_err(|e| self.error("set a hardware address".to_owned(), e))
+    }
+
+    async fn add_neighbour(
+        &self,
+        index: u32,
+        address: IpAddr,
+        hardware: Hardware,
+    ) -> Result<(), LinkError> {
+        let request = self.handle.neighbours().add(index, address).link_layer_address(&hardware);
+        let done = request.execute().await;
+        done.map_err(|e| self.error(format!("introduce the neighbour {address}"), e))
     }
 
     async fn add_address(&self, index: u32, address: IpAddr, len: u8) -> Result<(), LinkError> {

@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
-use crate::links::{self, End, LinkError, Net};
+use crate::links::{self, End, Hardware, LinkError, Net};
 use crate::netns::Namespace;
 
 /// IPv4 source addresses of the tester beyond its links' own, with the prefix length.
@@ -328,14 +328,22 @@ fn end(host: Host, other: Host) -> End {
     } else {
         Vec::new()
     };
+    let addresses =
+        |host, other| [IpAddr::V4(address_v4(host, other)), address_v6(host, other).into()];
+    let [v4, v6] = addresses(host, other);
     End {
         name: Host::interface(other),
-        addresses: vec![
-            (IpAddr::V4(address_v4(host, other)), 24),
-            (IpAddr::V6(address_v6(host, other)), 64),
-        ],
+        hardware: hardware(host, other),
+        neighbours: (addresses(other, host).to_vec(), hardware(other, host)),
+        addresses: vec![(v4, 24), (v6, 64)],
         routes,
     }
+}
+
+/// The hardware address of `host` on its link to `other`: locally administered, then the IPv4 address.
+fn hardware(host: Host, other: Host) -> Hardware {
+    let [a, b, c, d] = address_v4(host, other).octets();
+    [0x02, 0, a, b, c, d]
 }
 
 /// Shows `work` a sysfs of the calling thread's network namespace.

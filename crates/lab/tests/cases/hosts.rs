@@ -43,17 +43,16 @@ pub(crate) fn reach_each_other(lab: &Lab) {
         }
     }
     // Any address of the source prefixes is the tester's.
-    for (source, server) in [
-        ("10.9.200.77:0", SocketAddr::from((address_v4(Host::Dut, Host::Tester), 53))),
-        ("[fd00:9:ffff::abcd:1]:0", SocketAddr::from((address_v6(Host::Dut, Host::Tester), 53))),
-        ("10.9.129.1:0", SocketAddr::from((address_v4(Host::Auth, Host::Tester), 53))),
+    for (source, host) in [
+        ("10.9.200.77:0", Host::Dut),
+        ("[fd00:9:ffff::abcd:1]:0", Host::Dut),
+        ("10.9.129.1:0", Host::Auth),
     ] {
-        let host =
-            if server.to_string().contains(":2::") || server.to_string().starts_with("10.9.2.") {
-                Host::Auth
-            } else {
-                Host::Dut
-            };
+        let server: SocketAddr = if source.starts_with('[') {
+            (address_v6(host, Host::Tester), 53).into()
+        } else {
+            (address_v4(host, Host::Tester), 53).into()
+        };
         let there = bind(testbed.namespace(host), &server.to_string());
         echo(&bind(testbed.namespace(Host::Tester), source), &there, server);
     }
