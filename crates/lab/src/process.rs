@@ -272,7 +272,24 @@ impl Process {
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Children that are not ours to wait for die on their own time: a killed one may still hold a port.
+        let group = Pid::from_raw(self.child.id() as i32);
+        let deadline = Instant::now() + LAST_BREATH;
+        while lives(group) && Instant::now() < deadline {
+            std::thread::sleep(POLL);
+        }
     }
+}
+
+/// Killed processes are gone within this time, unless the kernel holds them.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+
+/// Whether a process of the group still runs; one that has ended has no command line any more.
+fn lives(group: Pid) -> bool {
+    procfs::tree(1).into_iter().any(|pid| {
+        nix::unistd::getpgid(Some(Pid::from_raw(pid as i32))) == Ok(group)
+            && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+    })
 }
 
 impl Drop for Process {
