@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wire::{Namespace, Pref64};
 
-use crate::enter::Lab;
+use crate::enter::{Lab, program};
 use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Question, wait_ready};
 use crate::server::PORT;
@@ -63,7 +63,7 @@ pub fn start(
         Serves::Dut { .. } => "authdns",
         Serves::SelfTest => "authdns-selftest",
     };
-    let mut command: Vec<OsString> = vec!["/proc/self/exe".into(), "auth".into()];
+    let mut command: Vec<OsString> = vec![program().into(), "auth".into()];
     let mut option = |flag: &str, value: String| command.extend([flag.into(), value.into()]);
     for address in serves.addresses() {
         option("--listen", address.to_string());

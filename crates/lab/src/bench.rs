@@ -19,7 +19,7 @@ use nix::sys::signal::Signal;
 use record::{Cpu, Trial, Voidness};
 use wire::{Namespace, Pref64, Qtype};
 
-use crate::enter::Lab;
+use crate::enter::{Lab, program};
 use crate::probe::{HostUse, Observed, Snapshot, procfs};
 use crate::process::{Launch, Process};
 use crate::server::{Installed, Server, Service};
@@ -130,7 +130,7 @@ impl<'a> LabBench<'a> {
     fn command(&self, spec: &TrialSpec, json: &Path) -> Vec<OsString> {
         let t = &self.target;
         let mut args: Vec<OsString> =
-            vec!["/proc/self/exe".into(), "load".into(), t.address.to_string().into()];
+            vec![program().into(), "load".into(), t.address.to_string().into()];
         let mut option = |flag: &str, value: &dyn fmt::Display| {
             args.extend([OsString::from(flag), value.to_string().into()]);
         };

@@ -16,8 +16,9 @@ use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -134,6 +135,17 @@ pub fn enter() -> Result<Entered, EnterError> {
     }
 }
 
+/// This program, to be executed again: by its path, so that it has its name in lists of processes, unless
+/// another file has taken its place meanwhile.
+pub(crate) fn program() -> PathBuf {
+    let itself = PathBuf::from("/proc/self/exe");
+    let same = |path: &PathBuf| {
+        let place = |m: fs::Metadata| (m.dev(), m.ino());
+        fs::metadata(path).map(place).ok() == fs::metadata(&itself).map(place).ok()
+    };
+    fs::read_link(&itself).ok().filter(same).unwrap_or(itself)
+}
+
 /// Takes the variable of the inner process from a child's environment, so that a child may be a lab itself.
 pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
     command.env_remove(INSIDE)
@@ -152,7 +164,7 @@ fn outer() -> Result<u8, EnterError> {
     // of a pid namespace would lose them otherwise.
     let polite = SigSet::from_iter(POLITE);
     polite.thread_block().map_err(failed("block signals"))?;
-    let child = Command::new("/proc/self/exe")
+    let child = Command::new(program())
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
         .args(std::env::args_os().skip(1))
         .env(INSIDE, theirs.as_raw_fd().to_string())

@@ -35,7 +35,7 @@ pub struct Launch<'a> {
     pub cpus: &'a CpuList,
     /// The directory it works in, and where its log goes.
     pub dir: &'a Path,
-    /// The program and its arguments; `/proc/self/exe` is this program.
+    /// The program and its arguments.
     pub command: Vec<OsString>,
     /// Added to its environment.
     pub environment: Vec<(String, String)>,
@@ -137,7 +137,7 @@ impl Process {
             dir: launch.dir.to_owned(),
             command: launch.command.clone(),
         };
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(enter::program());
         enter::hide_from(&mut command)
             .arg0("dnsdyno")
             .args(request.to_args())
