@@ -112,9 +112,13 @@ impl Qps {
         self.0
     }
 
-    /// How many queries are due in `span`, rounded up.
+    /// How many queries are due in `span`: query k at k / rate, for all k due before its end.
+    ///
+    /// A rate of 400k * 2.2 is 880000.0000000001 in binary; the query that this crumb would add is not meant.
     pub fn queries_in(self, span: Nanos) -> u64 {
-        (self.0 * span.as_secs_f64()).ceil() as u64
+        let due = self.0 * span.as_secs_f64();
+        let whole = due.round();
+        if (due - whole).abs() <= whole * 1e-12 { whole as u64 } else { due.ceil() as u64 }
     }
 }
 
@@ -137,14 +141,20 @@ impl FromStr for Qps {
         let value: f64 = digits.trim().parse().map_err(|_| error("not a number"))?;
         match Qps::new(value * factor) {
             Some(q) if q.0 > 0.0 => Ok(q),
-            _ => Err(error("a rate is greater than zero")),
+            _ => Err(error("a rate is finite and greater than zero")),
         }
     }
 }
 
 impl fmt::Display for Qps {
+    /// Whole from 1,000 qps on, with up to three decimals below, so that 0.5 qps is not printed as none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0} qps", self.0)
+        if self.0 >= 1e3 || self.0.fract() == 0.0 {
+            write!(f, "{:.0} qps", self.0)
+        } else {
+            let text = format!("{:.3}", self.0);
+            write!(f, "{} qps", text.trim_end_matches('0').trim_end_matches('.'))
+        }
     }
 }
 
@@ -158,4 +168,93 @@ pub struct UnitError {
     pub wanted: &'static str,
     /// What is wrong with it.
     pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        for (text, qps) in [
+            ("750", 750.0),
+            ("100k", 1e5),
+            ("1.5M", 1.5e6),
+            (" 2 K ", 2e3),
+            ("1e6", 1e6),
+            ("0.5", 0.5),
+        ] {
+            assert_eq!(text.parse::<Qps>().expect(text).get(), qps);
+        }
+        for (text, why) in [
+            ("", "not a number"),
+            ("k", "not a number"),
+            ("100 qps", "not a number"),
+            ("1G", "not a number"),
+            ("0", "greater than zero"),
+            ("-5", "greater than zero"),
+            ("inf", "finite"),
+            ("nan", "finite"),
+            ("1e308M", "finite"),
+        ] {
+            let error = text.parse::<Qps>().expect_err(text).to_string();
+            assert!(error.contains(why) && error.contains(&format!("`{text}`")), "{error}");
+        }
+        assert_eq!(
+            (Qps::new(f64::NAN), Qps::new(-1.0), Qps::new(f64::INFINITY)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ns) in [
+            ("5s", 5_000_000_000),
+            ("250ms", 250_000_000),
+            ("50us", 50_000),
+            ("1m 30s", 90_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Nanos(ns)));
+            assert_eq!(Nanos(ns).to_string().parse(), Ok(Nanos(ns)));
+        }
+        for text in ["", "5", "5 parsecs", "-1s", "99999999999999999999s"] {
+            let error = text.parse::<Nanos>().expect_err(text).to_string();
+            assert!(error.contains("a duration such as"), "{error}");
+        }
+    }
+
+    #[test]
+    fn rates_are_printed_as_meant() {
+        for (qps, printed) in [
+            (0.5, "0.5 qps"),
+            (2.0, "2 qps"),
+            (33.333_333, "33.333 qps"),
+            (880_000.000_000_000_1, "880000 qps"),
+        ] {
+            assert_eq!(Qps::new(qps).expect("a rate").to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn queries_due_before_the_end() {
+        for (qps, span, due) in [
+            (1.1, Nanos::from_secs(10), 11),
+            (400_000.0 * 2.2, Nanos::from_secs(1), 880_000),
+            (0.7, Nanos::from_secs(7_200), 5_040),
+            (1_000.0, Nanos::from_micros(1_001), 2),
+            (1_000.0, Nanos::from_millis(1), 1),
+            (0.001, Nanos::from_secs(1), 1),
+            (0.0, Nanos::from_secs(1), 0),
+            (1_000.0, Nanos::ZERO, 0),
+        ] {
+            assert_eq!(Qps::new(qps).expect("a rate").queries_in(span), due, "{qps} in {span}");
+        }
+    }
+
+    #[test]
+    fn times_past_the_ends_stay_there() {
+        assert_eq!(Nanos::MAX + Nanos(1), Nanos::MAX);
+        assert_eq!(Nanos(3).since(Nanos(5)), Nanos::ZERO);
+        assert_eq!(Nanos::from(Duration::MAX), Nanos::MAX);
+    }
 }
