@@ -1,7 +1,9 @@
 //! The service level a search seeks: a bound on loss and bounds on latency percentiles.
 //!
 //! RFC 8219 section 9.2 wants every query answered in time (`zero-loss`); operators want something
-//! like `p99 < 5ms, loss < 0.1%`.
+//! like `p99 < 5ms, loss < 0.1%`. `<` and `<=` read the same. A loss of just the bound still passes,
+//! so that `loss < 0%` can be met; a percentile must lie below its bound, so that a query lost at a
+//! timeout of 1 s is not below 1 s.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,13 +38,68 @@ impl Goal {
 
     /// Whether a running trial of `planned` queries can no longer pass, whatever the rest brings.
     pub fn surely_failed(&self, planned: u64, bad: u64, latency: &Histogram) -> bool {
-        let planned = planned as f64;
-        bad as f64 > self.max_loss * planned
-            || self.latency.iter().any(|(quantile, bound)| {
-                // At least a share `quantile` must lie below the bound.
-                latency.count_above(*bound) as f64 > (1.0 - quantile) * planned
-            })
+        self.lost_too_many(planned, bad) || self.too_slow(planned, latency)
     }
+
+    /// Whether `bad` of `planned` queries are more than may be without a valid answer in time.
+    pub fn lost_too_many(&self, planned: u64, bad: u64) -> bool {
+        exceeds(bad, self.max_loss * planned as f64)
+    }
+
+    /// Whether a latency bound is broken by what `latency` holds already of `planned` queries: at
+    /// least a share `quantile` of them must lie below it.
+    pub fn too_slow(&self, planned: u64, latency: &Histogram) -> bool {
+        let planned = planned as f64;
+        self.latency.iter().any(|(quantile, bound)| {
+            exceeds(latency.count_from(*bound), planned - quantile * planned)
+        })
+    }
+
+    /// Adds one term of a goal's text.
+    fn add(&mut self, term: &str, loss_seen: &mut bool) -> Result<(), &'static str> {
+        if term.is_empty() {
+            return Err("it is empty");
+        }
+        let (what, sign, bound) = ["<=", "<", "="]
+            .into_iter()
+            .find_map(|sign| {
+                term.split_once(sign).map(|(what, bound)| (what.trim(), sign, bound.trim()))
+            })
+            .ok_or("there is no `<` in it")?;
+        if what == "loss" {
+            self.max_loss = parse_share(bound)
+                .ok_or("the loss is a number such as 0.1% or 0.001, from 0 to 100 %")?;
+            if sign == "=" && self.max_loss > 0.0 {
+                return Err("`=` stands in `loss = 0` only, write `<`");
+            }
+            return if std::mem::replace(loss_seen, true) {
+                Err("the loss is bounded twice")
+            } else {
+                Ok(())
+            };
+        }
+        let quantile = parse_quantile(what)
+            .ok_or("left of `<` stands `loss` or a percentile such as p50, p99 or p99.9")?;
+        if sign == "=" {
+            return Err("`=` stands in `loss = 0` only, write `<`");
+        }
+        let bound: Nanos =
+            bound.parse().map_err(|_| "right of `<` stands a duration such as 5ms")?;
+        if bound == Nanos::ZERO {
+            return Err("no latency is below nothing");
+        }
+        if self.latency.iter().any(|(other, _)| *other == quantile) {
+            return Err("the percentile is bounded twice");
+        }
+        self.latency.push((quantile, bound));
+        Ok(())
+    }
+}
+
+/// Whether `count` is above `allowed`, which may lack a crumb to the whole number it means:
+/// 0.29 * 100 is 28.999999999999996.
+fn exceeds(count: u64, allowed: f64) -> bool {
+    count as f64 > allowed + 1e-6
 }
 
 impl FromStr for Goal {
@@ -54,27 +111,10 @@ impl FromStr for Goal {
         if text.trim() == "zero-loss" {
             return Ok(goal);
         }
-        for term in text.split(',') {
-            let error = |why: &str| GoalError { term: term.trim().to_owned(), why: why.to_owned() };
-            let (what, bound) = term
-                .split_once("<=")
-                .or_else(|| term.split_once('<'))
-                .or_else(|| term.split_once('='))
-                .ok_or_else(|| error("there is no `<` in it"))?;
-            let (what, bound) = (what.trim(), bound.trim());
-            if what == "loss" {
-                goal.max_loss = parse_share(bound).ok_or_else(|| {
-                    error("the loss is a number such as 0.1% or 0.001, from 0 to 100 %")
-                })?;
-            } else {
-                let quantile = parse_quantile(what).ok_or_else(|| {
-                    error("left of `<` stands `loss` or a percentile such as p50, p99 or p99.9")
-                })?;
-                let bound: Nanos = bound
-                    .parse()
-                    .map_err(|_| error("right of `<` stands a duration such as 5ms"))?;
-                goal.latency.push((quantile, bound));
-            }
+        let mut loss_seen = false;
+        for term in text.split(',').map(str::trim) {
+            goal.add(term, &mut loss_seen)
+                .map_err(|why| GoalError { term: term.to_owned(), why: why.to_owned() })?;
         }
         Ok(goal)
     }
@@ -89,15 +129,17 @@ fn parse_share(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&share).then_some(share)
 }
 
-/// `p99.9` as 0.999; also `p999`, as it is written in JSON keys.
+/// `p99.9` as 0.999; also `p999`, as it is written in JSON keys. (`p250` is neither.)
 fn parse_quantile(text: &str) -> Option<f64> {
     let digits = text.strip_prefix('p')?;
-    let percent: f64 =
-        if digits.len() > 2 && digits.bytes().all(|b| b.is_ascii_digit()) && digits != "100" {
-            format!("{}.{}", &digits[..2], &digits[2..]).parse().ok()?
-        } else {
-            digits.parse().ok()?
-        };
+    if !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return None;
+    }
+    let percent: f64 = if digits.len() > 2 && digits.starts_with('9') && !digits.contains('.') {
+        format!("{}.{}", &digits[..2], &digits[2..]).parse().ok()?
+    } else {
+        digits.parse().ok()?
+    };
     (percent > 0.0 && percent <= 100.0).then_some(percent / 100.0)
 }
 
@@ -153,20 +195,70 @@ mod tests {
     }
 
     #[test]
-    fn refuses_with_the_term() {
-        for bad in [
-            "",
-            "p99",
-            "loss < 200%",
-            "p0 < 5ms",
-            "p99 < 5",
-            "q99 < 5ms",
-            "loss < x",
-            "p99 < 5ms,, loss < 1%",
+    fn refuses_with_the_term_and_the_reason() {
+        for (text, term, why) in [
+            ("", "", "it is empty"),
+            ("p99", "p99", "no `<`"),
+            ("p99 > 5ms", "p99 > 5ms", "no `<`"),
+            ("loss < 200%", "loss < 200%", "from 0 to 100 %"),
+            ("loss < -1%", "loss < -1%", "from 0 to 100 %"),
+            ("loss < nan", "loss < nan", "from 0 to 100 %"),
+            ("loss < x", "loss < x", "from 0 to 100 %"),
+            ("loss = 0.1%", "loss = 0.1%", "write `<`"),
+            ("loss < 1%, loss < 2%", "loss < 2%", "twice"),
+            ("p0 < 5ms", "p0 < 5ms", "a percentile such as"),
+            ("p250 < 5ms", "p250 < 5ms", "a percentile such as"),
+            ("p1000 < 5ms", "p1000 < 5ms", "a percentile such as"),
+            ("p1e1 < 5ms", "p1e1 < 5ms", "a percentile such as"),
+            ("q99 < 5ms", "q99 < 5ms", "a percentile such as"),
+            ("p99 < 5", "p99 < 5", "a duration such as 5ms"),
+            ("p99 = 5ms", "p99 = 5ms", "write `<`"),
+            ("p99 < 0s", "p99 < 0s", "below nothing"),
+            ("p99 < 5ms, p99 < 6ms", "p99 < 6ms", "twice"),
+            ("p99 < 5ms,, loss < 1%", "", "it is empty"),
         ] {
-            let error = bad.parse::<Goal>().expect_err(bad).to_string();
-            assert!(error.contains("is not a goal"), "{error}");
+            let error = text.parse::<Goal>().expect_err(text);
+            assert_eq!(error.term, term);
+            assert!(error.why.contains(why), "{text}: {error}");
+            assert!(error.to_string().contains("write for example `zero-loss`"), "{error}");
         }
+    }
+
+    #[test]
+    fn bounds_hold_to_the_query() {
+        // Goal, queries, how many may be bad, how many may be slow (take 5 ms).
+        for (text, queries, bad, slow) in [
+            ("zero-loss", 1_000_000_000, 0, 0),
+            ("loss < 0.1%", 1_000, 1, 1_000),
+            ("loss < 29%", 100, 29, 100),
+            ("loss < 0.01%", 9_999, 0, 9_999),
+            ("p90 < 5ms", 10, 0, 1),
+            ("p99 < 5ms", 100, 0, 1),
+            ("p99.9 < 5ms", 999, 0, 0),
+            ("p99.9 < 5ms", 3_000, 0, 3),
+            ("p100 < 5ms", 100, 0, 0),
+        ] {
+            let goal: Goal = text.parse().expect(text);
+            let taking = |slow| {
+                let mut latency = Histogram::new();
+                (0..slow).for_each(|_| latency.record(Nanos::from_millis(5)));
+                latency
+            };
+            assert!(goal.met(queries, bad, &Histogram::new()), "{text}");
+            assert!(!goal.met(queries, bad + 1, &Histogram::new()), "{text}");
+            if !goal.latency.is_empty() {
+                assert!(goal.met(queries, 0, &taking(slow)), "{text}");
+                assert!(!goal.met(queries, 0, &taking(slow + 1)), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_query_lost_at_the_timeout_is_not_below_it() {
+        let mut latency = Histogram::new();
+        (0..100).for_each(|_| latency.record(Nanos::from_secs(1)));
+        let goal: Goal = "p99 < 1s, loss < 100%".parse().expect("a goal");
+        assert!(!goal.met(100, 100, &latency));
     }
 
     #[test]

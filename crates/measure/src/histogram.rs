@@ -75,6 +75,14 @@ impl Histogram {
         self.count() - self.0.count_between(0, time.0.min(HIGHEST))
     }
 
+    /// How many recorded times lie at or above `time`; those that share its bucket count.
+    pub fn count_from(&self, time: Nanos) -> u64 {
+        let bucket = self.0.lowest_equivalent(time.0.min(HIGHEST));
+        bucket
+            .checked_sub(1)
+            .map_or(self.count(), |below| self.count() - self.0.count_between(0, below))
+    }
+
     /// The non-empty buckets, rising: their largest time and their count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         self.0
@@ -136,6 +144,8 @@ mod tests {
         assert!(within(h.quantile(0.99), 990.0));
         assert!(within(h.max(), 1_000.0));
         assert_eq!(h.count_above(Nanos::from_micros(990)), 10);
+        assert_eq!(h.count_from(Nanos::from_micros(990)), 11);
+        assert_eq!((h.count_from(Nanos::ZERO), h.count_from(Nanos::MAX)), (1_000, 0));
         assert_eq!(h.buckets().map(|(_, n)| n).sum::<u64>(), 1_000);
     }
 
@@ -160,7 +170,7 @@ mod tests {
         let mut h = Histogram::new();
         h.record(Nanos::from_secs(1_000));
         h.record(Nanos::MAX);
-        assert_eq!(h.count(), 2);
+        assert_eq!((h.count(), h.count_from(Nanos::MAX)), (2, 2));
         assert!(h.max() >= Nanos::from_secs(99));
     }
 

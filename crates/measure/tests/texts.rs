@@ -16,7 +16,7 @@ proptest! {
     }
 
     #[test]
-    fn goals_go_through_text(loss in 0u32..100_000, quantiles in prop::collection::vec((1u32..100_000, 1u64..10_000_000), 0..4)) {
+    fn goals_go_through_text(loss in 0u32..100_000, quantiles in prop::collection::btree_map(1u32..100_000, 1u64..10_000_000, 0..4)) {
         let goal = Goal {
             max_loss: f64::from(loss) / 1e5,
             latency: quantiles.into_iter().map(|(q, us)| (f64::from(q) / 1e5, Nanos::from_micros(us))).collect(),
