@@ -149,11 +149,10 @@ impl Measurer {
         let live = self.live.publish(tally);
         let Some(goal) = &self.plan.stop_at else { return false };
         let bad = live.bad.load(Relaxed);
-        let mut lost =
-            live.failed.load(Relaxed) || bad as f64 > goal.max_loss * self.goal_queries as f64;
+        let mut lost = live.failed.load(Relaxed) || goal.lost_too_many(self.goal_queries, bad);
         if !lost && !goal.latency.is_empty() && now >= self.next_goal {
             self.next_goal = now + GOAL_INTERVAL;
-            lost = goal.surely_failed(self.goal_queries, bad, &tally.latency);
+            lost = goal.too_slow(self.goal_queries, &tally.latency);
         }
         if lost {
             live.failed.store(true, Relaxed);
