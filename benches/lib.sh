@@ -1,58 +1,107 @@
-# Two hosts on this machine for the side-by-side scripts: network namespaces for Tester and DUT with
-# a veth pair, 10.9.0.1 <-> 10.9.0.2. Sourced; needs root (ip netns).
+# What the side-by-side scripts share; sourced by them. Two hosts on this machine: network namespaces
+# for the Tester (core 0) and the DUT (core 1), joined by a veth pair, 10.9.0.1 <-> 10.9.0.2.
+#
+# A script runs itself again in namespaces of its own (as root, or in a user namespace), with a tmpfs for
+# its files. When it ends, however it ends, its processes, links and files end with it.
 
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dnsdyno=${DNSDYNO:-$root/target/release/dnsdyno}
-ns=dnsdyno-$$
-work=$(mktemp -d)
-pids=()
 
 fail() { echo "${0##*/}: $*" >&2; exit 1; }
 
 need() { # need COMMAND PACKAGE
-    PATH=$PATH:/usr/sbin command -v "$1" >/dev/null || fail "$1 is missing: apt-get install $2"
+    command -v "$1" >/dev/null || fail "$1 is missing: apt-get install $2"
 }
 
-cleanup() {
-    for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
-    for host in t d; do
-        ip netns pids "$ns-$host" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
-        ip netns del "$ns-$host" 2>/dev/null || true
+if [ -z "${DNSDYNO_BENCH_INSIDE:-}" ]; then
+    need unshare util-linux
+    need setpriv util-linux
+    [ -x "$dnsdyno" ] || fail "$dnsdyno is missing: run make build, or name another in DNSDYNO"
+    [ "$(nproc)" -ge 2 ] || fail "needs two cores, one for the Tester and one for the DUT"
+    mapped=()
+    [ "$(id -u)" -eq 0 ] || mapped=(--user --map-root-user)
+    DNSDYNO_BENCH_INSIDE=1 setpriv --pdeathsig KILL \
+        unshare "${mapped[@]}" --mount --net --pid --fork --kill-child --mount-proc "$0" "$@" &
+    child=$!
+    trap 'kill -9 "$child" 2>/dev/null; exit 130' INT TERM HUP
+    wait "$child" && exit 0 || exit $?
+fi
+
+mount -t tmpfs -o mode=755 tmpfs /run
+work=/run/work
+mkdir -p "$work" /run/netns
+# Before a failed script is gone, what its servers said.
+trap 'status=$?; [ $status -eq 0 ] || tail -n 5 "$work"/*.log >&2 2>/dev/null || true' EXIT
+
+options() { # options "NAME..." ARGUMENT...: reads --NAME VALUE into the variable of that name
+    local known=" $1 " name
+    shift
+    while [ $# -gt 0 ]; do
+        name=${1#--}
+        if [ "$1" = --help ] || [ "$1" = -h ]; then
+            sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+            exit 0
+        elif [[ $1 != --* || $known != *" $name "* || $# -lt 2 ]]; then
+            echo "${0##*/}: what is \`$1\`? The options, each with a value:${known// / --}" | sed 's/ --$//' >&2
+            exit 2
+        fi
+        printf -v "$name" %s "$2"
+        shift 2
     done
-    wait 2>/dev/null || true
-    rm -rf "$work"
 }
 
-hosts() { # hosts RPS(on|off)
-    [ "$(id -u)" -eq 0 ] || fail "needs root for network namespaces (dnsdyno run does not)"
-    [ -x "$dnsdyno" ] || fail "$dnsdyno is missing: run make first"
+hosts() { # hosts auto|on|off: with packet steering or without; says which in $steering
     need ip iproute2
-    trap cleanup EXIT
-    trap 'exit 130' INT TERM
-    ip netns add "$ns-t"; ip netns add "$ns-d"
-    ip -n "$ns-t" link add veth0 type veth peer name veth0 netns "$ns-d"
-    ip -n "$ns-t" addr add 10.9.0.1/24 dev veth0; ip -n "$ns-d" addr add 10.9.0.2/24 dev veth0
-    for host in t d; do ip -n "$ns-$host" link set lo up; ip -n "$ns-$host" link set veth0 txqueuelen 10000 up; done
-    if [ "$1" = on ]; then
-        # Each host pays for its own receive path, as two real machines would.
-        ip netns exec "$ns-t" sh -c 'echo 1 > /sys/class/net/veth0/queues/rx-0/rps_cpus'
-        ip netns exec "$ns-d" sh -c 'echo 2 > /sys/class/net/veth0/queues/rx-0/rps_cpus'
+    need taskset util-linux
+    local host
+    for host in t d; do ip netns add "$host"; done
+    ip -n t link add veth0 type veth peer name veth0 netns d
+    ip -n t addr add 10.9.0.1/24 dev veth0
+    ip -n d addr add 10.9.0.2/24 dev veth0
+    for host in t d; do
+        ip -n "$host" link set lo up
+        ip -n "$host" link set veth0 txqueuelen 10000 up
+    done
+    steering=off
+    [ "$1" != off ] || return 0
+    # Each host pays for its own receive path, as two real machines would.
+    if steer t 1 && steer d 2; then
+        steering=on
+    elif [ "$1" = on ]; then
+        fail "packet steering is not allowed here: run as root, or with --rps off"
     fi
 }
 
-tester() { ip netns exec "$ns-t" taskset -c 0 "$@"; }
-dut() { ip netns exec "$ns-d" taskset -c 1 "$@"; }
-
-zone() { # zone NAMES: the names of 10.0.0.0 and on, with A records, and a query file of them
-    awk -v n="$1" 'BEGIN {
-        print "$ORIGIN dns64perf.test.\n$TTL 3600\n@ SOA ns1 hostmaster 1 3600 900 604800 300\n@ NS ns1\nns1 A 192.0.2.53"
-        for (i = 0; i < n; i++) printf "010-%03d-%03d-%03d A 10.%d.%d.%d\n", i/65536, i/256%256, i%256, i/65536, i/256%256, i%256
-    }' >"$work/zone"
-    awk -v n="$1" 'BEGIN { srand(1); for (i = 0; i < n; i++) { k = int(rand()*n); printf "010-%03d-%03d-%03d.dns64perf.test A\n", k/65536, k/256%256, k%256 } }' >"$work/queries"
+steer() { # steer HOST MASK: packets that arrive at a host are handled on these cores
+    ip netns exec "$1" sh -c "echo $2 >/sys/class/net/veth0/queues/rx-0/rps_cpus" 2>/dev/null
 }
 
-start_nsd() { # in the DUT's namespace, on port 5300, one process
+tester() { ip netns exec t taskset -c 0 "$@"; }
+dut() { ip netns exec d taskset -c 1 "$@"; }
+
+conditions() { # one line about what a result depends on
+    echo "$*; packet steering $steering; $(nproc) cores, load average before the start $(cut -d' ' -f1 /proc/loadavg)"
+}
+
+zone() { # zone NAMES: the names of 10.0.0.0 and on with their A records, and a query file of them, shuffled
+    awk -v n="$1" -v zone="$work/zone" -v queries="$work/queries" 'BEGIN {
+        print "$ORIGIN dns64perf.test.\n$TTL 3600\n@ SOA ns1 hostmaster 1 3600 900 604800 300\n@ NS ns1\nns1 A 192.0.2.53" >zone
+        for (i = 0; i < n; i++)
+            printf "010-%03d-%03d-%03d A 10.%d.%d.%d\n", i/65536, i/256%256, i%256, i/65536, i/256%256, i%256 >zone
+        # Every name once: a step that shares no factor with their number walks through all of them.
+        step = int(n * 0.618) + 1
+        while (gcd(step, n) != 1) step++
+        for (i = k = 0; i < n; i++) {
+            printf "010-%03d-%03d-%03d.dns64perf.test A\n", k/65536, k/256%256, k%256 >queries
+            k = (k + step) % n
+        }
+    }
+    function gcd(a, b,  c) { while (b) { c = a % b; a = b; b = c } return a }'
+}
+
+start_nsd() { # in the DUT's namespace, port 5300, one server process
     need nsd nsd
     cat >"$work/nsd.conf" <<CONF
 server:
@@ -64,42 +113,79 @@ server:
     zonesdir: "$work"
     zonelistfile: "$work/zone.list"
     xfrdfile: "$work/xfrd.state"
+    xfrdir: "$work"
     pidfile: "$work/nsd.pid"
     logfile: "$work/nsd.log"
-    hide-version: yes
+    rrl-ratelimit: 0
 remote-control:
     control-enable: no
 zone:
     name: dns64perf.test
     zonefile: zone
 CONF
-    dut /usr/sbin/nsd -d -c "$work/nsd.conf" >/dev/null 2>&1 &
-    pids+=($!)
-    await 10.9.0.2:5300
+    dut nsd -d -c "$work/nsd.conf" >/dev/null 2>&1 &
+    await 10.9.0.2:5300 NSD
+    nsd_version=$(nsd -v 2>&1 | sed -n '1s/.* //p')
 }
 
-start_auth() { # start_auth ARGS: our AuthDNS in the DUT's namespace, on port 5353
-    ip netns exec "$ns-d" "$dnsdyno" auth --listen 10.9.0.2:5353 --cpus 1 "$@" >/dev/null &
-    pids+=($!)
-    await 10.9.0.2:5353
+start_auth() { # start_auth ARGUMENT...: our AuthDNS in the DUT's namespace, port 5353, one worker
+    ip netns exec d "$dnsdyno" auth --listen 10.9.0.2:5353 --cpus 1 "$@" >"$work/auth.log" 2>&1 &
+    await 10.9.0.2:5353 "the AuthDNS"
 }
 
-await() { # await ADDRESS: until it answers
-    for _ in $(seq 300); do
-        if tester "$dnsdyno" load "$1" --name 010-000-000-001.dns64perf.test --type A --rate 100 --duration 50ms --timeout 200ms --goal zero-loss >/dev/null 2>&1; then
+await() { # await ADDRESS SERVER: until it answers, half a minute at most
+    local until=$((SECONDS + 30))
+    while [ $SECONDS -lt $until ]; do
+        if tester "$dnsdyno" load "$1" --name 010-000-000-001.dns64perf.test --type A --rate 100 \
+            --duration 50ms --timeout 200ms --goal zero-loss >/dev/null 2>&1; then
             return
         fi
     done
-    cat "$work"/*.log >&2 2>/dev/null || true
-    fail "$1 does not answer"
+    fail "$2 does not answer at $1"
+}
+
+offloads() { # offloads on|off: whether ours put many datagrams into one message (UDP_SEGMENT, UDP_GRO)
+    case $1 in
+        on) load_offloads=() auth_offloads=() ;;
+        off) load_offloads=(--gso off --no-gro) auth_offloads=(--no-gso --no-gro) ;;
+        *) fail "--offloads is on or off, not $1" ;;
+    esac
+}
+
+with_dnsdyno() { # with_dnsdyno PORT WINDOW SECONDS: queries a second in a closed loop; the result in out.json
+    tester "$dnsdyno" load "10.9.0.2:$1" --queries "$work/queries" --pacing window --window "$2" \
+        --duration "${3}s" --cpus 0 "${load_offloads[@]}" --json "$work/out.json" >"$work/load.log" 2>&1 || true
+    json "$work/out.json" answered_qps
+}
+
+with_dnsperf() { # with_dnsperf PORT WINDOW SECONDS: the same by dnsperf
+    tester dnsperf -s 10.9.0.2 -p "$1" -d "$work/queries" -l "$3" -q "$2" -c 8 >"$work/dnsperf.log" 2>&1
+    awk '/Queries per second/ { print $4 }' "$work/dnsperf.log"
+}
+
+best_window() { # best_window WITH PORT "WINDOW...": the window with which a tool gets most, by 2 s of each
+    local window
+    for window in $3; do echo "$("$1" "$2" "$window" 2) $window"; done | sort -n | awk 'END { print $2 }'
 }
 
 json() { # json FILE KEY...: a value of a result
-    python3 -c 'import json,sys
+    python3 -c 'import json, sys
 x = json.load(open(sys.argv[1]))
-for key in sys.argv[2:]: x = x[int(key)] if isinstance(x, list) else x[key]
+for key in sys.argv[2:]: x = x[key]
 print(x)' "$@"
 }
 
+round() { # round NUMBER A B: prints a round and keeps it
+    local ratio
+    ratio=$(awk -v a="$2" -v b="$3" 'BEGIN { printf "%.2f", b / a }')
+    echo "$2" >>"$work/a"
+    echo "$3" >>"$work/b"
+    echo "$ratio" >>"$work/ratios"
+    printf '%-6s %12.0f %12.0f %8s\n' "$1" "$2" "$3" "$ratio"
+}
+
+medians() { # prints the medians of all rounds; the ratio is the median of the rounds' ratios
+    printf '%-6s %12.0f %12.0f %8.2f\n' median "$(median <"$work/a")" "$(median <"$work/b")" "$(median <"$work/ratios")"
+}
+
 median() { sort -n | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR+1)/2] : (v[NR/2] + v[NR/2+1]) / 2 }'; }
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f\n", a / b }'; }

@@ -31,7 +31,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getegid, geteuid, getpid, pipe2};
-use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::signal::SIGCHLD;
 use signal_hook::iterator::Signals;
 
 use crate::cpus::CpuList;
@@ -39,8 +39,19 @@ use crate::cpus::CpuList;
 /// Tells the inner process that it is one, and which descriptor ends when the outer process does.
 const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
 
-/// The signals that end a run politely.
-const POLITE: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+/// The signals that end a run politely; without those that whoever started it wants ignored (nohup).
+fn polite() -> Vec<Signal> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    signals.into_iter().filter(|signal| !is_ignored(&status, *signal)).collect()
+}
+
+/// Whether a process ignores a signal, by its `/proc/PID/status`.
+fn is_ignored(status: &str, signal: Signal) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal as i32 - 1)) != 0
+}
 
 /// On which side of the re-execution the caller finds itself.
 #[derive(Debug)]
@@ -154,7 +165,9 @@ pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
 fn outer() -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
     // Before anything is unshared: a signal that comes from here on is forwarded.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])
+    let polite = polite();
+    let numbers = polite.iter().map(|signal| *signal as i32).chain([SIGCHLD]);
+    let mut signals = Signals::new(numbers)
         .map_err(|source| EnterError::Start { what: "handle signals", source })?;
     separate()?;
     // The inner process sees the end of this pipe when we are gone, however we went.
@@ -162,15 +175,15 @@ fn outer() -> Result<u8, EnterError> {
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(failed("make a pipe"))?;
     // Blocked signals stay pending for the inner process until it has its handlers; the first process
     // of a pid namespace would lose them otherwise.
-    let polite = SigSet::from_iter(POLITE);
-    polite.thread_block().map_err(failed("block signals"))?;
+    let blocked = SigSet::from_iter(polite);
+    blocked.thread_block().map_err(failed("block signals"))?;
     let child = Command::new(program())
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
         .args(std::env::args_os().skip(1))
         .env(INSIDE, theirs.as_raw_fd().to_string())
         .spawn()
         .map_err(|source| EnterError::Start { what: "execute itself again", source });
-    polite.thread_unblock().map_err(failed("unblock signals"))?;
+    blocked.thread_unblock().map_err(failed("unblock signals"))?;
     drop(theirs);
     let code = wait_for(child?, &mut signals)?;
     drop(ours);
@@ -187,7 +200,7 @@ fn wait_for(mut child: Child, signals: &mut Signals) -> Result<u8, EnterError> {
         }
         for signal in signals.wait() {
             if let Ok(signal) = Signal::try_from(signal)
-                && POLITE.contains(&signal)
+                && signal != Signal::SIGCHLD
             {
                 // It is a child not yet waited for, so the number is still its own.
                 let _ = nix::sys::signal::kill(pid, signal);
@@ -281,11 +294,12 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), plain, none).map_err(mounted("/proc"))?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+    let polite = polite();
+    for signal in &polite {
+        signal_hook::flag::register(*signal as i32, Arc::clone(&interrupted))
             .map_err(|source| EnterError::Start { what: "handle signals", source })?;
     }
-    SigSet::from_iter(POLITE)
+    SigSet::from_iter(polite)
         .thread_unblock()
         .map_err(|e| EnterError::Start { what: "unblock signals", source: e.into() })?;
     let (privileged, allowed) = (is_init_user_namespace(), CpuList::allowed());
@@ -353,6 +367,13 @@ mod tests {
             let text = remedy(error, &read);
             assert!(text.contains(wanted), "{text}");
         }
+    }
+
+    #[test]
+    fn ignored_signals_are_known() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, Signal::SIGHUP) && !is_ignored(status, Signal::SIGINT));
+        assert!(!is_ignored("", Signal::SIGHUP));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sched::sched_setaffinity;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 use crate::cpus::CpuList;
@@ -21,6 +21,8 @@ use crate::probe::procfs;
 
 /// How often a process that is to end, or to become ready, is looked at.
 pub(crate) const POLL: Duration = Duration::from_millis(10);
+/// How long the children of a process that was killed may take to be gone.
+const LAST_BREATH: Duration = Duration::from_secs(2);
 /// How much of a log is shown when its process fails: bytes and lines.
 const TAIL: (u64, usize) = (8 * 1024, 20);
 
@@ -272,7 +274,7 @@ impl Process {
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Children that are not ours to wait for die on their own time: a killed one may still hold a port.
+        // Its children hold ports and memory until they are gone.
         let group = Pid::from_raw(self.child.id() as i32);
         let deadline = Instant::now() + LAST_BREATH;
         while lives(group) && Instant::now() < deadline {
@@ -281,11 +283,15 @@ impl Process {
     }
 }
 
-/// Killed processes are gone within this time, unless the kernel holds them.
-const LAST_BREATH: Duration = Duration::from_secs(2);
-
-/// Whether a process of the group still runs; one that has ended has no command line any more.
+/// Whether a process of the group is left. Orphans are children of the first process of the pid
+/// namespace, which is the lab: those that have ended are waited for here. Where the lab is not that
+/// process they die on their own time; one that has ended has no command line any more.
 fn lives(group: Pid) -> bool {
+    while let Ok(status) = waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)) {
+        if status == WaitStatus::StillAlive {
+            return true;
+        }
+    }
     procfs::tree(1).into_iter().any(|pid| {
         nix::unistd::getpgid(Some(Pid::from_raw(pid as i32))) == Ok(group)
             && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
