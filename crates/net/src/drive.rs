@@ -74,15 +74,44 @@ pub fn drive<E: Engine, R: Role>(
     mode: WaitMode,
     stop: &AtomicBool,
 ) -> io::Result<()> {
+    drive_and_tend(engine, role, mode, stop, |_, _| Ok(Tended::Nothing))
+}
+
+/// As [`drive`], with a hand that tends engine and role before each wait: it does what a role cannot do
+/// itself, such as changing sockets, and carries what comes from other threads. It is called each time
+/// that the role was, and once the engine's [doorbell](crate::UdpEngine::doorbell) was rung.
+///
+/// # Errors
+/// What the engine or the hand could not mend.
+pub fn drive_and_tend<E: Engine, R: Role>(
+    engine: &mut E,
+    role: &mut R,
+    mode: WaitMode,
+    stop: &AtomicBool,
+    mut tend: impl FnMut(&mut E, &mut R) -> io::Result<Tended>,
+) -> io::Result<()> {
     let mut worker = Worker::new(engine);
     while !stop.load(Ordering::Relaxed) {
         let next = worker.step(engine, role)?;
         if next == Next::Done {
             break;
         }
+        let next = match tend(engine, role)? {
+            Tended::Nothing => next,
+            Tended::Role => Next::Now,
+        };
         worker.wait(engine, next, mode, stop)?;
     }
     Ok(())
+}
+
+/// What a tending hand did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tended {
+    /// Nothing that the role waits for.
+    Nothing,
+    /// Something that the role is to be called for at once.
+    Role,
 }
 
 /// The two halves of the loop, and the batches they share.
@@ -136,7 +165,7 @@ impl Worker {
         let mut now = self.now;
         loop {
             engine.receive(&mut self.rx, pause(mode, now, self.last_work, due))?;
-            if !self.rx.is_empty() || stop.load(Ordering::Relaxed) {
+            if !self.rx.is_empty() || engine.was_rung() || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             if mode == WaitMode::Yield {

@@ -35,6 +35,11 @@ pub trait Engine {
     /// What the kernel says, but for the passing errors, which are counted.
     fn send(&mut self, tx: &mut TxBatch) -> io::Result<()>;
 
+    /// Whether another thread wants the worker's attention, since this was asked last.
+    fn was_rung(&mut self) -> bool {
+        false
+    }
+
     /// What was counted so far.
     fn counters(&self) -> EngineCounters;
 }

@@ -25,6 +25,6 @@ pub mod tcp;
 pub mod udp;
 
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
-pub use drive::{Next, Role, WaitMode, drive};
+pub use drive::{Next, Role, Tended, WaitMode, drive, drive_and_tend};
 pub use engine::{Engine, EngineCounters, Wait};
-pub use udp::{UdpEngine, UdpFacts, UdpOptions, sources};
+pub use udp::{Doorbell, UdpEngine, UdpFacts, UdpOptions, sources};

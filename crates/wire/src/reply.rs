@@ -15,7 +15,7 @@
 //! The question is compared without case (RFC 4343), so that a server that answers in lower case, or echoes mixed case
 //! (the "0x20" trick), is right both times. Octets behind the last record make a reply malformed.
 
-mod chain;
+pub mod chain;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -248,7 +248,7 @@ fn is_plain_opt(tail: &[u8]) -> bool {
 
 /// Whether two questions are equal but for the case of their names.
 #[inline]
-fn same_question(left: &[u8], right: &[u8]) -> bool {
+pub fn same_question(left: &[u8], right: &[u8]) -> bool {
     if left == right {
         return true;
     }

@@ -19,11 +19,13 @@
 //!   ready     which sockets have something: a sweep over few, epoll over many
 //!   receive   recvmmsg, ancillary data to frames        cmsg     ancillary data
 //!   send      sendmmsg, errors, retries                 address  socket addresses
+//!   doorbell  another thread ends a wait
 //!   stamp     the wall clock of stamps to the engine's clock
 //! ```
 
 mod address;
 mod cmsg;
+mod doorbell;
 mod ready;
 mod receive;
 mod send;
@@ -41,6 +43,7 @@ use crate::batch::{RxBatch, SocketId, TxBatch};
 use crate::engine::{Engine, EngineCounters, Wait};
 use crate::sys;
 
+pub use doorbell::Doorbell;
 use ready::Ready;
 use receive::Receiver;
 use send::Sender;
@@ -106,6 +109,7 @@ pub const MAX_SOCKETS: usize = 4_096;
 pub struct UdpEngine {
     sockets: Vec<UdpSocket>,
     ready: Ready,
+    doorbell: Option<Doorbell>,
     receiver: Receiver,
     sender: Sender,
     options: UdpOptions,
@@ -129,6 +133,7 @@ impl UdpEngine {
         Ok(UdpEngine {
             sockets: Vec::new(),
             ready: Ready::new(),
+            doorbell: None,
             receiver: Receiver::new(),
             sender: Sender::new(),
             options,
@@ -204,6 +209,41 @@ impl UdpEngine {
         self.add(UdpSocket::listening(address, share_port)?)
     }
 
+    /// Puts a new socket, bound to `source` and connected to `target`, in the place of one, which is closed with
+    /// all that it has not given yet. On an error the old one stays.
+    ///
+    /// # Errors
+    /// As [`client`](Self::client).
+    pub fn replace(
+        &mut self,
+        id: SocketId,
+        target: SocketAddr,
+        source: SocketAddr,
+    ) -> io::Result<()> {
+        let mut socket = UdpSocket::connected(target, source)?;
+        socket.probe(&self.options, &mut self.facts)?;
+        let index = usize::from(id.0);
+        self.counters.dropped += self.sockets[index].dropped();
+        self.ready.replace(index, &socket)?;
+        self.sockets[index] = socket;
+        Ok(())
+    }
+
+    /// A bell for other threads to end this worker's waits with.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn doorbell(&mut self) -> io::Result<Doorbell> {
+        if let Some(bell) = &self.doorbell {
+            return Ok(bell.clone());
+        }
+        let bell = Doorbell::new()?;
+        self.ready.set_doorbell(bell.fd())?;
+        self.facts.epoll = true;
+        self.doorbell = Some(bell.clone());
+        Ok(bell)
+    }
+
     /// Probes the options on a new socket and takes it in.
     fn add(&mut self, mut socket: UdpSocket) -> io::Result<SocketId> {
         if self.sockets.len() == MAX_SOCKETS {
@@ -273,9 +313,13 @@ impl Engine for UdpEngine {
         result
     }
 
+    fn was_rung(&mut self) -> bool {
+        self.doorbell.as_ref().is_some_and(Doorbell::was_rung)
+    }
+
     fn counters(&self) -> EngineCounters {
-        let dropped = self.sockets.iter().map(UdpSocket::dropped).sum();
-        EngineCounters { dropped, ..self.counters }
+        let dropped: u64 = self.sockets.iter().map(UdpSocket::dropped).sum();
+        EngineCounters { dropped: self.counters.dropped + dropped, ..self.counters }
     }
 }
 

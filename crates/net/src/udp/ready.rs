@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use measure::Nanos;
 
@@ -30,7 +30,12 @@ pub(super) struct Ready {
     first: usize,
     /// Whether the kernel knows `epoll_pwait2` (Linux 5.11).
     pwait2: bool,
+    /// What else ends a wait.
+    doorbell: Option<RawFd>,
 }
+
+/// Stands for the doorbell among the events of epoll.
+const DOORBELL: u64 = u64::MAX;
 
 impl Ready {
     /// No sockets.
@@ -42,21 +47,46 @@ impl Ready {
             pending: Vec::new(),
             first: 0,
             pwait2: true,
+            doorbell: None,
         }
+    }
+
+    /// Lets `fd`, which outlives this, end waits when it becomes readable.
+    pub(super) fn set_doorbell(&mut self, fd: RawFd) -> io::Result<()> {
+        self.doorbell = Some(fd);
+        // With epoll there is one wait for both.
+        self.start_epoll()
+    }
+
+    /// Watches another socket in the place of one.
+    pub(super) fn replace(&mut self, index: usize, socket: &UdpSocket) -> io::Result<()> {
+        // The old one has left epoll by being closed.
+        self.polled[index].fd = socket.fd();
+        match &self.epoll {
+            Some(epoll) => watch(epoll, index as u64, socket.fd()),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on epoll watches all sockets.
+    fn start_epoll(&mut self) -> io::Result<()> {
+        let epoll = epoll_create()?;
+        for (index, polled) in self.polled.iter().enumerate() {
+            watch(&epoll, index as u64, polled.fd)?;
+        }
+        if let Some(fd) = self.doorbell {
+            watch(&epoll, DOORBELL, fd)?;
+        }
+        self.epoll = Some(epoll);
+        Ok(())
     }
 
     /// Takes in the next socket.
     pub(super) fn add(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.polled.push(libc::pollfd { fd: socket.fd(), events: libc::POLLIN, revents: 0 });
         match &self.epoll {
-            Some(epoll) => watch(epoll, self.polled.len() - 1, socket.fd())?,
-            None if self.polled.len() > SWEEP => {
-                let epoll = epoll_create()?;
-                for (index, polled) in self.polled.iter().enumerate() {
-                    watch(&epoll, index, polled.fd)?;
-                }
-                self.epoll = Some(epoll);
-            }
+            Some(epoll) => watch(epoll, self.polled.len() as u64 - 1, socket.fd())?,
+            None if self.polled.len() > SWEEP => self.start_epoll()?,
             None => {}
         }
         self.pending = Vec::with_capacity(self.polled.len().max(BATCH));
@@ -160,7 +190,8 @@ impl Ready {
 
     /// Takes over the first `n` events; the longest ready is asked first.
     fn note(&mut self, n: i32) {
-        self.pending.extend(self.events[..n as usize].iter().rev().map(|e| e.u64 as usize));
+        let sockets = self.events[..n as usize].iter().rev().filter(|e| e.u64 != DOORBELL);
+        self.pending.extend(sockets.map(|e| e.u64 as usize));
     }
 
     /// Behaves like a kernel before Linux 5.11.
@@ -178,9 +209,9 @@ fn epoll_create() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has epoll watch socket `index`.
-fn watch(epoll: &OwnedFd, index: usize, fd: i32) -> io::Result<()> {
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
+/// Has epoll watch a socket, or the doorbell, under a number.
+fn watch(epoll: &OwnedFd, index: u64, fd: i32) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index };
     // SAFETY: both descriptors are open and `event` is valid for the call.
     check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) })
         .map(|_| ())

@@ -222,3 +222,46 @@ fn listening_and_connected_sockets_share_an_engine() {
     say(&mut proxy, back, b"reply");
     pass(&mut client, &mut rx, b"reply");
 }
+
+#[test]
+fn a_bell_ends_a_wait_and_a_replaced_socket_hears() {
+    for others in [0, 8] {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let target = server.local_addr().unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mut engine =
+            UdpEngine::client(target, &vec![any; 1 + others], UdpOptions::default()).unwrap();
+        let bell = engine.doorbell().unwrap();
+        assert!(!engine.was_rung());
+        let ringer = bell.clone();
+        let ringing = std::thread::spawn(move || ringer.ring());
+        let (mut rx, mut tx) = engine.batches();
+        let long = engine.now() + Nanos::from_secs(20);
+        while !engine.was_rung() {
+            engine.receive(&mut rx, Wait::Until(long)).unwrap();
+        }
+        ringing.join().unwrap();
+        assert!(engine.now() < long && rx.is_empty() && !engine.was_rung());
+
+        let before = engine.local_address(SocketId(0)).unwrap();
+        engine.replace(SocketId(0), target, any).unwrap();
+        let after = engine.local_address(SocketId(0)).unwrap();
+        assert_ne!(before, after);
+        tx.push(Destination::Connected(SocketId(0)), 4, |room| {
+            room.copy_from_slice(b"ping");
+            4
+        });
+        engine.send(&mut tx).unwrap();
+        let mut room = [0; 16];
+        let (len, peer) = server.recv_from(&mut room).unwrap();
+        assert_eq!((&room[..len], peer), (&b"ping"[..], after));
+        server.send_to(b"pong", peer).unwrap();
+        while rx.is_empty() {
+            engine.receive(&mut rx, Wait::Until(long)).unwrap();
+        }
+        assert_eq!(
+            rx.iter().next().map(|r| (r.socket, r.bytes)),
+            Some((SocketId(0), &b"pong"[..]))
+        );
+    }
+}

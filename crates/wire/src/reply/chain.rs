@@ -16,25 +16,51 @@
 //! answer", a message made to be slow as "malformed".
 
 use crate::message::{Budget, HEADER, NameBuffer, Record, Relation, relate};
+use crate::name::Name;
 use crate::reply::Invalid;
 use crate::rr::{Qclass, Qtype};
 
 /// The most aliases that are followed, about as many as resolvers do.
-pub(super) const MAX_HOPS: u32 = 16;
+pub const MAX_HOPS: u32 = 16;
 
 /// The most labels and pointers that are followed in one message; the worst 64 KiB message found takes 0.9 ms.
 const MAX_STEPS: u32 = 1 << 16;
 
-/// The answer section of a message whose records have been walked.
-pub(super) struct Answers<'a> {
+/// The answer section of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Answers<'a> {
     /// The message.
-    pub(super) reply: &'a [u8],
-    /// Where its answers start.
-    pub(super) at: usize,
+    pub reply: &'a [u8],
+    /// The offset where its answers start.
+    pub at: usize,
     /// How many there are.
-    pub(super) count: u16,
-    /// The question that they answer.
-    pub(super) question: &'a [u8],
+    pub count: u16,
+    /// The question that they answer: name, type and class in wire form.
+    pub question: &'a [u8],
+}
+
+/// What a reader of the section comes by.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// The section is read from its start again: records wanted that were seen so far will be seen again.
+    Start,
+    /// An alias on the way: a CNAME, or a DNAME above.
+    Alias(Record<'a>),
+    /// A record of the type wanted, at the name where the chain has come to.
+    Wanted(Record<'a>),
+}
+
+/// Where a chain of aliases ends.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainEnd {
+    /// The name there.
+    pub name: Name,
+    /// How many aliases led to it.
+    pub hops: u32,
+    /// How many records of the type wanted it has.
+    pub wanted: u32,
+    /// How many of other types.
+    pub other: u32,
 }
 
 /// What one reading of the section found at the name where it began.
@@ -48,7 +74,7 @@ struct Found {
     moved: bool,
 }
 
-impl Answers<'_> {
+impl<'a> Answers<'a> {
     /// Whether records of the type are there, all with `size` octets of data, and with this data if one is stated.
     pub(super) fn all_are(
         &self,
@@ -56,46 +82,50 @@ impl Answers<'_> {
         size: usize,
         data: Option<&[u8]>,
     ) -> Result<u8, Invalid> {
-        let found = self.follow(wanted, &mut |rdata| match data {
-            _ if rdata.len() != size => Err(Invalid::Malformed),
-            Some(data) if rdata != data => Err(Invalid::WrongAddress),
+        let end = self.follow(wanted, &mut |seen| match (seen, data) {
+            (Seen::Wanted(record), _) if record.rdata.len() != size => Err(Invalid::Malformed),
+            (Seen::Wanted(record), Some(data)) if record.rdata != data => {
+                Err(Invalid::WrongAddress)
+            }
             _ => Ok(()),
         })?;
-        match found {
-            Found { wanted: 1.., .. } => Ok(0),
-            Found { other: 1.., .. } => Err(Invalid::WrongType),
+        match end {
+            Some(ChainEnd { wanted: 1.., .. }) => Ok(0),
+            Some(ChainEnd { other: 1.., .. }) => Err(Invalid::WrongType),
             _ => Err(Invalid::NoAnswer),
         }
     }
 
     /// Whether no record of the type asked for is there.
     pub(super) fn none_is(&self) -> Result<u8, Invalid> {
-        let found = self.follow(self.qtype(), &mut |_| Ok(()))?;
-        if found.wanted > 0 { Err(Invalid::UnexpectedAnswer) } else { Ok(0) }
+        let end = self.follow(self.qtype(), &mut |_| Ok(()))?;
+        if end.is_some_and(|end| end.wanted > 0) { Err(Invalid::UnexpectedAnswer) } else { Ok(0) }
     }
 
-    /// Reads the section until the chain of aliases ends, and says what stands at its end.
-    fn follow(
+    /// Reads the section until the chain of aliases ends, and says what stands at its end: `None` after more than
+    /// [`MAX_HOPS`] aliases. `visit` sees the aliases in their order, and may end the reading with an error.
+    pub fn follow(
         &self,
         wanted: Qtype,
-        judge: &mut impl FnMut(&[u8]) -> Result<(), Invalid>,
-    ) -> Result<Found, Invalid> {
-        if self.count == 0 {
-            return Ok(Found::default());
-        }
-        let qname = &self.question[..self.question.len() - 4];
+        visit: &mut impl FnMut(Seen<'a>) -> Result<(), Invalid>,
+    ) -> Result<Option<ChainEnd>, Invalid> {
+        let qname = &self.question[..self.question.len().saturating_sub(4)];
         let mut name = NameBuffer::copy_of(qname).ok_or(Invalid::Malformed)?;
+        let (mut hops, mut found) = (0, Found::default());
         let mut budget = Budget(MAX_STEPS);
-        let mut hops = 0;
-        loop {
-            let found = self.read(&mut name, wanted, &mut hops, &mut budget, judge)?;
-            if !found.moved {
-                return Ok(found);
-            }
-            if hops > MAX_HOPS {
-                return Ok(Found::default());
+        // Most often the section is empty, or there is one reading.
+        for _ in 0..if self.count == 0 { 0 } else { MAX_HOPS + 1 } {
+            visit(Seen::Start)?;
+            found = self.read(&mut name, wanted, &mut hops, &mut budget, visit)?;
+            if !found.moved || hops > MAX_HOPS {
+                break;
             }
         }
+        if found.moved {
+            return Ok(None);
+        }
+        let name = Name::from_wire(name.as_wire()).map_err(|_| Invalid::Malformed)?;
+        Ok(Some(ChainEnd { name, hops, wanted: found.wanted, other: found.other }))
     }
 
     /// Reads the section once, moving `name` along the aliases on the way.
@@ -105,7 +135,7 @@ impl Answers<'_> {
         wanted: Qtype,
         hops: &mut u32,
         budget: &mut Budget,
-        judge: &mut impl FnMut(&[u8]) -> Result<(), Invalid>,
+        visit: &mut impl FnMut(Seen<'a>) -> Result<(), Invalid>,
     ) -> Result<Found, Invalid> {
         let mut found = Found::default();
         let mut at = self.at;
@@ -125,7 +155,7 @@ impl Answers<'_> {
             let is_wanted = record.rtype == wanted || wanted == Qtype::ANY;
             let target = match relation {
                 Relation::Same if is_wanted => {
-                    judge(record.rdata)?;
+                    visit(Seen::Wanted(record))?;
                     found.wanted += 1;
                     None
                 }
@@ -140,6 +170,7 @@ impl Answers<'_> {
             if let Some(front) = target {
                 *name =
                     self.aliased(name, front, &record, end, budget).ok_or(Invalid::Malformed)?;
+                visit(Seen::Alias(record))?;
                 *hops += 1;
                 if *hops > MAX_HOPS {
                     return Ok(Found { moved: true, ..Found::default() });

@@ -1,0 +1,126 @@
+//! What holds where a file says nothing; `defaults.toml` says the same in words.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use measure::Nanos;
+
+use super::*;
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            listen: vec![
+                SocketAddr::from((Ipv4Addr::LOCALHOST, 53)),
+                SocketAddr::from((Ipv6Addr::LOCALHOST, 53)),
+            ],
+            workers: 0,
+            cpus: Vec::new(),
+            allow: vec![
+                IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+                IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
+            ],
+            deny: Vec::new(),
+            denied: Denied::Refuse,
+            max_udp_size: 1_232,
+            user: String::new(),
+            log: LogLevel::Info,
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+impl Default for SynthesisConfig {
+    fn default() -> Self {
+        let mapped = Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0);
+        SynthesisConfig {
+            exclude: vec![IpNet::V6(Ipv6Net::new_assert(mapped, 96))],
+            never: Vec::new(),
+            always: Vec::new(),
+            on_error: OnError::AskA,
+            on_timeout: OnTimeout::AskA,
+            ttl_without_soa: 600,
+            parallel: false,
+            ptr: PtrMode::Cname,
+            ptr_zone: "nat64.arpa".parse().expect("it is a name"),
+            ipv4only_arpa: true,
+            recursive_only: false,
+            break_dnssec: false,
+            service_targets: true,
+            ipv4hint: HintMode::Keep,
+        }
+    }
+}
+
+impl Default for UpstreamConfig {
+    fn default() -> Self {
+        UpstreamConfig {
+            servers: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 5353))],
+            first_timeout: Nanos::from_millis(400),
+            attempts: 3,
+            dead_after: 5,
+            probe_after: Nanos::from_millis(250),
+            source_ports: 128,
+            port_lifetime: Nanos::from_secs(1),
+            mixed_case: true,
+            udp_size: 1_232,
+            tcp_connections: 4,
+            tcp_timeout: Nanos::from_secs(3),
+        }
+    }
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        CacheConfig {
+            size: Bytes(64 << 20),
+            min_ttl: Nanos::ZERO,
+            max_ttl: Nanos::from_secs(86_400),
+            max_negative_ttl: Nanos::from_secs(3_600),
+            failure_ttl: Nanos::from_secs(1),
+            serve_stale: Nanos::ZERO,
+            stale_ttl: Nanos::from_secs(30),
+            prefetch: false,
+        }
+    }
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        LimitsConfig {
+            outstanding: 65_536,
+            client_share: 0.5,
+            overload: Overload::RefuseNewest,
+            client_ipv4_bits: 32,
+            client_ipv6_bits: 56,
+            responses_per_second: 0,
+            slip: 2,
+            tcp_connections: 1_000,
+            tcp_connections_per_client: 100,
+            tcp_pipelined: 100,
+            tcp_idle: Nanos::from_secs(10),
+        }
+    }
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        MetricsConfig { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9_964))) }
+    }
+}
+
+/// No suffix.
+pub(super) fn no_suffix() -> Ipv6Addr {
+    Ipv6Addr::UNSPECIFIED
+}
+
+/// All networks.
+pub(super) fn everybody() -> Vec<IpNet> {
+    let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
+    all_ipv4().into_iter().map(IpNet::V4).chain([v6]).collect()
+}
+
+/// All IPv4 addresses.
+pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
+    vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
+}

@@ -1,0 +1,139 @@
+//! Values as text: how a configuration writes addresses, networks, names and amounts.
+
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::defaults::everybody;
+
+/// The port of a server that does not say another.
+const DNS_PORT: u16 = 53;
+
+/// An amount of memory: a number of octets, or one with KiB, MiB or GiB behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub usize);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || format!("`{text}` is not an amount of memory: write 0, 512KiB or 64MiB");
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, unit) = text.split_at(digits);
+        let shift = match unit.trim() {
+            "" | "B" => 0,
+            "KiB" | "K" => 10,
+            "MiB" | "M" => 20,
+            "GiB" | "G" => 30,
+            _ => return Err(bad()),
+        };
+        let number: usize = number.parse().map_err(|_| bad())?;
+        number.checked_mul(1 << shift).map(Bytes).ok_or_else(bad)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    /// A number, or text.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "an amount of memory: write 0, \"512KiB\" or \"64MiB\"")]
+        enum Either {
+            Number(usize),
+            Text(String),
+        }
+        match Either::deserialize(from)? {
+            Either::Number(number) => Ok(Bytes(number)),
+            Either::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+/// A value that is written as text.
+pub(super) fn text<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+/// A list of such values.
+pub(super) fn texts<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    let list = Vec::<String>::deserialize(from)?;
+    list.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
+/// An address with or without a port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT));
+    text.parse().or(ip).map_err(|_| {
+        format!("`{text}` is not an address: write 127.0.0.1:53, [::1]:53, or an IP address alone")
+    })
+}
+
+/// A list of addresses.
+pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
+    let list = Vec::<String>::deserialize(from)?;
+    list.iter().map(|text| address(text).map_err(D::Error::custom)).collect()
+}
+
+/// An address, or an empty text for none.
+pub(super) fn address_or_none<'de, D>(from: D) -> Result<Option<SocketAddr>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(from)?;
+    if text.is_empty() { Ok(None) } else { address(&text).map(Some).map_err(D::Error::custom) }
+}
+
+/// A list of networks: `10.0.0.0/8`, an address alone, or `any`.
+pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+    let mut networks = Vec::new();
+    for text in Vec::<String>::deserialize(from)? {
+        if text == "any" {
+            networks.extend(everybody());
+            continue;
+        }
+        let alone = text.parse::<IpAddr>().map(IpNet::from);
+        let network: IpNet = text.parse().or(alone).map_err(|_| {
+            D::Error::custom(format!(
+                "`{text}` is not a network: write 10.0.0.0/8, 2001:db8::/32, an address, or any"
+            ))
+        })?;
+        if network.trunc() != network {
+            let right = network.trunc();
+            let error = format!("{network} has bits set beyond its length: write {right}");
+            return Err(D::Error::custom(error));
+        }
+        networks.push(network);
+    }
+    Ok(networks)
+}
+
+/// The size of a UDP message.
+pub(super) fn udp_size<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    let size = i64::deserialize(from)?;
+    match u16::try_from(size) {
+        Ok(size @ 512..) => Ok(size),
+        _ => Err(D::Error::custom(format!("a UDP message of {size} octets: write 512 to 65535"))),
+    }
+}
+
+/// The size of a UDP message, or 0.
+pub(super) fn udp_size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    let size = i64::deserialize(from)?;
+    match u16::try_from(size) {
+        Ok(size @ (0 | 512..)) => Ok(size),
+        _ => Err(D::Error::custom(format!(
+            "a UDP message of {size} octets: write 0, or 512 to 65535"
+        ))),
+    }
+}
