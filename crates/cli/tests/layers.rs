@@ -6,12 +6,13 @@ use std::path::Path;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Who may import whom; nothing else may.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("wire", &[]),
     ("measure", &[]),
     ("net", &["measure"]),
     ("load", &["wire", "net", "measure"]),
     ("auth", &["wire", "net", "measure"]),
+    ("dns64", &["wire", "net", "measure"]),
     ("record", &["measure"]),
     ("experiment", &["record", "measure"]),
     ("lab", &["experiment", "record", "measure", "wire"]),

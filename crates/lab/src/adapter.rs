@@ -23,8 +23,9 @@ use toml::Spanned;
 use crate::template::{self, Setting};
 
 /// The adapters built in: file name and text.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("bind9.toml", include_str!("../../../servers/bind9.toml")),
+    ("dns64d.toml", include_str!("../../../servers/dns64d.toml")),
     ("knot.toml", include_str!("../../../servers/knot.toml")),
     ("nsd.toml", include_str!("../../../servers/nsd.toml")),
     ("unbound.toml", include_str!("../../../servers/unbound.toml")),
@@ -285,8 +286,13 @@ impl Adapter {
     }
 
     fn find_program(&self, path: &OsStr) -> Option<PathBuf> {
-        let dirs: Vec<PathBuf> =
-            std::env::split_paths(path).chain(SYSTEM_DIRS.map(PathBuf::from)).collect();
+        // What was built together with this program goes first.
+        let own = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+        let dirs: Vec<PathBuf> = own
+            .into_iter()
+            .chain(std::env::split_paths(path))
+            .chain(SYSTEM_DIRS.map(PathBuf::from))
+            .collect();
         let executable = |file: &PathBuf| {
             fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
         };
@@ -386,7 +392,7 @@ listen {{ listen.v6 }}
     fn the_built_in_ones_are_good() {
         let catalogue = Catalogue::load(None).unwrap();
         let names: Vec<&str> = catalogue.iter().map(|adapter| adapter.name.as_str()).collect();
-        assert_eq!(names, ["bind9", "knot", "nsd", "unbound"]);
+        assert_eq!(names, ["bind9", "dns64d", "knot", "nsd", "unbound"]);
         let error = catalogue.get("powerdns").unwrap_err().to_string();
         assert_eq!(error, "there is no server `powerdns`; known are bind9, knot, nsd, unbound");
     }

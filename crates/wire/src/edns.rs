@@ -112,7 +112,7 @@ pub struct EdnsSeen<'a> {
 impl<'a> EdnsSeen<'a> {
     /// What an OPT record says; `None` if its options are malformed. The caller has seen that the owner is the root.
     #[inline]
-    pub(crate) fn from_record(record: &Record<'a>) -> Option<Self> {
+    pub fn from_record(record: &Record<'a>) -> Option<Self> {
         debug_assert_eq!(record.rtype, Qtype::OPT);
         let [extended_rcode, version, flags, _] = record.ttl.to_be_bytes();
         let seen = Self {
@@ -124,6 +124,12 @@ impl<'a> EdnsSeen<'a> {
         };
         // Version 0 fixes how options look; a later version may change that (RFC 6891 section 6.1.3).
         (version != 0 || seen.options().all(|option| option.is_some())).then_some(seen)
+    }
+
+    /// The options in wire form.
+    #[inline]
+    pub fn options_wire(&self) -> &'a [u8] {
+        self.options
     }
 
     /// The options as code and data; a `None` ends them where they are malformed, which happens only above version 0.
@@ -142,7 +148,7 @@ impl<'a> EdnsSeen<'a> {
 
 /// An OPT record's eleven octets up to the options.
 #[inline]
-pub(crate) fn opt_fixed(
+pub fn opt_fixed(
     udp_size: u16,
     extended_rcode: u8,
     dnssec_ok: bool,

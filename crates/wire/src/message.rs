@@ -13,7 +13,7 @@
 //! section 4.1.4). Following pointers is where parsers hang, so here a pointer must point strictly before the labels it
 //! continues, a name has at most 255 octets, and callers spend a budget of steps. Finding where a record ends follows none.
 
-use crate::name::{MAX_LABEL, MAX_NAME};
+use crate::name::{MAX_LABEL, MAX_NAME, Name};
 use crate::rr::{Opcode, Qclass, Qtype};
 
 /// How many octets a header has; also the offset of the question's name.
@@ -222,6 +222,13 @@ impl NameBuffer {
     }
 }
 
+/// The possibly compressed name at `at` of a message; `None` if it is malformed. At most 255 labels and pointers are
+/// looked at.
+pub fn name_at(message: &[u8], at: usize) -> Option<Name> {
+    let name = NameBuffer::join(&[], message, at, &mut Budget(MAX_NAME as u32))?;
+    Name::from_wire(name.as_wire()).ok()
+}
+
 /// How the possibly compressed name at `at` relates to the uncompressed `name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
@@ -384,6 +391,20 @@ mod tests {
                 relation,
                 "{at} {deeper}"
             );
+        }
+    }
+
+    #[test]
+    fn names_are_taken_out() {
+        for (at, name) in [
+            (12, Some("www.example")),
+            (25, Some("example")),
+            (27, Some("example")),
+            (29, None),
+            (30, None),
+            (99, None),
+        ] {
+            assert_eq!(name_at(MESSAGE, at), name.map(|name| name.parse().unwrap()), "{at}");
         }
     }
 

@@ -62,6 +62,12 @@ impl Name {
         usize::from(self.len)
     }
 
+    /// The name with its ASCII letters in lower case.
+    pub fn to_lowercase(mut self) -> Self {
+        self.bytes[..usize::from(self.len)].make_ascii_lowercase();
+        self
+    }
+
     /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.len == 1

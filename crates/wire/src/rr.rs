@@ -41,6 +41,12 @@ impl Qtype {
     pub const RRSIG: Self = Self(46);
     /// A zone key (RFC 4034).
     pub const DNSKEY: Self = Self(48);
+    /// A proof of absence (RFC 4034).
+    pub const NSEC: Self = Self(47);
+    /// A proof of absence over hashed names (RFC 5155).
+    pub const NSEC3: Self = Self(50);
+    /// A service binding (RFC 9460).
+    pub const SVCB: Self = Self(64);
     /// A service binding for HTTPS (RFC 9460).
     pub const HTTPS: Self = Self(65);
     /// A transaction signature (RFC 8945).

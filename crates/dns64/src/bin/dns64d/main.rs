@@ -1,1 +1,64 @@
-fn main() {}
+//! `dns64d`: the DNS64 server as a daemon.
+
+mod args;
+mod carrier;
+mod daemon;
+mod log;
+mod metrics;
+mod privileges;
+mod worker;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use dns64::{Config, config::DEFAULTS};
+
+use args::Args;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.print_defaults {
+        print!("{DEFAULTS}");
+        return ExitCode::SUCCESS;
+    }
+    if let Some(folder) = &args.man {
+        return match args::write_man(folder) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error),
+        };
+    }
+    let config = match read(&args) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("dns64d: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    if args.check {
+        println!("{}: no mistakes found", args.config.display());
+        return ExitCode::SUCCESS;
+    }
+    match daemon::run(&args, config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+/// Says what went wrong.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("dns64d: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// The configuration that the arguments name.
+fn read(args: &Args) -> anyhow::Result<Config> {
+    let path = &args.config;
+    let text = std::fs::read_to_string(path).with_context(|| {
+        format!(
+            "cannot read {} (`dns64d --print-defaults` prints a configuration to start from)",
+            path.display()
+        )
+    })?;
+    Config::parse(&text).with_context(|| path.display().to_string())
+}

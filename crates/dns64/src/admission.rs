@@ -1,0 +1,224 @@
+//! Who may ask, how much, and how many replies a client network gets.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use measure::Nanos;
+
+use crate::config::Config;
+use crate::policy::{Policy, View};
+
+/// Clients whose facts are remembered, by a hash of their address.
+const MEMORY: usize = 1_024;
+/// Client networks that are counted apart; more of them share their counts.
+const NETWORKS: usize = 1 << 14;
+
+/// What is known of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// Whether he may ask.
+    pub(crate) allowed: bool,
+    /// The blocks that serve him.
+    pub(crate) view: View,
+    /// His network.
+    pub(crate) network: u16,
+}
+
+/// Clients and their networks.
+pub(crate) struct Admission {
+    allow: Vec<IpNet>,
+    deny: Vec<IpNet>,
+    policy: Arc<Policy>,
+    bits: (u8, u8),
+    hasher: RandomState,
+    memory: Vec<Option<(IpAddr, Facts)>>,
+    /// Outstanding queries of each network.
+    shares: Vec<u32>,
+    share_limit: u32,
+    rate: Rate,
+}
+
+/// Replies of each network.
+struct Rate {
+    /// Replies a second; 0 for no limit.
+    limit: u32,
+    slip: u32,
+    buckets: Vec<Bucket>,
+}
+
+/// What is left to a network.
+#[derive(Clone, Copy)]
+struct Bucket {
+    /// Replies, in billionths.
+    tokens: u64,
+    filled: Nanos,
+    /// Replies over the limit.
+    over: u32,
+}
+
+/// What becomes of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Send,
+    /// Send nothing but TC: an honest client comes again by TCP.
+    Slip,
+    Drop,
+}
+
+impl Admission {
+    /// The rules of a configuration, for one of `workers` workers.
+    pub(crate) fn new(config: &Config, policy: Arc<Policy>, outstanding: usize) -> Self {
+        let limits = &config.limits;
+        let bucket = Bucket { tokens: 0, filled: Nanos::ZERO, over: 0 };
+        let buckets = if limits.responses_per_second == 0 { 0 } else { NETWORKS };
+        Admission {
+            allow: config.server.allow.clone(),
+            deny: config.server.deny.clone(),
+            policy,
+            bits: (limits.client_ipv4_bits, limits.client_ipv6_bits),
+            hasher: RandomState::new(),
+            memory: vec![None; MEMORY],
+            shares: vec![0; NETWORKS],
+            share_limit: ((outstanding as f64 * limits.client_share).ceil() as u32).max(1),
+            rate: Rate {
+                limit: limits.responses_per_second,
+                slip: limits.slip,
+                buckets: vec![bucket; buckets],
+            },
+        }
+    }
+
+    /// Goes by other rules; the counts of outstanding queries go on, by the networks as they were at the start.
+    pub(crate) fn reload(&mut self, config: &Config, policy: Arc<Policy>, outstanding: usize) {
+        let mut after = Admission::new(config, policy, outstanding);
+        (after.bits, after.hasher) = (self.bits, self.hasher.clone());
+        after.shares = std::mem::take(&mut self.shares);
+        *self = after;
+    }
+
+    /// What is known of a client.
+    #[inline]
+    pub(crate) fn client(&mut self, address: IpAddr) -> Facts {
+        let place = self.hasher.hash_one(address) as usize % MEMORY;
+        match self.memory[place] {
+            Some((known, facts)) if known == address => facts,
+            _ => {
+                let facts = self.find_out(address);
+                self.memory[place] = Some((address, facts));
+                facts
+            }
+        }
+    }
+
+    #[cold]
+    fn find_out(&self, address: IpAddr) -> Facts {
+        let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&address));
+        let (v4, v6) = self.bits;
+        let len = if address.is_ipv4() { v4 } else { v6 };
+        let network = IpNet::new(address, len).map_or(address, |network| network.network());
+        Facts {
+            allowed: within(&self.allow) && !within(&self.deny),
+            view: self.policy.view(address),
+            network: (self.hasher.hash_one((network, 1u8)) as usize % NETWORKS) as u16,
+        }
+    }
+
+    /// Counts a query of a network that waits from now on; `false` if it has its share already.
+    #[inline]
+    pub(crate) fn enter(&mut self, network: u16) -> bool {
+        let share = &mut self.shares[usize::from(network)];
+        let fits = *share < self.share_limit;
+        *share += u32::from(fits);
+        fits
+    }
+
+    /// A query of a network waits no more.
+    #[inline]
+    pub(crate) fn leave(&mut self, network: u16) {
+        let share = &mut self.shares[usize::from(network)];
+        debug_assert!(*share > 0, "network {network} has nothing waiting");
+        *share = share.saturating_sub(1);
+    }
+
+    /// Whether a network gets one more reply by UDP.
+    #[inline]
+    pub(crate) fn reply(&mut self, network: u16, now: Nanos) -> Verdict {
+        let Rate { limit, slip, buckets } = &mut self.rate;
+        if *limit == 0 {
+            return Verdict::Send;
+        }
+        let bucket = &mut buckets[usize::from(network)];
+        // A second's worth at most.
+        let filled = now.since(bucket.filled).0.min(1_000_000_000) * u64::from(*limit);
+        bucket.tokens = (bucket.tokens + filled).min(u64::from(*limit) * 1_000_000_000);
+        bucket.filled = now;
+        if bucket.tokens >= 1_000_000_000 {
+            bucket.tokens -= 1_000_000_000;
+            bucket.over = 0;
+            return Verdict::Send;
+        }
+        bucket.over = bucket.over.wrapping_add(1);
+        if *slip > 0 && bucket.over % *slip == 0 { Verdict::Slip } else { Verdict::Drop }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(file: &str) -> Admission {
+        let config = Config::parse(file).expect(file);
+        Admission::new(&config, Arc::new(Policy::new(&config)), 10)
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn lists_say_who_may_ask() {
+        let mut open = admission("[server]\nallow = [\"any\"]\ndeny = [\"10.0.0.0/8\"]");
+        let mut default = admission("");
+        for (client, in_open, in_default) in [
+            ("127.0.0.1", true, true),
+            ("::1", true, true),
+            ("10.1.1.1", false, false),
+            ("2001:db8::1", true, false),
+        ] {
+            // Twice: found out, and remembered.
+            for _ in 0..2 {
+                assert_eq!(open.client(ip(client)).allowed, in_open, "{client}");
+                assert_eq!(default.client(ip(client)).allowed, in_default, "{client}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_network_has_its_share() {
+        let mut admission = admission("[limits]\nclient-share = 0.3\nclient-ipv4-bits = 24");
+        let network = admission.client(ip("192.0.2.1")).network;
+        assert_eq!(admission.client(ip("192.0.2.200")).network, network);
+        assert_ne!(admission.client(ip("192.0.3.1")).network, network);
+        assert_eq!([(); 4].map(|()| admission.enter(network)), [true, true, true, false]);
+        admission.leave(network);
+        assert!(admission.enter(network) && !admission.enter(network));
+    }
+
+    #[test]
+    fn replies_are_limited() {
+        let mut admission = admission("[limits]\nresponses-per-second = 10\nslip = 3");
+        let second = Nanos::from_secs(5);
+        let count = |admission: &mut Admission, now, of| {
+            (0..60).filter(|_| admission.reply(7, now) == of).count()
+        };
+        assert_eq!(count(&mut admission, second, Verdict::Send), 10);
+        assert_eq!(count(&mut admission, second, Verdict::Slip), 20);
+        // Half a second later there are five more; another network has its own.
+        assert_eq!(count(&mut admission, second + Nanos::from_millis(500), Verdict::Send), 5);
+        assert_eq!(admission.reply(8, second), Verdict::Send);
+        let mut unlimited = self::admission("");
+        assert_eq!(count(&mut unlimited, second, Verdict::Send), 60);
+    }
+}

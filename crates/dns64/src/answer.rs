@@ -1,0 +1,349 @@
+//! An answer as it is kept, and as each client gets it.
+//!
+//! An answer is one whole message without an id, with its name in lower case and without an OPT record. Whoever asked
+//! gets a copy with his own id, flags, spelling and OPT, the TTLs as old as the answer is, cut to what he takes:
+//!
+//! ```text
+//!   [header|question in lower case|answer|authority|additional]    kept (cache), shared (several clients)
+//!      |        |                                     |
+//!      id     spelled as asked                     left out first, then TC
+//! ```
+
+use wire::edns::opt_fixed;
+use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
+use wire::server::Query;
+use wire::{Qtype, Rcode};
+
+use crate::question::Case;
+
+/// The longest message.
+pub(crate) const MAX_MESSAGE: usize = 65_535;
+/// How large a UDP message may be that we take, as our OPT says.
+const OUR_UDP_SIZE: u16 = 1_232;
+
+/// A message in the making, or made.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// Room for [`MAX_MESSAGE`] octets.
+    pub(crate) room: Vec<u8>,
+    /// How many are in use: header to additional section, without OPT.
+    pub(crate) len: usize,
+    /// Where the question ends.
+    pub(crate) question_end: usize,
+    /// Where the additional section begins.
+    pub(crate) additional_at: usize,
+    /// All twelve bits.
+    pub(crate) rcode: u16,
+    /// EDNS options for the client, in wire form.
+    pub(crate) options: Vec<u8>,
+    /// How long it holds, seconds.
+    pub(crate) ttl: u32,
+    /// Whether it stands for a failure of ours.
+    pub(crate) failure: bool,
+}
+
+/// What a client wants of his reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wants {
+    /// The id of his query.
+    pub(crate) id: u16,
+    /// How he spelled the name.
+    pub(crate) case: Case,
+    /// The octets that he takes.
+    pub(crate) limit: u16,
+    /// Whether he speaks EDNS.
+    pub(crate) edns: bool,
+    /// The bits of his query.
+    pub(crate) dnssec: bool,
+    pub(crate) rd: bool,
+    pub(crate) cd: bool,
+    /// Whether he wants to know if the data is authentic.
+    pub(crate) ad: bool,
+}
+
+impl Wants {
+    /// What a query wants that came by UDP, or by a stream (`udp_limit` 65535).
+    pub(crate) fn new(query: &Query<'_>, udp_limit: usize, stream: bool) -> Self {
+        let dnssec = query.edns.is_some_and(|edns| edns.do_bit);
+        let limit = if stream { MAX_MESSAGE } else { query.udp_limit().min(udp_limit) };
+        Wants {
+            id: query.id,
+            case: Case::of(query.qname),
+            limit: limit as u16,
+            edns: query.edns.is_some(),
+            dnssec,
+            rd: query.rd,
+            cd: query.cd,
+            ad: query.ad || dnssec,
+        }
+    }
+}
+
+/// An answer in any of the places where one is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerRef<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) question_end: usize,
+    pub(crate) additional_at: usize,
+    pub(crate) rcode: u16,
+    pub(crate) options: &'a [u8],
+}
+
+/// What happens to the TTLs of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// They stay.
+    Fresh,
+    /// So many seconds are taken off.
+    Seconds(u32),
+    /// All become this: the answer has expired (RFC 8767 section 4).
+    Stale(u32),
+}
+
+impl Answer {
+    /// Room for an answer.
+    pub(crate) fn new() -> Self {
+        Answer {
+            room: vec![0; MAX_MESSAGE],
+            len: 0,
+            question_end: 0,
+            additional_at: 0,
+            rcode: 0,
+            options: Vec::new(),
+            ttl: 0,
+            failure: false,
+        }
+    }
+
+    /// Its octets.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.room[..self.len]
+    }
+
+    /// For delivery.
+    pub(crate) fn as_ref(&self) -> AnswerRef<'_> {
+        AnswerRef {
+            bytes: self.bytes(),
+            question_end: self.question_end,
+            additional_at: self.additional_at,
+            rcode: self.rcode,
+            options: &self.options,
+        }
+    }
+
+    /// An answer of nothing but a question and a return code.
+    pub(crate) fn bare(&mut self, question: &[u8], rcode: Rcode) {
+        self.clear();
+        let header = Header { id: 0, flags: flag::QR | rcode.0 & 0xf, counts: [1, 0, 0, 0] };
+        self.len = HEADER + question.len();
+        self.room[..HEADER].copy_from_slice(&header.to_bytes());
+        self.room[HEADER..self.len].copy_from_slice(question);
+        (self.question_end, self.additional_at) = (self.len, self.len);
+        self.rcode = rcode.0;
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.options.clear();
+        (self.len, self.question_end, self.additional_at) = (0, 0, 0);
+        (self.rcode, self.ttl) = (0, 0);
+        self.failure = false;
+    }
+}
+
+impl AnswerRef<'_> {
+    /// Writes the reply for one client, at most as long as he takes, and returns its length and whether it was cut.
+    pub(crate) fn deliver(&self, wants: &Wants, age: Age, out: &mut [u8]) -> (usize, bool) {
+        let limit = usize::from(wants.limit).min(out.len());
+        // Options that would not fit are left out, like additional records.
+        let full_opt = OPT_FIXED + self.options.len();
+        let room = if wants.edns { limit.saturating_sub(full_opt) } else { limit };
+        let (body, with_options) = if self.bytes.len() <= room {
+            (self.bytes.len(), true)
+        } else if self.additional_at <= room {
+            (self.additional_at, true)
+        } else {
+            (self.question_end, false)
+        };
+        let truncated = !with_options;
+        if limit < self.question_end + if wants.edns { OPT_FIXED } else { 0 } {
+            return (0, true);
+        }
+        out[..body].copy_from_slice(&self.bytes[..body]);
+        let Some(mut header) = Header::read(out) else { return (0, true) };
+        self.patch_header(&mut header, wants, body, truncated);
+        wants.case.apply(&mut out[HEADER..self.question_end - 4]);
+        let mut len = body;
+        if wants.edns {
+            let options: &[u8] = if with_options { self.options } else { &[] };
+            let opt = opt_fixed(
+                OUR_UDP_SIZE,
+                (self.rcode >> 4) as u8,
+                wants.dnssec,
+                options.len() as u16,
+            );
+            out[len..len + OPT_FIXED].copy_from_slice(&opt);
+            len += OPT_FIXED;
+            out[len..len + options.len()].copy_from_slice(options);
+            len += options.len();
+            header.counts[3] += 1;
+        }
+        out[..HEADER].copy_from_slice(&header.to_bytes());
+        if age != Age::Fresh && body > self.question_end {
+            make_older(&mut out[..body], self.question_end, age);
+        }
+        (len, truncated)
+    }
+
+    /// Makes the header of an answer that of a reply to one client, `body` octets of which are sent.
+    fn patch_header(&self, header: &mut Header, wants: &Wants, body: usize, truncated: bool) {
+        header.id = wants.id;
+        let bit = |set: bool, flag: u16| if set { flag } else { 0 };
+        let ad = header.flags & flag::AD != 0 && wants.ad;
+        header.flags = flag::QR
+            | flag::RA
+            | bit(truncated, flag::TC)
+            | bit(wants.rd, flag::RD)
+            | bit(wants.cd, flag::CD)
+            | bit(ad, flag::AD)
+            | header.flags & 0xf;
+        if self.rcode > 0xf && !wants.edns {
+            // It cannot be said without an OPT record.
+            header.flags = header.flags & !0xf | Rcode::SERVFAIL.0;
+        }
+        if truncated {
+            header.counts = [1, 0, 0, 0];
+        } else if body < self.bytes.len() {
+            header.counts[3] = 0;
+        }
+    }
+}
+
+/// Changes the TTLs of the records from `at` to the end of a well-formed message.
+fn make_older(message: &mut [u8], mut at: usize, age: Age) {
+    while let Some((record, end)) = Record::read(message, at) {
+        let ttl = match age {
+            Age::Fresh => record.ttl,
+            Age::Seconds(seconds) => record.ttl.saturating_sub(seconds),
+            Age::Stale(ttl) => ttl,
+        };
+        let is_ttl = record.rtype != Qtype::OPT;
+        let ttl_at = record.rdata_at - 6;
+        if is_ttl {
+            message[ttl_at..ttl_at + 4].copy_from_slice(&ttl.to_be_bytes());
+        }
+        at = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::base::iana::Rcode as DomainRcode;
+    use domain::base::message::Message;
+    use wire::writer::Owner;
+    use wire::{Qclass, ReplyWriter};
+
+    const QUESTION: &[u8] = b"\x03www\x04test\0\0\x1c\0\x01";
+
+    fn answer(answers: u8, additional: u8) -> Answer {
+        let query = Query {
+            id: 0,
+            opcode: wire::Opcode::QUERY,
+            rd: false,
+            cd: false,
+            ad: false,
+            qname: &QUESTION[..10],
+            qtype: Qtype::AAAA,
+            qclass: Qclass::IN,
+            question: QUESTION,
+            edns: None,
+            signed: false,
+        };
+        let mut answer = Answer::new();
+        let mut writer = ReplyWriter::new(&mut answer.room, MAX_MESSAGE, &query).expect("room");
+        writer.flag(flag::AD, true);
+        for i in 0..answers {
+            assert!(writer.answer(Owner::Question, Qtype::AAAA, 100, &[i; 16]));
+        }
+        answer.additional_at = writer.position();
+        for i in 0..additional {
+            assert!(writer.additional(Owner::Question, Qtype::A, 100, &[i; 4]));
+        }
+        answer.len = writer.finish();
+        answer.question_end = HEADER + QUESTION.len();
+        answer
+    }
+
+    fn wants(limit: u16, edns: bool) -> Wants {
+        let case = Case::of(b"\x03wWw\x04Test\0");
+        Wants { id: 7, case, limit, edns, dnssec: false, rd: true, cd: false, ad: false }
+    }
+
+    fn deliver(answer: &Answer, wants: &Wants, age: Age) -> (Message<Vec<u8>>, bool) {
+        let mut out = vec![0xee; MAX_MESSAGE];
+        let (len, cut) = answer.as_ref().deliver(wants, age, &mut out);
+        assert!(len <= usize::from(wants.limit));
+        out.truncate(len);
+        (Message::from_octets(out).expect("a message"), cut)
+    }
+
+    #[test]
+    fn a_client_gets_his_own() {
+        let (message, cut) = deliver(&answer(2, 1), &wants(512, true), Age::Seconds(30));
+        assert!(!cut);
+        let header = message.header();
+        assert_eq!((header.id(), header.qr(), header.rd(), header.ra()), (7, true, true, true));
+        assert_eq!(
+            (header.ad(), header.cd(), header.aa(), header.tc()),
+            (false, false, false, false)
+        );
+        assert_eq!(message.sole_question().expect("one").qname().to_string(), "wWw.Test");
+        let ttls: Vec<u32> =
+            message.answer().expect("some").map(|r| r.expect("fine").ttl().as_secs()).collect();
+        assert_eq!(ttls, [70, 70]);
+        let counts = message.header_counts();
+        assert_eq!((counts.ancount(), counts.arcount()), (2, 2));
+        assert_eq!(message.opt().expect("an OPT").udp_payload_size(), OUR_UDP_SIZE);
+
+        let authentic = Wants { ad: true, ..wants(512, false) };
+        let (message, _) = deliver(&answer(1, 0), &authentic, Age::Stale(30));
+        assert!(message.header().ad() && message.opt().is_none());
+        let ttl =
+            message.answer().expect("some").next().expect("one").expect("fine").ttl().as_secs();
+        assert_eq!(ttl, 30);
+    }
+
+    #[test]
+    fn additional_records_go_first_then_all() {
+        let big = answer(10, 20);
+        for (limit, edns, answers, additional, tc) in [
+            (65_535, true, 10, 21, false),
+            (65_535, false, 10, 20, false),
+            (512, true, 10, 1, false),
+            (512, false, 10, 0, false),
+        ] {
+            let (message, cut) = deliver(&big, &wants(limit, edns), Age::Fresh);
+            let counts = message.header_counts();
+            let got = (counts.ancount(), counts.arcount(), message.header().tc());
+            assert_eq!(got, (answers, additional, tc), "{limit} {edns}");
+            assert_eq!(cut, tc);
+        }
+        for edns in [true, false] {
+            let (message, cut) = deliver(&answer(30, 0), &wants(512, edns), Age::Seconds(1));
+            let counts = message.header_counts();
+            let got = (counts.qdcount(), counts.ancount(), counts.arcount(), message.header().tc());
+            assert_eq!((got, cut), ((1, 0, u16::from(edns), true), true));
+        }
+    }
+
+    #[test]
+    fn wide_return_codes_need_edns() {
+        let mut bad = Answer::new();
+        bad.bare(QUESTION, Rcode::BADVERS);
+        let (message, _) = deliver(&bad, &wants(512, true), Age::Fresh);
+        assert_eq!(message.opt_rcode(), domain::base::iana::OptRcode::BADVERS);
+        let (message, _) = deliver(&bad, &wants(512, false), Age::Fresh);
+        assert_eq!(message.header().rcode(), DomainRcode::SERVFAIL);
+    }
+}

@@ -1,0 +1,115 @@
+//! Streams: TCP of clients (RFC 7766) and to upstream servers, carried for the workers by one thread.
+//!
+//! ```text
+//!   client ──frames──> connection ──Query──> worker          worker ──Ask──> upstream connection ──frames──> server
+//!   client <──frames── connection <─Answer── worker          worker <─Reply─ upstream connection <─frames─── server
+//! ```
+//!
+//! Queries on a connection are worked on side by side and answered as the answers come. Connections, queries at once
+//! on one, and silence are bounded.
+
+mod client;
+mod frames;
+mod upstream;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dns64::Settings;
+use dns64::streams::{FromStreams, ToStreams};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::worker::Line;
+
+/// What all streams share.
+pub(crate) struct Carrier {
+    lines: Vec<Line>,
+    settings: Arc<Mutex<Arc<Settings>>>,
+    /// The client connections that are open, by number, with the way to each.
+    connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Vec<u8>>>>,
+    /// How many each client network has.
+    networks: RefCell<HashMap<IpAddr, usize>>,
+    next: Cell<u64>,
+    /// Connections to upstream servers.
+    upstreams: RefCell<HashMap<SocketAddr, upstream::Pool>>,
+}
+
+/// Queries of one connection: the lower bits of a stream's number.
+const QUERY_BITS: u32 = 24;
+
+/// What the thread is started with.
+pub(crate) struct Start {
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) settings: Arc<Mutex<Arc<Settings>>>,
+    pub(crate) messages: mpsc::UnboundedReceiver<(usize, ToStreams)>,
+    pub(crate) end: CancellationToken,
+}
+
+/// Carries streams until the end.
+///
+/// # Errors
+/// When the runtime cannot be made or a listener not be used.
+pub(crate) fn run(start: Start) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    let Start { listeners, lines, settings, mut messages, end } = start;
+    let carrier = Rc::new(Carrier {
+        lines,
+        settings,
+        connections: RefCell::default(),
+        networks: RefCell::default(),
+        next: Cell::new(0),
+        upstreams: RefCell::default(),
+    });
+    local.block_on(&runtime, async {
+        for listener in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(client::accept(listener, carrier.clone()));
+        }
+        loop {
+            let message = tokio::select! {
+                message = messages.recv() => message,
+                () = end.cancelled() => return Ok(()),
+            };
+            match message {
+                Some((_, ToStreams::Answer { stream, message })) => {
+                    let connections = carrier.connections.borrow();
+                    if let Some(connection) = connections.get(&(stream >> QUERY_BITS)) {
+                        // Who has closed his connection wants no answer.
+                        let _ = connection.send(message);
+                    }
+                }
+                Some((worker, ToStreams::Ask { server, lookup, ticket, message })) => {
+                    let ask = upstream::Ask { worker, lookup, ticket, message, again: true };
+                    carrier.ask(server, ask);
+                }
+                None => return Ok(()),
+            }
+        }
+    })
+}
+
+impl Carrier {
+    /// The settings in force.
+    fn settings(&self) -> Arc<Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Hands a query to a worker.
+    fn query(&self, connection: u64, number: u64, client: IpAddr, message: Vec<u8>) -> bool {
+        let stream = connection << QUERY_BITS | number & ((1 << QUERY_BITS) - 1);
+        let line = &self.lines[connection as usize % self.lines.len()];
+        line.send(FromStreams::Query { stream, client, message })
+    }
+
+    /// Hands what came of an upstream query to the worker that asked.
+    fn reply(&self, ask: &upstream::Ask, message: Option<Vec<u8>>) {
+        let upstream::Ask { worker, lookup, ticket, .. } = *ask;
+        self.lines[worker].send(FromStreams::Reply { lookup, ticket, message });
+    }
+}

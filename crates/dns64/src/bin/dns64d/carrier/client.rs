@@ -1,0 +1,127 @@
+//! Connections of clients.
+
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::Carrier;
+use super::frames::{self, Frames};
+
+/// Replies that are written together, octets.
+const MAX_OUTPUT: usize = 64 << 10;
+
+/// Takes connections for ever.
+pub(super) async fn accept(listener: TcpListener, carrier: Rc<Carrier>) {
+    loop {
+        // A failed accept (a connection reset meanwhile, no descriptor left) passes.
+        let Ok((stream, peer)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let Some(place) = Place::take(&carrier, peer.ip()) else { continue };
+        tokio::task::spawn_local(async move {
+            let _ = stream.set_nodelay(true);
+            let (reader, writer) = stream.into_split();
+            // The end of a connection, whatever its reason, is nobody else's business.
+            let _ = serve(reader, writer, peer.ip(), &place).await;
+        });
+    }
+}
+
+/// The right to a connection; given back when it is dropped.
+struct Place {
+    carrier: Rc<Carrier>,
+    number: u64,
+    network: IpAddr,
+}
+
+impl Place {
+    /// A place for a client, if there is one.
+    fn take(carrier: &Rc<Carrier>, client: IpAddr) -> Option<Self> {
+        let settings = carrier.settings();
+        let limits = &settings.config.limits;
+        let bits = if client.is_ipv4() { limits.client_ipv4_bits } else { limits.client_ipv6_bits };
+        let network = IpNet::new(client, bits).map_or(client, |network| network.network());
+        let mut networks = carrier.networks.borrow_mut();
+        let count = networks.get(&network).copied().unwrap_or(0);
+        if networks.values().sum::<usize>() >= limits.tcp_connections
+            || count >= limits.tcp_connections_per_client
+        {
+            return None;
+        }
+        networks.insert(network, count + 1);
+        drop(networks);
+        let number = carrier.next.replace(carrier.next.get() + 1);
+        Some(Place { carrier: carrier.clone(), number, network })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.carrier.connections.borrow_mut().remove(&self.number);
+        let mut networks = self.carrier.networks.borrow_mut();
+        if let Some(count) = networks.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                networks.remove(&self.network);
+            }
+        }
+    }
+}
+
+/// One connection: queries in, answers out as they come.
+async fn serve(
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+    client: IpAddr,
+    place: &Place,
+) -> io::Result<()> {
+    let settings = place.carrier.settings();
+    let limits = &settings.config.limits;
+    let idle = Duration::from(limits.tcp_idle);
+    let (sender, mut answers) = mpsc::unbounded_channel::<Vec<u8>>();
+    place.carrier.connections.borrow_mut().insert(place.number, sender);
+    let (mut frames, mut output) = (Frames::new(), Vec::new());
+    let (mut asked, mut waiting, mut open) = (0u64, 0usize, true);
+    let mut deadline = Instant::now() + idle;
+    loop {
+        while waiting < limits.tcp_pipelined
+            && let Some(message) = frames.next()
+        {
+            // What the worker has no room for is not answered, as if it was lost.
+            let taken = place.carrier.query(place.number, asked, client, message.to_vec());
+            waiting += usize::from(taken);
+            asked += 1;
+            deadline = Instant::now() + idle;
+        }
+        if !open && waiting == 0 {
+            return Ok(());
+        }
+        tokio::select! {
+            more = frames.read(&mut reader), if open && waiting < limits.tcp_pipelined => {
+                open = more?;
+            }
+            Some(answer) = answers.recv(), if waiting > 0 => {
+                let mut next = Some(answer);
+                while let Some(answer) = next {
+                    waiting -= 1;
+                    if !answer.is_empty() {
+                        frames::push(&mut output, &answer);
+                    }
+                    next = if output.len() < MAX_OUTPUT { answers.try_recv().ok() } else { None };
+                }
+                timeout(idle, writer.write_all(&output)).await.map_err(io::Error::from)??;
+                output.clear();
+                deadline = Instant::now() + idle;
+            }
+            () = tokio::time::sleep_until(deadline), if waiting == 0 => return Ok(()),
+        }
+    }
+}

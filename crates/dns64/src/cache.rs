@@ -1,0 +1,291 @@
+//! Answers kept for the next who asks: one worker's own, bounded by its octets.
+//!
+//! An answer is found by its whole question and the bits it depends on, and by nothing else: no record in it ever
+//! answers another question, so nothing that upstream slips in beside an answer can poison anything.
+//!
+//! When room is needed a hand goes round: what was used since it came by last stays, the rest goes.
+
+use hashbrown::HashTable;
+use measure::Nanos;
+use wire::Qtype;
+
+use crate::answer::{Age, Answer, AnswerRef};
+use crate::policy::View;
+use crate::question::{Key, KeyFlags};
+use crate::table::slab::Slab;
+
+/// What an entry takes besides its octets: itself, its place in the index, the allocator's share.
+const OVERHEAD: usize = size_of::<Entry>() + 32;
+
+/// An answer that is kept.
+struct Entry {
+    /// The name, the message, the options.
+    data: Box<[u8]>,
+    name_len: u8,
+    qtype: Qtype,
+    view: View,
+    flags: KeyFlags,
+    message_len: u16,
+    question_end: u16,
+    additional_at: u16,
+    rcode: u16,
+    hash: u64,
+    stored: Nanos,
+    expires: Nanos,
+    /// Whether it was used since the hand came by; an entry that was taken out is not alive.
+    used: bool,
+    alive: bool,
+    /// Whether somebody refreshes it.
+    refreshed: bool,
+}
+
+/// One worker's cache.
+pub(crate) struct Cache {
+    index: HashTable<u32>,
+    entries: Slab<Entry>,
+    /// One more than the greatest number of an entry.
+    end: u32,
+    hand: u32,
+    used: usize,
+    limit: usize,
+}
+
+/// An answer that was found.
+pub(crate) struct Hit<'a> {
+    pub(crate) answer: AnswerRef<'a>,
+    /// How old it is, or that it has expired.
+    pub(crate) age: Age,
+    /// Whether the caller is asked to refresh it: it is in the last tenth of its life, and nobody else was asked.
+    pub(crate) refresh: bool,
+}
+
+impl Cache {
+    /// A cache of so many octets; none at all for 0.
+    pub(crate) fn new(limit: usize) -> Self {
+        Cache {
+            index: HashTable::new(),
+            entries: Slab::new(limit / OVERHEAD),
+            end: 0,
+            hand: 0,
+            used: 0,
+            limit,
+        }
+    }
+
+    /// Whether anything is kept at all.
+    pub(crate) fn is_off(&self) -> bool {
+        self.limit == 0
+    }
+
+    /// How many octets are in use, and how many answers there are.
+    pub(crate) fn used(&self) -> (usize, usize) {
+        (self.used, self.entries.len())
+    }
+
+    /// The answer to a question, if it holds still, or held not longer than `stale` ago.
+    pub(crate) fn get(
+        &mut self,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        stale: Option<(Nanos, u32)>,
+    ) -> Option<Hit<'_>> {
+        let entries = &self.entries;
+        let number = *self.index.find(hash, |&n| entries[n].is_for(key, hash))?;
+        let entry = &mut self.entries[number];
+        let age = if now < entry.expires {
+            Age::Seconds((now.since(entry.stored).0 / 1_000_000_000) as u32)
+        } else {
+            let (longest, ttl) = stale?;
+            if now > entry.expires + longest {
+                return None;
+            }
+            Age::Stale(ttl)
+        };
+        entry.used = true;
+        let life = entry.expires.since(entry.stored);
+        let refresh = !entry.refreshed && entry.expires.since(now).0 < life.0 / 10;
+        entry.refreshed |= refresh;
+        Some(Hit { answer: entry.answer(), age, refresh })
+    }
+
+    /// Keeps an answer for `life`, in the place of an older one.
+    pub(crate) fn put(&mut self, key: &Key, hash: u64, answer: &Answer, now: Nanos, life: Nanos) {
+        let name = key.name.as_wire();
+        let message = answer.bytes();
+        let size = name.len() + message.len() + answer.options.len() + OVERHEAD;
+        if life == Nanos::ZERO || size > self.limit / 8 {
+            return;
+        }
+        self.remove(key, hash);
+        while self.used + size > self.limit || self.entries.is_full() {
+            self.evict(now);
+        }
+        let mut data = Vec::with_capacity(size - OVERHEAD);
+        data.extend_from_slice(name);
+        data.extend_from_slice(message);
+        data.extend_from_slice(&answer.options);
+        let entry = Entry {
+            data: data.into_boxed_slice(),
+            name_len: name.len() as u8,
+            qtype: key.qtype,
+            view: key.view,
+            flags: key.flags,
+            message_len: message.len() as u16,
+            question_end: answer.question_end as u16,
+            additional_at: answer.additional_at as u16,
+            rcode: answer.rcode,
+            hash,
+            stored: now,
+            expires: now + life,
+            used: false,
+            alive: true,
+            refreshed: false,
+        };
+        self.used += size;
+        let number = self.entries.insert(entry).expect("there is room");
+        self.end = self.end.max(number + 1);
+        let entries = &self.entries;
+        self.index.insert_unique(hash, number, |&n| entries[n].hash);
+    }
+
+    /// Takes an answer out.
+    fn remove(&mut self, key: &Key, hash: u64) {
+        let entries = &self.entries;
+        if let Ok(found) = self.index.find_entry(hash, |&n| entries[n].is_for(key, hash)) {
+            let (number, _) = found.remove();
+            self.free(number);
+        }
+    }
+
+    /// Moves the hand on, and takes out what it points to unless that was used or is about to be.
+    fn evict(&mut self, now: Nanos) {
+        let number = self.hand;
+        self.hand = if number + 1 < self.end { number + 1 } else { 0 };
+        let entry = &mut self.entries[number];
+        if !entry.alive || std::mem::take(&mut entry.used) && now < entry.expires {
+            return;
+        }
+        let hash = entry.hash;
+        if let Ok(found) = self.index.find_entry(hash, |&n| n == number) {
+            found.remove();
+        }
+        self.free(number);
+    }
+
+    /// Gives the room of an entry back that is in the index no more.
+    fn free(&mut self, number: u32) {
+        let entry = &mut self.entries[number];
+        self.used -= entry.data.len() + OVERHEAD;
+        entry.data = Box::default();
+        entry.alive = false;
+        self.entries.remove(number);
+    }
+}
+
+impl Entry {
+    /// Whether it answers this question.
+    fn is_for(&self, key: &Key, hash: u64) -> bool {
+        self.hash == hash
+            && (self.qtype, self.view, self.flags) == (key.qtype, key.view, key.flags)
+            && self.data[..usize::from(self.name_len)] == *key.name.as_wire()
+    }
+
+    fn answer(&self) -> AnswerRef<'_> {
+        let (_, rest) = self.data.split_at(usize::from(self.name_len));
+        let (bytes, options) = rest.split_at(usize::from(self.message_len));
+        AnswerRef {
+            bytes,
+            question_end: usize::from(self.question_end),
+            additional_at: usize::from(self.additional_at),
+            rcode: self.rcode,
+            options,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use wire::{Name, Rcode};
+
+    fn key(name: &str) -> Key {
+        let name: Name = name.parse().expect("a name");
+        Key { name, qtype: Qtype::AAAA, view: View(1), flags: KeyFlags::default() }
+    }
+
+    fn hash(key: &Key) -> u64 {
+        use std::hash::BuildHasher;
+        std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(key)
+    }
+
+    fn answer(name: &Name) -> Answer {
+        let mut question = Vec::new();
+        Key::question(name, Qtype::AAAA, &mut question);
+        let mut answer = Answer::new();
+        answer.bare(&question, Rcode::NOERROR);
+        answer
+    }
+
+    fn put(cache: &mut Cache, key: &Key, now: Nanos, life: Nanos) {
+        cache.put(key, hash(key), &answer(&key.name), now, life);
+    }
+
+    #[test]
+    fn answers_age_expire_and_may_be_stale() {
+        let mut cache = Cache::new(100_000);
+        let (k, s) = (key("a.test"), Nanos::from_secs);
+        put(&mut cache, &k, s(10), s(100));
+        let mut get =
+            |now, stale| cache.get(&k, hash(&k), now, stale).map(|hit| (hit.age, hit.refresh));
+        assert_eq!(get(s(10), None), Some((Age::Seconds(0), false)));
+        assert_eq!(get(s(99), None), Some((Age::Seconds(89), false)));
+        // The refreshing of an answer is asked for once.
+        assert_eq!(get(s(101), None), Some((Age::Seconds(91), true)));
+        assert_eq!(get(s(102), None), Some((Age::Seconds(92), false)));
+        assert_eq!(get(s(110), None), None);
+        assert_eq!(get(s(115), Some((s(5), 30))), Some((Age::Stale(30), false)));
+        assert_eq!(get(s(116), Some((s(5), 30))), None);
+        let hit = cache.get(&k, hash(&k), s(20), None).expect("it is there");
+        assert_eq!(hit.answer.bytes, answer(&k.name).bytes());
+    }
+
+    #[test]
+    fn every_part_of_the_key_counts() {
+        let mut cache = Cache::new(100_000);
+        let k = key("a.test");
+        put(&mut cache, &k, Nanos::ZERO, Nanos::from_secs(9));
+        let flags = KeyFlags { rd: true, ..k.flags };
+        for other in [
+            key("b.test"),
+            Key { qtype: Qtype::A, ..k },
+            Key { view: View(2), ..k },
+            Key { flags, ..k },
+        ] {
+            assert!(cache.get(&other, hash(&other), Nanos::ZERO, None).is_none());
+            // Not even with the same hash.
+            assert!(cache.get(&other, hash(&k), Nanos::ZERO, None).is_none());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_keeps_its_bound_and_what_is_used(names in prop::collection::vec(0u32..300, 1..600)) {
+            let limit = 60_000;
+            let mut cache = Cache::new(limit);
+            let popular = key("popular.test");
+            put(&mut cache, &popular, Nanos::ZERO, Nanos::from_secs(1_000));
+            for (second, name) in (0u64..).zip(names) {
+                let now = Nanos::from_secs(1) + Nanos::from_millis(second);
+                let k = key(&format!("{name}.test"));
+                put(&mut cache, &k, now, Nanos::from_secs(500));
+                prop_assert!(cache.get(&k, hash(&k), now, None).is_some());
+                prop_assert!(cache.get(&popular, hash(&popular), now, None).is_some());
+                let (used, entries) = cache.used();
+                prop_assert!(used <= limit);
+                prop_assert_eq!(entries, cache.index.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Answers that are made here: a chain of aliases, and what stands at its end.
+
+use wire::message::{HEADER, Record};
+use wire::writer::Section;
+use wire::{Opcode, Owner, Qclass, Qtype, Query, Rcode, ReplyWriter};
+
+use crate::answer::{Answer, MAX_MESSAGE};
+
+/// An answer in the making; sections come in their order.
+pub(crate) struct Composer<'a> {
+    writer: ReplyWriter<'a>,
+    /// The name asked for.
+    qname: &'a [u8],
+    /// Where the name stands that the chain has come to, once it has left the question.
+    end: Option<End>,
+    ttl: u32,
+    additional_at: Option<usize>,
+}
+
+/// Where the name at the end of a chain stands in the message.
+#[derive(Clone, Copy)]
+struct End {
+    offset: usize,
+    len: usize,
+}
+
+impl Answer {
+    /// Makes it an answer to `question` (in lower case) of what `fill` writes; one too long for a message becomes
+    /// SERVFAIL.
+    pub(crate) fn compose(&mut self, question: &[u8], fill: impl FnOnce(&mut Composer<'_>)) {
+        self.clear();
+        let query = Query {
+            id: 0,
+            opcode: Opcode::QUERY,
+            rd: false,
+            cd: false,
+            ad: false,
+            qname: &question[..question.len() - 4],
+            qtype: Qtype::AAAA,
+            qclass: Qclass::IN,
+            question,
+            edns: None,
+            signed: false,
+        };
+        let writer = ReplyWriter::new(&mut self.room, MAX_MESSAGE, &query)
+            .expect("a message has room for a question");
+        let mut composer =
+            Composer { writer, qname: query.qname, end: None, ttl: u32::MAX, additional_at: None };
+        fill(&mut composer);
+        let Composer { writer, ttl, additional_at, .. } = composer;
+        if writer.is_truncated() {
+            return self.bare(question, Rcode::SERVFAIL);
+        }
+        self.additional_at = additional_at.unwrap_or(writer.position());
+        self.len = writer.finish();
+        self.question_end = HEADER + question.len();
+        self.ttl = ttl;
+        self.rcode = u16::from(self.room[3] & 0xf);
+    }
+}
+
+impl Composer<'_> {
+    /// Sets the return code, four bits of it.
+    pub(crate) fn rcode(&mut self, rcode: Rcode) {
+        self.writer.rcode(rcode);
+    }
+
+    /// Sets or clears flags.
+    pub(crate) fn flag(&mut self, bits: u16, set: bool) {
+        self.writer.flag(bits, set);
+    }
+
+    /// Adds aliases: whole records, uncompressed, the first at the name asked for.
+    pub(crate) fn chain(&mut self, chain: &[u8]) {
+        let mut at = 0;
+        while let Some((record, end)) = Record::read(chain, at) {
+            let owner = &chain[at..record.rdata_at - 10];
+            let owner = if self.end.is_none() && owner.eq_ignore_ascii_case(self.qname) {
+                Owner::Question
+            } else {
+                Owner::Name(owner)
+            };
+            self.answer(owner, record.rtype, record.ttl, record.rdata);
+            // A DNAME says less than the whole name; the CNAME made from it, which follows, says it.
+            if record.rtype == Qtype::CNAME {
+                let len = record.rdata.len();
+                self.end = Some(End { offset: self.writer.position().saturating_sub(len), len });
+            }
+            at = end;
+        }
+    }
+
+    /// Adds a record at `name`, where the chain has come to.
+    pub(crate) fn at_end(&mut self, name: &[u8], rtype: Qtype, ttl: u32, rdata: &[u8]) {
+        let owner = match self.end {
+            None if name.eq_ignore_ascii_case(self.qname) => Owner::Question,
+            Some(End { offset, len }) if offset < 0x4000 && len == name.len() => {
+                Owner::At(offset as u16)
+            }
+            _ => Owner::Name(name),
+        };
+        self.answer(owner, rtype, ttl, rdata);
+    }
+
+    /// Adds a record at the name asked for.
+    pub(crate) fn at_question(&mut self, rtype: Qtype, ttl: u32, rdata: &[u8]) {
+        self.answer(Owner::Question, rtype, ttl, rdata);
+    }
+
+    fn answer(&mut self, owner: Owner<'_>, rtype: Qtype, ttl: u32, rdata: &[u8]) {
+        self.ttl = self.ttl.min(ttl);
+        self.writer.answer(owner, rtype, ttl, rdata);
+    }
+
+    /// Adds a whole record, uncompressed, to the authority section.
+    pub(crate) fn authority(&mut self, record: &[u8]) {
+        self.writer.prebuilt(Section::Authority, record);
+    }
+
+    /// Adds a whole record, uncompressed, to the additional section.
+    pub(crate) fn additional(&mut self, record: &[u8]) {
+        self.additional_at.get_or_insert(self.writer.position());
+        self.writer.prebuilt(Section::Additional, record);
+    }
+
+    /// Says how long the answer holds, where its records do not.
+    pub(crate) fn holds(&mut self, ttl: u32) {
+        self.ttl = self.ttl.min(ttl);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::Reply;
+
+    const QUESTION: &[u8] = b"\x03www\x04test\0\0\x1c\0\x01";
+    const CHAIN: &[u8] = b"\x03www\x04test\0\0\x05\0\x01\0\0\0\x64\0\x0a\x03web\x04test\0";
+
+    #[test]
+    fn a_chain_with_addresses() {
+        let mut answer = Answer::new();
+        answer.compose(QUESTION, |c| {
+            c.chain(CHAIN);
+            c.at_end(b"\x03web\x04test\0", Qtype::AAAA, 60, &[1; 16]);
+            c.at_end(b"\x03web\x04test\0", Qtype::AAAA, 90, &[2; 16]);
+            c.additional(b"\0\0\x01\0\x01\0\0\0\x09\0\x04abcd");
+        });
+        assert_eq!((answer.ttl, answer.rcode), (60, 0));
+        let mut as_reply = answer.bytes().to_vec();
+        as_reply[2] |= 0x80;
+        let reply = Reply::parse(&as_reply).expect("it is well-formed");
+        let (mut chain, mut found) = (Vec::new(), Vec::new());
+        let reading = reply.read(Qtype::AAAA, &mut chain, &mut found).expect("a chain");
+        assert_eq!((reading.hops, reading.wanted), (1, 2));
+        assert_eq!(chain, CHAIN);
+        assert_eq!(reply.additional().count(), 1);
+        assert_eq!(answer.bytes()[answer.additional_at..].len(), 15);
+        // The first owner and those of the addresses are pointers.
+        assert_eq!(answer.len, 12 + QUESTION.len() + 2 + 10 + 10 + 2 * 28 + 15);
+    }
+
+    #[test]
+    fn too_much_is_a_failure() {
+        let mut answer = Answer::new();
+        answer.compose(QUESTION, |c| {
+            for _ in 0..5_000 {
+                c.at_question(Qtype::AAAA, 60, &[1; 16]);
+            }
+        });
+        assert_eq!((answer.rcode, answer.len), (Rcode::SERVFAIL.0, 12 + QUESTION.len()));
+    }
+}

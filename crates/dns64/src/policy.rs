@@ -1,0 +1,294 @@
+//! The rules of synthesis: who gets which prefix, which addresses are mapped, which names are left alone.
+//!
+//! ```text
+//!   client ──> view: the blocks that serve it, as bits      (server, once per query)
+//!   name ────> rule: as usual, never, always                (lists; the longest domain wins)
+//!   IPv4 ────> one IPv6 address for each block of the view that maps it
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use wire::{Name, Pref64};
+
+use crate::config::{BlockConfig, Config, SynthesisConfig};
+
+/// The blocks that serve a client, a bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct View(pub u32);
+
+impl View {
+    /// Whether no block serves the client: nothing is synthesised.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// What is done about a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// Synthesised when there is no AAAA.
+    Usual,
+    /// Never synthesised.
+    Never,
+    /// Synthesised, AAAA or not.
+    Always,
+}
+
+/// The rules in force.
+#[derive(Debug)]
+pub struct Policy {
+    /// The settings that need no preparation.
+    pub synthesis: SynthesisConfig,
+    blocks: Vec<Block>,
+    exclude: Vec<Ipv6Net>,
+    /// The domains with a rule of their own.
+    domains: Vec<(Name, NameRule)>,
+}
+
+/// A prefix, ready for use.
+#[derive(Debug)]
+struct Block {
+    prefix: Pref64,
+    /// What stands behind the IPv4 address.
+    suffix: u128,
+    clients: Vec<IpNet>,
+    mapped: Vec<Ipv4Net>,
+    not_mapped: Vec<Ipv4Net>,
+    /// Whether only global addresses are mapped.
+    only_global: bool,
+}
+
+impl Policy {
+    /// The rules of a configuration.
+    pub fn new(config: &Config) -> Self {
+        let rule = |rule| move |name: &Name| (name.to_lowercase(), rule);
+        let never = config.synthesis.never.iter().map(rule(NameRule::Never));
+        let always = config.synthesis.always.iter().map(rule(NameRule::Always));
+        let exclude = config.synthesis.exclude.iter().filter_map(|network| match network {
+            IpNet::V6(network) => Some(*network),
+            IpNet::V4(_) => None,
+        });
+        Policy {
+            synthesis: config.synthesis.clone(),
+            blocks: config.blocks().into_iter().map(Block::new).collect(),
+            exclude: exclude.collect(),
+            domains: never.chain(always).collect(),
+        }
+    }
+
+    /// The blocks that serve a client.
+    pub fn view(&self, client: IpAddr) -> View {
+        let serves = |block: &Block| block.clients.iter().any(|network| network.contains(&client));
+        let bits = self.blocks.iter().enumerate().filter(|(_, block)| serves(block));
+        View(bits.fold(0, |view, (i, _)| view | 1 << i))
+    }
+
+    /// What is done about a name in lower case; of two domains that hold it the longer one decides, `never` before `always`.
+    pub fn rule(&self, name: &[u8]) -> NameRule {
+        let mut found = (0, NameRule::Usual);
+        for (domain, rule) in &self.domains {
+            let len = domain.wire_len();
+            if len > found.0 && wire::name::strip_suffix(name, domain.as_wire()).is_some() {
+                found = (len, *rule);
+            }
+        }
+        found.1
+    }
+
+    /// Whether a AAAA record with this address counts as absent.
+    pub fn is_excluded(&self, address: Ipv6Addr) -> bool {
+        self.exclude.iter().any(|network| network.contains(&address))
+    }
+
+    /// The IPv6 addresses that stand for an IPv4 address in a view.
+    pub fn map(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
+        self.served(view).filter(move |block| block.maps(address)).map(move |b| b.embed(address))
+    }
+
+    /// As [`map`](Self::map), for an address that is mapped by all prefixes (those of `ipv4only.arpa`, RFC 7050).
+    pub fn map_always(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
+        self.served(view).map(move |block| block.embed(address))
+    }
+
+    /// The IPv4 address that an IPv6 address stands for in a view, and whether it is mapped.
+    pub fn unmap(&self, view: View, address: Ipv6Addr) -> Option<(Ipv4Addr, bool)> {
+        let found = self.served(view).find_map(|block| Some((block, block.extract(address)?)));
+        found.map(|(block, inner)| (inner, block.maps(inner)))
+    }
+
+    /// The blocks of a view.
+    fn served(&self, view: View) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().enumerate().filter(move |(i, _)| view.0 & 1 << i != 0).map(|(_, b)| b)
+    }
+}
+
+impl Block {
+    fn new(config: BlockConfig) -> Self {
+        Block {
+            prefix: config.prefix,
+            suffix: config.suffix.into(),
+            clients: config.clients,
+            mapped: config.mapped,
+            not_mapped: config.not_mapped,
+            only_global: config.prefix.is_well_known() && !config.map_non_global,
+        }
+    }
+
+    /// Whether an address is mapped.
+    fn maps(&self, address: Ipv4Addr) -> bool {
+        self.mapped.iter().any(|network| network.contains(&address))
+            && !self.not_mapped.iter().any(|network| network.contains(&address))
+            && (!self.only_global || is_global(address))
+    }
+
+    fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
+        Ipv6Addr::from(u128::from(self.prefix.embed(address)) | self.suffix)
+    }
+
+    fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        let bits = u128::from(address);
+        let inner = self.prefix.extract(Ipv6Addr::from(bits & !self.suffix))?;
+        (self.embed(inner) == address).then_some(inner)
+    }
+}
+
+/// Whether an address is globally reachable by the IANA registry of special-purpose addresses (RFC 6890).
+fn is_global(address: Ipv4Addr) -> bool {
+    !matches!(
+        address.octets(),
+        [0 | 10 | 127, ..]
+            | [100, 64..=127, ..]
+            | [169, 254, ..]
+            | [172, 16..=31, ..]
+            | [192, 0, 0 | 2, _]
+            | [192, 168, ..]
+            | [198, 18..=19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+            | [224..=255, ..]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn policy(file: &str) -> Policy {
+        Policy::new(&Config::parse(file).expect(file))
+    }
+
+    fn mapped(policy: &Policy, address: &str) -> Vec<String> {
+        let address = address.parse().expect("an address");
+        policy.map(View(u32::MAX), address).map(|a| a.to_string()).collect()
+    }
+
+    #[test]
+    fn the_vectors_of_rfc_6052() {
+        for (prefix, address) in [
+            ("2001:db8::/32", "2001:db8:c000:221::"),
+            ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+            ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+            ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+            ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100:0"),
+            ("2001:db8:122:344::/96", "2001:db8:122:344::c000:221"),
+        ] {
+            let policy = policy(&format!("[[dns64]]\nprefix = \"{prefix}\""));
+            assert_eq!(mapped(&policy, "192.0.2.33"), [address], "{prefix}");
+            let back = policy.unmap(View(1), address.parse().expect("an address"));
+            assert_eq!(back, Some(([192, 0, 2, 33].into(), true)));
+        }
+    }
+
+    #[test]
+    fn the_well_known_prefix_maps_global_addresses_only() {
+        let default = policy("");
+        assert_eq!(mapped(&default, "8.8.8.8"), ["64:ff9b::808:808"]);
+        for address in ["10.1.2.3", "192.168.0.1", "100.64.0.1", "224.0.0.1", "192.0.0.170"] {
+            assert!(mapped(&default, address).is_empty(), "{address}");
+        }
+        let asked = policy("[[dns64]]\nprefix = \"64:ff9b::/96\"\nmap-non-global = true");
+        assert_eq!(mapped(&asked, "10.1.2.3"), ["64:ff9b::a01:203"]);
+        let known = default.map_always(View(1), [192, 0, 0, 170].into());
+        assert_eq!(known.map(|a| a.to_string()).collect::<Vec<_>>(), ["64:ff9b::c000:aa"]);
+        let back = default.unmap(View(1), "64:ff9b::a01:203".parse().expect("an address"));
+        assert_eq!(back, Some(([10, 1, 2, 3].into(), false)));
+    }
+
+    #[test]
+    fn blocks_have_clients_and_networks() {
+        let policy = policy(
+            "[[dns64]]\nprefix = \"2001:db8:1::/96\"\nclients = [\"10.0.0.0/8\", \"2001:db8::/32\"]\nmapped = [\"192.0.2.0/24\"]\n\
+             [[dns64]]\nprefix = \"2001:db8:2::/64\"\nsuffix = \"::1\"\nnot-mapped = [\"192.0.2.128/25\"]",
+        );
+        let view = |client: &str| policy.view(client.parse().expect("an address"));
+        assert_eq!(view("10.1.1.1"), View(3));
+        assert_eq!(view("2001:db8::1"), View(3));
+        assert_eq!(view("192.0.2.1"), View(2));
+        assert_eq!(
+            mapped(&policy, "192.0.2.1"),
+            ["2001:db8:1::c000:201", "2001:db8:2:0:c0:2:100:1"]
+        );
+        assert_eq!(mapped(&policy, "192.0.2.129"), ["2001:db8:1::c000:281"]);
+        assert_eq!(mapped(&policy, "198.51.100.1"), ["2001:db8:2:0:c6:3364:100:1"]);
+        let address = "2001:db8:2:0:c0:2:100:1".parse().expect("an address");
+        assert_eq!(policy.unmap(View(3), address), Some(([192, 0, 2, 1].into(), true)));
+        assert_eq!(policy.unmap(View(1), address), None);
+        let other_suffix = "2001:db8:2:0:c0:2:100:2".parse().expect("an address");
+        assert_eq!(policy.unmap(View(3), other_suffix), None);
+    }
+
+    #[test]
+    fn the_longest_domain_decides() {
+        let policy = policy(
+            "[synthesis]\nnever = [\"example\", \"a.b.test\"]\nalways = [\".\", \"b.test\", \"Example\"]",
+        );
+        let rule = |name: &str| policy.rule(name.parse::<Name>().expect("a name").as_wire());
+        assert_eq!(rule("www.example"), NameRule::Never);
+        assert_eq!(rule("example"), NameRule::Never);
+        assert_eq!(rule("anexample"), NameRule::Always);
+        assert_eq!(rule("b.test"), NameRule::Always);
+        assert_eq!(rule("x.a.b.test"), NameRule::Never);
+        assert_eq!(super::Policy::new(&Config::default()).rule(b"\x01a\0"), NameRule::Usual);
+    }
+
+    #[test]
+    fn excluded_addresses() {
+        let default = policy("");
+        for (address, excluded) in
+            [("::ffff:1.2.3.4", true), ("::1.2.3.4", false), ("2001:db8::1", false)]
+        {
+            assert_eq!(
+                default.is_excluded(address.parse().expect("an address")),
+                excluded,
+                "{address}"
+            );
+        }
+        assert!(
+            !policy("synthesis.exclude = []")
+                .is_excluded("::ffff:1.2.3.4".parse().expect("an address"))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_mapped_comes_back(bits: u128, len in prop::sample::select(&wire::pref64::LENGTHS[..]), suffix: u128, inner: u32) {
+            let u_octet = 0xff_u128 << 56;
+            let prefix = Ipv6Addr::from(bits & (u128::MAX << (128 - len)) & !u_octet);
+            let pref64 = Pref64::new(prefix, len).expect("no bits too many");
+            let taken = u128::from(Pref64::new(Ipv6Addr::UNSPECIFIED, len).expect("zero").embed([255; 4].into()));
+            let free = !(taken | u_octet | !(u128::MAX >> len));
+            let block = Block::new(BlockConfig { suffix: (suffix & free).into(), map_non_global: true, ..BlockConfig::new(pref64) });
+            let inner = Ipv4Addr::from(inner);
+            let outer = block.embed(inner);
+            prop_assert_eq!(block.extract(outer), Some(inner));
+            prop_assert!(outer.octets()[8] == 0 || len == 96);
+            // Any other bit makes it another address, or none.
+            for bit in 0..128 {
+                let other = Ipv6Addr::from(u128::from(outer) ^ 1 << bit);
+                prop_assert_ne!(block.extract(other), Some(inner));
+            }
+        }
+    }
+}

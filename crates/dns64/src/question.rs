@@ -1,0 +1,137 @@
+//! What is asked: a key in lower case that many clients may share, and how each of them spelled it.
+
+use wire::{Name, Qclass, Qtype, Query};
+
+use crate::policy::View;
+
+/// A question with all that its answer depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// The name, in lower case.
+    pub(crate) name: Name,
+    pub(crate) qtype: Qtype,
+    /// The client's blocks; none where the answer does not depend on them.
+    pub(crate) view: View,
+    pub(crate) flags: KeyFlags,
+}
+
+/// The bits of a query that its answer depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct KeyFlags {
+    /// Recursion desired.
+    pub(crate) rd: bool,
+    /// Checking disabled.
+    pub(crate) cd: bool,
+    /// DNSSEC records wanted.
+    pub(crate) dnssec: bool,
+}
+
+impl Key {
+    /// The key of a query from a client of `view`; class IN.
+    pub(crate) fn new(query: &Query<'_>, view: View) -> Option<Self> {
+        let depends = matches!(
+            query.qtype,
+            Qtype::AAAA | Qtype::PTR | Qtype::HTTPS | Qtype::SVCB | Qtype::ANY
+        );
+        Some(Key {
+            name: Name::from_wire(query.qname).ok()?.to_lowercase(),
+            qtype: query.qtype,
+            view: if depends { view } else { View::default() },
+            flags: KeyFlags {
+                rd: query.rd,
+                cd: query.cd,
+                dnssec: query.edns.is_some_and(|edns| edns.do_bit),
+            },
+        })
+    }
+
+    /// The question for another name or type.
+    pub(crate) fn question(name: &Name, qtype: Qtype, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(name.as_wire());
+        out.extend_from_slice(&qtype.0.to_be_bytes());
+        out.extend_from_slice(&Qclass::IN.0.to_be_bytes());
+    }
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write(self.name.as_wire());
+        let flags = self.flags;
+        let bits = u64::from(flags.rd) | u64::from(flags.cd) << 1 | u64::from(flags.dnssec) << 2;
+        state.write_u64(u64::from(self.qtype.0) << 48 | bits << 32 | u64::from(self.view.0));
+    }
+}
+
+/// Which letters of a name are capitals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Case {
+    /// A bit for each octet; all zero for most names.
+    bits: [u64; 4],
+}
+
+impl Case {
+    /// How `name` is spelled.
+    #[inline]
+    pub(crate) fn of(name: &[u8]) -> Self {
+        let mut bits = [0; 4];
+        for (i, octet) in name.iter().enumerate() {
+            bits[i / 64] |= u64::from(octet.is_ascii_uppercase()) << (i % 64);
+        }
+        Case { bits }
+    }
+
+    /// A spelling at random, from 64 random bits (0: all lower-case). Every letter of the first 64 octets has one of
+    /// its own.
+    #[inline]
+    pub(crate) fn random(seed: u64) -> Self {
+        Case { bits: [seed, seed.rotate_left(17), seed.rotate_left(34), seed.rotate_left(51)] }
+    }
+
+    /// Spells a name in lower case.
+    #[inline]
+    pub(crate) fn apply(&self, name: &mut [u8]) {
+        if self.bits == [0; 4] {
+            return;
+        }
+        for (chunk, mut bits) in name.chunks_mut(64).zip(self.bits) {
+            for octet in chunk {
+                // Length octets are below 64, so none is taken for a letter.
+                let flip = (octet.is_ascii_lowercase() as u8) & bits as u8 & 1;
+                *octet ^= flip << 5;
+                bits >>= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_spelling_comes_back(name in prop::collection::vec(any::<u8>(), 0..255), seed: u64) {
+            let lower = name.to_ascii_lowercase();
+            let mut spelled = lower.clone();
+            Case::of(&name).apply(&mut spelled);
+            prop_assert_eq!(&spelled, &name);
+            let mut random = lower.clone();
+            Case::random(seed).apply(&mut random);
+            prop_assert_eq!(random.to_ascii_lowercase(), lower);
+        }
+    }
+
+    #[test]
+    fn random_spellings_differ() {
+        let spell = |seed| {
+            let mut name = *b"\x07example\x04test\0";
+            Case::random(seed).apply(&mut name);
+            name
+        };
+        assert_eq!(spell(0), *b"\x07example\x04test\0");
+        assert_eq!(spell(u64::MAX), *b"\x07EXAMPLE\x04TEST\0");
+        assert_eq!(spell(0b10), *b"\x07Example\x04test\0");
+    }
+}

@@ -1,0 +1,369 @@
+//! What upstream says: one bounded walk over a reply, and what stands at the end of its chain of aliases.
+
+use wire::edns::EdnsSeen;
+use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
+use wire::reply::chain::{Answers, ChainEnd, MAX_HOPS, Seen};
+use wire::{Invalid, Name, Opcode, Qtype};
+
+use crate::answer::{Answer, MAX_MESSAGE};
+
+/// EDNS options that concern two neighbours only: COOKIE, keepalive, padding.
+const HOP_BY_HOP: [u16; 3] = [10, 11, 12];
+
+/// A well-formed reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply<'a> {
+    bytes: &'a [u8],
+    pub(crate) header: Header,
+    /// The question: name, type, class.
+    pub(crate) question: &'a [u8],
+    /// All twelve bits of the return code.
+    pub(crate) rcode: u16,
+    /// Where the additional section begins, and where it ends for us: at an OPT record.
+    additional_at: usize,
+    additional_end: usize,
+    /// Additional records in front of the OPT record.
+    additional: u16,
+    /// The least TTL of the answers; `u32::MAX` without any.
+    pub(crate) answer_ttl: u32,
+    /// How long a negative answer holds by the SOA in the authority section (RFC 2308 section 5), and how many there are.
+    pub(crate) negative_ttl: Option<u32>,
+    soas: u16,
+    /// EDNS options, in wire form.
+    options: &'a [u8],
+}
+
+/// A record that was wanted: where its data stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) ttl: u32,
+    pub(crate) at: usize,
+    len: usize,
+}
+
+/// What stands at the end of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// The name there.
+    pub(crate) name: Name,
+    /// How many aliases led to it.
+    pub(crate) hops: u32,
+    /// How many records of the type wanted it has.
+    pub(crate) wanted: u32,
+}
+
+impl<'a> Reply<'a> {
+    /// The reply in a message; `None` if it is malformed, or no reply to one question.
+    #[inline]
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let header = Header::read(bytes)?;
+        if !header.is_response() || header.opcode() != Opcode::QUERY || header.counts[0] != 1 {
+            return None;
+        }
+        let at = question_end(bytes)?;
+        let mut reply = Reply {
+            bytes,
+            header,
+            question: &bytes[HEADER..at],
+            rcode: u16::from(header.rcode()),
+            additional_at: at,
+            additional_end: at,
+            additional: 0,
+            answer_ttl: u32::MAX,
+            negative_ttl: None,
+            soas: 0,
+            options: &[],
+        };
+        reply.walk(at).is_some_and(|end| end == bytes.len()).then_some(reply)
+    }
+
+    /// Walks all records from `at` on; where they end.
+    #[inline]
+    fn walk(&mut self, mut at: usize) -> Option<usize> {
+        let [_, answers, authority, additional] = self.header.counts;
+        for _ in 0..answers {
+            let (record, end) = Record::read(self.bytes, at)?;
+            self.answer_ttl = self.answer_ttl.min(record.ttl);
+            at = end;
+        }
+        for _ in 0..authority {
+            let (record, end) = Record::read(self.bytes, at)?;
+            if record.rtype == Qtype::SOA {
+                self.soas += 1;
+                let minimum = record.rdata.last_chunk().map(|&minimum| u32::from_be_bytes(minimum));
+                let ttl = record.ttl.min(minimum?);
+                self.negative_ttl = Some(self.negative_ttl.map_or(ttl, |other| other.min(ttl)));
+            }
+            at = end;
+        }
+        (self.additional_at, self.additional_end) = (at, at);
+        let mut opts = 0;
+        for _ in 0..additional {
+            let (record, end) = Record::read(self.bytes, at)?;
+            if record.rtype == Qtype::OPT {
+                opts += 1;
+                let edns = EdnsSeen::from_record(&record)?;
+                if self.bytes[at] != 0 || opts > 1 || edns.version != 0 {
+                    return None;
+                }
+                self.rcode |= u16::from(edns.extended_rcode) << 4;
+                self.options = edns.options_wire();
+            } else if opts == 0 {
+                self.additional += 1;
+                self.additional_end = end;
+            }
+            at = end;
+        }
+        Some(at)
+    }
+
+    /// Whether it was cut.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.header.is_truncated()
+    }
+
+    /// Whether upstream calls the data authentic.
+    pub(crate) fn is_authentic(&self) -> bool {
+        self.header.flags & flag::AD != 0
+    }
+
+    /// The section of answers.
+    fn answers(&self) -> Answers<'a> {
+        let at = HEADER + self.question.len();
+        Answers { reply: self.bytes, at, count: self.header.counts[1], question: self.question }
+    }
+
+    /// Follows the chain of aliases. They are added to `chain` as whole records, uncompressed; what is wanted goes to
+    /// `found`. `None` for a malformed chain, or one of more than 16 aliases.
+    pub(crate) fn read(
+        &self,
+        wanted: Qtype,
+        chain: &mut Vec<u8>,
+        found: &mut Vec<Found>,
+    ) -> Option<Reading> {
+        found.clear();
+        let bytes = self.bytes;
+        let end = self.answers().follow(wanted, &mut |seen| {
+            match seen {
+                Seen::Start => found.clear(),
+                Seen::Alias(record) => {
+                    found.clear();
+                    push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
+                }
+                Seen::Wanted(Record { ttl, rdata_at, rdata, .. }) => {
+                    found.push(Found { ttl, at: rdata_at, len: rdata.len() });
+                }
+            }
+            Ok(())
+        });
+        let ChainEnd { name, hops, wanted, .. } = end.ok()??;
+        Some(Reading { name: name.to_lowercase(), hops, wanted })
+    }
+
+    /// The data of a record that was found in it.
+    pub(crate) fn data(&self, found: &Found) -> &'a [u8] {
+        &self.bytes[found.at..found.at + found.len]
+    }
+
+    /// Its octets.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether its chain stops short of an end: an alias, nothing behind it, and no word on that.
+    pub(crate) fn stops_short(&self, reading: &Reading) -> bool {
+        self.rcode == 0 && reading.hops > 0 && reading.wanted == 0 && self.soas == 0
+    }
+
+    /// Whether it may be passed on as it is, for a question of its name: one SOA at most.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.soas <= 1
+    }
+
+    /// Whether it says that there is nothing: how long that holds is the SOA's word.
+    pub(crate) fn is_negative(&self, wanted: u32) -> bool {
+        self.rcode == 3 || self.rcode == 0 && wanted == 0
+    }
+
+    /// Copies all but the OPT record into `answer`, under `question` (of the same length) in lower case.
+    pub(crate) fn copy_to(&self, answer: &mut Answer, question: &[u8]) {
+        debug_assert_eq!(question.len(), self.question.len());
+        answer.clear();
+        let end = self.additional_end.min(MAX_MESSAGE);
+        answer.room[..end].copy_from_slice(&self.bytes[..end]);
+        let question_end = HEADER + question.len();
+        answer.room[HEADER..question_end].copy_from_slice(question);
+        let [questions, answers, authority, _] = self.header.counts;
+        let header =
+            Header { counts: [questions, answers, authority, self.additional], ..self.header };
+        answer.room[..HEADER].copy_from_slice(&header.to_bytes());
+        answer.len = end;
+        answer.question_end = question_end;
+        answer.additional_at = self.additional_at;
+        answer.rcode = self.rcode;
+        self.copy_options(answer);
+    }
+
+    /// Copies the EDNS options that are meant for the client.
+    pub(crate) fn copy_options(&self, answer: &mut Answer) {
+        if !self.options.is_empty() {
+            copy_options(self.options, &mut answer.options);
+        }
+    }
+
+    /// The records of the authority section.
+    pub(crate) fn authority(&self) -> impl Iterator<Item = Record<'a>> {
+        let [_, answers, authority, _] = self.header.counts;
+        self.records().skip(usize::from(answers)).take(usize::from(authority))
+    }
+
+    /// The additional records in front of the OPT record.
+    pub(crate) fn additional(&self) -> impl Iterator<Item = Record<'a>> {
+        let (bytes, mut at) = (self.bytes, self.additional_at);
+        (0..self.additional).map_while(move |_| {
+            let (record, end) = Record::read(bytes, at)?;
+            at = end;
+            Some(record)
+        })
+    }
+
+    /// All records.
+    fn records(&self) -> impl Iterator<Item = Record<'a>> {
+        let (bytes, mut at) = (self.bytes, HEADER + self.question.len());
+        std::iter::from_fn(move || {
+            let (record, end) = Record::read(bytes, at)?;
+            at = end;
+            Some(record)
+        })
+    }
+
+    /// Adds the data of a record of type `rtype` to `out`, with its names uncompressed.
+    pub(crate) fn push_data(&self, out: &mut Vec<u8>, rtype: Qtype, found: &Found) -> Option<()> {
+        push_data(out, self.bytes, rtype, found.at, found.len)
+    }
+
+    /// Adds one of its records to `out`, uncompressed.
+    pub(crate) fn push(&self, out: &mut Vec<u8>, record: &Record<'_>) -> Option<()> {
+        push_record(out, self.bytes, record)
+    }
+}
+
+/// Copies EDNS options but for those between neighbours; they are well-formed.
+pub(crate) fn copy_options(options: &[u8], out: &mut Vec<u8>) {
+    let mut rest = options;
+    while let Some((head, behind)) = rest.split_first_chunk::<4>() {
+        let [c1, c0, l1, l0] = *head;
+        let Some((data, next)) = behind.split_at_checked(usize::from(u16::from_be_bytes([l1, l0])))
+        else {
+            return;
+        };
+        if !HOP_BY_HOP.contains(&u16::from_be_bytes([c1, c0])) {
+            out.extend_from_slice(head);
+            out.extend_from_slice(data);
+        }
+        rest = next;
+    }
+}
+
+/// The most octets that a chain over several replies takes: [`MAX_HOPS`] aliases of two long names each.
+pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * 530;
+
+/// Adds a record of `message` to `out` with its names uncompressed: the owner, and those in the data of the types that
+/// may have compressed ones (RFC 1035 section 3.3, RFC 3597 section 4).
+pub(crate) fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option<()> {
+    let owner = name_at(message, record.owner)?;
+    out.extend_from_slice(owner.as_wire());
+    let fixed_at = record.rdata_at - 10;
+    out.extend_from_slice(&message[fixed_at..record.rdata_at - 2]);
+    let len_at = out.len();
+    out.extend_from_slice(&[0, 0]);
+    push_data(out, message, record.rtype, record.rdata_at, record.rdata.len())?;
+    let len = u16::try_from(out.len() - len_at - 2).ok()?;
+    out[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
+    Some(())
+}
+
+/// Adds the data of a record of `message` to `out` with its names uncompressed.
+fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: usize) -> Option<()> {
+    // Octets in front of the names, the names, octets behind them.
+    let (front, names) = match rtype {
+        Qtype::NS | Qtype::CNAME | Qtype::PTR | Qtype::DNAME => (0, 1),
+        Qtype::MX => (2, 1),
+        Qtype::SRV => (6, 1),
+        Qtype::SOA => (0, 2),
+        _ => (len, 0),
+    };
+    let end = at + len;
+    let mut at = at + front;
+    out.extend_from_slice(message.get(at - front..at).filter(|_| at <= end)?);
+    for _ in 0..names {
+        out.extend_from_slice(name_at(message, at)?.as_wire());
+        at = wire::message::skip_name(message, at)?;
+    }
+    out.extend_from_slice(message.get(at..end)?);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// `www.test A`: CNAME to `web.test` with a compressed name, an SOA, an A record and an OPT behind.
+    const ALIAS: &[u8] = b"\0\x07\x81\x80\0\x01\0\x01\0\x01\0\x02\x03www\x04test\0\0\x01\0\x01\
+        \xc0\x0c\0\x05\0\x01\0\0\0\x64\0\x06\x03web\xc0\x10\
+        \xc0\x10\0\x06\0\x01\0\0\0\xc8\0\x18\xc0\x10\xc0\x10\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05\
+        \xc0\x10\0\x01\0\x01\0\0\0\x09\0\x04\x7f\0\0\x01\
+        \0\0\x29\x04\xd0\x01\0\x80\0\0\x0b\0\x08\0\x01x\0\x0a\0\x02ab";
+
+    #[test]
+    fn a_reply_is_taken_apart() {
+        let reply = Reply::parse(ALIAS).expect("it is well-formed");
+        assert_eq!((reply.rcode, reply.answer_ttl, reply.negative_ttl), (16, 100, Some(5)));
+        assert_eq!((reply.additional, reply.additional().count()), (1, 1));
+        let (mut chain, mut found) = (Vec::new(), Vec::new());
+        let reading = reply.read(Qtype::A, &mut chain, &mut found).expect("a chain");
+        assert_eq!(
+            (reading.name.to_string().as_str(), reading.hops, reading.wanted),
+            ("web.test", 1, 0)
+        );
+        assert_eq!(chain, b"\x03www\x04test\0\0\x05\0\x01\0\0\0\x64\0\x0a\x03web\x04test\0");
+        assert!(found.is_empty() && !reply.stops_short(&reading));
+        let mut soa = Vec::new();
+        let record = reply.authority().next().expect("one");
+        reply.push(&mut soa, &record).expect("fine");
+        assert_eq!(soa.len(), 6 + 10 + 6 + 6 + 20);
+    }
+
+    #[test]
+    fn it_is_copied_without_opt_and_neighbours_options() {
+        let reply = Reply::parse(ALIAS).expect("it is well-formed");
+        let mut answer = Answer::new();
+        reply.copy_to(&mut answer, b"\x03www\x04test\0\0\x1c\0\x01");
+        assert_eq!(answer.options, b"\0\x08\0\x01x");
+        let copy = Reply::parse(answer.bytes()).expect("still well-formed");
+        assert_eq!((copy.header.counts, copy.rcode), ([1, 1, 1, 1], 0));
+        assert_eq!(copy.question, b"\x03www\x04test\0\0\x1c\0\x01");
+        assert_eq!((answer.additional_at, answer.rcode), (reply.additional_at, 16));
+    }
+
+    proptest! {
+        #[test]
+        fn changed_replies_are_survived(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+            let mut bytes = ALIAS.to_vec();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            if let Some(reply) = Reply::parse(&bytes) {
+                let (mut chain, mut found) = (Vec::new(), Vec::new());
+                let _ = reply.read(Qtype::A, &mut chain, &mut found);
+                prop_assert!(chain.len() <= MAX_CHAIN);
+                let mut answer = Answer::new();
+                let question = reply.question.to_vec();
+                reply.copy_to(&mut answer, &question);
+                prop_assert!(Reply::parse(answer.bytes()).is_some());
+            }
+        }
+    }
+}

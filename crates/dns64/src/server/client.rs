@@ -1,0 +1,356 @@
+//! Queries of clients: what may be asked, what is answered at once, what is asked upstream.
+
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+
+use measure::Nanos;
+use net::{Destination, Received, TxBatch};
+use wire::{Qclass, Qtype, Query, Rcode};
+
+use super::Dns64;
+use crate::admission::Facts;
+use crate::answer::{Age, Wants};
+use crate::config::{Denied, Overload, PtrMode};
+use crate::policy::NameRule;
+use crate::question::Key;
+use crate::reply;
+use crate::special::{self, Special};
+use crate::table::slab::NONE;
+use crate::transaction::{Client, Phase, ReplyTo, Transaction, Waiter};
+
+/// The longest bare header, question and OPT record that an error takes.
+const MAX_ERROR: usize = 12 + 255 + 4 + 11;
+
+impl Dns64 {
+    /// A datagram from a client.
+    pub(super) fn on_query(&mut self, received: &Received<'_>, now: Nanos, tx: &mut TxBatch) {
+        self.counters.queries_udp += 1;
+        let to = ReplyTo::Datagram(Destination::reply_to(received));
+        self.query(to, received.peer.ip(), received.bytes, now, tx);
+    }
+
+    /// A message on a client's stream.
+    pub(super) fn on_stream_query(
+        &mut self,
+        stream: u64,
+        client: IpAddr,
+        message: &[u8],
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        self.counters.queries_stream += 1;
+        self.query(ReplyTo::Stream(stream), client, message, now, tx);
+    }
+
+    fn query(
+        &mut self,
+        to: ReplyTo,
+        address: IpAddr,
+        message: &[u8],
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let facts = self.admission.client(address);
+        let query = match Query::parse(message) {
+            Ok(query) => query,
+            Err(error) => {
+                // An answer as short as a header amplifies nothing; who may not ask does not even get that.
+                let mut room = [0; MAX_ERROR];
+                let len = error.reply(&mut room).filter(|_| facts.allowed).unwrap_or(0);
+                self.counters.bad_queries += u64::from(len > 0);
+                self.counters.ignored += u64::from(len == 0);
+                return self.send_error(to, facts.network, &room[..len], now, tx);
+            }
+        };
+        let stream = matches!(to, ReplyTo::Stream(_));
+        let wants = Wants::new(&query, self.settings.config.server.max_udp_size.into(), stream);
+        let client = Client { to, wants, network: facts.network, address };
+        if !facts.allowed {
+            self.counters.denied += 1;
+            match self.settings.config.server.denied {
+                Denied::Refuse => return self.refuse(&client, &query, Rcode::REFUSED, now, tx),
+                Denied::Drop => return self.send_error(to, facts.network, &[], now, tx),
+            }
+        }
+        if let Some(rcode) = bad(&query) {
+            self.counters.bad_queries += 1;
+            return self.refuse(&client, &query, rcode, now, tx);
+        }
+        self.resolve(client, &facts, &query, now, tx);
+    }
+
+    /// Answers with a return code alone.
+    fn refuse(
+        &mut self,
+        client: &Client,
+        query: &Query<'_>,
+        rcode: Rcode,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let mut question = [0; 259];
+        let question = &mut question[..query.question.len()];
+        question.copy_from_slice(query.question);
+        let name_end = question.len() - 4;
+        question[..name_end].make_ascii_lowercase();
+        self.scratch.answer.bare(question, rcode);
+        self.deliver(client, Age::Fresh, now, tx);
+    }
+
+    /// Answers a query that may be asked, or sees to it that it will be.
+    fn resolve(
+        &mut self,
+        client: Client,
+        facts: &Facts,
+        query: &Query<'_>,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let Some(key) = Key::new(query, facts.view) else { return };
+        Key::question(&key.name, key.qtype, &mut self.scratch.question);
+        let special = special::answer(
+            &self.settings.policy,
+            facts.view,
+            &key,
+            &self.scratch.question,
+            &mut self.scratch.answer,
+        );
+        match special {
+            Special::Ipv4Only => {
+                self.counters.ipv4only += 1;
+                return self.deliver(&client, Age::Fresh, now, tx);
+            }
+            Special::Reverse => {
+                self.counters.reverse += 1;
+                return self.deliver(&client, Age::Fresh, now, tx);
+            }
+            Special::No | Special::Ask(_) => {}
+        }
+        let hash = self.hasher.hash_one(key);
+        let mut options = Vec::new();
+        if let Some(edns) = &query.edns {
+            reply::copy_options(edns.options_wire(), &mut options);
+        }
+        // An answer made for one client's options is nobody else's.
+        let shared = options.is_empty();
+        if shared
+            && (self.answer_cached(&client, &key, hash, now, tx)
+                || self.join(&client, &key, hash, now, tx))
+        {
+            return;
+        }
+        let Some(t) = self.open(Some(client), key, hash, now, tx) else { return };
+        if !shared {
+            self.transactions[t].options = Some(options.into_boxed_slice());
+        } else {
+            self.share(t);
+        }
+        self.start(t, special, now, tx);
+    }
+
+    /// Answers from the cache, if the answer is there.
+    fn answer_cached(
+        &mut self,
+        client: &Client,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) -> bool {
+        if self.cache.is_off() {
+            return false;
+        }
+        let Some(hit) = self.cache.get(key, hash, now, None) else { return false };
+        self.counters.cache_hits += 1;
+        let refresh = hit.refresh && self.settings.config.cache.prefetch;
+        super::deliver::deliver(
+            &hit.answer,
+            client,
+            hit.age,
+            now,
+            tx,
+            &mut self.admission,
+            &mut self.counters,
+            &mut self.outbox,
+        );
+        if refresh && let Some(t) = self.open(None, *key, hash, now, tx) {
+            self.share(t);
+            self.start(t, Special::No, now, tx);
+        }
+        true
+    }
+
+    /// Lets a client wait for a question that is under way, if there is one.
+    fn join(
+        &mut self,
+        client: &Client,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) -> bool {
+        let transactions = &self.transactions;
+        let same = |t: &u32| transactions[*t].hash == hash && transactions[*t].key == *key;
+        let Some(&t) = self.under_way.find(hash, same) else { return false };
+        self.counters.joined += 1;
+        let first = &self.transactions[t].client;
+        let repeated =
+            first.is_some_and(|first| first.to == client.to && first.wants.id == client.wants.id);
+        if repeated && !matches!(client.to, ReplyTo::Stream(_)) {
+            // The same query once more: its answer is on the way.
+            return true;
+        }
+        if !self.admission.enter(client.network) {
+            self.counters.over_share += 1;
+            self.fail_client(client, now, tx);
+            return true;
+        }
+        let next = self.transactions[t].waiters;
+        match self.waiters.insert(Waiter { client: *client, next }) {
+            Some(waiter) => self.transactions[t].waiters = waiter,
+            None => {
+                self.admission.leave(client.network);
+                self.counters.overloaded += 1;
+                self.fail_client(client, now, tx);
+            }
+        }
+        true
+    }
+
+    /// A place for a question; `None` where there is none, of which the client has then been told.
+    pub(super) fn open(
+        &mut self,
+        client: Option<Client>,
+        key: Key,
+        hash: u64,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) -> Option<u32> {
+        if let Some(client) = &client
+            && !self.admission.enter(client.network)
+        {
+            self.counters.over_share += 1;
+            self.overload(client, now, tx);
+            return None;
+        }
+        if self.transactions.is_full() {
+            let displace = self.settings.config.limits.overload == Overload::RefuseOldest;
+            if displace && client.is_some() {
+                self.counters.displaced += 1;
+                let question = std::mem::take(&mut self.scratch.question);
+                self.fail(self.oldest, now, tx);
+                self.scratch.question = question;
+            } else {
+                if let Some(client) = &client {
+                    self.admission.leave(client.network);
+                    self.counters.overloaded += 1;
+                    self.overload(client, now, tx);
+                }
+                return None;
+            }
+        }
+        let t = self.transactions.insert(Transaction::new(key, hash, client))?;
+        self.transactions[t].older = self.newest;
+        match self.newest {
+            NONE => self.oldest = t,
+            newest => self.transactions[newest].newer = t,
+        }
+        self.newest = t;
+        Some(t)
+    }
+
+    /// Tells a client that there is no room for him, or does not.
+    fn overload(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
+        match self.settings.config.limits.overload {
+            Overload::DropNewest => self.send_error(client.to, client.network, &[], now, tx),
+            Overload::RefuseNewest | Overload::RefuseOldest => self.fail_client(client, now, tx),
+        }
+    }
+
+    /// SERVFAIL for the question in the making.
+    fn fail_client(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
+        self.counters.failures += 1;
+        let question = std::mem::take(&mut self.scratch.question);
+        self.scratch.answer.bare(&question, Rcode::SERVFAIL);
+        self.scratch.question = question;
+        self.deliver(client, Age::Fresh, now, tx);
+    }
+
+    /// From now on others may join a question.
+    fn share(&mut self, t: u32) {
+        let hash = self.transactions[t].hash;
+        self.transactions[t].shared = true;
+        let transactions = &self.transactions;
+        self.under_way.insert_unique(hash, t, |&t| transactions[t].hash);
+    }
+
+    /// Asks the first that is to be asked.
+    fn start(&mut self, t: u32, special: Special, now: Nanos, tx: &mut TxBatch) {
+        let policy = &self.settings.policy;
+        let settings = &policy.synthesis;
+        let transaction = &mut self.transactions[t];
+        let key = &transaction.key;
+        let flags = key.flags;
+        if let Special::Ask(name) = special {
+            self.counters.reverse += 1;
+            transaction.phase = match settings.ptr {
+                PtrMode::InPlace => Phase::InPlace,
+                _ => Phase::Pass,
+            };
+            if transaction.phase == Phase::Pass {
+                push_alias(&mut transaction.chain, &key.name, &name, settings.ttl_without_soa);
+                transaction.hops = 1;
+            }
+            transaction.name = Some(name);
+            return self.begin(t, 0, Qtype::PTR, now, tx);
+        }
+        // CD and DO together: a validator asks, and is told the truth (RFC 6147 section 5.5).
+        let may_synthesise = !key.view.is_empty()
+            && (flags.rd || !settings.recursive_only)
+            && (!(flags.cd && flags.dnssec) || settings.break_dnssec);
+        let qtype = key.qtype;
+        if qtype != Qtype::AAAA || !may_synthesise {
+            transaction.phase = Phase::Pass;
+            return self.begin(t, 0, qtype, now, tx);
+        }
+        match policy.rule(key.name.as_wire()) {
+            NameRule::Never => {
+                transaction.phase = Phase::Pass;
+                self.begin(t, 0, Qtype::AAAA, now, tx);
+            }
+            NameRule::Always => {
+                transaction.phase = Phase::AlwaysA;
+                self.begin(t, 0, Qtype::A, now, tx);
+            }
+            NameRule::Usual => {
+                transaction.phase = Phase::Aaaa;
+                let parallel = settings.parallel;
+                self.begin(t, 0, Qtype::AAAA, now, tx);
+                if parallel {
+                    self.begin(t, 1, Qtype::A, now, tx);
+                }
+            }
+        }
+    }
+}
+
+/// The return code for a query that is not answered here.
+fn bad(query: &Query<'_>) -> Option<Rcode> {
+    match query.qtype {
+        _ if query.bad_version() => Some(Rcode::BADVERS),
+        // No keys are known here, and other classes are no business of a DNS64 server.
+        _ if query.signed || query.qclass != Qclass::IN => Some(Rcode::REFUSED),
+        Qtype::AXFR | Qtype::IXFR => Some(Rcode::REFUSED),
+        Qtype::OPT | Qtype(0 | 128 | 249 | 250 | 253 | 254) => Some(Rcode::FORMERR),
+        _ => None,
+    }
+}
+
+/// A CNAME record, uncompressed.
+fn push_alias(out: &mut Vec<u8>, owner: &wire::Name, target: &wire::Name, ttl: u32) {
+    out.extend_from_slice(owner.as_wire());
+    out.extend_from_slice(&[0, 5, 0, 1]);
+    out.extend_from_slice(&ttl.to_be_bytes());
+    out.extend_from_slice(&(target.wire_len() as u16).to_be_bytes());
+    out.extend_from_slice(target.as_wire());
+}

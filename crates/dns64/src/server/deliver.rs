@@ -1,0 +1,206 @@
+//! Answers to all who wait for them.
+
+use measure::Nanos;
+use net::TxBatch;
+use wire::Rcode;
+
+use super::Dns64;
+use crate::admission::{Admission, Verdict};
+use crate::answer::{Age, AnswerRef, MAX_MESSAGE};
+use crate::counters::Counters;
+use crate::streams::ToStreams;
+use crate::table::slab::NONE;
+use crate::transaction::{Client, ReplyTo};
+
+impl Dns64 {
+    /// Gives the answer in the making to one client.
+    pub(super) fn deliver(&mut self, client: &Client, age: Age, now: Nanos, tx: &mut TxBatch) {
+        deliver(
+            &self.scratch.answer.as_ref(),
+            client,
+            age,
+            now,
+            tx,
+            &mut self.admission,
+            &mut self.counters,
+            &mut self.outbox,
+        );
+    }
+
+    /// Sends a message that is no answer, or (an empty one) lets a stream know that there will be none.
+    pub(super) fn send_error(
+        &mut self,
+        to: ReplyTo,
+        network: u16,
+        message: &[u8],
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        match to {
+            ReplyTo::Stream(stream) => {
+                self.outbox.push(ToStreams::Answer { stream, message: message.to_vec() });
+            }
+            ReplyTo::Datagram(to) if !message.is_empty() => {
+                if self.admission.reply(network, now) != Verdict::Send {
+                    self.counters.rate_limited += 1;
+                    return;
+                }
+                let sent = tx.push(to, message.len(), |out| {
+                    out.copy_from_slice(message);
+                    message.len()
+                });
+                self.counters.replies += u64::from(sent);
+                self.counters.unsent += u64::from(!sent);
+            }
+            ReplyTo::Datagram(_) => {}
+        }
+    }
+
+    /// Keeps the answer in the making, gives it to all who wait for it, and ends the question.
+    pub(super) fn finish(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        self.keep(t, now);
+        self.give_to_all(t, Age::Fresh, now, tx);
+        self.close(t);
+    }
+
+    /// Ends a question without an answer: with what expired not long ago, if that is allowed and there, else SERVFAIL.
+    pub(super) fn fail(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        let config = &self.settings.config.cache;
+        let transaction = &self.transactions[t];
+        let (key, hash) = (transaction.key, transaction.hash);
+        let stale = (config.serve_stale, (config.stale_ttl.0 / 1_000_000_000) as u32);
+        if stale.0 > Nanos::ZERO
+            && transaction.shared
+            && let Some(hit) = self.cache.get(&key, hash, now, Some(stale))
+        {
+            self.counters.cache_stale += 1;
+            let (age, answer) = (hit.age, hit.answer);
+            let out = &mut self.scratch.answer;
+            out.clear();
+            out.len = answer.bytes.len();
+            out.room[..out.len].copy_from_slice(answer.bytes);
+            (out.question_end, out.additional_at) = (answer.question_end, answer.additional_at);
+            out.rcode = answer.rcode;
+            out.options.extend_from_slice(answer.options);
+            self.give_to_all(t, age, now, tx);
+            return self.close(t);
+        }
+        self.question_of(t);
+        self.scratch.answer.bare(&self.scratch.question, Rcode::SERVFAIL);
+        self.scratch.answer.failure = true;
+        self.finish(t, now, tx);
+    }
+
+    /// Keeps the answer in the making, if it may be kept.
+    fn keep(&mut self, t: u32, now: Nanos) {
+        let transaction = &self.transactions[t];
+        if !transaction.shared || self.cache.is_off() {
+            return;
+        }
+        let config = &self.settings.config.cache;
+        let answer = &self.scratch.answer;
+        let ttl = Nanos::from_secs(answer.ttl.into());
+        let negative = answer.rcode == 3 || answer.bytes()[6..8] == [0, 0];
+        let life = if answer.failure || !matches!(answer.rcode, 0 | 3) {
+            config.failure_ttl
+        } else if negative {
+            ttl.min(config.max_negative_ttl)
+        } else {
+            ttl.max(config.min_ttl).min(config.max_ttl)
+        };
+        self.cache.put(&transaction.key, transaction.hash, answer, now, life);
+    }
+
+    /// Gives the answer in the making to all who wait for it.
+    fn give_to_all(&mut self, t: u32, age: Age, now: Nanos, tx: &mut TxBatch) {
+        if self.scratch.answer.rcode == Rcode::SERVFAIL.0 {
+            self.counters.failures += 1;
+        }
+        if let Some(client) = self.transactions[t].client {
+            self.admission.leave(client.network);
+            self.deliver(&client, age, now, tx);
+        }
+        let mut waiter = std::mem::replace(&mut self.transactions[t].waiters, NONE);
+        while waiter != NONE {
+            let client = self.waiters[waiter].client;
+            self.admission.leave(client.network);
+            self.deliver(&client, age, now, tx);
+            self.waiters.remove(waiter);
+            waiter = self.waiters[waiter].next;
+        }
+    }
+
+    /// Gives the place of a question back.
+    pub(super) fn close(&mut self, t: u32) {
+        self.release(t, 0);
+        self.release(t, 1);
+        let transaction = &mut self.transactions[t];
+        transaction.chain = Vec::new();
+        (transaction.name, transaction.early) = (None, None);
+        (transaction.service, transaction.options) = (None, None);
+        let (older, newer) = (transaction.older, transaction.newer);
+        let (shared, hash) = (transaction.shared, transaction.hash);
+        match older {
+            NONE => self.oldest = newer,
+            older => self.transactions[older].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.transactions[newer].older = older,
+        }
+        if shared && let Ok(found) = self.under_way.find_entry(hash, |&other| other == t) {
+            found.remove();
+        }
+        self.transactions.remove(t);
+    }
+}
+
+/// Gives an answer to one client.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "an answer of the cache borrows a part of the server"
+)]
+pub(super) fn deliver(
+    answer: &AnswerRef<'_>,
+    client: &Client,
+    age: Age,
+    now: Nanos,
+    tx: &mut TxBatch,
+    admission: &mut Admission,
+    counters: &mut Counters,
+    outbox: &mut Vec<ToStreams>,
+) {
+    let mut truncated = false;
+    match client.to {
+        ReplyTo::Stream(stream) => {
+            let mut message =
+                vec![0; (answer.bytes.len() + answer.options.len() + 11).min(MAX_MESSAGE)];
+            let (len, cut) = answer.deliver(&client.wants, age, &mut message);
+            message.truncate(len);
+            truncated = cut;
+            counters.replies += 1;
+            outbox.push(ToStreams::Answer { stream, message });
+        }
+        ReplyTo::Datagram(to) => {
+            let mut wants = client.wants;
+            match admission.reply(client.network, now) {
+                Verdict::Send => {}
+                Verdict::Slip => {
+                    // Room for the question alone.
+                    wants.limit = (answer.question_end + 11) as u16;
+                    counters.rate_limited += 1;
+                }
+                Verdict::Drop => return counters.rate_limited += 1,
+            }
+            let room = usize::from(wants.limit);
+            let sent = tx.push(to, room, |out| {
+                let len;
+                (len, truncated) = answer.deliver(&wants, age, out);
+                len
+            });
+            counters.replies += u64::from(sent);
+            counters.unsent += u64::from(!sent);
+        }
+    }
+    counters.truncated += u64::from(truncated);
+}

@@ -1,0 +1,327 @@
+//! What a reply from upstream leads to: an answer, or the next query.
+//!
+//! | phase | reply | what comes of it | RFC 6147 |
+//! |---|---|---|---|
+//! | AAAA | NXDOMAIN | passed on | 5.1.2 |
+//! | AAAA | another error | A is asked, or it is passed on | 5.1.2 |
+//! | AAAA | none in time | A is asked, or SERVFAIL | 5.1.3 |
+//! | AAAA | AAAA records, not all excluded | passed on, without those excluded | 5.1.1, 5.1.4 |
+//! | AAAA | none, or only excluded ones | A is asked | 5.1.1, 5.1.4 |
+//! | A | A records | synthesis | 5.1.7 |
+//! | A | none, an error | passed on as the answer to AAAA | 5.1.6 |
+//! | any | an alias and nothing behind it | its target is asked | 5.1.5 |
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use measure::Nanos;
+use net::TxBatch;
+use wire::message::flag;
+use wire::reply::chain::MAX_HOPS;
+use wire::{Qtype, Rcode};
+
+use super::Dns64;
+use super::lookup::Outcome;
+use crate::config::{OnError, OnTimeout};
+use crate::question::Key;
+use crate::reply::{MAX_CHAIN, Reading, Reply};
+use crate::transaction::{Path, Phase};
+
+impl Dns64 {
+    /// Goes on from what became of a lookup.
+    pub(super) fn settle(
+        &mut self,
+        t: u32,
+        slot: usize,
+        outcome: Outcome<'_>,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let transaction = &mut self.transactions[t];
+        if slot == 1 && transaction.phase == Phase::Aaaa {
+            // A is there before AAAA: it has to wait.
+            if let Outcome::Reply(reply) = outcome {
+                transaction.early = Some(reply.bytes().into());
+            }
+            return;
+        }
+        match transaction.phase {
+            Phase::Probe => self.close(t),
+            Phase::Pass | Phase::InPlace => self.settle_pass(t, outcome, now, tx),
+            Phase::Aaaa => self.settle_aaaa(t, outcome, now, tx),
+            Phase::A | Phase::AlwaysA => self.settle_a(t, outcome, now, tx),
+            Phase::TargetAaaa | Phase::TargetA => self.settle_target(t, outcome, now, tx),
+        }
+    }
+
+    /// Reads the chain of a reply into the scratch room; `None` for one that cannot be followed.
+    pub(super) fn read(&mut self, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
+        self.scratch.chain.clear();
+        reply.read(qtype, &mut self.scratch.chain, &mut self.scratch.found)
+    }
+
+    fn settle_pass(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+        let reply = match outcome {
+            Outcome::Reply(reply) => reply,
+            Outcome::Refused | Outcome::Nothing => return self.fail(t, now, tx),
+        };
+        let transaction = &self.transactions[t];
+        let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
+        let Some(reading) = self.read(&reply, qtype) else { return self.fail(t, now, tx) };
+        if reply.stops_short(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
+            return self.follow(t, &reading, qtype, now, tx);
+        }
+        if phase == Phase::InPlace && reading.wanted > 0 {
+            self.question_of(t);
+            let found = &self.scratch.found;
+            let mut record = Vec::new();
+            self.scratch.answer.compose(&self.scratch.question, |c| {
+                for found in found {
+                    // The name in it may be compressed.
+                    record.clear();
+                    if let Some(name) = wire::message::name_at(reply.bytes(), found.at) {
+                        record.extend_from_slice(name.as_wire());
+                        c.at_question(Qtype::PTR, found.ttl, &record);
+                    }
+                }
+            });
+            return self.finish(t, now, tx);
+        }
+        self.pass_on(t, &reply, &reading, now, tx);
+    }
+
+    fn settle_aaaa(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+        let policy = self.settings.policy.clone();
+        let settings = &policy.synthesis;
+        let reply = match outcome {
+            Outcome::Nothing if settings.on_timeout == OnTimeout::Fail => {
+                return self.fail(t, now, tx);
+            }
+            Outcome::Refused if settings.on_error == OnError::Pass => return self.fail(t, now, tx),
+            Outcome::Nothing | Outcome::Refused => return self.ask_a(t, now, tx),
+            Outcome::Reply(reply) => reply,
+        };
+        let reading = self.read(&reply, Qtype::AAAA);
+        let Some(reading) = reading else {
+            return match settings.on_error {
+                OnError::Pass => self.fail(t, now, tx),
+                OnError::AskA => self.ask_a(t, now, tx),
+            };
+        };
+        match reply.rcode {
+            0 => {}
+            3 => return self.pass_on(t, &reply, &reading, now, tx),
+            _ if settings.on_error == OnError::Pass => {
+                return self.pass_on(t, &reply, &reading, now, tx);
+            }
+            _ => return self.ask_a(t, now, tx),
+        }
+        if reading.wanted == 0 {
+            if reply.stops_short(&reading) {
+                return self.follow(t, &reading, Qtype::AAAA, now, tx);
+            }
+            self.transactions[t].negative_ttl = reply.negative_ttl;
+            return self.ask_a(t, now, tx);
+        }
+        let excluded = |data: &[u8]| {
+            <[u8; 16]>::try_from(data).is_ok_and(|a| policy.is_excluded(Ipv6Addr::from(a)))
+        };
+        let total = self.scratch.found.len();
+        self.scratch.found.retain(|found| !excluded(reply.data(found)));
+        match self.scratch.found.len() {
+            0 => self.ask_a(t, now, tx),
+            n => {
+                self.counters.native += 1;
+                if n == total {
+                    self.pass_on(t, &reply, &reading, now, tx)
+                } else {
+                    self.rebuild(t, &reply, &reading, Qtype::AAAA);
+                    self.finish(t, now, tx);
+                }
+            }
+        }
+    }
+
+    /// Asks for A, or takes what has come already.
+    pub(super) fn ask_a(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        let transaction = &mut self.transactions[t];
+        transaction.phase = Phase::A;
+        if let Some(early) = transaction.early.take() {
+            return match Reply::parse(&early) {
+                Some(reply) => self.settle_a(t, Outcome::Reply(reply), now, tx),
+                None => self.fail(t, now, tx),
+            };
+        }
+        // Asked already, not answered yet. (A chain that has moved on asks anew.)
+        if transaction.lookups[1].path != Path::None && transaction.name.is_none() {
+            return;
+        }
+        self.release(t, 1);
+        self.begin(t, 0, Qtype::A, now, tx);
+    }
+
+    fn settle_a(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+        let always = self.transactions[t].phase == Phase::AlwaysA;
+        let reading = match &outcome {
+            Outcome::Reply(reply) => self.read(reply, Qtype::A),
+            Outcome::Refused | Outcome::Nothing => None,
+        };
+        if let (Outcome::Reply(reply), Some(reading)) = (outcome, &reading) {
+            if reply.rcode == 0 && reading.wanted > 0 {
+                return self.synthesise(t, &reply, reading, now, tx);
+            }
+            if reply.stops_short(reading) {
+                return self.follow(t, reading, Qtype::A, now, tx);
+            }
+            if !always {
+                return self.pass_on(t, &reply, reading, now, tx);
+            }
+        }
+        if !always {
+            return self.fail(t, now, tx);
+        }
+        // There is nothing to synthesise from: AAAA from the beginning, as it is.
+        let transaction = &mut self.transactions[t];
+        transaction.phase = Phase::Pass;
+        transaction.chain.clear();
+        (transaction.name, transaction.hops) = (None, 0);
+        self.begin(t, 0, Qtype::AAAA, now, tx);
+    }
+
+    /// Asks for the target of an alias at which upstream has stopped.
+    pub(super) fn follow(
+        &mut self,
+        t: u32,
+        reading: &Reading,
+        qtype: Qtype,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let transaction = &mut self.transactions[t];
+        transaction.hops += reading.hops;
+        if transaction.hops > MAX_HOPS
+            || transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN
+        {
+            return self.fail(t, now, tx);
+        }
+        transaction.chain.extend_from_slice(&self.scratch.chain);
+        transaction.name = Some(Box::new(reading.name));
+        self.begin(t, 0, qtype, now, tx);
+    }
+
+    /// The answer is made from A records (RFC 6147 section 5.1.7).
+    fn synthesise(
+        &mut self,
+        t: u32,
+        reply: &Reply<'_>,
+        reading: &Reading,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        self.question_of(t);
+        let policy = &self.settings.policy;
+        let transaction = &self.transactions[t];
+        // After a reload the same bits may stand for other blocks.
+        let view = match &transaction.client {
+            Some(client) => policy.view(client.address),
+            None => transaction.key.view,
+        };
+        let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
+        let scratch = &mut self.scratch;
+        let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
+        scratch.answer.compose(&scratch.question, |c| {
+            c.chain(&transaction.chain);
+            c.chain(chain);
+            for found in found {
+                let Ok(address) = <[u8; 4]>::try_from(reply.data(found)) else { continue };
+                for address in policy.map(view, Ipv4Addr::from(address)) {
+                    let ttl = found.ttl.min(longest);
+                    c.at_end(reading.name.as_wire(), Qtype::AAAA, ttl, &address.octets());
+                }
+            }
+            c.holds(longest);
+            // Passed unchanged (section 5.3.2).
+            for additional in reply.additional() {
+                record.clear();
+                if reply.push(record, &additional).is_some() {
+                    c.additional(record);
+                }
+            }
+        });
+        reply.copy_options(&mut scratch.answer);
+        self.counters.synthesised += 1;
+        self.finish(t, now, tx);
+    }
+
+    /// The reply is the answer, under the client's question.
+    pub(super) fn pass_on(
+        &mut self,
+        t: u32,
+        reply: &Reply<'_>,
+        reading: &Reading,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let transaction = &self.transactions[t];
+        let asked = transaction.lookups[0].qtype;
+        if transaction.chain.is_empty() && transaction.name.is_none() && reply.is_plain() {
+            self.question_of(t);
+            reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
+            self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {
+                reply.negative_ttl.unwrap_or(0)
+            } else {
+                reply.answer_ttl
+            };
+        } else {
+            self.rebuild(t, reply, reading, asked);
+        }
+        self.finish_service(t, reply, reading, now, tx);
+    }
+
+    /// Makes the answer anew: all aliases, what was found, one SOA.
+    fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, qtype: Qtype) {
+        self.question_of(t);
+        let transaction = &self.transactions[t];
+        let dnssec = transaction.key.flags.dnssec;
+        let scratch = &mut self.scratch;
+        let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
+        let negative = reply.is_negative(reading.wanted);
+        scratch.answer.compose(&scratch.question, |c| {
+            c.rcode(Rcode(reply.rcode & 0xf));
+            c.flag(flag::AD, reply.is_authentic() && transaction.chain.is_empty());
+            c.chain(&transaction.chain);
+            c.chain(chain);
+            for found in found {
+                record.clear();
+                if reply.push_data(record, qtype, found).is_some() {
+                    c.at_end(reading.name.as_wire(), qtype, found.ttl, record);
+                }
+            }
+            if !negative {
+                return;
+            }
+            let mut soas = 0;
+            for authority in reply.authority() {
+                let is_soa = authority.rtype == Qtype::SOA;
+                soas += u32::from(is_soa);
+                let proof = matches!(authority.rtype, Qtype::NSEC | Qtype::NSEC3 | Qtype::RRSIG);
+                if is_soa && soas == 1 || dnssec && proof {
+                    record.clear();
+                    if reply.push(record, &authority).is_some() {
+                        c.authority(record);
+                    }
+                }
+            }
+            c.holds(reply.negative_ttl.unwrap_or(0));
+        });
+        if scratch.answer.rcode == reply.rcode & 0xf {
+            scratch.answer.rcode = reply.rcode;
+        }
+        reply.copy_options(&mut scratch.answer);
+    }
+
+    /// Puts the question of the clients into the scratch room.
+    pub(super) fn question_of(&mut self, t: u32) {
+        let key = &self.transactions[t].key;
+        Key::question(&key.name, key.qtype, &mut self.scratch.question);
+    }
+}

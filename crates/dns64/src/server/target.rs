@@ -1,0 +1,251 @@
+//! Addresses for the targets of HTTPS and SVCB records (RFC 9460 section 4.2.1): a client that has only IPv6 would
+//! ask for them next, so they are put into the additional section, synthesised where need be.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use measure::Nanos;
+use net::TxBatch;
+use wire::message::{HEADER, Header};
+use wire::{Name, Qtype};
+
+use super::Dns64;
+use super::lookup::Outcome;
+use crate::answer::MAX_MESSAGE;
+use crate::config::HintMode;
+use crate::policy::NameRule;
+use crate::reply::{Found, Reading, Reply};
+use crate::transaction::{Phase, Service};
+
+/// The most targets that are asked for.
+const MAX_TARGETS: usize = 4;
+/// The key of the `ipv4hint` parameter.
+const IPV4HINT: u16 = 4;
+
+impl Dns64 {
+    /// Finishes the answer in the making, after the targets of its services have been asked for.
+    pub(super) fn finish_service(
+        &mut self,
+        t: u32,
+        reply: &Reply<'_>,
+        reading: &Reading,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let transaction = &self.transactions[t];
+        let key = &transaction.key;
+        if !matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB) || reading.wanted == 0 {
+            return self.finish(t, now, tx);
+        }
+        let policy = self.settings.policy.clone();
+        let (asked, validates) = (key.qtype, key.flags.cd && key.flags.dnssec);
+        let synthesises = !key.view.is_empty() && !validates;
+        if policy.synthesis.ipv4hint == HintMode::Strip && synthesises {
+            self.strip_hints(asked);
+        }
+        let usable = |name: &Name| policy.rule(name.as_wire()) != NameRule::Never;
+        let targets = if policy.synthesis.service_targets && synthesises {
+            targets(reply, &self.scratch.found, &reading.name).into_iter().filter(usable).collect()
+        } else {
+            Vec::new()
+        };
+        if targets.is_empty() {
+            return self.finish(t, now, tx);
+        }
+        let answer = &self.scratch.answer;
+        self.transactions[t].service = Some(Box::new(Service {
+            message: answer.bytes().to_vec(),
+            question_end: answer.question_end,
+            additional_at: answer.additional_at,
+            options: answer.options.clone(),
+            ttl: answer.ttl,
+            targets,
+        }));
+        self.ask_target(t, now, tx);
+    }
+
+    /// Asks for the next target.
+    fn ask_target(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        let transaction = &mut self.transactions[t];
+        let target =
+            transaction.service.as_ref().and_then(|service| service.targets.last().copied());
+        match target {
+            Some(target) => {
+                transaction.phase = Phase::TargetAaaa;
+                transaction.negative_ttl = None;
+                transaction.name = Some(Box::new(target));
+                self.begin(t, 0, Qtype::AAAA, now, tx);
+            }
+            None => self.finish_targets(t, now, tx),
+        }
+    }
+
+    /// What came of asking for a target.
+    pub(super) fn settle_target(
+        &mut self,
+        t: u32,
+        outcome: Outcome<'_>,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let qtype = self.transactions[t].lookups[0].qtype;
+        let policy = self.settings.policy.clone();
+        let mut missing = true;
+        if let Outcome::Reply(reply) = outcome {
+            missing = reply.rcode != 3;
+            if reply.rcode == 0 && self.read(&reply, qtype).is_some() {
+                missing = self.add_addresses(t, &reply, qtype);
+                self.transactions[t].negative_ttl = reply.negative_ttl;
+            }
+        }
+        let transaction = &mut self.transactions[t];
+        let is_mapped = transaction.service.as_ref().is_some_and(|service| {
+            service.targets.last().is_some_and(|n| policy.rule(n.as_wire()) != NameRule::Never)
+        });
+        if missing && qtype == Qtype::AAAA && is_mapped {
+            transaction.phase = Phase::TargetA;
+            return self.begin(t, 0, Qtype::A, now, tx);
+        }
+        if let Some(service) = &mut transaction.service {
+            service.targets.pop();
+        }
+        self.ask_target(t, now, tx);
+    }
+
+    /// Adds the addresses that were found for a target; whether there are none.
+    fn add_addresses(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> bool {
+        let policy = &self.settings.policy;
+        let transaction = &mut self.transactions[t];
+        let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
+        let view = transaction.key.view;
+        let Some(service) = &mut transaction.service else { return false };
+        let Some(target) = service.targets.last().copied() else { return false };
+        let before = service.message.len();
+        for found in &self.scratch.found {
+            let data = reply.data(found);
+            if let (Qtype::AAAA, Ok(address)) = (qtype, <[u8; 16]>::try_from(data)) {
+                let address = Ipv6Addr::from(address);
+                if !policy.is_excluded(address) {
+                    service.add(&target, found.ttl, address);
+                }
+            } else if let (Qtype::A, Ok(address)) = (qtype, <[u8; 4]>::try_from(data)) {
+                for address in policy.map(view, Ipv4Addr::from(address)) {
+                    service.add(&target, found.ttl.min(longest), address);
+                }
+            }
+        }
+        service.message.len() == before
+    }
+
+    /// All targets have been asked for: the answer is whole.
+    fn finish_targets(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        let Some(service) = self.transactions[t].service.take() else { return };
+        let answer = &mut self.scratch.answer;
+        answer.clear();
+        answer.len = service.message.len();
+        answer.room[..answer.len].copy_from_slice(&service.message);
+        (answer.question_end, answer.additional_at) = (service.question_end, service.additional_at);
+        answer.options.extend_from_slice(&service.options);
+        answer.ttl = service.ttl;
+        self.finish(t, now, tx);
+    }
+
+    /// Takes the IPv4 hints out of the answer in the making.
+    fn strip_hints(&mut self, qtype: Qtype) {
+        let answer = &mut self.scratch.answer;
+        let bytes = answer.bytes().to_vec();
+        let mut stripped = bytes[..answer.question_end].to_vec();
+        let mut at = answer.question_end;
+        while let Some((record, end)) = wire::message::Record::read(&bytes, at) {
+            if at == answer.additional_at {
+                answer.additional_at = stripped.len();
+            }
+            // Names are no longer where pointers say: all are written out.
+            let len_before = stripped.len();
+            if record.rtype == qtype {
+                let owner = wire::message::name_at(&bytes, record.owner);
+                let data = without_hint(record.rdata);
+                if let (Some(owner), Some(data)) = (owner, data) {
+                    stripped.extend_from_slice(owner.as_wire());
+                    stripped.extend_from_slice(&bytes[record.rdata_at - 10..record.rdata_at - 2]);
+                    stripped.extend_from_slice(&(data.len() as u16).to_be_bytes());
+                    stripped.extend_from_slice(&data);
+                }
+            }
+            if stripped.len() == len_before
+                && crate::reply::push_record(&mut stripped, &bytes, &record).is_none()
+            {
+                return;
+            }
+            at = end;
+        }
+        if stripped.len() <= MAX_MESSAGE {
+            if at == answer.additional_at {
+                answer.additional_at = stripped.len();
+            }
+            answer.len = stripped.len();
+            answer.room[..stripped.len()].copy_from_slice(&stripped);
+            let additional = stripped.len();
+            answer.additional_at = answer.additional_at.min(additional);
+        }
+    }
+}
+
+impl Service {
+    /// Adds an address to the additional section, if there is room.
+    fn add(&mut self, target: &Name, ttl: u32, address: Ipv6Addr) {
+        let len = target.wire_len() + 10 + 16;
+        let header =
+            Header::read(&self.message).filter(|_| self.message.len() + len <= MAX_MESSAGE);
+        let Some(mut header) = header else { return };
+        header.counts[3] += 1;
+        self.message[..HEADER].copy_from_slice(&header.to_bytes());
+        self.message.extend_from_slice(target.as_wire());
+        self.message.extend_from_slice(&[0, 28, 0, 1]);
+        self.message.extend_from_slice(&ttl.to_be_bytes());
+        self.message.extend_from_slice(&[0, 16]);
+        self.message.extend_from_slice(&address.octets());
+    }
+}
+
+/// The targets of the records found that have no address in the additional section, the last to be asked first.
+fn targets(reply: &Reply<'_>, found: &[Found], owner: &Name) -> Vec<Name> {
+    let mut targets: Vec<Name> = Vec::new();
+    for found in found {
+        let data = reply.data(found);
+        // Priority 0 is an alias; its target is asked for services, not for addresses.
+        let Some((&[p1, p0], target)) = data.split_first_chunk::<2>() else { continue };
+        let Ok(len) = wire::name::wire_len(target) else { continue };
+        let Ok(name) = Name::from_wire(&target[..len]) else { continue };
+        let name = if name.is_root() { *owner } else { name.to_lowercase() };
+        if [p1, p0] != [0, 0] && !targets.contains(&name) && targets.len() < MAX_TARGETS {
+            targets.push(name);
+        }
+    }
+    let known = |name: &Name| {
+        reply.additional().any(|record| {
+            record.rtype == Qtype::AAAA
+                && wire::message::name_at(reply.bytes(), record.owner).as_ref() == Some(name)
+        })
+    };
+    targets.retain(|name| !known(name));
+    targets.reverse();
+    targets
+}
+
+/// The data of a service record without its IPv4 hint; `None` if it cannot be read.
+fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
+    let target = data.get(2..)?;
+    let params = 2 + wire::name::wire_len(target).ok()?;
+    let mut out = data[..params].to_vec();
+    let mut rest = &data[params..];
+    while let Some((&[k1, k0, l1, l0], behind)) = rest.split_first_chunk::<4>() {
+        let len = usize::from(u16::from_be_bytes([l1, l0]));
+        let (value, next) = behind.split_at_checked(len)?;
+        if u16::from_be_bytes([k1, k0]) != IPV4HINT {
+            out.extend_from_slice(&[k1, k0, l1, l0]);
+            out.extend_from_slice(value);
+        }
+        rest = next;
+    }
+    rest.is_empty().then_some(out)
+}

@@ -1,0 +1,5 @@
+//! Tables of queries under way: bounded, without allocation once they are made.
+
+pub(crate) mod ids;
+pub(crate) mod slab;
+pub(crate) mod wheel;

@@ -1,0 +1,124 @@
+//! Which lookup waits on which socket under which id: an open hash table with linear probing.
+//!
+//! Ids are drawn at random, so the keys are as good as hashes; what is taken is given back at once, by moving up what
+//! stands behind (no tombstones), so the table never gets slower with use.
+
+use net::SocketId;
+
+/// Stands for no lookup.
+const FREE: u32 = u32::MAX;
+
+/// One place: the key is socket and id.
+#[derive(Clone, Copy)]
+struct Place {
+    key: u32,
+    lookup: u32,
+}
+
+/// Lookups by socket and id.
+pub(crate) struct Ids {
+    places: Vec<Place>,
+    mask: usize,
+}
+
+impl Ids {
+    /// Room for `lookups` lookups at less than half full.
+    pub(crate) fn new(lookups: usize) -> Self {
+        let len = (2 * lookups + 1).next_power_of_two();
+        Ids { places: vec![Place { key: 0, lookup: FREE }; len], mask: len - 1 }
+    }
+
+    /// Where the search for a key begins.
+    fn home(&self, key: u32) -> usize {
+        let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 32) as usize & self.mask
+    }
+
+    /// The place of a key, or the free place where it would stand.
+    fn find(&self, key: u32) -> usize {
+        let mut at = self.home(key);
+        while self.places[at].lookup != FREE && self.places[at].key != key {
+            at = (at + 1) & self.mask;
+        }
+        at
+    }
+
+    /// The lookup that waits.
+    pub(crate) fn get(&self, socket: SocketId, id: u16) -> Option<u32> {
+        let place = self.places[self.find(key(socket, id))];
+        (place.lookup != FREE).then_some(place.lookup)
+    }
+
+    /// Enters a lookup; `false` if another one waits there. The caller enters no more than there is room for.
+    pub(crate) fn insert(&mut self, socket: SocketId, id: u16, lookup: u32) -> bool {
+        debug_assert_ne!(lookup, FREE);
+        let key = key(socket, id);
+        let at = self.find(key);
+        if self.places[at].lookup != FREE {
+            return false;
+        }
+        self.places[at] = Place { key, lookup };
+        true
+    }
+
+    /// Takes a lookup out.
+    pub(crate) fn remove(&mut self, socket: SocketId, id: u16) {
+        let mut hole = self.find(key(socket, id));
+        if self.places[hole].lookup == FREE {
+            return;
+        }
+        let mut at = hole;
+        loop {
+            at = (at + 1) & self.mask;
+            let place = self.places[at];
+            if place.lookup == FREE {
+                break;
+            }
+            // It may move up unless its home lies behind the hole.
+            let home = self.home(place.key);
+            if (at.wrapping_sub(home) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
+                self.places[hole] = place;
+                hole = at;
+            }
+        }
+        self.places[hole].lookup = FREE;
+    }
+}
+
+/// Socket and id as one number.
+fn key(socket: SocketId, id: u16) -> u32 {
+    u32::from(socket.0) << 16 | u32::from(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(steps in prop::collection::vec((any::<bool>(), 0u16..3, 0u16..12), 1..400)) {
+            // Twelve entries at most are in a table of 32 places: probes meet all the time.
+            let (mut ids, mut model) = (Ids::new(36), HashMap::new());
+            ids.places.truncate(64);
+            ids.mask = 63;
+            for (number, (insert, socket, id)) in steps.into_iter().enumerate() {
+                let socket = SocketId(socket);
+                if insert {
+                    let free = !model.contains_key(&(socket, id));
+                    prop_assert_eq!(ids.insert(socket, id, number as u32), free);
+                    model.entry((socket, id)).or_insert(number as u32);
+                } else {
+                    ids.remove(socket, id);
+                    model.remove(&(socket, id));
+                }
+                for socket in (0..3).map(SocketId) {
+                    for id in 0..12 {
+                        prop_assert_eq!(ids.get(socket, id), model.get(&(socket, id)).copied());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! The servers that are asked: how quick and how alive each is, and the sockets that lead to it.
+//!
+//! The quickest of the living is asked; now and then another one, so that its time is known too. A server that leaves
+//! several queries in a row unanswered is dead until it answers a probe. When all are dead the one that was quickest is
+//! asked nevertheless: it may be back.
+//!
+//! Each server has its own sockets with random ports, connected, so that the kernel passes on only what comes from its
+//! address and port. Of these one is drawn at random for each batch of queries (so that a batch may leave as one
+//! segmented message), and never for more than 64 queries. One after the other gets a new port: a role opens no socket,
+//! so it names the socket, and whoever tends the engine does it.
+
+use std::net::SocketAddr;
+
+use measure::Nanos;
+use net::SocketId;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::RngCore;
+
+use crate::config::UpstreamConfig;
+
+/// Queries to one socket before another one is drawn.
+const MAX_RUN: u32 = 64;
+/// One query in so many goes to another server than the quickest.
+const EXPLORE: u32 = 64;
+/// Replies in another case before a server is believed not to keep case.
+const CASE_DOUBTS: u8 = 3;
+/// The longest wait between two probes of a dead server.
+const MAX_PROBE_WAIT: Nanos = Nanos::from_secs(8);
+
+/// A server's number.
+pub(crate) type ServerId = u8;
+
+/// A server.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    sockets: Vec<SocketId>,
+    /// The socket in use, and by how many queries so far.
+    current: usize,
+    run: u32,
+    /// Smoothed round trip time; zero until the first.
+    pub(crate) rtt: Nanos,
+    /// Timeouts in a row.
+    pub(crate) timeouts: u32,
+    pub(crate) dead: bool,
+    /// When it is probed next, and how long after that again.
+    probe_at: Nanos,
+    probe_wait: Nanos,
+    case: CaseTrust,
+    /// Whether it is in the configuration no more.
+    retired: bool,
+}
+
+/// Whether a server answers in the case it was asked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CaseTrust {
+    /// So many times it did not, never it did.
+    Unknown(u8),
+    Keeps,
+    Changes,
+}
+
+/// What a reply in another case means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherCase {
+    /// Somebody guessed: the server keeps case.
+    Forged,
+    /// The server may change case: it is to be asked in a safer way.
+    Doubtful,
+}
+
+/// One of the sockets to a server.
+#[derive(Clone, Copy)]
+struct Socket {
+    server: ServerId,
+    /// Queries that wait for a reply on it.
+    waiting: u32,
+    /// Whether it is to get a new port, or another server.
+    leaving: bool,
+}
+
+/// A socket that is to be bound to a new random port and connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketChange {
+    /// Which socket; none stands for a new one.
+    pub socket: Option<SocketId>,
+    /// Where it leads.
+    pub target: SocketAddr,
+    server: ServerId,
+}
+
+/// All servers and sockets of a worker.
+pub(crate) struct Upstreams {
+    servers: Vec<Server>,
+    /// By socket number; `None` for sockets that lead to clients.
+    sockets: Vec<Option<Socket>>,
+    config: UpstreamConfig,
+    renew_at: Nanos,
+    /// The socket that waits for its last replies before it gets a new port.
+    renewing: Option<SocketId>,
+}
+
+impl Upstreams {
+    /// The servers of a configuration, without sockets.
+    pub(crate) fn new(config: &UpstreamConfig) -> Self {
+        let mut upstreams = Upstreams {
+            servers: Vec::new(),
+            sockets: Vec::new(),
+            config: config.clone(),
+            renew_at: Nanos::ZERO,
+            renewing: None,
+        };
+        upstreams.set_servers();
+        upstreams
+    }
+
+    /// Takes over another configuration: servers that stay keep what is known of them, the others answer what they
+    /// were asked and are asked no more.
+    pub(crate) fn reload(&mut self, config: &UpstreamConfig) {
+        self.config = config.clone();
+        self.set_servers();
+    }
+
+    fn set_servers(&mut self) {
+        for server in &mut self.servers {
+            server.retired = !self.config.servers.contains(&server.address);
+        }
+        for &address in &self.config.servers {
+            if self.servers.iter().any(|server| server.address == address) {
+                continue;
+            }
+            let server = Server::new(address, self.config.probe_after);
+            let unused = |s: &Server| s.retired && s.sockets.is_empty();
+            match self.servers.iter().position(unused) {
+                Some(place) => self.servers[place] = server,
+                None => self.servers.push(server),
+            }
+        }
+    }
+
+    /// The servers, living and dead, without retired ones.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter().filter(|server| !server.retired)
+    }
+
+    /// A server by its number.
+    pub(crate) fn server(&self, server: ServerId) -> &Server {
+        &self.servers[usize::from(server)]
+    }
+
+    /// The server that a socket leads to; `None` for one that leads to clients.
+    #[inline]
+    pub(crate) fn behind(&self, socket: SocketId) -> Option<ServerId> {
+        self.sockets.get(usize::from(socket.0)).copied().flatten().map(|socket| socket.server)
+    }
+
+    /// The server to ask, another than `not` if there is another one alive.
+    #[inline]
+    pub(crate) fn choose(&mut self, not: Option<ServerId>, rng: &mut ChaCha12Rng) -> ServerId {
+        if self.servers.len() == 1 {
+            return 0;
+        }
+        let usable = |(_, server): &(usize, &Server)| !server.retired && !server.sockets.is_empty();
+        let explore = rng.next_u32().is_multiple_of(EXPLORE);
+        let rank = |(id, server): &(usize, &Server)| {
+            let rtt = if explore && !server.dead { Nanos::ZERO } else { server.rtt };
+            (server.dead, not == Some(*id as ServerId), rtt)
+        };
+        let best = self.servers.iter().enumerate().filter(usable).min_by_key(rank);
+        if let (true, Some((_, best))) = (explore, best) {
+            // Among the living, any.
+            let equal =
+                |(id, s): &(usize, &Server)| s.dead == best.dead && not != Some(*id as ServerId);
+            let all = || self.servers.iter().enumerate().filter(usable).filter(equal);
+            let n = all().count();
+            if n > 1 {
+                let any = all().nth(rng.next_u32() as usize % n);
+                return any.map_or(0, |(id, _)| id as ServerId);
+            }
+        }
+        best.map_or(0, |(id, _)| id as ServerId)
+    }
+
+    /// Draws other sockets for the next queries.
+    #[inline]
+    pub(crate) fn shuffle(&mut self, rng: &mut ChaCha12Rng) {
+        for server in &mut self.servers {
+            if server.run > 0 {
+                server.draw(rng);
+            }
+        }
+    }
+
+    /// The socket for one more query to a server; `None` while it has none.
+    #[inline]
+    pub(crate) fn take_socket(
+        &mut self,
+        server: ServerId,
+        rng: &mut ChaCha12Rng,
+    ) -> Option<SocketId> {
+        let server = &mut self.servers[usize::from(server)];
+        if server.run == MAX_RUN {
+            server.draw(rng);
+        }
+        // A socket that is leaving takes no more queries; there is one of those at most, but for servers that go.
+        let mut socket = *server.sockets.get(server.current)?;
+        if self.sockets[usize::from(socket.0)].is_some_and(|socket| socket.leaving) {
+            server.current = (server.current + 1) % server.sockets.len();
+            socket = server.sockets[server.current];
+        }
+        server.run += 1;
+        if let Some(socket) = &mut self.sockets[usize::from(socket.0)] {
+            socket.waiting += 1;
+        }
+        Some(socket)
+    }
+
+    /// A query on this socket waits no more.
+    #[inline]
+    pub(crate) fn give_back(&mut self, socket: SocketId) {
+        if let Some(socket) = &mut self.sockets[usize::from(socket.0)] {
+            debug_assert!(socket.waiting > 0);
+            socket.waiting = socket.waiting.saturating_sub(1);
+        }
+    }
+
+    /// A server has answered, after so long; `false` if it was dead.
+    #[inline]
+    pub(crate) fn answered(&mut self, server: ServerId, rtt: Nanos) -> bool {
+        let probe_wait = self.config.probe_after;
+        let server = &mut self.servers[usize::from(server)];
+        server.timeouts = 0;
+        server.rtt = match server.rtt {
+            Nanos::ZERO => rtt,
+            old => Nanos((old.0 * 7 + rtt.0) / 8),
+        };
+        server.probe_wait = probe_wait;
+        !std::mem::take(&mut server.dead)
+    }
+
+    /// A server has not answered in time; `true` if that was its death.
+    pub(crate) fn timed_out(&mut self, server: ServerId, now: Nanos) -> bool {
+        let dead_after = self.config.dead_after;
+        let server = &mut self.servers[usize::from(server)];
+        server.timeouts = server.timeouts.saturating_add(1);
+        if server.dead || server.timeouts < dead_after {
+            return false;
+        }
+        server.dead = true;
+        server.probe_at = now + server.probe_wait;
+        true
+    }
+
+    /// A dead server whose probe is due; the next one is due after twice the wait.
+    pub(crate) fn probe(&mut self, now: Nanos) -> Option<ServerId> {
+        let due = |s: &Server| s.dead && !s.retired && !s.sockets.is_empty() && s.probe_at <= now;
+        let id = self.servers.iter().position(due)?;
+        let server = &mut self.servers[id];
+        server.probe_wait = (server.probe_wait + server.probe_wait).min(MAX_PROBE_WAIT);
+        server.probe_at = now + server.probe_wait;
+        Some(id as ServerId)
+    }
+
+    /// Whether names to this server are sent in mixed case.
+    #[inline]
+    pub(crate) fn mixes_case(&self, server: ServerId) -> bool {
+        self.config.mixed_case && self.servers[usize::from(server)].case != CaseTrust::Changes
+    }
+
+    /// A server answered in the case it was asked in.
+    #[inline]
+    pub(crate) fn kept_case(&mut self, server: ServerId) {
+        self.servers[usize::from(server)].case = CaseTrust::Keeps;
+    }
+
+    /// A server, or somebody else, answered in another case.
+    pub(crate) fn changed_case(&mut self, server: ServerId) -> OtherCase {
+        let case = &mut self.servers[usize::from(server)].case;
+        *case = match *case {
+            CaseTrust::Keeps => return OtherCase::Forged,
+            CaseTrust::Unknown(n) if n < CASE_DOUBTS => CaseTrust::Unknown(n + 1),
+            _ => CaseTrust::Changes,
+        };
+        OtherCase::Doubtful
+    }
+
+    /// A socket to be opened or changed now, if there is one; see [`changed`](Self::changed).
+    pub(crate) fn wanted_change(
+        &mut self,
+        now: Nanos,
+        rng: &mut ChaCha12Rng,
+    ) -> Option<SocketChange> {
+        let wanting = |s: &Server| !s.retired && s.sockets.len() < self.config.source_ports;
+        if let Some(server) = self.servers.iter().position(wanting) {
+            let target = self.servers[server].address;
+            return Some(SocketChange { socket: self.spare(), target, server: server as ServerId });
+        }
+        if self.renewing.is_none() && now >= self.renew_at {
+            self.renew_at = now + self.config.port_lifetime;
+            let living: Vec<usize> =
+                (0..self.servers.len()).filter(|&i| !self.servers[i].retired).collect();
+            let server = *living.get(rng.next_u32() as usize % living.len().max(1))?;
+            let sockets = &self.servers[server].sockets;
+            // With one socket there is none to take its place meanwhile.
+            if sockets.len() > 1 {
+                let socket = sockets[rng.next_u32() as usize % sockets.len()];
+                self.renewing = Some(socket);
+                if let Some(socket) = &mut self.sockets[usize::from(socket.0)] {
+                    socket.leaving = true;
+                }
+            }
+        }
+        let socket = self.renewing?;
+        let Socket { server, waiting, .. } = self.sockets[usize::from(socket.0)]?;
+        let target = self.servers[usize::from(server)].address;
+        (waiting == 0).then_some(SocketChange { socket: Some(socket), target, server })
+    }
+
+    /// A socket of a retired server that nothing waits on.
+    fn spare(&self) -> Option<SocketId> {
+        let mut sockets = self.servers.iter().filter(|s| s.retired).flat_map(|s| &s.sockets);
+        let is_idle = |id: &&SocketId| {
+            self.sockets[usize::from(id.0)].is_some_and(|socket| socket.waiting == 0)
+        };
+        sockets.find(is_idle).copied()
+    }
+
+    /// A wanted change was made, and the socket has this number.
+    pub(crate) fn changed(&mut self, change: SocketChange, socket: SocketId) {
+        for server in &mut self.servers {
+            server.sockets.retain(|&other| other != socket);
+        }
+        let server = &mut self.servers[usize::from(change.server)];
+        server.sockets.push(socket);
+        server.current = server.current.min(server.sockets.len() - 1);
+        let index = usize::from(socket.0);
+        if self.sockets.len() <= index {
+            self.sockets.resize(index + 1, None);
+        }
+        self.sockets[index] = Some(Socket { server: change.server, waiting: 0, leaving: false });
+        self.renewing = self.renewing.filter(|&other| other != socket);
+    }
+
+    /// A wanted change could not be made: it is tried again in a while.
+    pub(crate) fn not_changed(&mut self, change: SocketChange, now: Nanos) {
+        self.renew_at = now + self.config.port_lifetime;
+        if let Some(id) = change.socket
+            && let Some(socket) = &mut self.sockets[usize::from(id.0)]
+        {
+            socket.leaving = false;
+            self.renewing = None;
+        }
+    }
+}
+
+impl Server {
+    fn new(address: SocketAddr, probe_wait: Nanos) -> Self {
+        Server {
+            address,
+            sockets: Vec::new(),
+            current: 0,
+            run: 0,
+            rtt: Nanos::ZERO,
+            timeouts: 0,
+            dead: false,
+            probe_at: Nanos::ZERO,
+            probe_wait,
+            case: CaseTrust::Unknown(0),
+            retired: false,
+        }
+    }
+
+    /// How many source ports lead to it.
+    pub(crate) fn ports(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Draws another socket.
+    fn draw(&mut self, rng: &mut ChaCha12Rng) {
+        self.run = 0;
+        if self.sockets.len() > 1 {
+            self.current = rng.next_u32() as usize % self.sockets.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::rand_core::SeedableRng;
+
+    fn upstreams(servers: &[&str], ports: usize) -> (Upstreams, ChaCha12Rng) {
+        let servers = servers.iter().map(|s| s.parse().expect("an address")).collect();
+        let config = UpstreamConfig { servers, source_ports: ports, ..UpstreamConfig::default() };
+        let mut upstreams = Upstreams::new(&config);
+        let mut rng = ChaCha12Rng::seed_from_u64(1);
+        let mut next = 2;
+        open(&mut upstreams, &mut rng, &mut next);
+        (upstreams, rng)
+    }
+
+    /// Does what is wanted, as an engine would; how many sockets are new.
+    fn open(upstreams: &mut Upstreams, rng: &mut ChaCha12Rng, next: &mut u16) -> u16 {
+        let before = *next;
+        while let Some(change) = upstreams.wanted_change(Nanos::ZERO, rng) {
+            if change.socket.is_some() && upstreams.renewing.is_some() {
+                upstreams.not_changed(change, Nanos::ZERO);
+                break;
+            }
+            let id = change.socket.unwrap_or(SocketId(*next));
+            *next += u16::from(change.socket.is_none());
+            upstreams.changed(change, id);
+        }
+        *next - before
+    }
+
+    #[test]
+    fn the_quickest_living_server_is_asked() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"], 2);
+        for (server, ms) in [(0, 30), (1, 10), (2, 20)] {
+            assert!(up.answered(server, Nanos::from_millis(ms)));
+        }
+        let asked = |up: &mut Upstreams, rng: &mut ChaCha12Rng, not| {
+            let mut counts = [0; 3];
+            (0..1_000).for_each(|_| counts[usize::from(up.choose(not, rng))] += 1);
+            counts
+        };
+        let counts = asked(&mut up, &mut rng, None);
+        assert!(counts[1] > 950 && counts[0] > 0 && counts[2] > 0, "{counts:?}");
+        assert_eq!(asked(&mut up, &mut rng, Some(1))[1], 0);
+        // Five timeouts kill it; an answer brings it back.
+        let died: Vec<bool> = (0..6).map(|_| up.timed_out(1, Nanos::ZERO)).collect();
+        assert_eq!(died, [false, false, false, false, true, false]);
+        let counts = asked(&mut up, &mut rng, None);
+        assert!(counts[1] == 0 && counts[2] > 950, "{counts:?}");
+        assert!(!up.answered(1, Nanos::from_millis(10)));
+        assert!(asked(&mut up, &mut rng, None)[1] > 950);
+    }
+
+    #[test]
+    fn the_dead_are_probed_more_and_more_rarely() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 1);
+        (0..5).for_each(|_| assert_eq!(up.timed_out(0, Nanos::ZERO), up.server(0).dead));
+        let mut probes = Vec::new();
+        for ms in 0..20_000 {
+            if up.probe(Nanos::from_millis(ms)).is_some() {
+                probes.push(ms);
+            }
+        }
+        assert_eq!(probes, [250, 750, 1_750, 3_750, 7_750, 15_750]);
+        assert_eq!(up.choose(None, &mut rng), 0);
+    }
+
+    #[test]
+    fn sockets_are_drawn_evenly_and_renewed_when_idle() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 8);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..800 {
+            up.shuffle(&mut rng);
+            *counts.entry(up.take_socket(0, &mut rng).expect("one")).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 8);
+        assert!(counts.values().all(|n| (60..140).contains(n)), "{counts:?}");
+        // Within a batch they stay, but not for ever.
+        up.shuffle(&mut rng);
+        let run: Vec<_> = (0..64).map(|_| up.take_socket(0, &mut rng)).collect();
+        assert!(run.iter().all(|socket| *socket == run[0]));
+
+        let later = Nanos::from_secs(10);
+        assert_eq!(up.wanted_change(later, &mut rng), None, "all are in use");
+        let leaving = up.renewing.expect("one is to go");
+        for _ in 0..200 {
+            up.shuffle(&mut rng);
+            assert_ne!(up.take_socket(0, &mut rng), Some(leaving));
+        }
+        while up.sockets[usize::from(leaving.0)].expect("it is there").waiting > 0 {
+            up.give_back(leaving);
+        }
+        let change = up.wanted_change(later, &mut rng).expect("it is idle");
+        assert_eq!(change.socket, Some(leaving));
+        up.changed(change, leaving);
+        assert_eq!((up.wanted_change(later, &mut rng), up.server(0).ports()), (None, 8));
+    }
+
+    #[test]
+    fn a_reload_keeps_what_stays_and_uses_the_sockets_of_what_goes() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 4);
+        up.answered(1, Nanos::from_millis(5));
+        let waiting = up.take_socket(0, &mut rng).expect("one");
+        let servers = ["192.0.2.3:53", "192.0.2.2:53"].map(|s| s.parse().expect("an address"));
+        let config = UpstreamConfig { servers: servers.to_vec(), ..up.config.clone() };
+        up.reload(&config);
+        let mut next = 100;
+        assert_eq!(open(&mut up, &mut rng, &mut next), 1, "one still waits");
+        assert_eq!(up.server(1).rtt, Nanos::from_millis(5));
+        assert_eq!(up.behind(waiting), Some(0));
+        assert!((0..500).all(|_| up.choose(None, &mut rng) != 0));
+        assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
+    }
+
+    #[test]
+    fn case_is_trusted_until_it_is_not() {
+        let (mut up, _) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 1);
+        up.kept_case(0);
+        assert!((0..9).all(|_| up.changed_case(0) == OtherCase::Forged) && up.mixes_case(0));
+        assert!((0..4).all(|_| up.changed_case(1) == OtherCase::Doubtful) && !up.mixes_case(1));
+    }
+}
