@@ -32,6 +32,7 @@ pub mod writer;
 
 pub use edns::{Edns, EdnsSeen};
 pub use message::Header;
+pub use name::order::{LabelRange, LabelRangeError};
 pub use name::{Name, NameError};
 pub use namespace::Namespace;
 pub use pref64::{Pref64, Pref64Error};

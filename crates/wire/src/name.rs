@@ -12,6 +12,10 @@
 //!
 //! In text, a dot parts labels, `\.` is a dot inside a label, and `\065` is the octet 65 (RFC 1035 section 5.1). A
 //! closing dot is taken and not printed: every name here is absolute.
+//!
+//! Their order, and the ranges that cut a zone and its queries alike, are in [`order`].
+
+pub mod order;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -160,13 +164,7 @@ impl fmt::Display for Name {
                 f.write_str(".")?;
             }
             for &octet in label {
-                match octet {
-                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
-                        write!(f, "\\{}", char::from(octet))?
-                    }
-                    _ if octet.is_ascii_graphic() => write!(f, "{}", char::from(octet))?,
-                    _ => write!(f, "\\{octet:03}")?,
-                }
+                write_octet(octet, f)?;
             }
         }
         Ok(())
@@ -176,6 +174,17 @@ impl fmt::Display for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Name({self})")
+    }
+}
+
+/// Writes an octet of a label, escaped where text needs it.
+fn write_octet(octet: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match octet {
+        b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+            write!(f, "\\{}", char::from(octet))
+        }
+        _ if octet.is_ascii_graphic() => write!(f, "{}", char::from(octet)),
+        _ => write!(f, "\\{octet:03}"),
     }
 }
 
