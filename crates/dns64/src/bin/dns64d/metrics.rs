@@ -140,7 +140,8 @@ fn metrics(lines: &[Line], up: Duration) -> String {
             "# HELP dns64d_{name} {help}\n# TYPE dns64d_{name} gauge\ndns64d_{name} {value}"
         );
     }
-    let per_server: [(&str, &str, fn(&ServerHealth) -> f64); 3] = [
+    type Value = fn(&ServerHealth) -> f64;
+    let per_server: [(&str, &str, Value); 3] = [
         ("upstream_alive", "Whether an upstream server is alive.", |s| {
             f64::from(u8::from(s.alive))
         }),
