@@ -133,10 +133,80 @@ start_auth() { # start_auth ARGUMENT...: our AuthDNS in the DUT's namespace, por
     await 10.9.0.2:5353 "the AuthDNS"
 }
 
-await() { # await ADDRESS SERVER: until it answers, half a minute at most
+start_upstream() { # start_upstream ARGUMENT...: our AuthDNS in the Tester's namespace, port 5353, on the Tester's core
+    ip netns exec t "$dnsdyno" auth --namespace 0.0.0.0/0 --listen 10.9.0.1:5353 --cpus 0 "$@" >"$work/auth.log" 2>&1 &
+    upstream=$!
+}
+
+pref64=2001:db8:64::/96
+
+start_dns64d() { # start_dns64d CACHE: in the DUT's namespace, port 5364, one worker; its process in $dns64d
+    local program=${DNS64D:-$(dirname "$dnsdyno")/dns64d}
+    [ -x "$program" ] || fail "$program is missing: run make build, or name another in DNS64D"
+    cat >"$work/dns64d.toml" <<CONF
+server.listen = ["10.9.0.2:5364"]
+server.workers = 1
+server.allow = ["any"]
+server.log = "warn"
+upstream.servers = ["10.9.0.1:5353"]
+cache.size = "$1"
+limits.client-share = 1.0
+metrics.listen = "10.9.0.2:9964"
+[[dns64]]
+prefix = "$pref64"
+CONF
+    ip netns exec d taskset -c 1 "$program" --config "$work/dns64d.toml" 2>"$work/dns64d.log" &
+    dns64d=$!
+    await 10.9.0.2:5364 dns64d AAAA
+}
+
+start_unbound() { # start_unbound MEGABYTES: as a DNS64 server in the DUT's namespace, port 5365, one thread
+    need unbound unbound
+    cat >"$work/unbound.conf" <<CONF
+server:
+    directory: "$work"
+    username: ""
+    chroot: ""
+    pidfile: ""
+    use-syslog: no
+    logfile: "$work/unbound.log"
+    interface: 10.9.0.2
+    port: 5365
+    access-control: 0.0.0.0/0 allow
+    module-config: "dns64 iterator"
+    dns64-prefix: $pref64
+    num-threads: 1
+    msg-cache-size: $(($1 / 3))m
+    rrset-cache-size: $(($1 * 2 / 3))m
+    outgoing-range: 8192
+    num-queries-per-thread: 4096
+    so-rcvbuf: 4m
+    so-sndbuf: 4m
+    local-zone: "test." nodefault
+    unblock-lan-zones: yes
+    minimal-responses: yes
+forward-zone:
+    name: "dns64perf.test."
+    forward-addr: 10.9.0.1@5353
+remote-control:
+    control-enable: no
+CONF
+    ip netns exec d taskset -c 1 unbound -d -p -c "$work/unbound.conf" >/dev/null 2>&1 &
+    await 10.9.0.2:5365 Unbound AAAA
+    unbound_version=$(unbound -V | sed -n 's/^Version //p')
+}
+
+ask_dns64() { # ask_dns64 PORT ARGUMENT...: a load of AAAA queries; the result in out.json
+    local port=$1
+    shift
+    tester "$dnsdyno" load "10.9.0.2:$port" --type AAAA --expect-pref64 "$pref64" --cpus 0 --wait yield --shared-core \
+        --json "$work/out.json" "$@" >"$work/load.log" 2>&1 || true
+}
+
+await() { # await ADDRESS SERVER [TYPE]: until it answers, half a minute at most
     local until=$((SECONDS + 30))
     while [ $SECONDS -lt $until ]; do
-        if tester "$dnsdyno" load "$1" --name 010-000-000-001.dns64perf.test --type A --rate 100 \
+        if tester "$dnsdyno" load "$1" --name 010-000-000-001.dns64perf.test --type "${3:-A}" --rate 100 \
             --duration 50ms --timeout 200ms --goal zero-loss >/dev/null 2>&1; then
             return
         fi
