@@ -226,28 +226,25 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) -> Option<u32> {
+        if self.transactions.is_full() {
+            let client = client.as_ref()?;
+            if self.settings.config.limits.overload == Overload::RefuseOldest {
+                self.counters.displaced += 1;
+                let question = std::mem::take(&mut self.scratch.question);
+                self.fail(self.oldest, now, tx);
+                self.scratch.question = question;
+            } else {
+                self.counters.overloaded += 1;
+                self.overload(client, now, tx);
+                return None;
+            }
+        }
         if let Some(client) = &client
             && !self.admission.enter(client.network)
         {
             self.counters.over_share += 1;
             self.overload(client, now, tx);
             return None;
-        }
-        if self.transactions.is_full() {
-            let displace = self.settings.config.limits.overload == Overload::RefuseOldest;
-            if displace && client.is_some() {
-                self.counters.displaced += 1;
-                let question = std::mem::take(&mut self.scratch.question);
-                self.fail(self.oldest, now, tx);
-                self.scratch.question = question;
-            } else {
-                if let Some(client) = &client {
-                    self.admission.leave(client.network);
-                    self.counters.overloaded += 1;
-                    self.overload(client, now, tx);
-                }
-                return None;
-            }
         }
         let t = self.transactions.insert(Transaction::new(key, hash, client))?;
         self.transactions[t].older = self.newest;

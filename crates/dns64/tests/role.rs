@@ -1,0 +1,561 @@
+//! The server as a role, step by step: what is sent upstream and when, who is answered, what is bounded.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dns64::streams::{FromStreams, ToStreams};
+use dns64::{Config, Dns64, Settings};
+use measure::Nanos;
+use net::{Destination, Role, RxBatch, SocketId, TxBatch};
+use wire::message::{HEADER, Header, flag, question_end};
+use wire::query::QueryTemplate;
+use wire::{Edns, Name, Qtype, Rcode};
+
+const LISTENING: SocketId = SocketId(0);
+
+/// A worker on a bench: everything that comes and goes, and the time, are in the test's hands.
+struct Bench {
+    role: Dns64,
+    now: Nanos,
+    sockets: u16,
+}
+
+/// A datagram that the worker has sent upstream.
+#[derive(Clone, Debug)]
+struct Sent {
+    socket: SocketId,
+    bytes: Vec<u8>,
+}
+
+impl Sent {
+    fn question(&self) -> &[u8] {
+        &self.bytes[HEADER..question_end(&self.bytes).expect("a question")]
+    }
+
+    fn qtype(&self) -> Qtype {
+        let question = self.question();
+        let &[t1, t0] = question[question.len() - 4..].first_chunk().expect("a type");
+        Qtype(u16::from_be_bytes([t1, t0]))
+    }
+
+    fn name(&self) -> String {
+        let question = self.question();
+        Name::from_wire(&question[..question.len() - 4]).expect("a name").to_string()
+    }
+}
+
+/// What the worker sent in one step.
+#[derive(Default)]
+struct Out {
+    upstream: Vec<Sent>,
+    clients: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl Bench {
+    fn new(file: &str) -> Self {
+        let servers = if file.contains("servers =") { "" } else { "upstream.source-ports = 4\n" };
+        let config = Config::parse(&format!("{servers}{file}")).expect(file);
+        let now = Nanos::from_secs(100);
+        let role = Dns64::new(Arc::new(Settings::new(config, 1)), [7; 32], now);
+        let mut bench = Bench { role, now, sockets: 1 };
+        bench.open_sockets();
+        bench
+    }
+
+    /// Does what whoever tends the engine does.
+    fn open_sockets(&mut self) {
+        while let Some(change) = self.role.wanted_change(self.now) {
+            let socket = change.socket.unwrap_or_else(|| {
+                self.sockets += 1;
+                SocketId(self.sockets - 1)
+            });
+            self.role.changed(change, socket);
+        }
+    }
+
+    /// Hands the worker some datagrams: socket, sender, octets.
+    fn step(&mut self, datagrams: &[(SocketId, SocketAddr, &[u8])]) -> Out {
+        let mut rx = RxBatch::new(datagrams.len().max(1), 4_096);
+        for (socket, peer, bytes) in datagrams {
+            assert!(rx.put(*socket, *peer, self.now, bytes));
+        }
+        let mut tx = TxBatch::new(1_000, 1 << 20, 64);
+        self.role.handle(self.now, &rx, &mut tx);
+        let mut out = Out::default();
+        for (to, bytes) in tx.iter() {
+            let bytes = bytes.to_vec();
+            match to {
+                Destination::Connected(socket) => out.upstream.push(Sent { socket, bytes }),
+                Destination::Peer { peer, .. } => out.clients.push((peer, bytes)),
+            }
+        }
+        out
+    }
+
+    fn ask(&mut self, port: u16, query: &[u8]) -> Out {
+        self.step(&[(LISTENING, client(port), query)])
+    }
+
+    /// Answers a query of the worker.
+    fn reply(&mut self, sent: &Sent, reply: &[u8]) -> Out {
+        let server = "127.0.0.1:5353".parse().expect("an address");
+        self.step(&[(sent.socket, server, reply)])
+    }
+
+    /// Lets time pass, and the worker notice it, millisecond by millisecond; what is sent, with its time.
+    fn wait(&mut self, milliseconds: u64) -> Vec<(u64, Out)> {
+        let mut all = Vec::new();
+        for ms in 1..=milliseconds {
+            self.now += Nanos::from_millis(1);
+            let out = self.step(&[]);
+            if !out.upstream.is_empty() || !out.clients.is_empty() {
+                all.push((ms, out));
+            }
+        }
+        all
+    }
+}
+
+fn client(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// A query with this id.
+fn query(name: &str, qtype: Qtype, id: u16) -> Vec<u8> {
+    let name: Name = name.parse().expect("a name");
+    let template = QueryTemplate::new(&name, qtype, true, false, Some(&Edns::default()));
+    let mut message = template.bytes().to_vec();
+    message[..2].copy_from_slice(&id.to_be_bytes());
+    message
+}
+
+/// A reply to a query with these answers: owner a pointer to the question.
+fn reply(query: &[u8], rcode: Rcode, answers: &[(Qtype, &[u8])]) -> Vec<u8> {
+    let end = question_end(query).expect("a question");
+    let mut message = query[..end].to_vec();
+    let counts = [1, answers.len() as u16, u16::from(answers.is_empty()), 0];
+    let id = u16::from_be_bytes([query[0], query[1]]);
+    let header = Header { id, flags: flag::QR | flag::RA | rcode.0, counts };
+    message[..HEADER].copy_from_slice(&header.to_bytes());
+    for (rtype, data) in answers {
+        message.extend_from_slice(&[0xc0, 12]);
+        message.extend_from_slice(&rtype.0.to_be_bytes());
+        message.extend_from_slice(&[0, 1, 0, 0, 1, 0]);
+        message.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        message.extend_from_slice(data);
+    }
+    if answers.is_empty() {
+        // An SOA: 200 s, minimum 100 s.
+        message.extend_from_slice(
+            b"\0\0\x06\0\x01\0\0\0\xc8\0\x16\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x64",
+        );
+    }
+    message
+}
+
+fn rcode(message: &[u8]) -> u8 {
+    Header::read(message).expect("a header").rcode()
+}
+
+/// The address of the only answer, and its TTL.
+fn address(message: &[u8]) -> (String, u32) {
+    let at = question_end(message).expect("a question");
+    let (record, _) = wire::message::Record::read(message, at).expect("a record");
+    assert_eq!(record.rtype, Qtype::AAAA);
+    let octets: [u8; 16] = record.rdata.try_into().expect("an address");
+    (std::net::Ipv6Addr::from(octets).to_string(), record.ttl)
+}
+
+const GLOBAL: &[u8] = &[8, 8, 4, 4];
+const MAPPED: &str = "64:ff9b::808:404";
+
+#[test]
+fn six_messages_in_the_order_of_rfc_8219() {
+    let mut bench = Bench::new("cache.size = 0");
+    let asked = bench.ask(1, &query("wWw.Example.test", Qtype::AAAA, 77));
+    assert!(asked.clients.is_empty());
+    let [aaaa] = &asked.upstream[..] else { panic!("one query") };
+    assert_eq!(
+        (aaaa.qtype(), aaaa.name().to_lowercase().as_str()),
+        (Qtype::AAAA, "www.example.test")
+    );
+    assert_ne!(aaaa.name(), "www.example.test", "in mixed case");
+    let second = bench.reply(aaaa, &reply(&aaaa.bytes, Rcode::NOERROR, &[]));
+    let [a] = &second.upstream[..] else { panic!("one query") };
+    assert_eq!(a.qtype(), Qtype::A);
+    assert!(a.bytes[..2] != aaaa.bytes[..2] && a.name() != aaaa.name(), "drawn anew");
+    let last = bench.reply(a, &reply(&a.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    let [(peer, answer)] = &last.clients[..] else { panic!("one answer") };
+    assert_eq!((peer.port(), &answer[..2]), (1, &77u16.to_be_bytes()[..]));
+    assert!(last.upstream.is_empty());
+    // The SOA's minimum bounds the TTL; the question is spelled as asked.
+    assert_eq!(address(answer), (MAPPED.to_owned(), 100));
+    assert_eq!(&answer[HEADER..HEADER + 5], b"\x03wWw\x07");
+    let counters = bench.role.counters();
+    assert_eq!((counters.synthesised, counters.upstream_queries, counters.replies), (1, 2, 1));
+    assert_eq!(bench.role.gauges().outstanding, 0);
+}
+
+#[test]
+fn both_at_once_when_asked_to() {
+    for a_first in [false, true] {
+        let mut bench = Bench::new("cache.size = 0\nsynthesis.parallel = true");
+        let asked = bench.ask(1, &query("www.test", Qtype::AAAA, 1));
+        let [aaaa, a] = &asked.upstream[..] else { panic!("two queries") };
+        assert_eq!((aaaa.qtype(), a.qtype()), (Qtype::AAAA, Qtype::A));
+        let to_aaaa = reply(&aaaa.bytes, Rcode::NOERROR, &[]);
+        let to_a = reply(&a.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
+        let order =
+            if a_first { [(a, to_a), (aaaa, to_aaaa)] } else { [(aaaa, to_aaaa), (a, to_a)] };
+        assert!(bench.reply(order[0].0, &order[0].1).clients.is_empty());
+        let last = bench.reply(order[1].0, &order[1].1);
+        assert_eq!(address(&last.clients[0].1), (MAPPED.to_owned(), 100), "A first: {a_first}");
+        assert!(last.upstream.is_empty() && bench.role.gauges().outstanding == 0);
+    }
+    // With AAAA there is no need to wait for A, whose reply then finds nobody.
+    let mut bench = Bench::new("cache.size = 0\nsynthesis.parallel = true");
+    let asked = bench.ask(1, &query("www.test", Qtype::AAAA, 1));
+    let [aaaa, a] = &asked.upstream[..] else { panic!("two queries") };
+    let native = reply(&aaaa.bytes, Rcode::NOERROR, &[(Qtype::AAAA, &[1; 16])]);
+    assert_eq!(bench.reply(aaaa, &native).clients.len(), 1);
+    let late = reply(&a.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
+    assert!(bench.reply(a, &late).clients.is_empty());
+    assert_eq!(bench.role.counters().upstream_unexpected, 1);
+}
+
+#[test]
+fn silence_is_met_with_patience_and_an_end() {
+    let mut bench = Bench::new("cache.size = 0\nupstream.dead-after = 100");
+    bench.ask(1, &query("www.test", Qtype::AAAA, 1));
+    let events = bench.wait(10_000);
+    let times: Vec<u64> = events.iter().map(|(ms, _)| *ms).collect();
+    // AAAA again after 400 and 800 ms, A after 1,600, again after 400 and 800, SERVFAIL after 1,600; 10 % of jitter,
+    // and ticks of 4 ms.
+    let mut before = 0;
+    for (at, gap) in times.iter().zip([400, 800, 1_600, 400, 800, 1_600]) {
+        let real = at - before;
+        assert!(real + gap / 10 >= gap && real <= gap + gap / 10 + 5, "{times:?}");
+        before = *at;
+    }
+    assert_eq!(times.len(), 6);
+    let types: Vec<Qtype> =
+        events.iter().flat_map(|(_, out)| out.upstream.iter().map(Sent::qtype)).collect();
+    assert_eq!(types, [Qtype::AAAA, Qtype::AAAA, Qtype::A, Qtype::A, Qtype::A]);
+    let (_, answer) = &events[5].1.clients[0];
+    assert_eq!(rcode(answer), 2);
+    assert_eq!(bench.role.counters().upstream_timeouts, 6);
+}
+
+#[test]
+fn only_the_right_reply_counts() {
+    let mut bench = Bench::new("cache.size = 0");
+    let asked = bench.ask(1, &query("www.example.test", Qtype::A, 1));
+    let sent = &asked.upstream[0];
+    let good = reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
+    let changed = |edit: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        edit(&mut bytes);
+        bytes
+    };
+    let other_socket = (1..5).map(SocketId).find(|s| *s != sent.socket).expect("another");
+    let elsewhere = Sent { socket: other_socket, bytes: Vec::new() };
+    for (what, on, bytes) in [
+        ("another id", sent, changed(&|b| b[1] ^= 1)),
+        ("another socket", &elsewhere, good.clone()),
+        ("another name", sent, changed(&|b| b[14] = b'x')),
+        ("another type", sent, changed(&|b| b[HEADER + 18 + 1] = 16)),
+        ("a query", sent, changed(&|b| b[2] &= 0x7f)),
+        ("cut", sent, good[..good.len() - 1].to_vec()),
+        ("a scrap", sent, good[..7].to_vec()),
+    ] {
+        let out = bench.reply(on, &bytes);
+        assert!(out.clients.is_empty() && out.upstream.is_empty(), "{what}");
+    }
+    let counters = bench.role.counters();
+    let ignored =
+        counters.upstream_unexpected + counters.upstream_mismatched + counters.upstream_malformed;
+    assert_eq!(ignored, 7);
+    assert_eq!(bench.reply(sent, &good).clients.len(), 1);
+    // The server has been seen to keep case: from now on another case is a guess.
+    let asked = bench.ask(1, &query("www.example.test", Qtype::A, 2));
+    let sent = &asked.upstream[0];
+    let mut lower = reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
+    lower[HEADER..HEADER + 17].make_ascii_lowercase();
+    assert!(bench.reply(sent, &lower).clients.is_empty());
+    assert_eq!(bench.role.give().count(), 0);
+}
+
+#[test]
+fn a_server_that_changes_case_is_asked_by_stream() {
+    let mut bench = Bench::new("cache.size = 0");
+    for round in 0..6 {
+        let asked = bench.ask(1, &query("www.example.test", Qtype::A, 2));
+        let sent = &asked.upstream[0];
+        let mut lower = reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
+        lower[HEADER..HEADER + 17].make_ascii_lowercase();
+        let out = bench.reply(sent, &lower);
+        if round < 4 {
+            let commands: Vec<ToStreams> = bench.role.give().collect();
+            let [ToStreams::Ask { lookup, ticket, message, .. }] = &commands[..] else {
+                panic!("round {round}: {commands:?}")
+            };
+            let message = Some(reply(message, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+            bench.role.take(FromStreams::Reply { lookup: *lookup, ticket: *ticket, message });
+            assert_eq!(bench.step(&[]).clients.len(), 1);
+        } else {
+            assert_eq!(sent.name(), "www.example.test", "it is asked in lower case");
+            assert_eq!(out.clients.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn what_is_truncated_is_asked_by_stream() {
+    let mut bench = Bench::new("cache.size = 0");
+    let asked = bench.ask(1, &query("www.test", Qtype::TXT, 5));
+    let mut cut = reply(&asked.upstream[0].bytes, Rcode::NOERROR, &[]);
+    cut[2] |= 2;
+    let out = bench.reply(&asked.upstream[0], &cut);
+    assert!(out.clients.is_empty());
+    let commands: Vec<ToStreams> = bench.role.give().collect();
+    let [ToStreams::Ask { lookup, ticket, message, .. }] = &commands[..] else {
+        panic!("{commands:?}")
+    };
+    let whole =
+        reply(message, Rcode::NOERROR, &[(Qtype::TXT, &[255; 256]), (Qtype::TXT, &[254; 255])]);
+    // A wrong ticket finds nobody; the reply does; what fails is a failure.
+    let (lookup, ticket) = (*lookup, *ticket);
+    bench.role.take(FromStreams::Reply {
+        lookup,
+        ticket: ticket + 1,
+        message: Some(whole.clone()),
+    });
+    assert!(bench.step(&[]).clients.is_empty());
+    bench.role.take(FromStreams::Reply { lookup, ticket, message: Some(whole) });
+    let out = bench.step(&[]);
+    assert!(out.clients[0].1.len() > 500 && rcode(&out.clients[0].1) == 0);
+
+    let asked = bench.ask(1, &query("www.test", Qtype::TXT, 5));
+    bench.reply(&asked.upstream[0], &{
+        let mut cut = reply(&asked.upstream[0].bytes, Rcode::NOERROR, &[]);
+        cut[2] |= 2;
+        cut
+    });
+    let commands: Vec<ToStreams> = bench.role.give().collect();
+    let [ToStreams::Ask { lookup, ticket, .. }] = commands[..] else { panic!("{commands:?}") };
+    bench.role.take(FromStreams::Reply { lookup, ticket, message: None });
+    assert_eq!(rcode(&bench.step(&[]).clients[0].1), 2);
+}
+
+#[test]
+fn the_same_question_is_asked_once() {
+    let mut bench = Bench::new("cache.size = 0");
+    let asked = bench.ask(1, &query("www.test", Qtype::A, 1));
+    assert!(bench.ask(2, &query("WWW.test", Qtype::A, 2)).upstream.is_empty());
+    assert!(bench.ask(3, &query("www.TEST", Qtype::A, 3)).upstream.is_empty());
+    // The first once more: it is the same query.
+    assert!(bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.is_empty());
+    let sent = &asked.upstream[0];
+    let out = bench.reply(sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    let mut got: Vec<(u16, u8, String)> = Vec::new();
+    for (peer, answer) in &out.clients {
+        let end = question_end(answer).expect("a question");
+        let name = Name::from_wire(&answer[HEADER..end - 4]).expect("a name");
+        got.push((peer.port(), answer[1], name.to_string()));
+    }
+    got.sort();
+    let expected = [(1, 1, "www.test"), (2, 2, "WWW.test"), (3, 3, "www.TEST")];
+    assert_eq!(got, expected.map(|(port, id, name)| (port, id, name.to_owned())));
+    assert_eq!((bench.role.counters().joined, bench.role.gauges().waiters), (3, 0));
+}
+
+#[test]
+fn places_are_bounded_and_given_by_policy() {
+    for (policy, answers, oldest_fails) in
+        [("refuse-newest", 1, false), ("drop-newest", 0, false), ("refuse-oldest", 1, true)]
+    {
+        let mut bench = Bench::new(&format!(
+            "cache.size = 0\nlimits.outstanding = 3\nlimits.client-share = 1.0\nlimits.overload = \"{policy}\""
+        ));
+        for i in 0..3 {
+            assert_eq!(bench.ask(i, &query(&format!("{i}.test"), Qtype::A, i)).upstream.len(), 1);
+        }
+        let out = bench.ask(9, &query("9.test", Qtype::A, 9));
+        assert_eq!((out.clients.len(), out.upstream.len()), (answers, usize::from(oldest_fails)));
+        if let Some((peer, answer)) = out.clients.first() {
+            assert_eq!((peer.port(), rcode(answer)), (if oldest_fails { 0 } else { 9 }, 2));
+        }
+        assert_eq!(bench.role.gauges().outstanding, 3);
+        let counters = bench.role.counters();
+        assert_eq!(
+            (counters.overloaded, counters.displaced),
+            if oldest_fails { (0, 1) } else { (1, 0) }
+        );
+    }
+}
+
+#[test]
+fn a_client_has_his_share_and_others_theirs() {
+    let mut bench = Bench::new(
+        "cache.size = 0\nlimits.outstanding = 10\nlimits.client-share = 0.3\nserver.allow = [\"any\"]",
+    );
+    let greedy = client(1);
+    for i in 0..5u16 {
+        let name = query(&format!("{i}.test"), Qtype::A, i);
+        let out = bench.step(&[(LISTENING, greedy, &name)]);
+        assert_eq!(out.upstream.len(), usize::from(i < 3));
+        assert_eq!(out.clients.len(), usize::from(i >= 3));
+    }
+    let other: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
+    assert_eq!(bench.step(&[(LISTENING, other, &query("x.test", Qtype::A, 1))]).upstream.len(), 1);
+    assert_eq!(bench.role.counters().over_share, 2);
+    // What waits no more leaves room.
+    bench.wait(8_000);
+    assert_eq!(bench.role.gauges().outstanding, 0);
+    assert_eq!(bench.ask(1, &query("y.test", Qtype::A, 1)).upstream.len(), 1);
+}
+
+#[test]
+fn strangers_get_nothing_to_amplify_with() {
+    let stranger: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
+    let asked = query("www.test", Qtype::ANY, 3);
+    let mut bench = Bench::new("");
+    let out = bench.step(&[(LISTENING, stranger, &asked)]);
+    let [(_, answer)] = &out.clients[..] else { panic!("one reply") };
+    assert_eq!((rcode(answer), answer.len()), (5, asked.len()));
+    let garbage = bench.step(&[(LISTENING, stranger, &asked[..20])]);
+    assert!(garbage.clients.is_empty());
+    let mut dropping = Bench::new("server.denied = \"drop\"");
+    assert!(dropping.step(&[(LISTENING, stranger, &asked)]).clients.is_empty());
+    assert_eq!(dropping.role.counters().denied, 1);
+    // Whoever may ask is told about his mistake.
+    assert_eq!(rcode(&bench.ask(1, &asked[..20]).clients[0].1), 1);
+}
+
+#[test]
+fn the_dead_are_left_alone_and_come_back() {
+    let mut bench = Bench::new(
+        "cache.size = 0\nupstream.dead-after = 2\nupstream.source-ports = 2\nupstream.attempts = 4\n\
+         upstream.servers = [\"127.0.0.1:5353\", \"127.0.0.2:5353\"]",
+    );
+    // Sockets 1 and 2 lead to the first, 3 and 4 to the second.
+    let is_first = |sent: &Sent| sent.socket.0 <= 2;
+    let answer = |bench: &mut Bench, sent: &Sent| {
+        bench.reply(sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]))
+    };
+    // The first is silent; each query ends at the second.
+    for i in 0..20 {
+        let mut sent = bench.ask(1, &query(&format!("{i}.test"), Qtype::A, 1)).upstream;
+        while let Some(last) = sent.pop() {
+            if !is_first(&last) {
+                assert_eq!(answer(&mut bench, &last).clients.len(), 1);
+                break;
+            }
+            sent = bench.wait(500).into_iter().flat_map(|(_, out)| out.upstream).collect();
+            sent.retain(|sent| sent.name().to_lowercase().ends_with("test"));
+        }
+    }
+    let alive: Vec<bool> = bench.role.health().map(|server| server.alive).collect();
+    assert_eq!(alive, [false, true]);
+    for i in 0..50 {
+        let sent = bench.ask(1, &query(&format!("x{i}.test"), Qtype::A, 1)).upstream;
+        assert!(!is_first(&sent[0]));
+        answer(&mut bench, &sent[0]);
+    }
+    // A probe is answered: it is alive again.
+    let probes: Vec<Sent> =
+        bench.wait(20_000).into_iter().flat_map(|(_, out)| out.upstream).collect();
+    assert!(probes.len() >= 2 && probes.iter().all(|p| is_first(p) && p.qtype() == Qtype::NS));
+    let mut probe = None;
+    while probe.is_none() {
+        probe = bench.wait(1).into_iter().flat_map(|(_, out)| out.upstream).next();
+    }
+    let probe = probe.expect("it came");
+    bench.reply(&probe, &reply(&probe.bytes, Rcode::NOERROR, &[]));
+    assert!(bench.role.health().all(|server| server.alive));
+}
+
+#[test]
+fn an_error_of_one_server_is_asked_of_another() {
+    let mut bench = Bench::new(
+        "cache.size = 0\nupstream.source-ports = 2\nupstream.servers = [\"127.0.0.1:5353\", \"127.0.0.2:5353\"]",
+    );
+    let first = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
+    let second = bench.reply(&first, &reply(&first.bytes, Rcode::SERVFAIL, &[])).upstream.remove(0);
+    assert_ne!(first.socket.0 <= 2, second.socket.0 <= 2);
+    let out = bench.reply(&second, &reply(&second.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    assert_eq!(rcode(&out.clients[0].1), 0);
+}
+
+#[test]
+fn answers_are_kept_served_stale_and_refreshed() {
+    let mut bench =
+        Bench::new("cache.prefetch = true\ncache.serve-stale = \"1h\"\nupstream.attempts = 1");
+    let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
+    bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    // TTL 256: kept for so long, with its age taken off.
+    bench.now += Nanos::from_secs(100);
+    let out = bench.ask(2, &query("WWW.test", Qtype::A, 2));
+    assert!(out.upstream.is_empty());
+    let ttl = |message: &[u8]| {
+        let at = question_end(message).expect("a question");
+        wire::message::Record::read(message, at).expect("a record").0.ttl
+    };
+    assert_eq!(ttl(&out.clients[0].1), 156);
+    // In the last tenth of its life the answer is refreshed, once, behind the client's back.
+    bench.now += Nanos::from_secs(140);
+    let out = bench.ask(2, &query("www.test", Qtype::A, 2));
+    assert_eq!((out.clients.len(), out.upstream.len()), (1, 1));
+    let again = bench.ask(2, &query("www.test", Qtype::A, 3));
+    assert_eq!((again.clients.len(), again.upstream.len()), (1, 0));
+    let refreshed = reply(&out.upstream[0].bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
+    assert!(bench.reply(&out.upstream[0], &refreshed).clients.is_empty());
+    assert_eq!(ttl(&bench.ask(2, &query("www.test", Qtype::A, 4)).clients[0].1), 256);
+    // Expired, and upstream silent: better old than nothing.
+    bench.now += Nanos::from_secs(300);
+    assert_eq!(bench.ask(2, &query("www.test", Qtype::A, 5)).upstream.len(), 1);
+    let events = bench.wait(600);
+    let (_, answer) =
+        &events.iter().find(|(_, out)| !out.clients.is_empty()).expect("an answer").1.clients[0];
+    assert_eq!((rcode(answer), ttl(answer)), (0, 30));
+    assert_eq!(bench.role.counters().cache_stale, 1);
+}
+
+#[test]
+fn a_reload_loses_nothing_under_way() {
+    let mut bench = Bench::new("cache.size = 0");
+    let aaaa = bench.ask(1, &query("www.test", Qtype::AAAA, 1)).upstream.remove(0);
+    let other = "upstream.servers = [\"127.0.0.9:53\"]\nupstream.source-ports = 4\n[[dns64]]\nprefix = \"2001:db8::/96\"";
+    let settings = Settings::new(Config::parse(other).expect(other), 1);
+    bench.role.reload(Arc::new(settings));
+    bench.open_sockets();
+    // The old server still answers what it was asked; the next query goes to the new one, by the new rules.
+    let a = bench.reply(&aaaa, &reply(&aaaa.bytes, Rcode::NOERROR, &[])).upstream.remove(0);
+    assert_ne!(a.socket, aaaa.socket);
+    let out = bench.reply(&a, &reply(&a.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    assert_eq!(address(&out.clients[0].1).0, "2001:db8::808:404");
+    assert_eq!(
+        bench.role.health().map(|s| s.address.to_string()).collect::<Vec<_>>(),
+        ["127.0.0.9:53"]
+    );
+}
+
+#[test]
+fn ids_ports_and_spellings_are_drawn_evenly() {
+    let mut bench = Bench::new("cache.size = 0");
+    let (mut ids, mut sockets, mut capitals) = (Vec::new(), [0; 5], 0);
+    for i in 0..4_000u32 {
+        let sent = bench.ask(1, &query("abcdefgh.test", Qtype::A, i as u16)).upstream.remove(0);
+        ids.push(u16::from_be_bytes([sent.bytes[0], sent.bytes[1]]));
+        sockets[usize::from(sent.socket.0)] += 1;
+        capitals += sent.name().chars().filter(char::is_ascii_uppercase).count();
+        bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    }
+    // Each bit of the ids, each socket, each letter: half, a quarter, half; five standard deviations.
+    for bit in 0..16 {
+        let ones = ids.iter().filter(|id| *id >> bit & 1 == 1).count();
+        assert!(ones.abs_diff(2_000) < 160, "bit {bit}: {ones}");
+    }
+    assert!(sockets[1..].iter().all(|n: &usize| n.abs_diff(1_000) < 140), "{sockets:?}");
+    assert!(capitals.abs_diff(24_000) < 390, "{capitals} of 48000");
+}
