@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use experiment::{BenchError, NameBudget, Progress, Repeats, Search, conformance};
 use measure::{Nanos, Pacing};
-use record::{Run, SCHEMA};
+use record::{Plan, Run, SCHEMA};
 
 use crate::args::{GsoArg, SearchArgs, SocketArgs};
 use crate::bench::OwnBench;
@@ -36,15 +36,17 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         repeats.run(&mut bench, &server, &mut names, None, &mut |step| tell(&step));
     let run = Run {
         schema: SCHEMA,
-        experiment: "search".into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        command: command_line(),
-        started_unix_s: started,
+        plan: Plan {
+            experiment: "search".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            command: command_line(),
+            started_unix_s: started,
+            ..Plan::default()
+        },
         elapsed_s: began.elapsed().as_secs_f64(),
         complete: error.is_none(),
-        skipped: Vec::new(),
-        testbed: Default::default(),
         results: vec![result],
+        ..Run::default()
     };
     if let Some(path) = &args.json {
         record::write(path, &run).map_err(Failure::run)?;

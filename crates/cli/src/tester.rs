@@ -383,6 +383,7 @@ impl Setup {
                 .take(duration_s.ceil() as usize)
                 .map(|s| Second { sent: s.sent, valid: s.valid })
                 .collect(),
+            probes: Vec::new(),
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
         }

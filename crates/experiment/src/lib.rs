@@ -1,7 +1,7 @@
 //! Plans and methods: how trials are combined to a number. Pure: a [`Bench`] runs the trials.
 //!
 //! ```text
-//! file (TOML) ──> Experiment ──> per server: certificate ──> repeats x search ──> SearchRecord
+//! file (TOML) ──> Experiment ──> per server: certificate ──> repeats x search ──> CellRecord
 //!                                                             └── Bench::trial(rate) ──> Trial
 //! ```
 //!

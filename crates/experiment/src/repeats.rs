@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::{Limiter, stats};
-use record::{Certificate, SearchRecord, TrialRecord};
+use record::{CellRecord, Certificate, TrialRecord};
 
 use crate::bench::{Bench, BenchError};
 use crate::conformance::differs;
@@ -38,7 +38,7 @@ pub struct Repeats {
 }
 
 /// A record, and the error that ended the repeats before their time.
-pub type Measured = (SearchRecord, Option<BenchError>);
+pub type Measured = (CellRecord, Option<BenchError>);
 
 impl Repeats {
     /// Runs all searches against `server`. What was measured until an error is kept.
@@ -84,10 +84,7 @@ impl Repeats {
         if error.is_some() {
             differs.push(format!("ended after {repeats} of {} searches", self.repeats));
         }
-        let record = SearchRecord {
-            server: server.to_owned(),
-            server_version: None,
-            settings: BTreeMap::new(),
+        let record = CellRecord {
             median_qps: percentile(50.0),
             p01_qps: percentile(1.0),
             p99_qps: percentile(99.0),
@@ -100,6 +97,7 @@ impl Repeats {
             certificate,
             capacities,
             trials,
+            ..CellRecord::new(server, BTreeMap::new(), "search")
         };
         (record, error)
     }

@@ -56,6 +56,7 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
             cpu: Default::default(),
             drops: Drops::default(),
             series: Vec::new(),
+            probes: Vec::new(),
             conditions: Conditions::default(),
             warnings: Vec::new(),
         })

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use experiment::file::Role;
 use experiment::{BenchError, Experiment, NameBudget, Progress, Repeats, certify};
-use record::{Certificate, Run, SCHEMA, SearchRecord, Skipped, TrialRecord};
+use record::{CellRecord, Certificate, Plan, Run, SCHEMA, Skipped, TrialRecord};
 use wire::{Namespace, Pref64, Qtype};
 
 use crate::adapter::{Adapter, AdapterError, Catalogue, role_word};
@@ -221,17 +221,19 @@ pub fn run_experiment(
     let testbed = Testbed::build(lab, dir.path(), &plan)?;
     let mut run = Run {
         schema: SCHEMA,
-        experiment: experiment.name.clone(),
-        version: options.version.clone(),
-        command: options.command.clone(),
-        started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
-        elapsed_s: 0.0,
+        plan: Plan {
+            experiment: experiment.name.clone(),
+            title: experiment.title.clone(),
+            version: options.version.clone(),
+            command: options.command.clone(),
+            started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
+            testbed: describe(&testbed, lab),
+            ..Plan::default()
+        },
         complete: true,
-        skipped: Vec::new(),
-        testbed: describe(&testbed, lab),
-        results: Vec::new(),
+        ..Run::default()
     };
-    tell(Event::Testbed(&run.testbed));
+    tell(Event::Testbed(&run.plan.testbed));
     let session = Session { lab, experiment, options, asked, testbed: &testbed, dir: &dir };
     match session.run(&adapters, &mut run, tell) {
         Ok(()) => {}
@@ -350,7 +352,7 @@ impl Session<'_> {
                 Err(e) => Some((e.to_string(), false)),
             };
             if let Some((why, complete)) = shortfall {
-                let skipped = Skipped { server: adapter.name.clone(), why };
+                let skipped = Skipped { server: adapter.name.clone(), why, ..Skipped::default() };
                 tell(Event::Skipped(&skipped));
                 run.skipped.push(skipped);
                 run.complete &= complete;
@@ -416,7 +418,7 @@ impl Session<'_> {
         zone_file: Option<&Path>,
         certificate: &Certificate,
         tell: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(SearchRecord, Option<BenchError>), ServerError> {
+    ) -> Result<(CellRecord, Option<BenchError>), ServerError> {
         let (role, asked) = (self.experiment.role, &self.asked);
         let authoritative = role == Role::Authoritative;
         let dir = self.dir.path();

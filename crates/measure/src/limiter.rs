@@ -13,7 +13,7 @@ use crate::histogram::Histogram;
 use crate::units::Nanos;
 
 /// What bounded a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Limiter {
     /// The server under test, by its CPU or its receive queue.
     Dut,
@@ -34,6 +34,7 @@ pub enum Limiter {
     /// The search's own upper bound.
     SearchBound,
     /// Not known.
+    #[default]
     Unknown,
 }
 

@@ -127,6 +127,7 @@ mod tests {
             cpu: Default::default(),
             drops: Drops::default(),
             series: Vec::new(),
+            probes: Vec::new(),
             conditions: Conditions::default(),
             warnings: Vec::new(),
         }

@@ -1,7 +1,8 @@
 //! What is kept of a measurement, and its JSON. The only serde boundary of results.
 //!
 //! ```text
-//! load::Tally ──(cli)──> Trial ──(experiment)──> Capacity ──> Run ──> report, JSON file
+//! load::Tally ──(cli)──> Trial ──(experiment)──> CellRecord ──> Run ──> report, JSON file
+//!                                                     └──────────┴──> store (SQLite)
 //! ```
 //!
 //! Top-level names are a contract with scripts: they may be added to, never renamed. [`SCHEMA`] counts
@@ -9,13 +10,17 @@
 
 pub mod file;
 pub mod lockstep;
+pub mod plan;
 pub mod run;
+pub mod series;
 pub mod times;
 pub mod trial;
 
 pub use file::{RecordError, read, write};
 pub use lockstep::{LockStepRow, LockStepTable};
-pub use run::{Capacity, Certificate, Run, SearchRecord, SelfTest, Skipped, TrialRecord};
+pub use plan::{Plan, Seam};
+pub use run::{Capacity, CellRecord, Certificate, Run, SelfTest, Skipped, TrialRecord};
+pub use series::{Figure, Series};
 pub use times::Times;
 pub use trial::{Conditions, Cpu, Drops, Second, Trial, Voidness};
 

@@ -1,55 +1,63 @@
-//! Searches and runs: what a capacity is made of.
+//! Runs and their cells: what a capacity is made of.
 
 use std::collections::BTreeMap;
 
 use measure::Limiter;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::{Plan, Seam};
+use crate::series::{Figure, Series};
 use crate::trial::{Trial, limiter_word};
 
-/// What `dnsdyno search` and `dnsdyno run` measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What `dnsdyno search` and `dnsdyno run` measured: a plan, and what became of each of its cells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Version of the JSON.
     pub schema: u32,
-    /// The experiment's name, or `search`.
-    pub experiment: String,
-    /// The version of dnsdyno.
-    pub version: String,
-    /// The command line.
-    pub command: String,
-    /// When it began, seconds since 1970.
-    pub started_unix_s: f64,
-    /// How long it took, seconds.
+    /// Its number in the store it was kept in; absent when it was not stored.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub id: Option<i64>,
+    /// What was to be done, by whom, where.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// How long it took, seconds, less its interruptions.
     pub elapsed_s: f64,
     /// Whether everything planned was done.
     pub complete: bool,
     /// What was not done, and why.
     pub skipped: Vec<Skipped>,
-    /// What the testbed was, in words: namespaces, cores, packet steering.
-    pub testbed: BTreeMap<String, String>,
+    /// Interruptions, where it was taken up again.
+    #[serde(default)]
+    pub seams: Vec<Seam>,
     /// One for each server and setting.
-    pub results: Vec<SearchRecord>,
+    pub results: Vec<CellRecord>,
 }
 
 /// A server that was not measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Which.
     pub server: String,
+    /// At which settings; empty when it is all of them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub settings: BTreeMap<String, String>,
     /// Why.
     pub why: String,
 }
 
-/// The capacity of one server at one setting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SearchRecord {
+/// A cell of the experiment's matrix: one server at one setting. A search fills the figures of a
+/// capacity; other methods leave them empty and put what they found into `figures`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CellRecord {
     /// The server's name, or the target's address.
     pub server: String,
     /// The server's version, where it is known.
     pub server_version: Option<String>,
-    /// What was varied.
+    /// What was varied; with the server it says which cell this is, no two are equal in a run.
     pub settings: BTreeMap<String, String>,
+    /// How it was measured: `search`, `lockstep`, `load`, ...
+    #[serde(default = "search_word")]
+    pub method: String,
     /// Median of the repeats' capacities, queries per second; absent when no repeat has one.
     pub median_qps: Option<f64>,
     /// Their 1st percentile.
@@ -67,14 +75,46 @@ pub struct SearchRecord {
     /// What bounded the capacity.
     #[serde(with = "limiter_word")]
     pub limiter: Limiter,
-    /// The goal of the search.
+    /// The goal of the search; empty without one.
     pub goal: String,
     /// The Tester's self-test.
     pub certificate: Option<Certificate>,
     /// What each search found.
     pub capacities: Vec<Capacity>,
-    /// Every trial of every search, in order.
+    /// Every trial, in order.
     pub trials: Vec<TrialRecord>,
+    /// What else was measured, by name, such as `zone_load` or `experiment_time`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub figures: BTreeMap<String, Figure>,
+    /// What was sampled beside the trials, as while a server loads its zone.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub series: Vec<Series>,
+    /// Configuration files as used, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub files: BTreeMap<String, String>,
+}
+
+/// The method of records that name none.
+fn search_word() -> String {
+    "search".to_owned()
+}
+
+impl CellRecord {
+    /// An empty cell for `server` at `settings`.
+    pub fn new(server: &str, settings: BTreeMap<String, String>, method: &str) -> Self {
+        let (server, method) = (server.to_owned(), method.to_owned());
+        CellRecord { server, settings, method, ..CellRecord::default() }
+    }
+
+    /// Whether this is the cell of `server` at `settings`.
+    pub fn is(&self, server: &str, settings: &BTreeMap<String, String>) -> bool {
+        self.server == server && self.settings == *settings
+    }
+
+    /// The capacities found, one for each search that has one, queries per second.
+    pub fn found_qps(&self) -> Vec<f64> {
+        self.capacities.iter().filter_map(|c| c.qps).collect()
+    }
 }
 
 /// What one search found.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use measure::Limiter;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::series::Series;
 use crate::times::Times;
 
 /// What a trial measured.
@@ -63,6 +64,9 @@ pub struct Trial {
     pub drops: Drops,
     /// Seconds of the trial.
     pub series: Vec<Second>,
+    /// What the probes sampled during it, seconds since its beginning.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub probes: Vec<Series>,
     /// Under which conditions.
     pub conditions: Conditions,
     /// Doubts about the measurement, in words.

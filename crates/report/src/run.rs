@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use record::{Run, SearchRecord};
+use record::{CellRecord, Run};
 
 use crate::thousands;
 
@@ -28,7 +28,7 @@ pub fn run(run: &Run) -> String {
     for skipped in &run.skipped {
         let _ = writeln!(out, "{}: not measured: {}", skipped.server, skipped.why);
     }
-    for (what, how) in &run.testbed {
+    for (what, how) in &run.plan.testbed {
         let _ = writeln!(out, "{what}: {how}");
     }
     if !run.complete {
@@ -37,7 +37,7 @@ pub fn run(run: &Run) -> String {
     out
 }
 
-fn row(r: &SearchRecord) -> [String; 7] {
+fn row(r: &CellRecord) -> [String; 7] {
     let sign = if r.at_least { ">= " } else { "" };
     let qps = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{sign}{}", thousands(x)));
     let name = r
@@ -57,7 +57,7 @@ fn row(r: &SearchRecord) -> [String; 7] {
 }
 
 /// What stands below the table about one server.
-fn notes(out: &mut String, r: &SearchRecord) {
+fn notes(out: &mut String, r: &CellRecord) {
     if r.at_least {
         let _ = writeln!(
             out,
