@@ -11,12 +11,12 @@ DNSDYNO = target/release/dnsdyno
 DEMO_PACKAGES = unbound bind9:named
 TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd bind9-dnsutils:dig knot-dnsutils:kxdpgun dnsperf tcpdump iproute2:ip
 
-.PHONY: build demo test lint bench fuzz man clean help
+.PHONY: build demo test lint bench fuzz man deb clean help
 
-build: ## build the program (target/release/dnsdyno)
+build: ## build the programs (target/release/dnsdyno and dns64d)
 	$(CARGO) build --release --locked
 
-demo: ## measure Unbound and BIND 9 the RFC 8219 way, short form; installs them when root
+demo: ## measure dns64d, Unbound and BIND 9 the RFC 8219 way, short form; installs the latter when root
 	scripts/install-packages $(DEMO_PACKAGES)
 	$(CARGO) build --release --locked
 	mkdir -p $(OUT)
@@ -42,6 +42,10 @@ fuzz: ## run each fuzz target for 30 s (needs nightly and cargo-fuzz)
 
 man: build ## write the man pages to out/man
 	$(DNSDYNO) man $(OUT)/man
+	target/release/dns64d --man $(OUT)/man
+
+deb: man ## build the Debian package of dns64d (needs cargo-deb: cargo install --locked cargo-deb)
+	$(CARGO) deb --package dnsdyno-dns64 --no-build --output $(OUT)/
 
 clean: ## remove what was built
 	$(CARGO) clean
