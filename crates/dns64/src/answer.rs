@@ -142,6 +142,20 @@ impl Answer {
         self.rcode = rcode.0;
     }
 
+    /// Brings the TTLs of its answers into bounds, seconds.
+    pub(crate) fn bound_ttls(&mut self, least: u32, most: u32) {
+        let answers = u16::from_be_bytes([self.room[6], self.room[7]]);
+        let message = &mut self.room[..self.len];
+        let mut at = self.question_end;
+        for _ in 0..answers {
+            let Some((record, end)) = Record::read(message, at) else { return };
+            let ttl = record.ttl.max(least).min(most);
+            let ttl_at = record.rdata_at - 6;
+            message[ttl_at..ttl_at + 4].copy_from_slice(&ttl.to_be_bytes());
+            at = end;
+        }
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
         self.options.clear();

@@ -16,7 +16,9 @@ use thiserror::Error;
 use wire::{Name, Pref64};
 
 use defaults::{all_ipv4, everybody, no_suffix};
-use text::{address_or_none, addresses, networks, text, texts, udp_size, udp_size_or_none};
+use text::{
+    address_or_none, addresses, networks, networks_or_none, text, texts, udp_size, udp_size_or_none,
+};
 
 pub use text::Bytes;
 
@@ -220,6 +222,15 @@ pub struct BlockConfig {
     /// Whether addresses that are not global are mapped under the well-known prefix (RFC 6052 section 3.1).
     #[serde(default)]
     pub map_non_global: bool,
+    /// For this block in place of `synthesis.exclude`.
+    #[serde(default, deserialize_with = "networks_or_none")]
+    pub exclude: Option<Vec<IpNet>>,
+    /// For this block in place of `synthesis.recursive-only`.
+    #[serde(default)]
+    pub recursive_only: Option<bool>,
+    /// For this block in place of `synthesis.break-dnssec`.
+    #[serde(default)]
+    pub break_dnssec: Option<bool>,
 }
 
 impl BlockConfig {
@@ -232,6 +243,9 @@ impl BlockConfig {
             mapped: all_ipv4(),
             not_mapped: Vec::new(),
             map_non_global: false,
+            exclude: None,
+            recursive_only: None,
+            break_dnssec: None,
         }
     }
 }
@@ -337,6 +351,8 @@ pub enum Overload {
     DropNewest,
     /// It takes the place of the oldest, which gets SERVFAIL.
     RefuseOldest,
+    /// It takes the place of the oldest, which gets nothing.
+    DropOldest,
 }
 
 /// What the server tells.
@@ -461,7 +477,17 @@ mod tests {
         let block: String =
             block.lines().map(|l| l.trim_start_matches("# ").to_owned() + "\n").collect();
         let config = Config::parse(&format!("[[dns64]]{block}")).expect("a block");
-        assert_eq!(config.dns64, Config::default().blocks());
+        let [block] = &config.dns64[..] else { panic!("one block") };
+        let defaults = Config::default();
+        assert_eq!(block.exclude.as_ref(), Some(&defaults.synthesis.exclude));
+        assert_eq!((block.recursive_only, block.break_dnssec), (Some(false), Some(false)));
+        let block = BlockConfig {
+            exclude: None,
+            recursive_only: None,
+            break_dnssec: None,
+            ..block.clone()
+        };
+        assert_eq!([block], defaults.blocks()[..]);
     }
 
     #[test]

@@ -41,7 +41,6 @@ pub struct Policy {
     /// The settings that need no preparation.
     pub synthesis: SynthesisConfig,
     blocks: Vec<Block>,
-    exclude: Vec<Ipv6Net>,
     /// The domains with a rule of their own.
     domains: Vec<(Name, NameRule)>,
 }
@@ -57,6 +56,11 @@ struct Block {
     not_mapped: Vec<Ipv4Net>,
     /// Whether only global addresses are mapped.
     only_global: bool,
+    /// Networks whose AAAA records count as absent.
+    exclude: Vec<Ipv6Net>,
+    /// Whether it serves queries with RD only, and whether also those with DO and CD.
+    recursive_only: bool,
+    break_dnssec: bool,
 }
 
 impl Policy {
@@ -65,14 +69,10 @@ impl Policy {
         let rule = |rule| move |name: &Name| (name.to_lowercase(), rule);
         let never = config.synthesis.never.iter().map(rule(NameRule::Never));
         let always = config.synthesis.always.iter().map(rule(NameRule::Always));
-        let exclude = config.synthesis.exclude.iter().filter_map(|network| match network {
-            IpNet::V6(network) => Some(*network),
-            IpNet::V4(_) => None,
-        });
+        let blocks = config.blocks().into_iter();
         Policy {
             synthesis: config.synthesis.clone(),
-            blocks: config.blocks().into_iter().map(Block::new).collect(),
-            exclude: exclude.collect(),
+            blocks: blocks.map(|block| Block::new(block, &config.synthesis)).collect(),
             domains: never.chain(always).collect(),
         }
     }
@@ -96,9 +96,24 @@ impl Policy {
         found.1
     }
 
-    /// Whether a AAAA record with this address counts as absent.
-    pub fn is_excluded(&self, address: Ipv6Addr) -> bool {
-        self.exclude.iter().any(|network| network.contains(&address))
+    /// Those blocks of a view that serve a query with these bits: to a validator (DO and CD) the truth is told
+    /// (RFC 6147 section 5.5), unless its block says otherwise.
+    pub fn permitted(&self, view: View, recursion_desired: bool, validates: bool) -> View {
+        if recursion_desired && !validates {
+            return view;
+        }
+        let serves = |block: &Block| {
+            (recursion_desired || !block.recursive_only) && (!validates || block.break_dnssec)
+        };
+        let bits = self.blocks.iter().enumerate().filter(|(_, block)| serves(block));
+        View(view.0 & bits.fold(0, |bits, (i, _)| bits | 1 << i))
+    }
+
+    /// Whether a AAAA record with this address counts as absent in a view: all of its blocks say so.
+    pub fn is_excluded(&self, view: View, address: Ipv6Addr) -> bool {
+        let mut blocks = self.served(view).peekable();
+        let excludes = |block: &Block| block.exclude.iter().any(|n| n.contains(&address));
+        blocks.peek().is_some() && blocks.all(excludes)
     }
 
     /// The IPv6 addresses that stand for an IPv4 address in a view.
@@ -124,8 +139,16 @@ impl Policy {
 }
 
 impl Block {
-    fn new(config: BlockConfig) -> Self {
+    fn new(config: BlockConfig, all: &SynthesisConfig) -> Self {
+        let exclude = config.exclude.as_ref().unwrap_or(&all.exclude);
+        let exclude = exclude.iter().filter_map(|network| match network {
+            IpNet::V6(network) => Some(*network),
+            IpNet::V4(_) => None,
+        });
         Block {
+            exclude: exclude.collect(),
+            recursive_only: config.recursive_only.unwrap_or(all.recursive_only),
+            break_dnssec: config.break_dnssec.unwrap_or(all.break_dnssec),
             prefix: config.prefix,
             suffix: config.suffix.into(),
             clients: config.clients,
@@ -255,20 +278,36 @@ mod tests {
 
     #[test]
     fn excluded_addresses() {
+        let ip = |text: &str| text.parse().expect("an address");
         let default = policy("");
         for (address, excluded) in
             [("::ffff:1.2.3.4", true), ("::1.2.3.4", false), ("2001:db8::1", false)]
         {
-            assert_eq!(
-                default.is_excluded(address.parse().expect("an address")),
-                excluded,
-                "{address}"
-            );
+            assert_eq!(default.is_excluded(View(1), ip(address)), excluded, "{address}");
         }
-        assert!(
-            !policy("synthesis.exclude = []")
-                .is_excluded("::ffff:1.2.3.4".parse().expect("an address"))
+        assert!(!default.is_excluded(View(0), ip("::ffff:1.2.3.4")), "nobody synthesises");
+        assert!(!policy("synthesis.exclude = []").is_excluded(View(1), ip("::ffff:1.2.3.4")));
+        let two = policy(
+            "[[dns64]]\nprefix = \"2001:db8:1::/96\"\nexclude = [\"2001:db8::/32\"]\n\
+             [[dns64]]\nprefix = \"2001:db8:2::/96\"\nexclude = [\"2001:db8:5::/48\"]",
         );
+        let excluded = |view| two.is_excluded(View(view), ip("2001:db8:6::1"));
+        assert_eq!([excluded(1), excluded(2), excluded(3)], [true, false, false]);
+        assert!(two.is_excluded(View(3), ip("2001:db8:5::1")));
+    }
+
+    #[test]
+    fn blocks_may_leave_some_queries_alone() {
+        let policy = policy(
+            "[[dns64]]\nprefix = \"2001:db8:1::/96\"\nrecursive-only = true\n\
+             [[dns64]]\nprefix = \"2001:db8:2::/96\"\nbreak-dnssec = true\n[[dns64]]\nprefix = \"2001:db8:3::/96\"",
+        );
+        let permitted = |rd, validates| policy.permitted(View(7), rd, validates).0;
+        assert_eq!(
+            [permitted(true, false), permitted(false, false), permitted(true, true)],
+            [0b111, 0b110, 0b010]
+        );
+        assert_eq!(policy.permitted(View(1), false, false), View(0));
     }
 
     proptest! {
@@ -279,7 +318,7 @@ mod tests {
             let pref64 = Pref64::new(prefix, len).expect("no bits too many");
             let taken = u128::from(Pref64::new(Ipv6Addr::UNSPECIFIED, len).expect("zero").embed([255; 4].into()));
             let free = !(taken | u_octet | !(u128::MAX >> len));
-            let block = Block::new(BlockConfig { suffix: (suffix & free).into(), map_non_global: true, ..BlockConfig::new(pref64) });
+            let block = Block::new(BlockConfig { suffix: (suffix & free).into(), map_non_global: true, ..BlockConfig::new(pref64) }, &SynthesisConfig::default());
             let inner = Ipv4Addr::from(inner);
             let outer = block.embed(inner);
             prop_assert_eq!(block.extract(outer), Some(inner));

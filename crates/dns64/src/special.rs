@@ -36,10 +36,11 @@ pub(crate) enum Special {
     Ask(Box<Name>),
 }
 
-/// Answers what is answered here; `question` is the key's.
+/// Answers what is answered here; `question` is the key's, `all` are the client's blocks, `permitted` those that serve
+/// this query.
 pub(crate) fn answer(
     policy: &Policy,
-    view: View,
+    (all, permitted): (View, View),
     key: &Key,
     question: &[u8],
     answer: &mut Answer,
@@ -47,7 +48,7 @@ pub(crate) fn answer(
     let name = key.name.as_wire();
     if policy.synthesis.ipv4only_arpa {
         if let Some(front) = wire::name::strip_suffix(name, IPV4ONLY) {
-            ipv4only(policy, view, key.qtype, front.is_empty(), question, answer);
+            ipv4only(policy, all, key.qtype, front.is_empty(), question, answer);
             return Special::Ipv4Only;
         }
         if let Some(Reverse::V4(address)) = Reverse::parse(&key.name)
@@ -57,7 +58,11 @@ pub(crate) fn answer(
             return Special::Ipv4Only;
         }
     }
-    if key.qtype == Qtype::PTR { reverse(policy, view, key, question, answer) } else { Special::No }
+    if key.qtype == Qtype::PTR {
+        reverse(policy, permitted, key, question, answer)
+    } else {
+        Special::No
+    }
 }
 
 /// Answers for a reverse name under a prefix, or says what to ask.
@@ -208,7 +213,7 @@ mod tests {
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();
-        let special = answer(&policy, view, &key, &question, &mut out);
+        let special = answer(&policy, (view, view), &key, &question, &mut out);
         if out.len == 0 {
             return (special, String::new());
         }

@@ -371,9 +371,12 @@ fn the_same_question_is_asked_once() {
 
 #[test]
 fn places_are_bounded_and_given_by_policy() {
-    for (policy, answers, oldest_fails) in
-        [("refuse-newest", 1, false), ("drop-newest", 0, false), ("refuse-oldest", 1, true)]
-    {
+    for (policy, answers, oldest_fails) in [
+        ("refuse-newest", 1, false),
+        ("drop-newest", 0, false),
+        ("refuse-oldest", 1, true),
+        ("drop-oldest", 0, true),
+    ] {
         let mut bench = Bench::new(&format!(
             "cache.size = 0\nlimits.outstanding = 3\nlimits.client-share = 1.0\nlimits.overload = \"{policy}\""
         ));

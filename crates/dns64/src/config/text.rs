@@ -13,7 +13,7 @@ use super::defaults::everybody;
 /// The port of a server that does not say another.
 const DNS_PORT: u16 = 53;
 
-/// An amount of memory: a number of octets, or one with KiB, MiB or GiB behind it.
+/// An amount of memory: a number of octets, one with KiB, MiB or GiB behind it, or `off` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub usize);
 
@@ -21,7 +21,10 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || format!("`{text}` is not an amount of memory: write 0, 512KiB or 64MiB");
+        let bad = || format!("`{text}` is not an amount of memory: write off, 512KiB or 64MiB");
+        if text == "off" {
+            return Ok(Bytes(0));
+        }
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
         let shift = match unit.trim() {
@@ -40,7 +43,10 @@ impl<'de> Deserialize<'de> for Bytes {
     /// A number, or text.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "an amount of memory: write 0, \"512KiB\" or \"64MiB\"")]
+        #[serde(
+            untagged,
+            expecting = "an amount of memory: write \"off\", \"512KiB\" or \"64MiB\""
+        )]
         enum Either {
             Number(usize),
             Text(String),
@@ -116,6 +122,14 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>,
         networks.push(network);
     }
     Ok(networks)
+}
+
+/// A list of networks that may be left out altogether.
+pub(super) fn networks_or_none<'de, D>(from: D) -> Result<Option<Vec<IpNet>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    networks(from).map(Some)
 }
 
 /// The size of a UDP message.

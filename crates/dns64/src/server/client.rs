@@ -106,11 +106,13 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let Some(key) = Key::new(query, facts.view) else { return };
+        let validates = query.cd && query.edns.is_some_and(|edns| edns.do_bit);
+        let view = self.settings.policy.permitted(facts.view, query.rd, validates);
+        let Some(key) = Key::new(query, view) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let special = special::answer(
             &self.settings.policy,
-            facts.view,
+            (facts.view, view),
             &key,
             &self.scratch.question,
             &mut self.scratch.answer,
@@ -228,15 +230,22 @@ impl Dns64 {
     ) -> Option<u32> {
         if self.transactions.is_full() {
             let client = client.as_ref()?;
-            if self.settings.config.limits.overload == Overload::RefuseOldest {
-                self.counters.displaced += 1;
-                let question = std::mem::take(&mut self.scratch.question);
-                self.fail(self.oldest, now, tx);
-                self.scratch.question = question;
-            } else {
-                self.counters.overloaded += 1;
-                self.overload(client, now, tx);
-                return None;
+            match self.settings.config.limits.overload {
+                Overload::RefuseOldest => {
+                    self.counters.displaced += 1;
+                    let question = std::mem::take(&mut self.scratch.question);
+                    self.fail(self.oldest, now, tx);
+                    self.scratch.question = question;
+                }
+                Overload::DropOldest => {
+                    self.counters.displaced += 1;
+                    self.drop_all(self.oldest, now, tx);
+                }
+                Overload::RefuseNewest | Overload::DropNewest => {
+                    self.counters.overloaded += 1;
+                    self.overload(client, now, tx);
+                    return None;
+                }
             }
         }
         if let Some(client) = &client
@@ -259,7 +268,9 @@ impl Dns64 {
     /// Tells a client that there is no room for him, or does not.
     fn overload(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
         match self.settings.config.limits.overload {
-            Overload::DropNewest => self.send_error(client.to, client.network, &[], now, tx),
+            Overload::DropNewest | Overload::DropOldest => {
+                self.send_error(client.to, client.network, &[], now, tx);
+            }
             Overload::RefuseNewest | Overload::RefuseOldest => self.fail_client(client, now, tx),
         }
     }
@@ -287,7 +298,6 @@ impl Dns64 {
         let settings = &policy.synthesis;
         let transaction = &mut self.transactions[t];
         let key = &transaction.key;
-        let flags = key.flags;
         if let Special::Ask(name) = special {
             self.counters.reverse += 1;
             transaction.phase = match settings.ptr {
@@ -301,12 +311,8 @@ impl Dns64 {
             transaction.name = Some(name);
             return self.begin(t, 0, Qtype::PTR, now, tx);
         }
-        // CD and DO together: a validator asks, and is told the truth (RFC 6147 section 5.5).
-        let may_synthesise = !key.view.is_empty()
-            && (flags.rd || !settings.recursive_only)
-            && (!(flags.cd && flags.dnssec) || settings.break_dnssec);
         let qtype = key.qtype;
-        if qtype != Qtype::AAAA || !may_synthesise {
+        if qtype != Qtype::AAAA || key.view.is_empty() {
             transaction.phase = Phase::Pass;
             return self.begin(t, 0, qtype, now, tx);
         }

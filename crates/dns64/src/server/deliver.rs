@@ -10,7 +10,7 @@ use crate::answer::{Age, AnswerRef, MAX_MESSAGE};
 use crate::counters::Counters;
 use crate::streams::ToStreams;
 use crate::table::slab::NONE;
-use crate::transaction::{Client, ReplyTo};
+use crate::transaction::{Client, ReplyTo, Waiter};
 
 impl Dns64 {
     /// Gives the answer in the making to one client.
@@ -91,6 +91,26 @@ impl Dns64 {
         self.finish(t, now, tx);
     }
 
+    /// Ends a question without a word to those who wait.
+    pub(super) fn drop_all(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        let first = self.transactions[t].client;
+        let mut waiter = std::mem::replace(&mut self.transactions[t].waiters, NONE);
+        first.iter().for_each(|client| self.forget(client, now, tx));
+        while waiter != NONE {
+            let Waiter { client, next } = self.waiters[waiter];
+            self.forget(&client, now, tx);
+            self.waiters.remove(waiter);
+            waiter = next;
+        }
+        self.close(t);
+    }
+
+    /// A client waits no more, and gets nothing.
+    fn forget(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
+        self.admission.leave(client.network);
+        self.send_error(client.to, client.network, &[], now, tx);
+    }
+
     /// Keeps the answer in the making, if it may be kept.
     fn keep(&mut self, t: u32, now: Nanos) {
         let transaction = &self.transactions[t];
@@ -98,7 +118,10 @@ impl Dns64 {
             return;
         }
         let config = &self.settings.config.cache;
-        let answer = &self.scratch.answer;
+        let answer = &mut self.scratch.answer;
+        let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
+        // What clients are told agrees with how long it is kept.
+        answer.bound_ttls(seconds(config.min_ttl), seconds(config.max_ttl));
         let ttl = Nanos::from_secs(answer.ttl.into());
         let negative = answer.rcode == 3 || answer.bytes()[6..8] == [0, 0];
         let life = if answer.failure || !matches!(answer.rcode, 0 | 3) {

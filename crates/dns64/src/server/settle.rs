@@ -122,8 +122,9 @@ impl Dns64 {
             self.transactions[t].negative_ttl = reply.negative_ttl;
             return self.ask_a(t, now, tx);
         }
+        let view = self.transactions[t].key.view;
         let excluded = |data: &[u8]| {
-            <[u8; 16]>::try_from(data).is_ok_and(|a| policy.is_excluded(Ipv6Addr::from(a)))
+            <[u8; 16]>::try_from(data).is_ok_and(|a| policy.is_excluded(view, Ipv6Addr::from(a)))
         };
         let total = self.scratch.found.len();
         self.scratch.found.retain(|found| !excluded(reply.data(found)));
@@ -222,7 +223,11 @@ impl Dns64 {
         let transaction = &self.transactions[t];
         // After a reload the same bits may stand for other blocks.
         let view = match &transaction.client {
-            Some(client) => policy.view(client.address),
+            Some(client) => {
+                let flags = transaction.key.flags;
+                let view = policy.view(client.address);
+                policy.permitted(view, flags.rd, flags.cd && flags.dnssec)
+            }
             None => transaction.key.view,
         };
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);

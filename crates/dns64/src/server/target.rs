@@ -37,8 +37,7 @@ impl Dns64 {
             return self.finish(t, now, tx);
         }
         let policy = self.settings.policy.clone();
-        let (asked, validates) = (key.qtype, key.flags.cd && key.flags.dnssec);
-        let synthesises = !key.view.is_empty() && !validates;
+        let (asked, synthesises) = (key.qtype, !key.view.is_empty());
         if policy.synthesis.ipv4hint == HintMode::Strip && synthesises {
             self.strip_hints(asked);
         }
@@ -124,7 +123,7 @@ impl Dns64 {
             let data = reply.data(found);
             if let (Qtype::AAAA, Ok(address)) = (qtype, <[u8; 16]>::try_from(data)) {
                 let address = Ipv6Addr::from(address);
-                if !policy.is_excluded(address) {
+                if !policy.is_excluded(view, address) {
                     service.add(&target, found.ttl, address);
                 }
             } else if let (Qtype::A, Ok(address)) = (qtype, <[u8; 4]>::try_from(data)) {

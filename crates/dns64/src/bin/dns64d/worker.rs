@@ -196,13 +196,22 @@ impl Line {
         any
     }
 
+    /// Shows how the worker is, and logs which servers have died or come back.
     fn publish(&self, engine: &UdpEngine, role: &Dns64) {
-        *lock(&self.shared.status) = Status {
-            counters: role.counters(),
-            gauges: role.gauges(),
-            health: role.health().collect(),
-            engine: engine.counters(),
-        };
+        let health: Vec<ServerHealth> = role.health().collect();
+        let mut status = lock(&self.shared.status);
+        for server in &health {
+            let before = status.health.iter().find(|before| before.address == server.address);
+            match (before.is_none_or(|before| before.alive), server.alive) {
+                (true, false) => {
+                    tracing::warn!(server = %server.address, "upstream does not answer")
+                }
+                (false, true) => tracing::info!(server = %server.address, "upstream answers again"),
+                _ => {}
+            }
+        }
+        let (counters, gauges, engine) = (role.counters(), role.gauges(), engine.counters());
+        *status = Status { counters, gauges, health, engine };
     }
 }
 
