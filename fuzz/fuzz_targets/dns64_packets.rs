@@ -38,8 +38,9 @@ fuzz_target!(|data: &[u8]| {
     let mut role = Dns64::new(settings(which), [1; 32], now);
     let mut next = 1;
     while let Some(change) = role.wanted_change(now) {
-        role.changed(change, SocketId(next));
-        next += 1;
+        let socket = change.socket.unwrap_or(SocketId(next));
+        next += u16::from(change.socket.is_none());
+        role.changed(change, socket);
     }
     let mut rx = RxBatch::new(1, 4_096);
     let mut tx = TxBatch::new(256, 1 << 20, 64);
