@@ -113,5 +113,6 @@ fuzz_target!(|data: &[u8]| {
         tx.clear();
         role.handle(now, &rx, &mut tx);
     }
-    assert_eq!((role.gauges().outstanding, role.gauges().waiters), (0, 0));
+    // But for the probe of a server that is dead by now.
+    assert!(role.gauges().outstanding <= 1 && role.gauges().waiters == 0);
 });

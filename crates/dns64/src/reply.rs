@@ -270,7 +270,7 @@ pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * 530;
 
 /// Adds a record of `message` to `out` with its names uncompressed: the owner, and those in the data of the types that
 /// may have compressed ones (RFC 1035 section 3.3, RFC 3597 section 4).
-pub(crate) fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option<()> {
+fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option<()> {
     let owner = name_at(message, record.owner)?;
     out.extend_from_slice(owner.as_wire());
     let fixed_at = record.rdata_at - 10;

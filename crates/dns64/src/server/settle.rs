@@ -21,7 +21,9 @@ use wire::{Qtype, Rcode};
 
 use super::Dns64;
 use super::lookup::Outcome;
-use crate::config::{OnError, OnTimeout};
+use super::target::without_hint;
+use crate::compose::Composer;
+use crate::config::{HintMode, OnError, OnTimeout};
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
 use crate::transaction::{Path, Phase};
@@ -244,13 +246,7 @@ impl Dns64 {
                 }
             }
             c.holds(longest);
-            // Passed unchanged (section 5.3.2).
-            for additional in reply.additional() {
-                record.clear();
-                if reply.push(record, &additional).is_some() {
-                    c.additional(record);
-                }
-            }
+            pass_additional(c, reply, record);
         });
         reply.copy_options(&mut scratch.answer);
         self.counters.synthesised += 1;
@@ -268,7 +264,8 @@ impl Dns64 {
     ) {
         let transaction = &self.transactions[t];
         let asked = transaction.lookups[0].qtype;
-        if transaction.chain.is_empty() && transaction.name.is_none() && reply.is_plain() {
+        let unmoved = transaction.chain.is_empty() && transaction.name.is_none();
+        if unmoved && reply.is_plain() && !self.strips_hints(t) {
             self.question_of(t);
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
             self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {
@@ -285,6 +282,7 @@ impl Dns64 {
     /// Makes the answer anew: all aliases, what was found, one SOA.
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, qtype: Qtype) {
         self.question_of(t);
+        let strips = self.strips_hints(t);
         let transaction = &self.transactions[t];
         let dnssec = transaction.key.flags.dnssec;
         let scratch = &mut self.scratch;
@@ -298,11 +296,13 @@ impl Dns64 {
             for found in found {
                 record.clear();
                 if reply.push_data(record, qtype, found).is_some() {
-                    c.at_end(reading.name.as_wire(), qtype, found.ttl, record);
+                    let stripped = strips.then(|| without_hint(record)).flatten();
+                    let data = stripped.as_deref().unwrap_or(record);
+                    c.at_end(reading.name.as_wire(), qtype, found.ttl, data);
                 }
             }
             if !negative {
-                return;
+                return pass_additional(c, reply, record);
             }
             let mut soas = 0;
             for authority in reply.authority() {
@@ -324,9 +324,27 @@ impl Dns64 {
         reply.copy_options(&mut scratch.answer);
     }
 
+    /// Whether the IPv4 hints of services are taken out of the answer to a question.
+    fn strips_hints(&self, t: u32) -> bool {
+        let key = &self.transactions[t].key;
+        matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB)
+            && !key.view.is_empty()
+            && self.settings.policy.synthesis.ipv4hint == HintMode::Strip
+    }
+
     /// Puts the question of the clients into the scratch room.
     pub(super) fn question_of(&mut self, t: u32) {
         let key = &self.transactions[t].key;
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
+    }
+}
+
+/// Adds the additional records of a reply as they are (RFC 6147 section 5.3.2).
+fn pass_additional(c: &mut Composer<'_>, reply: &Reply<'_>, room: &mut Vec<u8>) {
+    for record in reply.additional() {
+        room.clear();
+        if reply.push(room, &record).is_some() {
+            c.additional(room);
+        }
     }
 }

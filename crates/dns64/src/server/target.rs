@@ -11,7 +11,6 @@ use wire::{Name, Qtype};
 use super::Dns64;
 use super::lookup::Outcome;
 use crate::answer::MAX_MESSAGE;
-use crate::config::HintMode;
 use crate::policy::NameRule;
 use crate::reply::{Found, Reading, Reply};
 use crate::transaction::{Phase, Service};
@@ -37,10 +36,7 @@ impl Dns64 {
             return self.finish(t, now, tx);
         }
         let policy = self.settings.policy.clone();
-        let (asked, synthesises) = (key.qtype, !key.view.is_empty());
-        if policy.synthesis.ipv4hint == HintMode::Strip && synthesises {
-            self.strip_hints(asked);
-        }
+        let synthesises = !key.view.is_empty();
         let usable = |name: &Name| policy.rule(name.as_wire()) != NameRule::Never;
         let targets = if policy.synthesis.service_targets && synthesises {
             targets(reply, &self.scratch.found, &reading.name).into_iter().filter(usable).collect()
@@ -147,46 +143,6 @@ impl Dns64 {
         answer.ttl = service.ttl;
         self.finish(t, now, tx);
     }
-
-    /// Takes the IPv4 hints out of the answer in the making.
-    fn strip_hints(&mut self, qtype: Qtype) {
-        let answer = &mut self.scratch.answer;
-        let bytes = answer.bytes().to_vec();
-        let mut stripped = bytes[..answer.question_end].to_vec();
-        let mut at = answer.question_end;
-        while let Some((record, end)) = wire::message::Record::read(&bytes, at) {
-            if at == answer.additional_at {
-                answer.additional_at = stripped.len();
-            }
-            // Names are no longer where pointers say: all are written out.
-            let len_before = stripped.len();
-            if record.rtype == qtype {
-                let owner = wire::message::name_at(&bytes, record.owner);
-                let data = without_hint(record.rdata);
-                if let (Some(owner), Some(data)) = (owner, data) {
-                    stripped.extend_from_slice(owner.as_wire());
-                    stripped.extend_from_slice(&bytes[record.rdata_at - 10..record.rdata_at - 2]);
-                    stripped.extend_from_slice(&(data.len() as u16).to_be_bytes());
-                    stripped.extend_from_slice(&data);
-                }
-            }
-            if stripped.len() == len_before
-                && crate::reply::push_record(&mut stripped, &bytes, &record).is_none()
-            {
-                return;
-            }
-            at = end;
-        }
-        if stripped.len() <= MAX_MESSAGE {
-            if at == answer.additional_at {
-                answer.additional_at = stripped.len();
-            }
-            answer.len = stripped.len();
-            answer.room[..stripped.len()].copy_from_slice(&stripped);
-            let additional = stripped.len();
-            answer.additional_at = answer.additional_at.min(additional);
-        }
-    }
 }
 
 impl Service {
@@ -232,7 +188,7 @@ fn targets(reply: &Reply<'_>, found: &[Found], owner: &Name) -> Vec<Name> {
 }
 
 /// The data of a service record without its IPv4 hint; `None` if it cannot be read.
-fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
     let target = data.get(2..)?;
     let params = 2 + wire::name::wire_len(target).ok()?;
     let mut out = data[..params].to_vec();
