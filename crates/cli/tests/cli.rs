@@ -295,20 +295,33 @@ fn a_server_that_does_not_start_is_named_with_its_last_words() {
     let servers = dir.path().join("servers");
     std::fs::create_dir(&servers).expect("makes");
     std::fs::write(servers.join("broken.toml"), broken).expect("writes");
-    let good = std::fs::read_to_string(root.join("experiments/dns64-rfc8219.toml")).expect("reads");
-    let text = good
-        .replace("servers = [\"unbound\", \"bind9\"]", "servers = [\"broken\"]")
-        .replace("max = \"200k\"", "max = \"2k\"")
-        .replace("max = \"100k\"", "max = \"2k\"")
-        .replace("start = \"10k\"", "start = \"1k\"")
-        .replace("start = \"8k\"", "start = \"1k\"")
-        .replace("duration = \"2s\"", "duration = \"200ms\"");
+    let text = r#"
+name = "broken"
+title = "a server that does not start"
+role = "dns64"
+servers = ["broken"]
+[workload]
+namespace = "0.0.0.0/2"
+type = "AAAA"
+pref64 = "2001:db8:64::/96"
+[search]
+goal = "zero-loss"
+start = "1k"
+max = "2k"
+resolution = 0.1
+duration = "200ms"
+timeout = "1s"
+repeats = 1
+[cpus]
+tester = [0]
+auth = [0]
+dut = [1]
+"#;
     let file = dir.path().join("x.toml");
     std::fs::write(&file, text).expect("writes");
     let (code, out, err) = dnsdyno(&[
         "run",
         file.to_str().expect("UTF-8"),
-        "--quick",
         "--servers-dir",
         servers.to_str().expect("UTF-8"),
     ]);
