@@ -18,6 +18,8 @@ mod run;
 mod search;
 mod selftest;
 mod tester;
+mod zone;
+mod zone_generate;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Auth(args) => auth::run(args),
         Command::Run(args) => run::run(args),
+        Command::Zone(args) => zone::run(args),
         Command::Man { dir } => man::run(&dir),
     };
     match done {
