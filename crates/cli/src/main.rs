@@ -17,6 +17,7 @@ mod progress;
 mod run;
 mod search;
 mod selftest;
+mod streams;
 mod tester;
 mod zone;
 mod zone_generate;
@@ -37,10 +38,10 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let done = match cli.command {
-        Command::Load(args) => load::run(args),
-        Command::Search(args) => search::run(args),
-        Command::Selftest(args) => selftest::run(args),
-        Command::Auth(args) => auth::run(args),
+        Command::Load(args) => load::run(*args),
+        Command::Search(args) => search::run(*args),
+        Command::Selftest(args) => selftest::run(*args),
+        Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(args),
         Command::Zone(args) => zone::run(args),
         Command::Man { dir } => man::run(&dir),

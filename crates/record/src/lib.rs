@@ -8,6 +8,7 @@
 //! Top-level names are a contract with scripts: they may be added to, never renamed. [`SCHEMA`] counts
 //! the breaks.
 
+pub mod connections;
 pub mod file;
 pub mod lockstep;
 pub mod plan;
@@ -16,6 +17,7 @@ pub mod series;
 pub mod times;
 pub mod trial;
 
+pub use connections::Connections;
 pub use file::{RecordError, read, write};
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use plan::{Plan, Seam};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use measure::Limiter;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::connections::Connections;
 use crate::series::Series;
 use crate::times::Times;
 
@@ -62,6 +63,9 @@ pub struct Trial {
     pub cpu: BTreeMap<String, Cpu>,
     /// Datagrams dropped, by place.
     pub drops: Drops,
+    /// What became of the connections; absent over UDP.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connections: Option<Connections>,
     /// Seconds of the trial.
     pub series: Vec<Second>,
     /// What the probes sampled during it, seconds since its beginning.
@@ -132,6 +136,9 @@ pub struct Conditions {
     pub command: String,
     /// Where the queries went.
     pub target: String,
+    /// How queries were carried: udp, tcp, tls and so on.
+    #[serde(default)]
+    pub transport: String,
     /// What was asked.
     pub workload: String,
     /// When queries left.
