@@ -1,6 +1,6 @@
 //! `dnsdyno auth`: the AuthDNS as a server.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -19,6 +19,9 @@ use crate::load::interruption;
 
 /// Connections over TCP and TLS at once: as many clients as a load may have.
 const MAX_CONNECTIONS: usize = 100_000;
+
+/// So often a free port is looked for.
+const PORT_ATTEMPTS: u32 = 16;
 
 /// A running AuthDNS: its workers and its TCP thread.
 pub(crate) struct Server {
@@ -48,19 +51,14 @@ impl Server {
         let cpus: Vec<Option<usize>> =
             cpus.map_or(vec![None], |cpus| cpus.iter().copied().map(Some).collect());
         let share_port = cpus.len() > 1;
-        // The first worker takes free ports where port 0 is asked for; the others join it.
-        let first = UdpEngine::server(listen, share_port, options)?;
-        let addresses: Vec<SocketAddr> = (0..listen.len())
-            .map(|i| first.local_address(SocketId(i as u16)))
-            .collect::<Result<_, _>>()?;
+        // The first worker takes free ports where port 0 is asked for; TCP and the others join it.
+        let (first, addresses, plain) = free_ports(listen, share_port, options)?;
         let mut engines = vec![first];
         for _ in 1..cpus.len() {
             engines.push(UdpEngine::server(&addresses, true, options)?);
         }
         let (mut listeners, mut private) = (Vec::new(), Vec::new());
-        for address in &addresses {
-            listeners.push(Listener::new(tcp::listen(*address)?, None));
-        }
+        listeners.extend(plain.into_iter().map(|socket| Listener::new(socket, None)));
         for (address, tls) in tls {
             let socket = tcp::listen(*address)?;
             private.push(socket.local_addr()?);
@@ -123,6 +121,31 @@ impl Server {
         }
         self.tcp.join().map_err(|_| anyhow!("the TCP thread panicked"))??;
         Ok(sum)
+    }
+}
+
+/// Binds UDP and, on the same ports, TCP.
+///
+/// # Errors
+/// An address that cannot be bound, named.
+fn free_ports(
+    listen: &[SocketAddr],
+    share_port: bool,
+    options: UdpOptions,
+) -> anyhow::Result<(UdpEngine, Vec<SocketAddr>, Vec<TcpListener>)> {
+    // A port that UDP finds free may be taken for TCP.
+    let mut attempts = if listen.iter().any(|a| a.port() == 0) { PORT_ATTEMPTS } else { 1 };
+    loop {
+        let engine = UdpEngine::server(listen, share_port, options)?;
+        let addresses: Vec<SocketAddr> = (0..listen.len())
+            .map(|i| engine.local_address(SocketId(i as u16)))
+            .collect::<Result<_, _>>()?;
+        attempts -= 1;
+        match addresses.iter().map(|address| tcp::listen(*address)).collect() {
+            Ok(plain) => return Ok((engine, addresses, plain)),
+            Err(error) if attempts == 0 => return Err(error.into()),
+            Err(_) => {}
+        }
     }
 }
 
