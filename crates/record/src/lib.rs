@@ -14,6 +14,7 @@ pub mod lockstep;
 pub mod plan;
 pub mod run;
 pub mod series;
+pub mod store;
 pub mod times;
 pub mod trial;
 
@@ -23,6 +24,7 @@ pub use lockstep::{LockStepRow, LockStepTable};
 pub use plan::{Plan, Seam};
 pub use run::{Capacity, CellRecord, Certificate, Run, SelfTest, Skipped, TrialRecord};
 pub use series::{Figure, Series};
+pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
 pub use times::Times;
 pub use trial::{Conditions, Cpu, Drops, Second, Trial, Voidness};
 

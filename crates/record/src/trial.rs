@@ -82,6 +82,15 @@ impl Trial {
     pub fn bad(&self) -> u64 {
         self.answered - self.valid + self.lost
     }
+
+    /// Its distributions, by their names in the JSON.
+    pub(crate) fn distributions_mut(&mut self) -> [(&'static str, &mut Times); 3] {
+        [
+            ("latency_us", &mut self.latency_us),
+            ("latency_from_send_us", &mut self.latency_from_send_us),
+            ("schedule_error_us", &mut self.schedule_error_us),
+        ]
+    }
 }
 
 /// A second of a trial.
