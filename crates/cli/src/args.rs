@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Run an experiment in the lab: real servers in network namespaces, no root needed
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Make zone files, cut them, count them, sign them
+    #[command(after_help = crate::zone::EXAMPLES)]
+    Zone(crate::zone::ZoneArgs),
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {

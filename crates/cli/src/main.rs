@@ -19,6 +19,8 @@ mod search;
 mod selftest;
 mod streams;
 mod tester;
+mod zone;
+mod zone_generate;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(*args),
         Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(args),
+        Command::Zone(args) => zone::run(args),
         Command::Man { dir } => man::run(&dir),
     };
     match done {

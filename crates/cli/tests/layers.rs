@@ -6,18 +6,33 @@ use std::path::Path;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Who may import whom; nothing else may.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("wire", &[]),
     ("measure", &[]),
     ("net", &["measure"]),
     ("load", &["wire", "net", "measure"]),
     ("auth", &["wire", "net", "measure"]),
     ("dns64", &["wire", "net", "measure"]),
+    ("zone", &["wire", "measure"]),
     ("record", &["measure"]),
     ("experiment", &["record", "measure"]),
-    ("lab", &["experiment", "record", "measure", "wire"]),
+    ("lab", &["experiment", "record", "measure", "wire", "zone"]),
     ("report", &["record", "measure"]),
-    ("cli", &["wire", "net", "measure", "load", "auth", "record", "experiment", "lab", "report"]),
+    (
+        "cli",
+        &[
+            "wire",
+            "net",
+            "measure",
+            "load",
+            "auth",
+            "zone",
+            "record",
+            "experiment",
+            "lab",
+            "report",
+        ],
+    ),
 ];
 
 #[test]
