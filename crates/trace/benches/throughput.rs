@@ -1,0 +1,53 @@
+//! How fast a capture is characterised: packets a second, on one core.
+//!
+//! `cargo bench -p dnsdyno-trace`; `cargo test` runs each once. The goal is a million packets a second.
+
+#[path = "../tests/common/mod.rs"]
+#[allow(dead_code)]
+mod common;
+
+use std::io::Cursor;
+use std::path::Path;
+
+use common::{FORMS, capture, frame, query, reply, udp};
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use dnsdyno_trace::{Capture, Messages, Stats};
+use measure::{Nanos, Rng};
+use wire::Qtype;
+
+/// Packets of the capture.
+const PACKETS: usize = 20_000;
+
+fn main() {
+    divan::main();
+}
+
+/// Queries of 5,000 clients for names of their own, half of them answered, each tenth over IPv6.
+fn traffic() -> Vec<Vec<u8>> {
+    let mut rng = Rng::new(1);
+    let types = [Qtype::A, Qtype::A, Qtype::A, Qtype::AAAA, Qtype::MX, Qtype::PTR];
+    let mut one = || {
+        let client = rng.below(5_000) as u16;
+        let qtype = types[rng.below(types.len() as u64) as usize];
+        let asked = query(rng.below(1 << 20) as u32, qtype);
+        let ipv6 = rng.below(10) == 0;
+        let answer = udp(ipv6, client, true, &reply(asked.clone(), 3));
+        [udp(ipv6, client, false, &asked), answer]
+    };
+    (0..PACKETS / 2).flat_map(|_| one()).map(|ip| frame(1, false, &ip)).collect()
+}
+
+/// From the bytes of a capture to its statistics.
+#[divan::bench(args = [0, 4])]
+fn stats(bencher: Bencher<'_, '_>, form: usize) {
+    let bytes = capture(FORMS[form], 1, &traffic());
+    let mut stats = Stats::new(Nanos::from_secs(1));
+    bencher.counter(ItemsCount::new(PACKETS)).bench_local(|| {
+        let source = Box::new(Cursor::new(bytes.clone()));
+        let mut capture = Capture::new(source, Path::new("x")).expect("a capture");
+        let mut messages = Messages::new(vec![53]);
+        messages.read(&mut capture, |message| stats.add(message)).expect("whole");
+        assert_eq!(messages.counts().frames, PACKETS as u64);
+    });
+}

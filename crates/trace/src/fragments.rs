@@ -1,0 +1,186 @@
+//! IP fragments, put together again.
+//!
+//! At most [`MAX_PACKETS`] packets are under way, each for [`MAX_WAIT`]; the oldest give way. A packet has 65,535 bytes
+//! at most, so that all of them take 64 MiB in the worst case.
+
+use std::collections::{HashMap, VecDeque};
+
+use measure::Nanos;
+
+use crate::packet::{Ends, Fragment};
+
+/// Packets under way at most.
+const MAX_PACKETS: usize = 1_024;
+/// Parts of a packet at most: 64 KiB in parts of the least MTU are fewer.
+const MAX_PARTS: usize = 256;
+/// So long parts wait for the others (RFC 8200 section 4.5).
+const MAX_WAIT: Nanos = Nanos::from_secs(60);
+
+/// Packets whose fragments come in.
+#[derive(Default)]
+pub(crate) struct Fragments {
+    packets: HashMap<Key, Partial>,
+    /// In the order of their first parts; may name packets that are done.
+    order: VecDeque<(Key, Nanos)>,
+    /// Packets given up.
+    pub(crate) abandoned: u64,
+}
+
+/// What the parts of a packet have in common.
+type Key = (Ends, u32, u8);
+
+/// A packet whose parts come in.
+struct Partial {
+    since: Nanos,
+    bytes: Vec<u8>,
+    /// Where each part begins and ends.
+    parts: Vec<(usize, usize)>,
+    /// How long the packet is, once its last part has come.
+    len: Option<usize>,
+    cut: bool,
+}
+
+/// A packet put together.
+pub(crate) struct Joined {
+    pub(crate) protocol: u8,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) cut: bool,
+}
+
+impl Fragments {
+    /// Takes a fragment; the packet, if it was the last one missing.
+    pub(crate) fn add(&mut self, ends: Ends, part: &Fragment<'_>, at: Nanos) -> Option<Joined> {
+        self.expire(at);
+        let key = (ends, part.id, part.protocol);
+        let partial = self.packets.entry(key).or_insert_with(|| {
+            self.order.push_back((key, at));
+            Partial { since: at, bytes: Vec::new(), parts: Vec::new(), len: None, cut: false }
+        });
+        if !partial.add(part) {
+            self.packets.remove(&key);
+            self.abandoned += 1;
+            return None;
+        }
+        if !partial.is_whole() {
+            return None;
+        }
+        let done = self.packets.remove(&key)?;
+        Some(Joined { protocol: part.protocol, payload: done.bytes, cut: done.cut })
+    }
+
+    /// Packets that wait for parts, or were given up.
+    pub(crate) fn unfinished(&self) -> u64 {
+        self.abandoned + self.packets.len() as u64
+    }
+
+    /// Gives up what has waited too long, and the oldest where there is no room.
+    fn expire(&mut self, now: Nanos) {
+        while let Some(&(key, since)) = self.order.front() {
+            let full = self.order.len() >= MAX_PACKETS;
+            if !full && now.since(since) < MAX_WAIT {
+                return;
+            }
+            self.order.pop_front();
+            if self.packets.get(&key).is_some_and(|packet| packet.since == since) {
+                self.packets.remove(&key);
+                self.abandoned += 1;
+            }
+        }
+    }
+}
+
+impl Partial {
+    /// Takes a part; whether it fits the others.
+    fn add(&mut self, part: &Fragment<'_>) -> bool {
+        let end = part.offset + part.payload.len();
+        let beyond = self.len.is_some_and(|len| end > len || !part.more && end != len);
+        if end > usize::from(u16::MAX) || beyond || self.parts.len() == MAX_PARTS {
+            return false;
+        }
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[part.offset..end].copy_from_slice(part.payload);
+        if !part.more {
+            self.len = Some(end);
+            // What came before and lies beyond contradicts it.
+            if self.bytes.len() > end {
+                return false;
+            }
+        }
+        self.cut |= part.cut;
+        self.parts.push((part.offset, end));
+        true
+    }
+
+    /// Whether there is no gap up to the end.
+    fn is_whole(&mut self) -> bool {
+        let Some(len) = self.len else { return false };
+        self.parts.sort_unstable();
+        let mut reached = 0;
+        for &(start, end) in &self.parts {
+            if start > reached {
+                return false;
+            }
+            reached = reached.max(end);
+        }
+        reached >= len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends() -> Ends {
+        Ends { source: [192, 0, 2, 1].into(), destination: [192, 0, 2, 2].into() }
+    }
+
+    fn part(id: u32, offset: usize, more: bool, payload: &[u8]) -> Fragment<'_> {
+        Fragment { id, protocol: 17, offset, more, payload, cut: false }
+    }
+
+    #[test]
+    fn parts_in_any_order() {
+        let parts = [(0, true, &b"01234567"[..]), (8, true, b"89abcdef"), (16, false, b"end")];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+            let mut fragments = Fragments::default();
+            let mut done = None;
+            for i in order {
+                assert!(done.is_none());
+                let (offset, more, payload) = parts[i];
+                done = fragments.add(ends(), &part(1, offset, more, payload), Nanos::ZERO);
+                // A part that comes twice changes nothing.
+                if done.is_none() {
+                    let again = fragments.add(ends(), &part(1, offset, more, payload), Nanos::ZERO);
+                    assert!(again.is_none());
+                }
+            }
+            assert_eq!(done.expect("a whole packet").payload, b"0123456789abcdefend");
+            assert_eq!(fragments.unfinished(), 0);
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_given_up() {
+        let mut fragments = Fragments::default();
+        for id in 0..5_000 {
+            let done = fragments.add(ends(), &part(id, 0, true, b"01234567"), Nanos::ZERO);
+            assert!(done.is_none());
+        }
+        assert!(fragments.packets.len() <= MAX_PACKETS && fragments.order.len() <= MAX_PACKETS);
+        assert_eq!(fragments.unfinished(), 5_000);
+        let late = MAX_WAIT + Nanos::from_secs(1);
+        fragments.add(ends(), &part(9_999, 0, true, b"01234567"), late);
+        assert_eq!(fragments.packets.len(), 1);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let mut fragments = Fragments::default();
+        assert!(fragments.add(ends(), &part(1, 8, false, b"end"), Nanos::ZERO).is_none());
+        assert!(fragments.add(ends(), &part(1, 16, true, b"01234567"), Nanos::ZERO).is_none());
+        assert!(fragments.add(ends(), &part(2, 65_528, false, b"01234567"), Nanos::ZERO).is_none());
+        assert_eq!(fragments.unfinished(), 2);
+    }
+}

@@ -1,0 +1,168 @@
+//! From a frame to what stands in it: addresses, ports, payload. The layers are taken apart by `etherparse`.
+
+use std::net::IpAddr;
+
+use etherparse::{
+    EtherType, IpNumber, Ipv6ExtensionSlice, LaxNetSlice, LaxSlicedPacket, TcpSlice,
+    TransportSlice, UdpSlice,
+};
+
+/// What stands in a frame.
+#[derive(Clone, Debug)]
+pub(crate) enum Content<'a> {
+    /// A whole packet.
+    Packet(Ends, Body<'a>),
+    /// A part of one.
+    Fragment(Ends, Fragment<'a>),
+    /// Something else than IP: ARP, and whatever a network has.
+    NotIp,
+    /// IP whose headers cannot be read.
+    Malformed,
+    /// A frame of a link type that is not known.
+    UnknownLink,
+}
+
+/// The addresses of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ends {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+}
+
+/// What a packet carries.
+#[derive(Clone, Debug)]
+pub(crate) enum Body<'a> {
+    Udp {
+        source: u16,
+        destination: u16,
+        /// How long the payload was on the wire, octets.
+        len: usize,
+        payload: &'a [u8],
+        cut: bool,
+    },
+    Tcp {
+        segment: TcpSlice<'a>,
+        cut: bool,
+    },
+    /// Another protocol.
+    Other,
+}
+
+/// A part of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment<'a> {
+    pub(crate) id: u32,
+    pub(crate) protocol: u8,
+    /// Where in the packet's payload it belongs, bytes.
+    pub(crate) offset: usize,
+    /// Whether others follow.
+    pub(crate) more: bool,
+    pub(crate) payload: &'a [u8],
+    pub(crate) cut: bool,
+}
+
+/// Link types (the registry of LINKTYPE_ values).
+mod link {
+    pub(super) const NULL: u16 = 0;
+    pub(super) const ETHERNET: u16 = 1;
+    pub(super) const RAW_BSD: u16 = 12;
+    pub(super) const RAW_OPENBSD: u16 = 14;
+    pub(super) const RAW: u16 = 101;
+    pub(super) const LOOP: u16 = 108;
+    pub(super) const LINUX_SLL: u16 = 113;
+    pub(super) const IPV4: u16 = 228;
+    pub(super) const IPV6: u16 = 229;
+    pub(super) const LINUX_SLL2: u16 = 276;
+}
+
+/// Takes a frame of link type `link_type` apart.
+#[inline]
+pub(crate) fn dissect(link_type: u16, bytes: &[u8]) -> Content<'_> {
+    let by_ether_type = |kind_at: usize, payload_at: usize| {
+        let kind = bytes.get(kind_at..kind_at + 2)?;
+        let kind = EtherType(u16::from_be_bytes([kind[0], kind[1]]));
+        Some(LaxSlicedPacket::from_ether_type(kind, bytes.get(payload_at..)?))
+    };
+    let sliced = match link_type {
+        link::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
+        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => {
+            LaxSlicedPacket::from_ip(bytes).ok()
+        }
+        link::NULL | link::LOOP => bytes.get(4..).and_then(|ip| LaxSlicedPacket::from_ip(ip).ok()),
+        link::LINUX_SLL => by_ether_type(14, 16),
+        link::LINUX_SLL2 => by_ether_type(0, 20),
+        _ => return Content::UnknownLink,
+    };
+    match sliced {
+        Some(sliced) => content(&sliced),
+        None => Content::Malformed,
+    }
+}
+
+/// The content of a packet whose layers were found.
+#[inline]
+fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
+    let (ends, payload, fragment) = match &sliced.net {
+        Some(LaxNetSlice::Ipv4(ip)) => {
+            let header = ip.header();
+            let ends = Ends {
+                source: header.source_addr().into(),
+                destination: header.destination_addr().into(),
+            };
+            let offset = usize::from(header.fragments_offset().byte_offset());
+            let part = (u32::from(header.identification()), offset, header.more_fragments());
+            (ends, ip.payload(), Some(part))
+        }
+        Some(LaxNetSlice::Ipv6(ip)) => {
+            let header = ip.header();
+            let ends = Ends {
+                source: header.source_addr().into(),
+                destination: header.destination_addr().into(),
+            };
+            let part = ip.extensions().clone().into_iter().find_map(|extension| match extension {
+                Ipv6ExtensionSlice::Fragment(part) => {
+                    let offset = usize::from(part.fragment_offset().byte_offset());
+                    Some((part.identification(), offset, part.more_fragments()))
+                }
+                _ => None,
+            });
+            (ends, ip.payload(), part)
+        }
+        Some(LaxNetSlice::Arp(_)) => return Content::NotIp,
+        None if sliced.stop_err.is_some() => return Content::Malformed,
+        None => return Content::NotIp,
+    };
+    let cut = payload.incomplete;
+    if let (true, Some((id, offset, more))) = (payload.fragmented, fragment) {
+        let protocol = payload.ip_number.0;
+        let part = Fragment { id, protocol, offset, more, payload: payload.payload, cut };
+        return Content::Fragment(ends, part);
+    }
+    match &sliced.transport {
+        Some(TransportSlice::Udp(udp)) => Content::Packet(ends, udp_body(udp, cut)),
+        Some(TransportSlice::Tcp(tcp)) => {
+            Content::Packet(ends, Body::Tcp { segment: tcp.clone(), cut })
+        }
+        _ if matches!(payload.ip_number, IpNumber::UDP | IpNumber::TCP) => Content::Malformed,
+        _ => Content::Packet(ends, Body::Other),
+    }
+}
+
+/// What a packet carries whose fragments were put together; `None` if its header cannot be read.
+pub(crate) fn joined(protocol: u8, payload: &[u8], cut: bool) -> Option<Body<'_>> {
+    Some(match IpNumber(protocol) {
+        IpNumber::UDP => udp_body(&UdpSlice::from_slice_lax(payload).ok()?, cut),
+        IpNumber::TCP => Body::Tcp { segment: TcpSlice::from_slice(payload).ok()?, cut },
+        _ => Body::Other,
+    })
+}
+
+/// A datagram; it is cut too when it claims more than the packet holds.
+#[inline]
+fn udp_body<'a>(udp: &UdpSlice<'a>, cut: bool) -> Body<'a> {
+    let payload = udp.payload();
+    let len = payload.len().max(usize::from(udp.length()).saturating_sub(8));
+    let cut = cut || len > payload.len();
+    let (source, destination) = (udp.source_port(), udp.destination_port());
+    Body::Udp { source, destination, len, payload, cut }
+}

@@ -1,0 +1,97 @@
+//! Who asked, and how the requests are spread over them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Clients told apart at most; a table of this many takes some 70 MiB.
+pub const MAX_CLIENTS: usize = 1 << 20;
+
+/// Requests by client.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    by_address: HashMap<IpAddr, [u64; 2]>,
+    /// Messages of clients beyond the bound.
+    beyond: [u64; 2],
+}
+
+/// How requests are spread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Clients told apart.
+    pub clients: u64,
+    /// Requests of clients that came when the table was full: there are more clients then.
+    pub beyond: u64,
+    /// How many of the busiest clients make half of the requests.
+    pub half: u64,
+    /// How many make nine in ten.
+    pub nine_tenths: u64,
+    /// The busiest ones and their requests.
+    pub busiest: Vec<(IpAddr, u64)>,
+    /// Shares of the requests that the busiest 1, 2, 4, ... clients make.
+    pub curve: Vec<(u64, f64)>,
+}
+
+impl Clients {
+    /// Takes a message to (`reply`) or from a client.
+    #[inline]
+    pub fn add(&mut self, client: IpAddr, reply: bool) {
+        if let Some(counts) = self.by_address.get_mut(&client) {
+            counts[usize::from(reply)] += 1;
+        } else if self.by_address.len() < MAX_CLIENTS {
+            let mut counts = [0; 2];
+            counts[usize::from(reply)] = 1;
+            self.by_address.insert(client, counts);
+        } else {
+            self.beyond[usize::from(reply)] += 1;
+        }
+    }
+
+    /// How the queries, or the replies, are spread; with the `most` busiest clients.
+    pub fn spread(&self, replies: bool, most: usize) -> Spread {
+        let which = usize::from(replies);
+        let asked = self.by_address.iter().filter(|(_, counts)| counts[which] > 0);
+        let mut all: Vec<_> = asked.map(|(address, counts)| (*address, counts[which])).collect();
+        all.sort_unstable_by_key(|&(address, count)| (std::cmp::Reverse(count), address));
+        let total: u64 = all.iter().map(|(_, count)| count).sum();
+        let mut spread = Spread {
+            clients: all.len() as u64,
+            beyond: self.beyond[which],
+            busiest: all.iter().take(most).copied().collect(),
+            ..Spread::default()
+        };
+        let (mut sum, mut mark) = (0u64, 1u64);
+        for (rank, (_, count)) in (1u64..).zip(&all) {
+            sum += count;
+            if spread.half == 0 && sum * 2 >= total {
+                spread.half = rank;
+            }
+            if spread.nine_tenths == 0 && u128::from(sum) * 10 >= u128::from(total) * 9 {
+                spread.nine_tenths = rank;
+            }
+            if rank == mark || rank == all.len() as u64 {
+                spread.curve.push((rank, sum as f64 / total as f64));
+                mark *= 2;
+            }
+        }
+        spread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_requests_are_spread() {
+        let mut clients = Clients::default();
+        for (last, requests) in [(1u8, 60), (2, 25), (3, 10), (4, 5)] {
+            (0..requests).for_each(|_| clients.add([192, 0, 2, last].into(), false));
+        }
+        clients.add([192, 0, 2, 9].into(), true);
+        let spread = clients.spread(false, 2);
+        assert_eq!((spread.clients, spread.half, spread.nine_tenths), (4, 1, 3));
+        assert_eq!(spread.busiest, [([192, 0, 2, 1].into(), 60), ([192, 0, 2, 2].into(), 25)]);
+        assert_eq!(spread.curve, [(1, 0.6), (2, 0.85), (4, 1.0)]);
+        assert_eq!(clients.spread(true, 0).clients, 1);
+    }
+}

@@ -1,0 +1,241 @@
+//! How many messages came in each window of time, and how that changed.
+
+use measure::Nanos;
+
+/// Bins of a series at most.
+pub const MAX_BINS: usize = 1_024;
+/// Counts of a window up to this are told apart exactly, above it to a 128th.
+const EXACT: u64 = 1 << 12;
+/// Bits of a count that are told apart above [`EXACT`].
+const BITS: u32 = 8;
+
+/// Messages in time.
+#[derive(Clone, Debug)]
+pub struct Rates {
+    window: Nanos,
+    /// The window under way and its count.
+    current: Option<(u64, u64)>,
+    /// Windows by their counts, see [`bucket`].
+    counts: Vec<u64>,
+    windows: u64,
+    most: u64,
+    series: Series,
+}
+
+/// A part of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// Queries in it.
+    pub queries: u64,
+    /// Replies in it.
+    pub replies: u64,
+}
+
+/// Counts in bins of equal length, which doubles when there are too many.
+#[derive(Clone, Debug)]
+struct Series {
+    length: Nanos,
+    /// The number of the first bin: its time divided by the length.
+    first: u64,
+    bins: Vec<u64>,
+}
+
+impl Rates {
+    /// No messages; windows have this length.
+    ///
+    /// # Panics
+    /// When the window is empty.
+    pub fn new(window: Nanos) -> Self {
+        assert!(window > Nanos::ZERO, "a window has a length");
+        let series = Series { length: Nanos::from_millis(100), first: 0, bins: Vec::new() };
+        Rates { window, current: None, counts: Vec::new(), windows: 0, most: 0, series }
+    }
+
+    /// Takes a message; one that is older than the window under way counts in it.
+    #[inline]
+    pub fn add(&mut self, at: Nanos) {
+        self.series.add(at);
+        let number = at.0 / self.window.0;
+        match &mut self.current {
+            Some((current, count)) if number <= *current => *count += 1,
+            _ => self.turn(number),
+        }
+    }
+
+    /// Ends the window under way and begins another with a message.
+    #[cold]
+    fn turn(&mut self, number: u64) {
+        if let Some((last, count)) = self.current {
+            self.close(count, 1);
+            if number > last + 1 {
+                self.close(0, number - last - 1);
+            }
+        }
+        self.current = Some((number, 1));
+    }
+
+    fn close(&mut self, count: u64, windows: u64) {
+        let bucket = bucket(count);
+        if self.counts.len() <= bucket {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += windows;
+        self.windows += windows;
+        self.most = self.most.max(count);
+    }
+
+    /// Messages per second that this share of the windows does not exceed; 0 without messages.
+    pub fn quantile(&self, quantile: f64) -> f64 {
+        let mut all = self.clone();
+        if let Some((_, count)) = all.current.take() {
+            all.close(count, 1);
+        }
+        let rank = ((all.windows as f64 * quantile).ceil() as u64).max(1);
+        let mut seen = 0;
+        let found = all.counts.iter().position(|windows| {
+            seen += windows;
+            seen >= rank
+        });
+        found
+            .map_or(0.0, |bucket| count_of(bucket).min(all.most) as f64 / self.window.as_secs_f64())
+    }
+
+    /// Messages per second of the fullest window.
+    pub fn max(&self) -> f64 {
+        let current = self.current.map_or(0, |(_, count)| count);
+        self.most.max(current) as f64 / self.window.as_secs_f64()
+    }
+}
+
+impl Series {
+    #[inline]
+    fn add(&mut self, at: Nanos) {
+        if self.bins.is_empty() {
+            self.first = at.0 / self.length.0;
+        }
+        // What is older than the first message counts with it.
+        let mut bin = (at.0 / self.length.0).saturating_sub(self.first);
+        while bin >= MAX_BINS as u64 {
+            self.double();
+            bin = (at.0 / self.length.0).saturating_sub(self.first);
+        }
+        if self.bins.len() <= bin as usize {
+            self.bins.resize(bin as usize + 1, 0);
+        }
+        self.bins[bin as usize] += 1;
+    }
+
+    /// Makes bins twice as long.
+    fn double(&mut self) {
+        let odd = self.first % 2;
+        let mut bins = vec![0; (self.bins.len() + odd as usize).div_ceil(2)];
+        for (number, count) in self.bins.iter().enumerate() {
+            bins[(number + odd as usize) / 2] += count;
+        }
+        *self =
+            Series { length: Nanos(self.length.0.saturating_mul(2)), first: self.first / 2, bins };
+    }
+}
+
+/// The bins of both, brought to the same length: that length, when the first begins, the bins.
+pub(super) fn series(queries: &Rates, replies: &Rates) -> (Nanos, Nanos, Vec<Bin>) {
+    let (mut queries, mut replies) = (queries.series.clone(), replies.series.clone());
+    loop {
+        let filled = [&queries, &replies].into_iter().filter(|series| !series.bins.is_empty());
+        let first = filled.clone().map(|s| s.first).min().unwrap_or(0);
+        let end = filled.map(|s| s.first + s.bins.len() as u64).max().unwrap_or(0);
+        let long_enough = end - first.min(end) <= MAX_BINS as u64;
+        if queries.length == replies.length && long_enough {
+            let mut bins = vec![Bin::default(); (end - first) as usize];
+            for (number, count) in (queries.first..).zip(&queries.bins) {
+                bins[(number - first) as usize].queries = *count;
+            }
+            for (number, count) in (replies.first..).zip(&replies.bins) {
+                bins[(number - first) as usize].replies = *count;
+            }
+            return (queries.length, Nanos(first.saturating_mul(queries.length.0)), bins);
+        }
+        let (q, r) = (queries.length, replies.length);
+        if q <= r {
+            queries.double();
+        }
+        if r <= q {
+            replies.double();
+        }
+    }
+}
+
+/// The number of the bucket that a count falls into.
+fn bucket(count: u64) -> usize {
+    if count < EXACT {
+        return count as usize;
+    }
+    let shift = u64::BITS - count.leading_zeros() - BITS;
+    let (octave, place) =
+        (shift - (EXACT.ilog2() + 1 - BITS), (count >> shift) - (1 << (BITS - 1)));
+    EXACT as usize + (octave as usize) * (1 << (BITS - 1)) + place as usize
+}
+
+/// The largest count of a bucket.
+fn count_of(bucket: usize) -> u64 {
+    let Some(above) = (bucket as u64).checked_sub(EXACT) else { return bucket as u64 };
+    let (octave, place) = (above >> (BITS - 1), above & ((1 << (BITS - 1)) - 1));
+    let shift = octave as u32 + EXACT.ilog2() + 1 - BITS;
+    (((1 << (BITS - 1)) + place + 1) << shift) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts() {
+        let mut rates = Rates::new(Nanos::from_secs(1));
+        // 100 windows with 0, 1, 2, ... 99 messages, and the first has one.
+        for window in 0..100u64 {
+            for message in 0..window.max(u64::from(window == 0)) {
+                rates.add(Nanos(window * 1_000_000_000 + message));
+            }
+        }
+        assert_eq!((rates.quantile(0.95), rates.max()), (94.0, 99.0));
+        // A long silence is windows without messages.
+        rates.add(Nanos::from_secs(10_000));
+        assert_eq!((rates.quantile(0.95), rates.max()), (0.0, 99.0));
+        assert_eq!(Rates::new(Nanos::from_secs(1)).quantile(0.95), 0.0);
+    }
+
+    #[test]
+    fn series_keep_their_sum() {
+        let (mut queries, replies) =
+            (Rates::new(Nanos::from_secs(1)), Rates::new(Nanos::from_secs(1)));
+        for i in 0..50_000u64 {
+            queries.add(Nanos(1_700_000_000_000_000_000 + i * 1_234_567_890));
+        }
+        let (length, first, bins) = series(&queries, &replies);
+        assert!(bins.len() <= MAX_BINS && first.0 <= 1_700_000_000_000_000_000);
+        assert!(first + length > Nanos(1_700_000_000_000_000_000));
+        assert_eq!(bins.iter().map(|bin| bin.queries).sum::<u64>(), 50_000);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn buckets_hold_their_counts(count in 0u64..1 << 50) {
+            let most = count_of(bucket(count));
+            proptest::prop_assert!(most >= count && most - count <= count / 100);
+            proptest::prop_assert_eq!(bucket(most), bucket(count));
+            proptest::prop_assert_eq!(bucket(most + 1), bucket(count) + 1);
+        }
+
+        #[test]
+        fn any_times_are_survived(times in proptest::collection::vec(0u64.., 0..50)) {
+            let (mut a, mut b) = (Rates::new(Nanos(1)), Rates::new(Nanos::MAX));
+            for (number, &time) in times.iter().enumerate() {
+                if number % 2 == 0 { a.add(Nanos(time)) } else { b.add(Nanos(time)) }
+            }
+            let (_, _, bins) = series(&a, &b);
+            let sum: u64 = bins.iter().map(|bin| bin.queries + bin.replies).sum();
+            proptest::prop_assert_eq!(sum, times.len() as u64);
+            proptest::prop_assert!(a.quantile(0.95) <= a.max() * 1.01);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Captures in every form tell the same, and what is cut or damaged says where.
+
+mod common;
+
+use std::io::Write;
+
+use common::{FORMS, Form, START, capture, frame, framed, query, read, reply, tcp, udp};
+use dnsdyno_trace::{Capture, Stats, Writer};
+use measure::Nanos;
+use pcap_parser::traits::PcapNGPacketBlock;
+use proptest::prelude::*;
+use wire::Qtype;
+
+/// Link types, and whether with a VLAN tag.
+const LINKS: [(u16, bool); 6] =
+    [(1, false), (1, true), (101, false), (113, false), (276, false), (0, false)];
+
+/// A query and its reply, over IPv4 and IPv6.
+fn packets() -> Vec<Vec<u8>> {
+    let (a, aaaa) = (query(1, Qtype::A), query(2, Qtype::AAAA));
+    vec![
+        udp(false, 1, false, &a),
+        udp(false, 1, true, &reply(a, 3)),
+        udp(true, 2, false, &aaaa),
+        udp(true, 2, true, &reply(aaaa, 0)),
+    ]
+}
+
+#[test]
+fn every_form_tells_the_same() {
+    let expected = read(capture(FORMS[0], 101, &packets())).0;
+    assert_eq!(expected.len(), 4);
+    assert_eq!(expected[1].at, Nanos(START * 1_000_000_000 + 1_000_000));
+    assert_eq!(
+        (&*expected[3].from, &*expected[3].to),
+        ("[2001:db8::c000:235]:53", "[2001:db8::a00:2]:4000")
+    );
+    for form in FORMS {
+        for (link, vlan) in LINKS {
+            let frames: Vec<_> = packets().iter().map(|ip| frame(link, vlan, ip)).collect();
+            let (messages, counts, error) = read(capture(form, link, &frames));
+            assert!(error.is_none() && counts.frames == 4, "{form:?} {link}");
+            assert_eq!(messages, expected, "{form:?} {link} {vlan}");
+        }
+    }
+}
+
+#[test]
+fn compressed_or_not() {
+    let plain = capture(FORMS[0], 101, &packets());
+    let expected = read(plain.clone()).0;
+    let (half, rest) = plain.split_at(plain.len() / 2);
+    let gzip = |bytes: &[u8]| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(bytes).and_then(|()| out.finish()).expect("in memory")
+    };
+    let zstd = |bytes: &[u8]| {
+        ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    };
+    let xz = |bytes: &[u8]| {
+        let mut out = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(1))
+            .expect("options");
+        out.write_all(bytes).expect("in memory");
+        out.finish().expect("in memory")
+    };
+    // In one piece, and in two pieces one behind the other.
+    for (name, whole, halves) in [
+        ("gzip", gzip(&plain), [gzip(half), gzip(rest)].concat()),
+        ("zstd", zstd(&plain), [zstd(half), zstd(rest)].concat()),
+        ("xz", xz(&plain), [xz(half), xz(rest)].concat()),
+    ] {
+        let cut = read(whole[..whole.len() - 9].to_vec());
+        assert!(cut.2.is_some(), "{name}");
+        for bytes in [whole, halves] {
+            let (messages, _, error) = read(bytes);
+            assert!(error.is_none(), "{name}: {error:?}");
+            assert_eq!(messages, expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_capture_gives_what_stands_before() {
+    for form in [Form::Pcap(false, false), Form::Pcapng(true)] {
+        let whole = capture(form, 101, &packets());
+        let all = read(whole.clone()).0;
+        let mut before = 0;
+        for len in 0..whole.len() {
+            let (messages, counts, error) = read(whole[..len].to_vec());
+            assert!(messages.len() >= before && messages[..] == all[..messages.len()]);
+            before = messages.len();
+            match error {
+                None if before == 0 => assert_eq!(counts.frames, 0),
+                None => assert_eq!(capture(form, 101, &packets()[..before]).len(), len),
+                Some(error) if len < 4 => {
+                    assert!(!error.is_partial() && error.to_string().contains("not a capture"))
+                }
+                Some(error) => {
+                    let text = error.to_string();
+                    assert!(
+                        text.starts_with(
+                            "test.pcap: the capture is cut: it ends in the middle of "
+                        ),
+                        "{text}"
+                    );
+                    assert!(
+                        text.ends_with(&format!("after {} whole packets", counts.frames)),
+                        "{text}"
+                    );
+                    assert_eq!(error.is_partial(), counts.frames > 0);
+                }
+            }
+        }
+        assert_eq!(before, 3);
+    }
+}
+
+#[test]
+fn what_is_damaged_says_where() {
+    let pcap = capture(Form::Pcap(false, false), 101, &packets());
+    let pcapng = capture(Form::Pcapng(false), 101, &packets());
+    let with = |bytes: &[u8], at: usize, new: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[at..at + new.len()].copy_from_slice(new);
+        bytes
+    };
+    for (bytes, message) in [
+        (
+            b"#!/bin/sh\n".to_vec(),
+            "test.pcap: not a capture: it begins with the bytes [23, 21, 2f, 62]; pcap and pcapng are read",
+        ),
+        (Vec::new(), "test.pcap: not a capture: it begins with nothing: it is empty"),
+        (
+            with(&pcap, 34, &[0xff]),
+            "damaged at byte 24, after 0 whole packets: a packet of 16711747 bytes; none has more than 262144",
+        ),
+        (
+            with(&pcapng, 12 - 4, &[0]),
+            "damaged at byte 0, after 0 whole packets: a section with the byte-order magic [00, 3c, 2b, 1a]",
+        ),
+        (
+            with(&pcapng, 68, &[31]),
+            "damaged at byte 64, after 0 whole packets: a block of 31 bytes",
+        ),
+        (
+            with(&pcapng, 72, &[7]),
+            "damaged at byte 64, after 0 whole packets: a packet of interface 7, and 1 are described",
+        ),
+    ] {
+        let error = read(bytes).2.expect("an error").to_string();
+        assert!(error.contains(message), "{error}\n{message}");
+    }
+}
+
+#[test]
+fn stats_of_what_was_sent() {
+    let mut frames = packets();
+    frames.push(tcp(9, false, 99, "S", &[]));
+    frames.push(tcp(9, false, 100, "", &framed(&query(3, Qtype::MX))));
+    frames.push(tcp(9, true, 500, "F", &framed(&reply(query(3, Qtype::MX), 0))));
+    // Shorter than a header, and less than the header announces.
+    frames.push(udp(false, 3, false, b"short"));
+    frames.push(udp(false, 3, false, &query(4, Qtype::A)[..20]));
+    let mut stats = Stats::new(Nanos::from_secs(1));
+    let mut messages = dnsdyno_trace::Messages::new(vec![53]);
+    let bytes = capture(FORMS[0], 101, &frames);
+    let mut capture =
+        Capture::new(Box::new(std::io::Cursor::new(bytes)), "x".as_ref()).expect("a capture");
+    messages.read(&mut capture, |message| stats.add(message)).expect("whole");
+    assert_eq!((stats.queries.messages, stats.replies.messages), (4, 3));
+    assert_eq!((stats.headless, stats.malformed), (1, 1));
+    assert_eq!((stats.queries.tcp, stats.queries.ipv6, stats.failed), (1, 1, 1));
+    assert_eq!(stats.rcodes[..4], [2, 0, 0, 1]);
+    let types: Vec<_> =
+        stats.types().iter().map(|(t, c)| (t.expect("known").1, c.queries, c.failed)).collect();
+    assert_eq!(types, [(Qtype::A, 1, 1), (Qtype::MX, 1, 0), (Qtype::AAAA, 1, 0)]);
+    assert_eq!(stats.no_question.queries, 1);
+    let tcp = messages.counts().tcp;
+    assert_eq!((tcp.packets, tcp.sessions, tcp.closed, tcp.gaps), (3, 1, 1, 0));
+    assert_eq!(stats.clients.spread(false, 1).clients, 4);
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let mut frames = packets();
+    let long = vec![0; 65_535];
+    for (number, part) in framed(&long).chunks(1_000).enumerate() {
+        frames.push(tcp(9, true, 1 + 1_000 * number as u32, "", part));
+    }
+    frames.push(tcp(9, false, 100, "", &framed(&query(3, Qtype::MX))));
+    let (bytes, mut writer) =
+        (capture(FORMS[1], 101, &frames), Writer::new(Vec::new()).expect("memory"));
+    let mut source = Capture::new(Box::new(std::io::Cursor::new(bytes.clone())), "x".as_ref())
+        .expect("a capture");
+    let mut messages = dnsdyno_trace::Messages::new(vec![53]);
+    messages.read(&mut source, |message| writer.write(message).expect("in memory")).expect("whole");
+    let (before, after) = (read(bytes), read(writer.finish().expect("in memory")));
+    assert_eq!((before.0.len(), after.1.frames), (6, 7));
+    assert!(after.2.is_none() && before.0 == after.0);
+}
+
+proptest! {
+    /// However a stream is cut into segments, and in whatever order and how often they come.
+    #[test]
+    fn streams(
+        cuts in prop::collection::vec(1usize..60, 1..40),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        again in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        first: u32,
+    ) {
+        let sent: Vec<_> = (0..6).map(|number| query(number, Qtype::A)).collect();
+        let stream: Vec<u8> = sent.iter().flat_map(|message| framed(message)).collect();
+        let (mut segments, mut at) = (Vec::new(), 0);
+        for cut in cuts.iter().cycle() {
+            let end = (at + cut).min(stream.len());
+            segments.push(tcp(1, false, first.wrapping_add(1 + at as u32), "", &stream[at..end]));
+            at = end;
+            if at == stream.len() {
+                break;
+            }
+        }
+        for (number, with) in order.iter().enumerate() {
+            let with = with.index(segments.len());
+            segments.swap(number % with.max(1), with);
+        }
+        for number in again {
+            segments.push(segments[number.index(segments.len())].clone());
+        }
+        segments.insert(0, tcp(1, false, first, "S", &[]));
+        let (messages, counts, _) = read(capture(FORMS[0], 101, &segments));
+        prop_assert_eq!(counts.tcp.gaps, 0);
+        let received: Vec<_> = messages.into_iter().map(|message| message.bytes).collect();
+        prop_assert_eq!(received, sent);
+    }
+
+    /// The frames are those that another reader finds.
+    #[test]
+    fn frames_as_another_reader_finds_them(
+        frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20),
+        form in 0..FORMS.len(),
+    ) {
+        let bytes = capture(FORMS[form], 101, &frames);
+        let mut theirs = Vec::new();
+        let mut reader = pcap_parser::create_reader(65_536, std::io::Cursor::new(bytes.clone())).expect("a capture");
+        while let Ok((len, block)) = reader.next() {
+            match block {
+                pcap_parser::PcapBlockOwned::Legacy(packet) => theirs.push(packet.data.to_vec()),
+                pcap_parser::PcapBlockOwned::NG(pcap_parser::Block::EnhancedPacket(packet)) => {
+                    theirs.push(packet.packet_data().to_vec());
+                }
+                _ => {}
+            }
+            reader.consume(len);
+        }
+        let mut capture = Capture::new(Box::new(std::io::Cursor::new(bytes)), "x".as_ref()).expect("a capture");
+        let mut ours = Vec::new();
+        while let Some(frame) = capture.next_frame().expect("whole") {
+            ours.push(frame.bytes.to_vec());
+        }
+        prop_assert_eq!(&ours, &frames);
+        prop_assert_eq!(ours, theirs);
+    }
+}
