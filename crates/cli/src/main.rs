@@ -17,10 +17,9 @@ mod progress;
 mod run;
 mod search;
 mod selftest;
-mod streams;
 mod tester;
-mod zone;
-mod zone_generate;
+mod trace;
+mod trace_stats;
 
 use std::process::ExitCode;
 
@@ -38,12 +37,12 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let done = match cli.command {
-        Command::Load(args) => load::run(*args),
-        Command::Search(args) => search::run(*args),
-        Command::Selftest(args) => selftest::run(*args),
-        Command::Auth(args) => auth::run(*args),
+        Command::Load(args) => load::run(args),
+        Command::Search(args) => search::run(args),
+        Command::Selftest(args) => selftest::run(args),
+        Command::Auth(args) => auth::run(args),
         Command::Run(args) => run::run(args),
-        Command::Zone(args) => zone::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Man { dir } => man::run(&dir),
     };
     match done {

@@ -49,7 +49,6 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     };
     let setup = Setup {
         target,
-        streams: None,
         workload: WorkloadPlan::Namespace(spec),
         pacing: Pacing::Constant { rate: args.rate },
         duration: args.duration,
@@ -124,7 +123,6 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server
         cpus.as_ref().map(CpuList::cpus),
         wait,
         options,
-        &[],
         Arc::new(AtomicBool::new(false)),
     );
     server.map_err(Failure::Failed)

@@ -3,10 +3,12 @@
 
 mod lockstep;
 mod run;
+mod trace;
 mod trial;
 
 pub use lockstep::lockstep;
 pub use run::run;
+pub use trace::trace;
 pub use trial::{trial, trial_line};
 
 /// A whole number with its thousands apart.
