@@ -9,7 +9,7 @@ use lab::CpuList;
 use measure::{Goal, Nanos, Qps};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
-use crate::options::{Source, parse_target};
+use crate::options::{Source, Target, parse_target};
 
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
 #[derive(Debug, Parser)]
@@ -23,19 +23,22 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Load a server once, and say what became of the queries
     #[command(after_help = LOAD_EXAMPLES)]
-    Load(LoadArgs),
+    Load(Box<LoadArgs>),
     /// Find the highest rate at which a server meets a goal
     #[command(after_help = SEARCH_EXAMPLES)]
-    Search(SearchArgs),
+    Search(Box<SearchArgs>),
     /// Test the Tester itself: the Measurer against our AuthDNS (RFC 8219 section 9.2)
     #[command(after_help = SELFTEST_EXAMPLES)]
-    Selftest(SelftestArgs),
+    Selftest(Box<SelftestArgs>),
     /// Serve synthetic zones: every answer is computed from the name
     #[command(after_help = AUTH_EXAMPLES)]
-    Auth(AuthArgs),
+    Auth(Box<AuthArgs>),
     /// Run an experiment in the lab: real servers in network namespaces, no root needed
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Make zone files, cut them, count them, sign them
+    #[command(after_help = crate::zone::EXAMPLES)]
+    Zone(crate::zone::ZoneArgs),
     /// Captures of DNS traffic: characterise, filter, turn into queries
     Trace(crate::trace::TraceArgs),
     /// Write the man pages into a folder
@@ -53,6 +56,10 @@ const LOAD_EXAMPLES: &str = "Examples:
   An open loop against a DNS64 server: 100,000 queries a second, each for another name, each reply checked
     dnsdyno load [fd00::2]:53 --namespace 10.0.0.0/12 --type AAAA --rate 100k --duration 5s \\
         --expect-pref64 2001:db8:64::/96 --json out.json
+
+  TLS: 16 clients that open a new connection every 100 queries, sessions resumed
+    dnsdyno load [fd00::2]:853 --transport tls --clients 16 --queries-per-connection 100 --resume \\
+        --queries q.txt --pacing window --window 64
 
   dnsdyno says what limited the result. A trial whose schedule was not kept is void: exit code 1.";
 
@@ -232,9 +239,8 @@ pub(crate) enum WaitArg {
 /// `dnsdyno load`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
-    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT
-    #[arg(value_parser = parse_target)]
-    pub(crate) target: SocketAddr,
+    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT [default port: the transport's]
+    pub(crate) target: Target,
     /// When queries leave
     #[arg(long, value_enum, value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: PacingArg,
@@ -272,9 +278,149 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) streams: StreamArgs,
+    #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
+}
+
+/// What carries the queries, and how connections come and go.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Transport")]
+pub(crate) struct StreamArgs {
+    /// What carries the queries
+    #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "udp")]
+    pub(crate) transport: TransportArg,
+    /// Clients; each has one connection at a time [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) clients: Option<u32>,
+    /// Close a connection after so many queries, and open another [default: never]
+    #[arg(long, value_name = "N")]
+    pub(crate) queries_per_connection: Option<u64>,
+    /// Queries outstanding on a connection at most [default: its share of the window; open loop: 32 to 1024]
+    #[arg(long, value_name = "N")]
+    pub(crate) outstanding: Option<u32>,
+    /// Connections opened a second at most
+    #[arg(long, value_name = "RATE")]
+    pub(crate) connection_rate: Option<Qps>,
+    /// Connections being opened at once, at most
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) opening: u32,
+    /// Open a connection when a query needs it, not all before the trial
+    #[arg(long)]
+    pub(crate) on_demand: bool,
+    /// A connection must be up within this time, its TLS handshake included
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(crate) connect_timeout: Nanos,
+    /// How connections are closed: fin leaves a port waiting for a minute (TIME_WAIT), reset does not
+    #[arg(long, value_enum, value_name = "HOW", default_value = "fin")]
+    pub(crate) close: CloseArg,
+    /// A reply longer than this ends its connection (bytes)
+    #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
+    pub(crate) max_reply: u16,
+    /// TCP Fast Open: the first query travels with the SYN once the kernel has a cookie
+    #[arg(long)]
+    pub(crate) fast_open: bool,
+    /// The name sent (SNI) and verified [default: the target's address]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_name: Option<String>,
+    /// Believe certificates of these authorities only (PEM) [default: believe all]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Speak this version of TLS only
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub(crate) tls_version: Option<TlsVersionArg>,
+    /// Application protocols offered, separated by commas; empty for none [default: the transport's]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) alpn: Option<String>,
+    /// Resume TLS sessions of earlier connections
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Send queries with the handshake of a resumed session (0-RTT); implies --resume
+    #[arg(long)]
+    pub(crate) early_data: bool,
+}
+
+impl StreamArgs {
+    /// The first flag given that is about TLS.
+    pub(crate) fn first_tls_flag(&self) -> Option<&'static str> {
+        [
+            (self.tls_name.is_some(), "--tls-name"),
+            (self.ca.is_some(), "--ca"),
+            (self.tls_version.is_some(), "--tls-version"),
+            (self.alpn.is_some(), "--alpn"),
+            (self.resume, "--resume"),
+            (self.early_data, "--early-data"),
+        ]
+        .into_iter()
+        .find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    /// The first flag given that is about connections.
+    pub(crate) fn first_flag(&self) -> Option<&'static str> {
+        [
+            (self.clients.is_some(), "--clients"),
+            (self.queries_per_connection.is_some(), "--queries-per-connection"),
+            (self.outstanding.is_some(), "--outstanding"),
+            (self.connection_rate.is_some(), "--connection-rate"),
+            (self.on_demand, "--on-demand"),
+            (self.fast_open, "--fast-open"),
+        ]
+        .into_iter()
+        .find_map(|(given, flag)| given.then_some(flag))
+        .or_else(|| self.first_tls_flag())
+    }
+}
+
+/// What carries the queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportArg {
+    /// Datagrams (port 53)
+    Udp,
+    /// TCP, pipelined (RFC 7766, port 53)
+    Tcp,
+    /// TLS (RFC 7858, port 853)
+    Tls,
+}
+
+impl TransportArg {
+    /// The word of the record.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            TransportArg::Udp => "udp",
+            TransportArg::Tcp => "tcp",
+            TransportArg::Tls => "tls",
+        }
+    }
+
+    /// The transport's port.
+    pub(crate) fn port(self) -> u16 {
+        match self {
+            TransportArg::Udp | TransportArg::Tcp => 53,
+            TransportArg::Tls => 853,
+        }
+    }
+}
+
+/// How connections are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CloseArg {
+    /// In an orderly way
+    Fin,
+    /// With a reset
+    Reset,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TlsVersionArg {
+    /// TLS 1.2
+    #[value(name = "1.2")]
+    V12,
+    /// TLS 1.3
+    #[value(name = "1.3")]
+    V13,
 }
 
 /// When queries leave.
@@ -371,6 +517,21 @@ pub(crate) struct AuthArgs {
     /// Where to listen, UDP and TCP: ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, default_value = "[::1]:5353")]
     pub(crate) listen: Vec<SocketAddr>,
+    /// Where to speak TLS as well: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) tls: Vec<SocketAddr>,
+    /// The certificate (chain) shown, PEM [default: one of an authority made at the start]
+    #[arg(long, value_name = "FILE", requires = "tls", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Write ca.pem, server.pem and server.key of the authority made at the start into this folder
+    #[arg(long, value_name = "DIR", requires = "tls", conflicts_with = "tls_certificate")]
+    pub(crate) tls_write: Option<PathBuf>,
+    /// Take queries that come with the TLS handshake of a resumed session (0-RTT)
+    #[arg(long, requires = "tls")]
+    pub(crate) tls_early_data: bool,
     /// The names: those of this IPv4 prefix
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/8")]
     pub(crate) namespace: Ipv4Prefix,

@@ -1,6 +1,6 @@
 //! `dnsdyno auth`: the AuthDNS as a server.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use ::auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
 use anyhow::{Context, anyhow};
+use net::tcp::Listener;
+use net::tls::{ALPN_DOT, Authority, Identity, ServerTls, TlsError};
 use net::{SocketId, UdpEngine, UdpOptions, WaitMode, drive, sys, tcp};
 use wire::Namespace;
 
@@ -15,9 +17,17 @@ use crate::args::{AaaaArg, AuthArgs};
 use crate::failure::Failure;
 use crate::load::interruption;
 
+/// Connections over TCP and TLS at once: as many clients as a load may have.
+const MAX_CONNECTIONS: usize = 100_000;
+
+/// So often a free port is looked for.
+const PORT_ATTEMPTS: u32 = 16;
+
 /// A running AuthDNS: its workers and its TCP thread.
 pub(crate) struct Server {
     addresses: Vec<SocketAddr>,
+    /// Where TLS is spoken.
+    private: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<anyhow::Result<AuthCounters>>>,
     tcp: JoinHandle<std::io::Result<()>>,
@@ -34,22 +44,26 @@ impl Server {
         cpus: Option<&[usize]>,
         wait: WaitMode,
         options: UdpOptions,
+        tls: &[(SocketAddr, ServerTls)],
         stop: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         config.validate()?;
         let cpus: Vec<Option<usize>> =
             cpus.map_or(vec![None], |cpus| cpus.iter().copied().map(Some).collect());
         let share_port = cpus.len() > 1;
-        // The first worker takes free ports where port 0 is asked for; the others join it.
-        let first = UdpEngine::server(listen, share_port, options)?;
-        let addresses: Vec<SocketAddr> = (0..listen.len())
-            .map(|i| first.local_address(SocketId(i as u16)))
-            .collect::<Result<_, _>>()?;
+        // The first worker takes free ports where port 0 is asked for; TCP and the others join it.
+        let (first, addresses, plain) = free_ports(listen, share_port, options)?;
         let mut engines = vec![first];
         for _ in 1..cpus.len() {
             engines.push(UdpEngine::server(&addresses, true, options)?);
         }
-        let listeners = addresses.iter().map(|a| tcp::listen(*a)).collect::<Result<Vec<_>, _>>()?;
+        let (mut listeners, mut private) = (Vec::new(), Vec::new());
+        listeners.extend(plain.into_iter().map(|socket| Listener::new(socket, None)));
+        for (address, tls) in tls {
+            let socket = tcp::listen(*address)?;
+            private.push(socket.local_addr()?);
+            listeners.push(Listener::new(socket, Some(tls.clone())));
+        }
         let workers = engines
             .into_iter()
             .zip(cpus)
@@ -66,6 +80,7 @@ impl Server {
                 })
             })
             .collect();
+        let limits = tcp::TcpLimits { connections: MAX_CONNECTIONS, ..tcp::TcpLimits::default() };
         let tcp = {
             let (mut auth, stop) = (Auth::new(config.clone()), stop.clone());
             let answer = move |message: &[u8], reply: &mut Vec<u8>| {
@@ -74,12 +89,10 @@ impl Server {
                 reply.truncate(len);
             };
             std::thread::spawn(move || {
-                tcp::serve(listeners, tcp::TcpLimits::default(), answer, move || {
-                    stop.load(Ordering::Relaxed)
-                })
+                tcp::serve(listeners, limits, answer, move || stop.load(Ordering::Relaxed))
             })
         };
-        Ok(Server { addresses, stop, workers, tcp })
+        Ok(Server { addresses, private, stop, workers, tcp })
     }
 
     /// Where it listens.
@@ -111,6 +124,62 @@ impl Server {
     }
 }
 
+/// Binds UDP and, on the same ports, TCP.
+///
+/// # Errors
+/// An address that cannot be bound, named.
+fn free_ports(
+    listen: &[SocketAddr],
+    share_port: bool,
+    options: UdpOptions,
+) -> anyhow::Result<(UdpEngine, Vec<SocketAddr>, Vec<TcpListener>)> {
+    // A port that UDP finds free may be taken for TCP.
+    let mut attempts = if listen.iter().any(|a| a.port() == 0) { PORT_ATTEMPTS } else { 1 };
+    loop {
+        let engine = UdpEngine::server(listen, share_port, options)?;
+        let addresses: Vec<SocketAddr> = (0..listen.len())
+            .map(|i| engine.local_address(SocketId(i as u16)))
+            .collect::<Result<_, _>>()?;
+        attempts -= 1;
+        match addresses.iter().map(|address| tcp::listen(*address)).collect() {
+            Ok(plain) => return Ok((engine, addresses, plain)),
+            Err(error) if attempts == 0 => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Where TLS is spoken, and what is shown there: the certificate given, or one of an authority that is
+/// made for it and written into a folder.
+fn tls(args: &AuthArgs) -> Result<Vec<(SocketAddr, ServerTls)>, Failure> {
+    if args.tls.is_empty() {
+        return Ok(Vec::new());
+    }
+    let shown = match (&args.tls_certificate, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            ServerTls::from_files(certificate, key, &[ALPN_DOT], args.tls_early_data)
+        }
+        _ => own_identity(args)
+            .and_then(|identity| ServerTls::new(identity, &[ALPN_DOT], args.tls_early_data)),
+    };
+    let shown = shown.map_err(Failure::input)?;
+    Ok(args.tls.iter().map(|address| (*address, shown.clone())).collect())
+}
+
+/// A certificate for the addresses that TLS is spoken on.
+fn own_identity(args: &AuthArgs) -> Result<Identity, TlsError> {
+    let addresses: Vec<String> = args.tls.iter().map(|a| a.ip().to_string()).collect();
+    let names: Vec<&str> = addresses.iter().map(String::as_str).chain(["localhost"]).collect();
+    let authority = Authority::new()?;
+    match &args.tls_write {
+        None => authority.identity(&names),
+        Some(dir) => {
+            authority.write(dir, &names)?;
+            Identity::read(&dir.join("server.pem"), &dir.join("server.key"))
+        }
+    }
+}
+
 pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
     let aaaa = match (args.aaaa_share, args.aaaa) {
@@ -130,6 +199,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         ..AuthConfig::new(namespace)
     };
     config.validate().map_err(Failure::input)?;
+    sys::raise_open_files();
     let stop = interruption()?;
     let options = UdpOptions {
         gso: !args.no_gso,
@@ -138,11 +208,15 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         ..UdpOptions::default()
     };
     let cpus = args.cpus.as_ref().map(|list| list.cpus());
+    let tls = tls(&args)?;
     let server =
-        Server::start(&config, &args.listen, cpus, args.wait.into(), options, stop.clone())
+        Server::start(&config, &args.listen, cpus, args.wait.into(), options, &tls, stop.clone())
             .map_err(Failure::Failed)?;
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
-    println!("ready: {} on {} (UDP and TCP)", config.namespace.prefix(), listening.join(", "));
+    let private: Vec<String> = server.private.iter().map(ToString::to_string).collect();
+    let tls =
+        if private.is_empty() { String::new() } else { format!(", {} (TLS)", private.join(", ")) };
+    println!("ready: {} on {} (UDP and TCP){tls}", config.namespace.prefix(), listening.join(", "));
     let began = Instant::now();
     let limit = args.duration.map(Duration::from);
     while !stop.load(Ordering::Relaxed)

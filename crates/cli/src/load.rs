@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::lockstep;
 use crate::options::{self, WorkloadPlan};
 use crate::progress::Progress;
+use crate::streams::StreamSetup;
 use crate::tester::Setup;
 
 /// Set by SIGINT and SIGTERM: whatever runs ends cleanly and reports what it has.
@@ -28,8 +29,11 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         // dns64perf asks its names in their own order.
         spec.sequential = true;
     }
+    let target = args.target.or_port(args.streams.transport.port());
+    let streams = StreamSetup::new(&args, target, pacing).map_err(Failure::BadInput)?;
     let setup = Setup {
-        target: args.target,
+        target,
+        streams,
         workload,
         pacing,
         duration: args.duration,

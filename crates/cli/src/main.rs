@@ -17,9 +17,12 @@ mod progress;
 mod run;
 mod search;
 mod selftest;
+mod streams;
 mod tester;
 mod trace;
 mod trace_stats;
+mod zone;
+mod zone_generate;
 
 use std::process::ExitCode;
 
@@ -37,11 +40,12 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let done = match cli.command {
-        Command::Load(args) => load::run(args),
-        Command::Search(args) => search::run(args),
-        Command::Selftest(args) => selftest::run(args),
-        Command::Auth(args) => auth::run(args),
+        Command::Load(args) => load::run(*args),
+        Command::Search(args) => search::run(*args),
+        Command::Selftest(args) => selftest::run(*args),
+        Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(args),
+        Command::Zone(args) => zone::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Man { dir } => man::run(&dir),
     };

@@ -13,12 +13,39 @@ use wire::{Edns, Expect, Name, Namespace, Qtype};
 
 use crate::args::{ExpectArg, GsoArg, LoadArgs, PacingArg, SocketArgs, WaitArg, WorkloadArgs};
 
-/// Reads `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]:53`.
+/// A server, perhaps without a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl Target {
+    /// With this port if it has none.
+    pub(crate) fn or_port(self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port.unwrap_or(port))
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    /// Reads `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]:53`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        let whole = |a: SocketAddr| Target { ip: a.ip(), port: Some(a.port()) };
+        text.parse()
+            .map(whole)
+            .or_else(|_| bare.parse().map(|ip| Target { ip, port: None }))
+            .map_err(|_| {
+                format!("`{text}` is not an address such as 192.0.2.1:53 or [2001:db8::1]:53 (names are not looked up)")
+            })
+    }
+}
+
+/// Reads a [`Target`] of DNS over UDP.
 pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    text.parse().or_else(|_| bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53))).map_err(|_| {
-        format!("`{text}` is not an address such as 192.0.2.1:53 or [2001:db8::1]:53 (names are not looked up)")
-    })
+    text.parse().map(|target: Target| target.or_port(53))
 }
 
 /// A source address, or a prefix of them.

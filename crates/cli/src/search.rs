@@ -20,6 +20,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let mut names = budget(&args, &search, &workload)?;
     let setup = Setup {
         target: args.target,
+        streams: None,
         workload,
         pacing: Pacing::Constant { rate: search.start },
         duration: search.duration,

@@ -49,6 +49,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     };
     let setup = Setup {
         target,
+        streams: None,
         workload: WorkloadPlan::Namespace(spec),
         pacing: Pacing::Constant { rate: args.rate },
         duration: args.duration,
@@ -123,6 +124,7 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server
         cpus.as_ref().map(CpuList::cpus),
         wait,
         options,
+        &[],
         Arc::new(AtomicBool::new(false)),
     );
     server.map_err(Failure::Failed)

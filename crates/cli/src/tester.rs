@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Barrier, OnceLock};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
 use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally, sockets_for};
@@ -12,19 +13,22 @@ use net::{Engine, EngineCounters, UdpEngine, UdpFacts, WaitMode, drive, sources,
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
 use wire::{Invalid, rr::Rcode};
 
-use crate::args::{SocketArgs, WaitArg};
+use crate::args::{SocketArgs, TransportArg, WaitArg};
 use crate::host;
 use crate::options::WorkloadPlan;
+use crate::streams::{self, StreamReport, StreamSetup};
 
 /// Sockets over all workers at least: several receive queues and ports on the server's side.
 const MIN_SOCKETS: usize = 4;
 /// So long after the first of them all workers begin.
-const START_DELAY: Nanos = Nanos::from_millis(1);
+pub(crate) const START_DELAY: Nanos = Nanos::from_millis(1);
 
 /// Everything a trial needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) target: SocketAddr,
+    /// The connections that carry the queries; without them they go by UDP.
+    pub(crate) streams: Option<StreamSetup>,
     pub(crate) workload: WorkloadPlan,
     pub(crate) pacing: Pacing,
     pub(crate) duration: Nanos,
@@ -35,13 +39,15 @@ pub(crate) struct Setup {
 }
 
 /// What a worker brings home.
-struct Report {
-    tally: Tally,
-    times: Vec<Nanos>,
-    counters: EngineCounters,
-    cpu: Nanos,
-    run_delay: Option<Nanos>,
-    elapsed: Nanos,
+pub(crate) struct Report {
+    pub(crate) tally: Tally,
+    pub(crate) times: Vec<Nanos>,
+    pub(crate) counters: EngineCounters,
+    pub(crate) cpu: Nanos,
+    pub(crate) run_delay: Option<Nanos>,
+    pub(crate) elapsed: Nanos,
+    /// Of a load over connections.
+    pub(crate) streams: Option<StreamReport>,
 }
 
 /// What a trial brought: its record, and the experiments' times of a lock-step load.
@@ -117,6 +123,20 @@ impl Setup {
             .collect()
     }
 
+    fn plan(&self, worker: u32, workers: u32, sockets: usize) -> Plan {
+        Plan {
+            pacing: self.pacing,
+            duration: self.duration,
+            timeout: self.timeout,
+            max_burst: Nanos::from_micros(self.sockets.max_burst_us),
+            stop_at: self.goal.clone(),
+            sockets: sockets as u16,
+            seed: self.seed,
+            worker,
+            workers,
+        }
+    }
+
     fn role(
         &self,
         worker: u32,
@@ -134,17 +154,7 @@ impl Setup {
                 live.clone(),
             )?)));
         }
-        let plan = Plan {
-            pacing: self.pacing,
-            duration: self.duration,
-            timeout: self.timeout,
-            max_burst: Nanos::from_micros(self.sockets.max_burst_us),
-            stop_at: self.goal.clone(),
-            sockets: sockets as u16,
-            seed: self.seed,
-            worker,
-            workers,
-        };
+        let plan = self.plan(worker, workers, sockets);
         Ok(Role::Measurer(Box::new(Measurer::new(
             plan,
             self.workload.worker(worker, workers)?,
@@ -156,18 +166,37 @@ impl Setup {
     pub(crate) fn run(&self, live: &Arc<Live>, stop: &Arc<AtomicBool>) -> anyhow::Result<Outcome> {
         let cpus = self.worker_cpus();
         let workers = cpus.len();
+        let (cores, drops) = (host::cores(), host::udp_receive_drops());
+        let (facts, reports) = match &self.streams {
+            None => self.run_datagrams(&cpus, live, stop)?,
+            Some(streams) => {
+                (streams.facts(workers), self.run_streams(streams, &cpus, live, stop)?)
+            }
+        };
+        let pinned: Vec<usize> = cpus.into_iter().flatten().collect();
+        let foreign = foreign_share(&pinned, &cores, &reports);
+        let queue_drops = host::udp_receive_drops().saturating_sub(drops);
+        Ok(self.conclude(reports, facts, &pinned, foreign, queue_drops, stop))
+    }
+
+    fn run_datagrams(
+        &self,
+        cpus: &[Option<usize>],
+        live: &Arc<Live>,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<(UdpFacts, Vec<Report>)> {
+        let workers = cpus.len();
         let engines = self.engines(workers)?;
         let facts = engines[0].facts();
         let roles = (0..workers)
             .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live));
         let roles = roles.collect::<anyhow::Result<Vec<Role>>>()?;
-        let (cores, drops) = (host::cores(), host::udp_receive_drops());
         let together = Arc::new((Barrier::new(workers), OnceLock::new()));
         let wait = self.wait_mode();
         let threads: Vec<_> = engines
             .into_iter()
             .zip(roles)
-            .zip(cpus.clone())
+            .zip(cpus.to_vec())
             .map(|((engine, role), cpu)| {
                 let (together, stop) = (together.clone(), stop.clone());
                 std::thread::spawn(move || {
@@ -175,13 +204,37 @@ impl Setup {
                 })
             })
             .collect();
-        let reports =
-            threads.into_iter().map(|t| t.join().map_err(|_| anyhow!("a worker panicked"))?);
-        let reports = reports.collect::<anyhow::Result<Vec<Report>>>()?;
-        let pinned: Vec<usize> = cpus.into_iter().flatten().collect();
-        let foreign = foreign_share(&pinned, &cores, &reports);
-        let queue_drops = host::udp_receive_drops().saturating_sub(drops);
-        Ok(self.conclude(reports, facts, &pinned, foreign, queue_drops, stop))
+        Ok((facts, gather(threads)?))
+    }
+
+    fn run_streams(
+        &self,
+        streams: &StreamSetup,
+        cpus: &[Option<usize>],
+        live: &Arc<Live>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Vec<Report>> {
+        sys::raise_open_files();
+        let workers = cpus.len() as u32;
+        let (barrier, start, wait) = (Barrier::new(cpus.len()), OnceLock::new(), self.wait_mode());
+        let clients = (0..workers)
+            .map(|w| streams.clients(&self.workload, self.plan(w, workers, 0), live.clone()));
+        let clients = clients.collect::<anyhow::Result<Vec<_>>>()?;
+        std::thread::scope(|scope| {
+            let together = (&barrier, &start);
+            let threads: Vec<_> = clients
+                .into_iter()
+                .zip(cpus)
+                .map(|(clients, &cpu)| {
+                    scope
+                        .spawn(move || streams::worker(streams, clients, cpu, wait, together, stop))
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|t| t.join().map_err(|_| anyhow!("a worker panicked"))?)
+                .collect()
+        })
     }
 
     /// How the workers wait. A closed loop has no due time to spin for: it sleeps, unless told otherwise,
@@ -215,6 +268,7 @@ impl Setup {
         let (mut cpu, mut run_delay, mut elapsed) = (Nanos::ZERO, None, Nanos::ZERO);
         let mut counters = EngineCounters::default();
         let mut merged: Option<Tally> = None;
+        let mut streams: Option<StreamReport> = None;
         let mut times = Vec::new();
         for report in reports {
             cpu += report.cpu;
@@ -225,6 +279,9 @@ impl Setup {
                 .or(run_delay);
             counters.merge(&report.counters);
             times.extend(report.times);
+            if let Some(report) = report.streams {
+                streams.get_or_insert_default().merge(&report);
+            }
             match &mut merged {
                 None => merged = Some(report.tally),
                 Some(all) => all.merge(&report.tally),
@@ -271,6 +328,10 @@ impl Setup {
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
         trial.drops = drops;
         trial.warnings = self.warnings(&tally, &counters, facts);
+        if let Some((setup, report)) = self.streams.as_ref().zip(streams) {
+            trial.warnings.extend(setup.warnings(&report));
+            trial.connections = Some(setup.record(&report));
+        }
         trial.conditions.cpus = pinned.to_vec();
         Outcome { trial, times }
     }
@@ -317,7 +378,7 @@ impl Setup {
         );
         say(tally.unexpected > 0, format!("{} replies belong to no query", tally.unexpected));
         say(
-            facts.receive_buffer < self.sockets.buffer,
+            self.streams.is_none() && facts.receive_buffer < self.sockets.buffer,
             format!(
                 "receive buffers of {} instead of {} bytes: raise net.core.rmem_max, or run as root",
                 facts.receive_buffer, self.sockets.buffer
@@ -377,6 +438,7 @@ impl Setup {
             stopped_early: tally.stopped_early,
             cpu: Default::default(),
             drops: Drops::default(),
+            connections: None,
             series: tally
                 .series
                 .iter()
@@ -394,6 +456,12 @@ impl Setup {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command_line(),
             target: self.target.to_string(),
+            transport: self
+                .streams
+                .as_ref()
+                .map_or(TransportArg::Udp, |streams| streams.transport)
+                .word()
+                .to_owned(),
             workload: self.workload.describe(),
             pacing: describe_pacing(self.pacing),
             timeout_s: self.timeout.as_secs_f64(),
@@ -443,7 +511,13 @@ fn worker(
             (tally, times)
         }
     };
-    Ok(Report { tally, times, counters: engine.counters(), cpu, run_delay, elapsed })
+    let counters = engine.counters();
+    Ok(Report { tally, times, counters, cpu, run_delay, elapsed, streams: None })
+}
+
+/// What the workers' threads bring home.
+fn gather(threads: Vec<JoinHandle<anyhow::Result<Report>>>) -> anyhow::Result<Vec<Report>> {
+    threads.into_iter().map(|t| t.join().map_err(|_| anyhow!("a worker panicked"))?).collect()
 }
 
 /// The share of the pinned cores that others used: processes that are not our workers, and the hypervisor.

@@ -6,17 +6,18 @@ use std::path::Path;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Who may import whom; nothing else may.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("wire", &[]),
     ("measure", &[]),
     ("net", &["measure"]),
     ("load", &["wire", "net", "measure"]),
     ("auth", &["wire", "net", "measure"]),
     ("dns64", &["wire", "net", "measure"]),
+    ("zone", &["wire", "measure"]),
     ("trace", &["wire", "measure"]),
     ("record", &["measure"]),
     ("experiment", &["record", "measure"]),
-    ("lab", &["experiment", "record", "measure", "wire"]),
+    ("lab", &["experiment", "record", "measure", "wire", "zone"]),
     ("report", &["record", "measure"]),
     (
         "cli",
@@ -26,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "measure",
             "load",
             "auth",
+            "zone",
             "record",
             "experiment",
             "lab",

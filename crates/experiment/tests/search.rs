@@ -55,6 +55,7 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
             stopped_early: false,
             cpu: Default::default(),
             drops: Drops::default(),
+            connections: None,
             series: Vec::new(),
             probes: Vec::new(),
             conditions: Conditions::default(),

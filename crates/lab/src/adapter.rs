@@ -392,9 +392,12 @@ listen {{ listen.v6 }}
     fn the_built_in_ones_are_good() {
         let catalogue = Catalogue::load(None).unwrap();
         let names: Vec<&str> = catalogue.iter().map(|adapter| adapter.name.as_str()).collect();
-        assert_eq!(names, ["bind9", "dns64d", "knot", "nsd", "unbound"]);
-        let error = catalogue.get("powerdns").unwrap_err().to_string();
-        assert_eq!(error, "there is no server `powerdns`; known are bind9, knot, nsd, unbound");
+        for name in ["bind9", "dns64d", "knot", "nsd", "unbound"] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+        let error = catalogue.get("maradns").unwrap_err().to_string();
+        let known = names.join(", ");
+        assert_eq!(error, format!("there is no server `maradns`; known are {known}"));
     }
 
     #[test]
@@ -457,7 +460,8 @@ listen {{ listen.v6 }}
         fs::write(dir.path().join("n.toml"), GOOD.replace("\"x\"", "\"nsd\"")).unwrap();
         fs::write(dir.path().join("README"), "not an adapter").unwrap();
         let catalogue = Catalogue::load(Some(dir.path())).unwrap();
-        assert_eq!(catalogue.iter().count(), 5);
+        let built_in = Catalogue::load(None).unwrap().iter().count();
+        assert_eq!(catalogue.iter().count(), built_in + 1);
         assert_eq!(catalogue.get("nsd").unwrap().title, "X");
         fs::write(dir.path().join("y.toml"), "name =").unwrap();
         let error = Catalogue::load(Some(dir.path())).unwrap_err().to_string();

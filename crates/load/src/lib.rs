@@ -8,6 +8,8 @@
 //! Roles on [`net::Engine`]s: no clock is read here and no socket opened, so that pacing, expiry and
 //! early stops are tested to the nanosecond on the simulated engine.
 
+pub mod clients;
+mod connections;
 pub mod flight;
 pub mod live;
 pub mod lockstep;
@@ -15,10 +17,13 @@ pub mod measurer;
 mod outcome;
 mod pace;
 pub mod permutation;
+pub mod pipeline;
 pub mod plan;
 pub mod tally;
 pub mod workload;
 
+pub use clients::{ClientPlan, Clients, ClientsResult};
+pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
 pub use live::Live;
 pub use lockstep::{LockStep, LockStepResult};

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use measure::{Goal, Nanos};
+
+use crate::plan::Plan;
 use crate::tally::Tally;
 
 /// Counters of a running trial; one for all its workers, who add to it every millisecond or so.
@@ -50,10 +53,55 @@ impl Publisher {
     }
 }
 
+/// How often the goal's latencies are looked at.
+const GOAL_INTERVAL: Nanos = Nanos::from_millis(100);
+
+/// Shows one worker's counters, and looks whether the goal is missed for certain.
+#[derive(Debug)]
+pub(crate) struct GoalWatch {
+    publisher: Publisher,
+    goal: Option<Goal>,
+    /// What the goal's shares refer to: at least what all workers send.
+    queries: u64,
+    next: Nanos,
+}
+
+impl GoalWatch {
+    pub(crate) fn new(plan: &Plan, live: Arc<Live>) -> Self {
+        GoalWatch {
+            publisher: Publisher::new(live),
+            goal: plan.stop_at.clone(),
+            queries: plan.most_queries().unwrap_or(u64::MAX),
+            next: Nanos::ZERO,
+        }
+    }
+
+    /// Shows the counters.
+    pub(crate) fn show(&mut self, tally: &Tally) {
+        self.publisher.publish(tally);
+    }
+
+    /// Shows the counters; whether the goal is missed for certain by all workers together, whatever
+    /// the rest brings. (Of the latencies, each worker knows its own: a verdict on these is certain
+    /// too, and later than it could be.)
+    pub(crate) fn is_lost(&mut self, now: Nanos, tally: &Tally) -> bool {
+        let live = self.publisher.publish(tally);
+        let Some(goal) = &self.goal else { return false };
+        let bad = live.bad.load(Relaxed);
+        let mut lost = live.failed.load(Relaxed) || goal.lost_too_many(self.queries, bad);
+        if !lost && !goal.latency.is_empty() && now >= self.next {
+            self.next = now + GOAL_INTERVAL;
+            lost = goal.too_slow(self.queries, &tally.latency);
+        }
+        if lost {
+            live.failed.store(true, Relaxed);
+        }
+        lost
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use measure::Nanos;
-
     use super::*;
 
     #[test]

@@ -181,7 +181,7 @@ impl Role for LockStep {
         for received in rx.iter() {
             let mut lane = self.lanes.get_mut(usize::from(received.socket.0));
             let ring = lane.as_mut().map(|lane| &mut lane.ring);
-            let ended = self.judge.reply(ring, received.at.since(start), received.bytes);
+            let ended = self.judge.reply(ring, received.at.since(start), received.bytes).is_some();
             if let (true, Some(lane)) = (ended, lane) {
                 lane.waiting = None;
             }

@@ -11,13 +11,12 @@
 //! next burst takes the next socket.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use measure::Nanos;
 use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 
 use crate::flight::Ring;
-use crate::live::{Live, Publisher};
+use crate::live::{GoalWatch, Live};
 use crate::outcome::Judge;
 use crate::pace::{Due, Pace};
 use crate::plan::Plan;
@@ -28,9 +27,6 @@ use crate::workload::{MAX_QUERY, Workload};
 const MAX_BURST: u32 = 512;
 /// Queries of a burst to one socket before the next one's turn: a segmented message's worth.
 const SOCKET_BURST: u32 = 64;
-/// How often the goal's latencies are looked at.
-const GOAL_INTERVAL: Nanos = Nanos::from_millis(100);
-
 /// Where a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -69,11 +65,8 @@ pub struct Measurer {
     start: Option<Nanos>,
     next_sweep: Nanos,
     sweep_every: Nanos,
-    next_goal: Nanos,
-    /// What the goal's shares refer to: at least what all workers send.
-    goal_queries: u64,
     last_batch: Vec<Run>,
-    live: Publisher,
+    watch: GoalWatch,
 }
 
 impl Measurer {
@@ -100,10 +93,8 @@ impl Measurer {
             start: None,
             next_sweep: Nanos::ZERO,
             sweep_every: Nanos((plan.timeout.0 / 64).clamp(1_000, 1_000_000)),
-            next_goal: Nanos::ZERO,
-            goal_queries: plan.most_queries().unwrap_or(u64::MAX),
             last_batch: Vec::with_capacity(MAX_BURST as usize),
-            live: Publisher::new(live),
+            watch: GoalWatch::new(&plan, live),
             plan,
         }
     }
@@ -118,7 +109,7 @@ impl Measurer {
     /// What became of the queries; those still outstanding count as unresolved.
     pub fn into_tally(mut self) -> Tally {
         self.judge.tally.unresolved = self.in_flight;
-        self.live.publish(&self.judge.tally);
+        self.watch.show(&self.judge.tally);
         self.judge.tally
     }
 
@@ -134,30 +125,11 @@ impl Measurer {
             self.in_flight -= lost;
             self.judge.lose(lost);
         }
-        if self.is_lost(now) && self.phase == Phase::Sending {
+        if self.watch.is_lost(now, &self.judge.tally) && self.phase == Phase::Sending {
             self.judge.tally.stopped_early = true;
             // What is under way still counts: a failed trial's losses are all its losses.
             self.phase = Phase::Draining;
         }
-    }
-
-    /// Shows the counters; whether the goal is missed for certain by all workers together, whatever
-    /// the rest brings. (Of the latencies, each worker knows its own: a verdict on these is certain
-    /// too, and later than it could be.)
-    fn is_lost(&mut self, now: Nanos) -> bool {
-        let tally = &self.judge.tally;
-        let live = self.live.publish(tally);
-        let Some(goal) = &self.plan.stop_at else { return false };
-        let bad = live.bad.load(Relaxed);
-        let mut lost = live.failed.load(Relaxed) || goal.lost_too_many(self.goal_queries, bad);
-        if !lost && !goal.latency.is_empty() && now >= self.next_goal {
-            self.next_goal = now + GOAL_INTERVAL;
-            lost = goal.too_slow(self.goal_queries, &tally.latency);
-        }
-        if lost {
-            live.failed.store(true, Relaxed);
-        }
-        lost
     }
 
     /// Composes one query.
@@ -288,7 +260,7 @@ impl Role for Measurer {
         for received in rx.iter() {
             let ring = self.rings.get_mut(usize::from(received.socket.0));
             let at = received.at.since(start);
-            self.in_flight -= u64::from(self.judge.reply(ring, at, received.bytes));
+            self.in_flight -= u64::from(self.judge.reply(ring, at, received.bytes).is_some());
         }
         if now < start {
             return Next::At(start);

@@ -12,9 +12,36 @@
 
 use measure::Nanos;
 
-use crate::flight::{Ring, State};
+use crate::flight::{Found, State};
 use crate::tally::Tally;
 use crate::workload::Workload;
+
+/// Where outstanding queries are found by the ids of replies.
+pub(crate) trait Table {
+    /// The query that used `id` last.
+    fn find(&self, id: u16) -> Found;
+    /// Notes that it has its reply.
+    fn answer(&mut self, id: u16);
+    /// Notes that its lost predecessor has its reply.
+    fn answer_predecessor(&mut self, id: u16);
+}
+
+impl Table for crate::flight::Ring {
+    #[inline]
+    fn find(&self, id: u16) -> Found {
+        self.find(id)
+    }
+
+    #[inline]
+    fn answer(&mut self, id: u16) {
+        self.answer(id);
+    }
+
+    #[inline]
+    fn answer_predecessor(&mut self, id: u16) {
+        self.answer_predecessor(id);
+    }
+}
 
 /// Judges replies and keeps the tally.
 pub(crate) struct Judge {
@@ -28,37 +55,42 @@ impl Judge {
         Judge { workload, tally, timeout }
     }
 
-    /// Takes a message that came `at` to the socket of `ring` (`None`: to one that is not ours);
-    /// whether it ended an outstanding query.
+    /// Takes a message that came `at` to the socket or connection of `table` (`None`: to one that is not
+    /// ours); the outstanding query that it ended.
     #[inline]
-    pub(crate) fn reply(&mut self, ring: Option<&mut Ring>, at: Nanos, message: &[u8]) -> bool {
-        let (Some(ring), Some(id)) = (ring, wire::reply::id(message)) else {
+    pub(crate) fn reply<T: Table>(
+        &mut self,
+        table: Option<&mut T>,
+        at: Nanos,
+        message: &[u8],
+    ) -> Option<Found> {
+        let (Some(table), Some(id)) = (table, wire::reply::id(message)) else {
             self.tally.unexpected += 1;
-            return false;
+            return None;
         };
-        let found = ring.find(id);
+        let found = table.find(id);
         match found.state {
             State::Free => self.tally.unexpected += 1,
             State::Answered => self.tally.duplicates += 1,
             State::Expired => {
                 self.tally.late += 1;
-                ring.answer(id);
+                table.answer(id);
             }
             State::Outstanding if at.since(found.sent) > self.timeout => {
                 // Its time is over, only nobody had looked yet.
                 self.tally.late += 1;
-                ring.answer(id);
+                table.answer(id);
                 self.lose(1);
-                return true;
+                return Some(found);
             }
             State::Outstanding => {
                 let outcome = self.workload.check(found.key, message);
                 if found.after_lost && outcome == Err(wire::Invalid::WrongQuestion) {
                     self.tally.late += 1;
-                    ring.answer_predecessor(id);
-                    return false;
+                    table.answer_predecessor(id);
+                    return None;
                 }
-                ring.answer(id);
+                table.answer(id);
                 let tally = &mut self.tally;
                 tally.answered += 1;
                 tally.latency.record(at.since(found.due));
@@ -71,10 +103,10 @@ impl Judge {
                 let second = tally.second(found.due);
                 second.answered += 1;
                 second.valid += u64::from(outcome.is_ok());
-                return true;
+                return Some(found);
             }
         }
-        false
+        None
     }
 
     /// Counts queries without a reply in time; they enter the latencies with the timeout.

@@ -3,7 +3,7 @@
 //! Histograms are merged, averages never: the percentile of a merged histogram is the percentile of
 //! all queries, the average of two percentiles is nothing.
 
-use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
 
 use crate::units::Nanos;
 
@@ -99,7 +99,16 @@ impl Histogram {
         out
     }
 
-    /// Reads [`encode`](Self::encode)'s bytes back.
+    /// The same, compressed (HDR V2 with deflate), which any HdrHistogram library reads too.
+    pub fn encode_compressed(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.0, &mut out)
+            .expect("writing to a vector does not fail");
+        out
+    }
+
+    /// Reads the bytes of [`encode`](Self::encode) or [`encode_compressed`](Self::encode_compressed) back.
     ///
     /// # Errors
     /// [`NotAHistogram`] when the bytes are not an HDR V2 histogram with this type's bounds.
@@ -181,6 +190,7 @@ mod tests {
             h.record(Nanos(i * 7_919));
         }
         assert_eq!(Histogram::decode(&h.encode()).expect("own bytes"), h);
+        assert_eq!(Histogram::decode(&h.encode_compressed()).expect("own bytes"), h);
         assert!(Histogram::decode(b"nonsense").is_err());
         assert!(Histogram::decode(&h.encode()[..20]).is_err());
     }

@@ -14,6 +14,7 @@ pub mod pacing;
 pub mod rng;
 pub mod stats;
 pub mod units;
+pub mod zipf;
 
 pub use goal::Goal;
 pub use histogram::Histogram;
@@ -21,3 +22,4 @@ pub use limiter::{Evidence, Limiter, ScheduleTolerance, Void};
 pub use pacing::{Pacing, Schedule};
 pub use rng::Rng;
 pub use units::{Nanos, Qps};
+pub use zipf::Zipf;

@@ -9,6 +9,8 @@
 //!     |               v
 //!   Engine                          udp: batched sockets; sim: a virtual clock and one scripted peer;
 //!                                   network: a virtual clock and several hosts
+//!
+//!   StreamRole ──> StreamEngine     the same for connections (`stream`): TCP, TLS; `tcp` serves them
 //! ```
 //!
 //! All `unsafe` of the workspace lives in this crate: in `udp` (system calls on batches) and in `sys`
@@ -20,11 +22,14 @@ pub mod drive;
 pub mod engine;
 pub mod network;
 pub mod sim;
+pub mod stream;
 pub mod sys;
 pub mod tcp;
+pub mod tls;
 pub mod udp;
 
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
 pub use drive::{Next, Role, Tended, WaitMode, drive, drive_and_tend};
 pub use engine::{Engine, EngineCounters, Wait};
+pub use stream::{StreamEngine, StreamRole};
 pub use udp::{Doorbell, UdpEngine, UdpFacts, UdpOptions, sources};

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::AsRawFd;
 
 use measure::Nanos;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -110,13 +111,38 @@ pub fn prepare_for_timing() {
     }
 }
 
-/// Raises the limit of open files to what is allowed, for many sockets.
+/// Open files that suffice for any load: 2^20, the kernel's own bound (`fs.nr_open`).
+const MANY_FILES: u64 = 1 << 20;
+
+/// Raises the limit of open files to what is allowed, for many sockets; root is allowed more.
 pub fn raise_open_files() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+    let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let many = hard.max(MANY_FILES);
+    if setrlimit(Resource::RLIMIT_NOFILE, many, many).is_err() {
         // Where this fails, opening a socket says so.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
+}
+
+/// Sets an integer socket option.
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: i32,
+    option: i32,
+    value: i32,
+) -> io::Result<()> {
+    // SAFETY: the option's value is an int that lives through the call, of the stated size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

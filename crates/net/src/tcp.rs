@@ -1,21 +1,24 @@
-//! Messages over TCP, each behind a 16-bit length (RFC 1035 section 4.2.2, RFC 7766), served on a
-//! runtime of one thread.
+//! Messages over TCP or TLS, each behind a 16-bit length (RFC 1035 section 4.2.2, RFC 7766, RFC 7858),
+//! served on a runtime of one thread.
 //!
 //! Knows no DNS: bytes of a message in, bytes of a message out. Messages may be pipelined; they are
 //! answered in their order, and what is answered together is written together. Connections, idle time,
 //! pipelining and the size of a message are bounded.
 
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
 
 use crate::address_error::named;
+use crate::stream::first_message;
+use crate::tls::ServerTls;
 
 /// Bounds of a TCP service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +65,27 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// Where connections come from, and whether they speak TLS.
+#[derive(Debug)]
+pub struct Listener {
+    socket: std::net::TcpListener,
+    tls: Option<ServerTls>,
+}
+
+impl Listener {
+    /// Connections to `socket`, with TLS if there is one.
+    pub fn new(socket: std::net::TcpListener, tls: Option<ServerTls>) -> Self {
+        Listener { socket, tls }
+    }
+}
+
 /// Serves `listeners` until `stop` returns true (it is asked every 50 ms). `answer` gets a message and
 /// writes the reply into the (cleared) vector; an empty reply closes the connection.
 ///
 /// # Errors
 /// When the runtime cannot be made.
 pub fn serve(
-    listeners: Vec<std::net::TcpListener>,
+    listeners: Vec<Listener>,
     limits: TcpLimits,
     answer: impl FnMut(&[u8], &mut Vec<u8>) + 'static,
     stop: impl Fn() -> bool,
@@ -78,8 +95,8 @@ pub fn serve(
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         for listener in listeners {
-            let listener = TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(accept(listener, service.clone()));
+            let socket = TcpListener::from_std(listener.socket)?;
+            tokio::task::spawn_local(accept(socket, listener.tls, service.clone()));
         }
         while !stop() {
             tokio::time::sleep(STOP_LATENCY).await;
@@ -99,6 +116,7 @@ struct Service<F> {
 /// Takes connections until it is dropped.
 async fn accept<F: FnMut(&[u8], &mut Vec<u8>) + 'static>(
     listener: TcpListener,
+    tls: Option<ServerTls>,
     service: Rc<Service<F>>,
 ) {
     loop {
@@ -112,23 +130,45 @@ async fn accept<F: FnMut(&[u8], &mut Vec<u8>) + 'static>(
         }
         service.open.set(service.open.get() + 1);
         let service = service.clone();
+        let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
         tokio::task::spawn_local(async move {
             // The end of a connection, whatever its reason, is nobody else's business.
-            let _ = connection(stream, &service).await;
+            let _ = begin(stream, tls, &service).await;
             service.open.set(service.open.get() - 1);
         });
     }
 }
 
-/// One connection, message after message.
-async fn connection<F: FnMut(&[u8], &mut Vec<u8>)>(
-    mut stream: TcpStream,
+/// One connection, from its handshake on; that has the time of an idle connection.
+async fn begin<F: FnMut(&[u8], &mut Vec<u8>)>(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
     service: &Service<F>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    match tls {
+        None => connection(stream, Vec::with_capacity(INPUT), service).await,
+        Some(tls) => {
+            let accepted = timeout(service.limits.idle, tls.accept(stream)).await;
+            let mut stream = accepted.map_err(io::Error::from)??;
+            let mut early = Vec::new();
+            if let Some(mut data) = stream.get_mut().1.early_data() {
+                data.read_to_end(&mut early)?;
+            }
+            connection(&mut stream, early, service).await?;
+            timeout(service.limits.idle, stream.shutdown()).await.map_err(io::Error::from)?
+        }
+    }
+}
+
+/// One connection, message after message; some of them may be there.
+async fn connection<F: FnMut(&[u8], &mut Vec<u8>)>(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut input: Vec<u8>,
+    service: &Service<F>,
+) -> io::Result<()> {
     let limits = service.limits;
-    // Read is only what is missing of the first message, so this holds two of them at most.
-    let mut input = Vec::with_capacity(INPUT);
+    // Read is only what is missing of the first message, so `input` holds two of them at most.
     let (mut output, mut reply) = (Vec::new(), Vec::new());
     let mut deadline = Instant::now() + limits.idle;
     loop {
@@ -152,7 +192,11 @@ async fn connection<F: FnMut(&[u8], &mut Vec<u8>)>(
         }
         input.drain(..taken);
         if !output.is_empty() {
-            timeout(limits.idle, stream.write_all(&output)).await.map_err(io::Error::from)??;
+            let written = async {
+                stream.write_all(&output).await?;
+                stream.flush().await
+            };
+            timeout(limits.idle, written).await.map_err(io::Error::from)??;
             output.clear();
         }
         if close {
@@ -166,15 +210,9 @@ async fn connection<F: FnMut(&[u8], &mut Vec<u8>)>(
     }
 }
 
-/// The first message of `input`, without its length, when all of it is there.
-fn first_message(input: &[u8]) -> Option<&[u8]> {
-    let len = u16::from_be_bytes(*input.first_chunk()?);
-    input.get(2..2 + usize::from(len))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -194,6 +232,7 @@ mod tests {
             std::thread::spawn(move || {
                 let reverse =
                     |message: &[u8], reply: &mut Vec<u8>| reply.extend(message.iter().rev());
+                let listeners = listeners.into_iter().map(|l| Listener::new(l, None)).collect();
                 serve(listeners, limits, reverse, || stop.load(Ordering::Relaxed))
             })
         };

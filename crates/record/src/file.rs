@@ -126,6 +126,7 @@ mod tests {
             stopped_early: false,
             cpu: Default::default(),
             drops: Drops::default(),
+            connections: None,
             series: Vec::new(),
             probes: Vec::new(),
             conditions: Conditions::default(),

@@ -8,20 +8,24 @@
 //! Top-level names are a contract with scripts: they may be added to, never renamed. [`SCHEMA`] counts
 //! the breaks.
 
+pub mod connections;
 pub mod file;
 pub mod lockstep;
 pub mod plan;
 pub mod run;
 pub mod series;
+pub mod store;
 pub mod times;
 pub mod trace;
 pub mod trial;
 
+pub use connections::Connections;
 pub use file::{RecordError, read, write};
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use plan::{Plan, Seam};
 pub use run::{Capacity, CellRecord, Certificate, Run, SelfTest, Skipped, TrialRecord};
 pub use series::{Figure, Series};
+pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
 pub use times::Times;
 pub use trace::{
     TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries, TraceStats,

@@ -45,6 +45,38 @@ impl Times {
     }
 }
 
+/// The non-empty buckets of `h`: largest time in microseconds and count.
+fn buckets(h: &Histogram) -> Vec<(f64, u64)> {
+    h.buckets().map(|(t, n)| (t.as_micros_f64(), n)).collect()
+}
+
+impl Times {
+    /// Takes the histogram out, compressed, and leaves the percentiles; `None` when there is none.
+    ///
+    /// # Errors
+    /// When `hdr` is no histogram.
+    pub(crate) fn take_histogram(&mut self) -> Result<Option<Vec<u8>>, NotAHistogram> {
+        if self.hdr.is_empty() {
+            return Ok(None);
+        }
+        let compressed = self.histogram()?.encode_compressed();
+        self.hdr.clear();
+        self.buckets.clear();
+        Ok(Some(compressed))
+    }
+
+    /// Puts back what [`take_histogram`](Self::take_histogram) took out.
+    ///
+    /// # Errors
+    /// When `compressed` is no histogram.
+    pub(crate) fn put_histogram(&mut self, compressed: &[u8]) -> Result<(), NotAHistogram> {
+        let histogram = Histogram::decode(compressed)?;
+        self.buckets = buckets(&histogram);
+        self.hdr = BASE64_STANDARD.encode(histogram.encode());
+        Ok(())
+    }
+}
+
 impl From<&Histogram> for Times {
     fn from(h: &Histogram) -> Self {
         let us = |t: Nanos| t.as_micros_f64();
@@ -58,7 +90,7 @@ impl From<&Histogram> for Times {
             mean: h.mean_ns() / 1e3,
             stdev: h.stdev_ns() / 1e3,
             count: h.count(),
-            buckets: h.buckets().map(|(t, n)| (us(t), n)).collect(),
+            buckets: buckets(h),
             hdr: BASE64_STANDARD.encode(h.encode()),
         }
     }

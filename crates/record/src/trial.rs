@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use measure::Limiter;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::connections::Connections;
 use crate::series::Series;
 use crate::times::Times;
 
@@ -62,6 +63,9 @@ pub struct Trial {
     pub cpu: BTreeMap<String, Cpu>,
     /// Datagrams dropped, by place.
     pub drops: Drops,
+    /// What became of the connections; absent over UDP.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connections: Option<Connections>,
     /// Seconds of the trial.
     pub series: Vec<Second>,
     /// What the probes sampled during it, seconds since its beginning.
@@ -77,6 +81,15 @@ impl Trial {
     /// Queries without a valid reply in time.
     pub fn bad(&self) -> u64 {
         self.answered - self.valid + self.lost
+    }
+
+    /// Its distributions, by their names in the JSON.
+    pub(crate) fn distributions_mut(&mut self) -> [(&'static str, &mut Times); 3] {
+        [
+            ("latency_us", &mut self.latency_us),
+            ("latency_from_send_us", &mut self.latency_from_send_us),
+            ("schedule_error_us", &mut self.schedule_error_us),
+        ]
     }
 }
 
@@ -132,6 +145,9 @@ pub struct Conditions {
     pub command: String,
     /// Where the queries went.
     pub target: String,
+    /// How queries were carried: udp, tcp, tls and so on.
+    #[serde(default)]
+    pub transport: String,
     /// What was asked.
     pub workload: String,
     /// When queries left.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use record::{Times, Trial, TrialRecord};
+use record::{Connections, Times, Trial, TrialRecord};
 
 use crate::{thousands, time_us};
 
@@ -76,6 +76,9 @@ pub fn trial(t: &Trial) -> String {
             t.conditions.timeout_s
         ),
     );
+    if let Some(c) = &t.connections {
+        connections(c, &mut line);
+    }
     line("schedule error", times(&t.schedule_error_us));
     let drops = [
         ("Tester", t.drops.tester_receive),
@@ -107,6 +110,64 @@ pub fn trial(t: &Trial) -> String {
         line("warning", warning.clone());
     }
     out
+}
+
+/// What became of the connections.
+fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
+    let n = |count: u64| thousands(count as f64);
+    let limit = c
+        .queries_per_connection
+        .map_or(String::new(), |most| format!(", {} queries on each connection", n(most)));
+    line(
+        "connections",
+        format!(
+            "{} of {} came to be, {} clients{limit}; {} at once, {} resumed, {} with early data",
+            n(c.established),
+            n(c.attempts),
+            n(u64::from(c.clients)),
+            n(c.peak),
+            n(c.resumed),
+            n(c.early_data),
+        ),
+    );
+    line(
+        "ended",
+        format!(
+            "{} completed, {} by the server, {} open at the end",
+            n(c.completed),
+            n(c.closed_by_server),
+            n(c.open_at_end)
+        ),
+    );
+    if !c.failed.is_empty() || c.slow > 0 {
+        let slow = (c.slow > 0).then(|| format!("slow {}", n(c.slow)));
+        let failed = c.failed.iter().map(|(why, count)| format!("{why} {}", n(*count)));
+        line("failed", failed.chain(slow).collect::<Vec<_>>().join(", "));
+    }
+    if c.lost_with_connection + c.unserved > 0 {
+        let lost = format!(
+            "{} queries with their connection, {} found none in time",
+            n(c.lost_with_connection),
+            n(c.unserved)
+        );
+        line("of the lost", lost);
+    }
+    line(
+        "handshake",
+        format!("{} (TCP alone: p50 {})", times(&c.handshake_us), time_us(c.connect_us.p50)),
+    );
+    line("first query", format!("{} (from sent to reply)", times(&c.first_query_us)));
+    line("later queries", format!("{} (from sent to reply)", times(&c.steady_us)));
+    line(
+        "bytes",
+        format!(
+            "{} sent in {} writes, {} received in {} reads",
+            n(c.bytes_sent),
+            n(c.writes),
+            n(c.bytes_received),
+            n(c.reads)
+        ),
+    );
 }
 
 /// The percentiles of a distribution.

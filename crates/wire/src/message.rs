@@ -258,15 +258,16 @@ pub(crate) fn relate(
             None => Relation::Other,
         });
     }
-    let mut rest = name;
+    // A name that differs is read to its end all the same: what is malformed is so wherever it stands.
+    let (mut rest, mut same) = (name, true);
     for label in labels(message, at, budget) {
         let label = label?;
         match rest.split_at_checked(label.len()) {
             Some((front, behind)) if front.eq_ignore_ascii_case(label) => rest = behind,
-            _ => return Some(Relation::Other),
+            _ => same = false,
         }
     }
-    Some(if rest.is_empty() { Relation::Same } else { Relation::Other })
+    Some(if same && rest.is_empty() { Relation::Same } else { Relation::Other })
 }
 
 /// The labels of a possibly compressed name, each with its length octet, the root included; ends with `None` on a fault.
@@ -406,6 +407,12 @@ mod tests {
         ] {
             assert_eq!(name_at(MESSAGE, at), name.map(|name| name.parse().unwrap()), "{at}");
         }
+    }
+
+    #[test]
+    fn a_fault_behind_the_difference_is_a_fault() {
+        let message = [&[0; HEADER][..], b"\x01x\xc1\x00"].concat();
+        assert_eq!(relate(&message, HEADER, b"\x03www\0", false, &mut Budget(100)), None);
     }
 
     #[test]

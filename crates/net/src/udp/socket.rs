@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address_error::named;
+use crate::sys::set_option;
 
 use super::{UdpFacts, UdpOptions};
 
@@ -126,21 +127,6 @@ fn enlarge_buffers(socket: &Socket, size: usize, facts: &mut UdpFacts) -> io::Re
     facts.receive_buffer = socket.recv_buffer_size()?;
     facts.send_buffer = socket.send_buffer_size()?;
     Ok(())
-}
-
-/// Sets an integer socket option.
-fn set_option(socket: &Socket, level: i32, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the option's value is an int that lives through the call, of the stated size.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
-    })
-    .map(|_| ())
 }
 
 /// The count of drops of a socket (`SO_MEMINFO`, Linux 4.12).

@@ -1,0 +1,293 @@
+//! A trial over connections: the clients' threads, one worker to a core, and what they bring home.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use load::{ClientPlan, Clients, ConnectionTally, Live, Plan};
+use measure::{Nanos, Pacing, Qps};
+use net::stream::{Bytes, Dialer, Failure, TlsDialer};
+use net::tls::{ClientTls, TlsVersion, Verify};
+use net::{StreamEngine, UdpFacts, WaitMode, sys};
+use record::{Connections, Times};
+
+use crate::args::{CloseArg, LoadArgs, StreamArgs, TlsVersionArg, TransportArg};
+use crate::options::WorkloadPlan;
+use crate::tester::{Report, START_DELAY};
+
+/// Queries outstanding over all connections of an open loop, by default.
+const OUTSTANDING: u32 = 1 << 16;
+
+/// Checked: what connections carry the queries.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamSetup {
+    pub(crate) transport: TransportArg,
+    dialer: Dialer,
+    clients: u32,
+    queries_per_connection: Option<u64>,
+    outstanding: u32,
+    opening: u32,
+    connection_rate: Option<Qps>,
+    open_first: bool,
+}
+
+/// What the connections of one worker, or of all, were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamReport {
+    pub(crate) tally: ConnectionTally,
+    pub(crate) bytes: Bytes,
+}
+
+impl StreamReport {
+    pub(crate) fn merge(&mut self, other: &StreamReport) {
+        self.tally.merge(&other.tally);
+        self.bytes.merge(&other.bytes);
+    }
+}
+
+impl StreamSetup {
+    /// Makes sense of the arguments; `None` for UDP.
+    ///
+    /// # Errors
+    /// Arguments that go with another transport, numbers out of their range, files that cannot be read.
+    pub(crate) fn new(
+        args: &LoadArgs,
+        target: SocketAddr,
+        pacing: Pacing,
+    ) -> anyhow::Result<Option<Self>> {
+        let streams = &args.streams;
+        if streams.transport == TransportArg::Udp {
+            if let Some(flag) = streams.first_flag() {
+                bail!("{flag} goes with --transport tcp or tls: UDP has no connections");
+            }
+            return Ok(None);
+        }
+        if let Pacing::LockStep { .. } = pacing {
+            bail!("--pacing lockstep is dns64perf's, which is over UDP; use --pacing window");
+        }
+        let clients = streams.clients.unwrap_or(8);
+        if clients == 0 || streams.queries_per_connection == Some(0) {
+            bail!("--clients and --queries-per-connection are 1 at least");
+        }
+        let workers = args.sockets.workers().len() as u32;
+        if clients < workers {
+            bail!("{clients} clients for {workers} workers: give each one at least");
+        }
+        let most = load::pipeline::MAX_OUTSTANDING;
+        let outstanding = match (streams.outstanding, pacing) {
+            (Some(n), _) if n == 0 || n > most => bail!("--outstanding {n}: 1 to {most}"),
+            (Some(n), _) => n,
+            (None, Pacing::Window { outstanding }) => outstanding.div_ceil(clients).min(most),
+            (None, _) => (OUTSTANDING / clients).clamp(32, 1_024),
+        };
+        Ok(Some(StreamSetup {
+            transport: streams.transport,
+            dialer: dialer(args, target)?,
+            clients,
+            queries_per_connection: streams.queries_per_connection,
+            outstanding,
+            opening: streams.opening.max(workers),
+            connection_rate: streams.connection_rate,
+            open_first: streams.queries_per_connection.is_none() && !streams.on_demand,
+        }))
+    }
+
+    /// The share of `worker` among `workers`.
+    fn plan(&self, plan: Plan) -> ClientPlan {
+        let (worker, workers) = (plan.worker, plan.workers);
+        let share = |n: u32| n / workers + u32::from(worker < n % workers);
+        let rate = self.connection_rate.map(|rate| rate.get() / f64::from(workers));
+        ClientPlan {
+            clients: share(self.clients),
+            queries_per_connection: self.queries_per_connection,
+            outstanding: self.outstanding,
+            opening: share(self.opening).max(1),
+            connection_rate: rate.and_then(Qps::new),
+            plan,
+        }
+    }
+
+    /// The clients of a worker.
+    ///
+    /// # Errors
+    /// What is wrong with the workload.
+    pub(crate) fn clients(
+        &self,
+        workload: &WorkloadPlan,
+        plan: Plan,
+        live: Arc<Live>,
+    ) -> anyhow::Result<Clients> {
+        let workload = workload.worker(plan.worker, plan.workers)?;
+        Ok(Clients::new(self.plan(plan), workload, live, self.open_first))
+    }
+
+    /// What stands for the sockets in the record's conditions.
+    pub(crate) fn facts(&self, workers: usize) -> UdpFacts {
+        UdpFacts { sockets: self.clients as usize / workers, ..UdpFacts::default() }
+    }
+
+    /// The record of the connections.
+    pub(crate) fn record(&self, report: &StreamReport) -> Connections {
+        let StreamReport { tally: t, bytes } = report;
+        let failed = Failure::ALL.iter().zip(t.failed).filter(|(_, count)| *count > 0);
+        Connections {
+            clients: self.clients,
+            queries_per_connection: self.queries_per_connection,
+            outstanding: self.outstanding,
+            attempts: t.attempts,
+            established: t.established,
+            resumed: t.resumed,
+            resumption_rate: t.resumed as f64 / t.established.max(1) as f64,
+            early_data: t.early_data,
+            completed: t.completed,
+            closed_by_server: t.closed_by_peer,
+            failed: failed.map(|(why, count)| (why.reason().to_owned(), count)).collect(),
+            slow: t.slow,
+            lost_with_connection: t.lost_with_connection,
+            unserved: t.unserved,
+            peak: t.peak,
+            open_at_end: t.open_at_end,
+            connect_us: Times::from(&t.connect),
+            handshake_us: Times::from(&t.handshake),
+            first_query_us: Times::from(&t.first_query),
+            steady_us: Times::from(&t.steady),
+            bytes_sent: bytes.sent,
+            bytes_received: bytes.received,
+            writes: bytes.writes,
+            reads: bytes.reads,
+        }
+    }
+
+    /// Doubts, each with advice.
+    pub(crate) fn warnings(&self, report: &StreamReport) -> Vec<String> {
+        let failed = |why: Failure| report.tally.failed[why.index()];
+        let mut out = Vec::new();
+        for (why, advice) in [
+            (
+                Failure::Refused,
+                "is the server up, and does it listen on this port for this transport?",
+            ),
+            (
+                Failure::NoPort,
+                "this host's ports are used up: use more --source addresses, --close reset, or set net.ipv4.tcp_tw_reuse=1 and widen net.ipv4.ip_local_port_range",
+            ),
+            (Failure::NoFile, "raise the limit of open files (`ulimit -n`), or run as root"),
+            (
+                Failure::BadCertificate,
+                "is --tls-name a name of the certificate, and --ca its authority?",
+            ),
+        ] {
+            if failed(why) > 0 {
+                out.push(format!("{} connections failed: {}: {advice}", failed(why), why.reason()));
+            }
+        }
+        out
+    }
+}
+
+/// How connections come to be.
+fn dialer(args: &LoadArgs, target: SocketAddr) -> anyhow::Result<Dialer> {
+    let streams = &args.streams;
+    let sources: Vec<IpAddr> =
+        args.sockets.source.map_or(Vec::new(), |source| source.addresses(usize::MAX));
+    if let Some(first) = sources.first()
+        && first.is_ipv4() != target.is_ipv4()
+    {
+        bail!("--source {first} and the target {target} are of different families");
+    }
+    let mut dialer = Dialer::tcp(target);
+    dialer.sources = sources;
+    dialer.timeout = Duration::from(streams.connect_timeout);
+    dialer.fast_open = streams.fast_open;
+    dialer.reset = streams.close == CloseArg::Reset;
+    dialer.max_message = usize::from(streams.max_reply);
+    if streams.transport == TransportArg::Tls {
+        dialer.tls = Some(tls(streams, target)?);
+    } else if let Some(flag) = streams.first_tls_flag() {
+        bail!("{flag} goes with --transport tls");
+    }
+    Ok(dialer)
+}
+
+/// How TLS is spoken.
+fn tls(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<TlsDialer> {
+    let early_data = streams.early_data;
+    let asked = ClientTls {
+        verify: streams.ca.clone().map_or(Verify::Nothing, Verify::Authorities),
+        version: match streams.tls_version {
+            None => TlsVersion::Any,
+            Some(TlsVersionArg::V12) => TlsVersion::V12,
+            Some(TlsVersionArg::V13) => TlsVersion::V13,
+        },
+        alpn: match &streams.alpn {
+            None => vec![net::tls::ALPN_DOT.to_vec()],
+            Some(text) => {
+                text.split(',').filter(|p| !p.is_empty()).map(|p| p.as_bytes().to_vec()).collect()
+            }
+        },
+        sessions: if streams.resume || early_data { OUTSTANDING as usize } else { 0 },
+        early_data,
+    };
+    let config = asked.build().context("--ca")?;
+    let name = streams.tls_name.clone().unwrap_or_else(|| target.ip().to_string());
+    let name = name
+        .clone()
+        .try_into()
+        .map_err(|_| anyhow!("--tls-name {name}: neither a host name nor an address"))?;
+    Ok(TlsDialer { config: Arc::new(config), name, early_data })
+}
+
+/// One worker's thread.
+pub(crate) fn worker(
+    streams: &StreamSetup,
+    clients: Clients,
+    cpu: Option<usize>,
+    wait: WaitMode,
+    (barrier, start): (&Barrier, &OnceLock<Nanos>),
+    stop: &AtomicBool,
+) -> anyhow::Result<Report> {
+    let prepared = prepare(streams, clients, cpu, stop);
+    // All come here, whatever befell them: the others wait.
+    barrier.wait();
+    let mut engine = prepared?;
+    let start = *start.get_or_init(|| sys::monotonic() + START_DELAY);
+    engine.role(|clients| clients.begin(start));
+    let (began, cpu_before, delay_before) =
+        (sys::monotonic(), sys::thread_cpu_time(), sys::thread_run_delay());
+    engine.drive(wait, stop)?;
+    let run_delay =
+        sys::thread_run_delay().zip(delay_before).map(|(after, before)| after.since(before));
+    let (cpu, elapsed) = (sys::thread_cpu_time().since(cpu_before), sys::monotonic().since(began));
+    let bytes = engine.bytes();
+    let result = engine.into_role().into_result();
+    Ok(Report {
+        tally: result.tally,
+        times: Vec::new(),
+        counters: net::EngineCounters::default(),
+        cpu,
+        run_delay,
+        elapsed,
+        streams: Some(StreamReport { tally: result.connections, bytes }),
+    })
+}
+
+/// An engine on its core, its connections open if they are to be.
+fn prepare(
+    streams: &StreamSetup,
+    clients: Clients,
+    cpu: Option<usize>,
+    stop: &AtomicBool,
+) -> anyhow::Result<StreamEngine<Clients>> {
+    if let Some(cpu) = cpu {
+        sys::pin_to_cpus(&[cpu]).context("--cpus")?;
+    }
+    sys::prepare_for_timing();
+    let connections = streams.clients as usize;
+    let mut engine = StreamEngine::new(streams.dialer.clone(), connections, clients)?;
+    if streams.open_first {
+        engine.drive(WaitMode::Sleep, stop)?;
+    }
+    Ok(engine)
+}

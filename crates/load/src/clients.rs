@@ -1,0 +1,548 @@
+//! Clients: the Measurer of connections. A role on [`net::StreamEngine`], as [`Measurer`](crate::Measurer)
+//! is one on datagrams, with the same workloads, paces, outcomes and tally.
+//!
+//! ```text
+//!            open            up             all queries asked and answered
+//!   closed ───────> opening ────> open ──────────────────────────> ending ───> closed
+//!     ^                │            │ stalled: aborted                            │
+//!     │      rests a while after a failure                                        │
+//!     └────────────────┴────────────┴─────────────────────────────────────────────┘
+//! ```
+//!
+//! A client has one connection at a time. A query goes to the client whose turn it is: one that may open
+//! its connection first, so that the population is there soon, else the next that has room. Queries for a
+//! connection that is being opened wait in it, so that what a client waits for counts from when its query
+//! was due; in a closed loop a client gets all the queries it has room for at once, in one write.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use measure::{Nanos, Pacing, Qps};
+use net::Next;
+use net::stream::{ConnId, End, Failure, Opened, Orders, StreamRole};
+
+use crate::connections::ConnectionTally;
+use crate::live::{GoalWatch, Live};
+use crate::outcome::Judge;
+use crate::pace::{Due, Pace};
+use crate::pipeline::Pipeline;
+use crate::plan::Plan;
+use crate::tally::Tally;
+use crate::workload::{MAX_QUERY, Workload};
+
+/// Queries ordered in one call at most.
+const MAX_BURST: u32 = 512;
+/// So long a client rests when its connection has failed, before it opens another.
+const REST: Nanos = Nanos::from_millis(100);
+
+/// What a worker's clients shall do.
+#[derive(Clone, Debug)]
+pub struct ClientPlan {
+    /// When queries leave, and for how long (`sockets` and `max_burst` are of no use here).
+    pub plan: Plan,
+    /// How many clients this worker has.
+    pub clients: u32,
+    /// Queries of a connection before it is closed and another opened; `None`: no end.
+    pub queries_per_connection: Option<u64>,
+    /// Queries outstanding on a connection at most.
+    pub outstanding: u32,
+    /// Connections being opened at once, at most.
+    pub opening: u32,
+    /// Connections opened a second by this worker, at most.
+    pub connection_rate: Option<Qps>,
+}
+
+/// What the clients measured.
+#[derive(Clone, Debug)]
+pub struct ClientsResult {
+    /// What became of the queries.
+    pub tally: Tally,
+    /// What became of the connections.
+    pub connections: ConnectionTally,
+}
+
+/// Where a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Connections are opened, so many are yet to be tried; no query leaves.
+    Opening(u32),
+    Sending,
+    /// Nothing more is sent; ends when each outstanding query has its answer or its expiry.
+    Draining,
+}
+
+/// Where a client stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Closed,
+    Opening,
+    Open,
+    /// To be closed, for the reason if it is a failure.
+    Ending(Option<Failure>),
+}
+
+/// A client and its connection.
+#[derive(Debug)]
+struct Client {
+    standing: Standing,
+    pipeline: Pipeline,
+    /// Queries of this connection so far.
+    asked: u64,
+    /// Whether it waits in the line of those with room.
+    in_line: bool,
+    /// Whether the first query of the connection was answered.
+    answered: bool,
+    /// Whether a query was lost on the connection.
+    slow: bool,
+    /// Whether queries have left on the connection.
+    sending: bool,
+    /// When the connection last gave a sign of life.
+    heard: Nanos,
+}
+
+/// What became of an attempt to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Launch {
+    Sent,
+    /// No client has room, before this time at least.
+    Blocked(Nanos),
+    /// The workload has no more queries.
+    Exhausted,
+}
+
+/// One worker's clients.
+pub struct Clients {
+    plan: ClientPlan,
+    judge: Judge,
+    pace: Pace,
+    closed_loop: bool,
+    phase: Phase,
+    start: Option<Nanos>,
+    clients: Vec<Client>,
+    /// Clients that have room on their connection, and, some of them, had it and have not any more.
+    line: VecDeque<ConnId>,
+    /// Clients whose connection may be opened.
+    closed: VecDeque<ConnId>,
+    /// Clients whose connection failed, and until when they rest.
+    resting: VecDeque<(Nanos, ConnId)>,
+    /// Clients whose connection is to be closed with the next orders.
+    ending: Vec<ConnId>,
+    /// Connections being opened, and up.
+    opening: u32,
+    open: u64,
+    /// When the next connection may be opened.
+    next_open: Nanos,
+    in_flight: u64,
+    /// Since when there has been room: no query left later than that by the Tester's fault.
+    room_since: Nanos,
+    blocked: bool,
+    next_sweep: Nanos,
+    sweep_every: Nanos,
+    connections: ConnectionTally,
+    watch: GoalWatch,
+}
+
+impl Clients {
+    /// A worker's clients that carry out `plan` with `workload`; with `open_first`, all connections are
+    /// opened before [`begin`](Self::begin).
+    ///
+    /// # Panics
+    /// When there is no client or the plan is lock-step.
+    pub fn new(
+        plan: ClientPlan,
+        workload: Box<dyn Workload>,
+        live: Arc<Live>,
+        open_first: bool,
+    ) -> Self {
+        assert!(plan.clients > 0, "a load needs a client");
+        let mut tally = Tally::new(plan.plan.duration);
+        let (pace, planned) = Pace::new(&plan.plan);
+        tally.planned = planned;
+        let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
+        let client = |_| Client {
+            standing: Standing::Closed,
+            pipeline: Pipeline::new(plan.outstanding, rng.next_u64() as u16),
+            asked: 0,
+            in_line: false,
+            answered: false,
+            slow: false,
+            sending: false,
+            heard: Nanos::ZERO,
+        };
+        Clients {
+            judge: Judge::new(workload, tally, plan.plan.timeout),
+            pace,
+            closed_loop: matches!(plan.plan.pacing, Pacing::Window { .. }),
+            phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
+            start: None,
+            clients: (0..plan.clients).map(client).collect(),
+            line: VecDeque::with_capacity(plan.clients as usize),
+            closed: (0..plan.clients).collect(),
+            resting: VecDeque::new(),
+            ending: Vec::new(),
+            opening: 0,
+            open: 0,
+            next_open: Nanos::ZERO,
+            in_flight: 0,
+            room_since: Nanos::ZERO,
+            blocked: false,
+            next_sweep: Nanos::ZERO,
+            sweep_every: Nanos((plan.plan.timeout.0 / 32).clamp(100_000, 20_000_000)),
+            connections: ConnectionTally::default(),
+            watch: GoalWatch::new(&plan.plan, live),
+            plan,
+        }
+    }
+
+    /// The schedule begins at `start` on the engine's clock.
+    pub fn begin(&mut self, start: Nanos) {
+        self.start = Some(start);
+        self.phase = Phase::Sending;
+        self.judge.tally.started = start;
+        self.next_open = Nanos::ZERO;
+        // Rests were told on the clock before the start.
+        self.resting.iter_mut().for_each(|(until, _)| *until = REST);
+        self.clients.iter_mut().for_each(|client| client.heard = Nanos::ZERO);
+    }
+
+    /// What became of queries and connections; what is still outstanding counts as unresolved.
+    pub fn into_result(mut self) -> ClientsResult {
+        self.judge.tally.unresolved = self.in_flight;
+        self.watch.show(&self.judge.tally);
+        self.connections.open_at_end = self.open;
+        ClientsResult { tally: self.judge.tally, connections: self.connections }
+    }
+
+    /// Time since the trial began; before, the engine's.
+    fn clock(&self, now: Nanos) -> Nanos {
+        now.since(self.start.unwrap_or(Nanos::ZERO))
+    }
+
+    /// How many queries a client may take on now.
+    fn room(&self, conn: ConnId) -> u64 {
+        let client = &self.clients[conn as usize];
+        if !matches!(client.standing, Standing::Opening | Standing::Open) {
+            return 0;
+        }
+        let pipeline = u64::from(self.plan.outstanding - client.pipeline.outstanding());
+        let left = self.plan.queries_per_connection.map_or(u64::MAX, |most| most - client.asked);
+        pipeline.min(left)
+    }
+
+    /// Puts a client in line if it has room and is not there yet.
+    fn stand_in_line(&mut self, conn: ConnId) {
+        if !self.clients[conn as usize].in_line && self.room(conn) > 0 {
+            self.clients[conn as usize].in_line = true;
+            self.line.push_back(conn);
+        }
+    }
+
+    /// When a connection may be opened: now, or later, or not before one of those being opened is done.
+    fn may_open(&self) -> Nanos {
+        if self.opening >= self.plan.opening { Nanos::MAX } else { self.next_open }
+    }
+
+    /// Opens the connection of the next client that has none, if one may.
+    fn open_next(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
+        if self.closed.is_empty() || self.may_open() > now {
+            return None;
+        }
+        let conn = self.closed.pop_front()?;
+        if let Some(rate) = self.plan.connection_rate {
+            // What was not opened in a pause is not caught up with.
+            let gap = Nanos((1e9 / rate.get()) as u64);
+            self.next_open = self.next_open.max(now.since(gap)) + gap;
+        }
+        let client = &mut self.clients[conn as usize];
+        client.standing = Standing::Opening;
+        (client.asked, client.answered, client.slow, client.sending) = (0, false, false, false);
+        client.heard = now;
+        self.opening += 1;
+        self.connections.attempts += 1;
+        orders.open(conn);
+        Some(conn)
+    }
+
+    /// The client whose turn it is; it stays first in line.
+    fn next_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
+        // In a closed loop the one that was begun with is filled first.
+        if let Some(conn) = self.open_next(now, orders) {
+            self.clients[conn as usize].in_line = true;
+            self.line.push_front(conn);
+        }
+        while let Some(&conn) = self.line.front() {
+            if self.room(conn) > 0 {
+                return Some(conn);
+            }
+            self.leave_line();
+        }
+        None
+    }
+
+    fn leave_line(&mut self) {
+        if let Some(conn) = self.line.pop_front() {
+            self.clients[conn as usize].in_line = false;
+        }
+    }
+
+    /// Composes one query.
+    fn launch(&mut self, due: Nanos, now: Nanos, orders: &mut Orders) -> Launch {
+        let Some(conn) = self.next_client(now, orders) else {
+            self.blocked = true;
+            let rested = self.resting.front().map_or(Nanos::MAX, |(until, _)| *until);
+            let may_open = if self.closed.is_empty() { rested } else { self.may_open() };
+            return Launch::Blocked(may_open);
+        };
+        if std::mem::take(&mut self.blocked) {
+            self.room_since = now;
+        }
+        let (client, workload) = (&mut self.clients[conn as usize], &mut self.judge.workload);
+        let mut ended = false;
+        orders.send(conn, MAX_QUERY, |out| {
+            let Some(composed) = workload.next(out) else {
+                ended = true;
+                return 0;
+            };
+            let id = client.pipeline.launch(due, composed.key);
+            out[..2].copy_from_slice(&id.to_be_bytes());
+            composed.len
+        });
+        if ended {
+            self.judge.tally.exhausted = true;
+            return Launch::Exhausted;
+        }
+        client.asked += 1;
+        if !client.sending {
+            // The rest of its way is the connection's, not the Tester's.
+            self.judge.tally.schedule_error.record(now.since(due.max(self.room_since)));
+        }
+        self.in_flight += 1;
+        self.judge.tally.sent += 1;
+        self.judge.tally.second(due).sent += 1;
+        if !self.closed_loop {
+            self.leave_line();
+            self.stand_in_line(conn);
+        }
+        Launch::Sent
+    }
+
+    /// Sends what is due; when to come again.
+    fn send_due(&mut self, now: Nanos, orders: &mut Orders) -> Next {
+        for burst in 0..MAX_BURST {
+            let due = match self.pace.due(now, burst > 0, self.in_flight) {
+                Due::Since(due) => due,
+                Due::Wait(until) => return self.wake(until),
+                Due::Over => return self.drain(),
+            };
+            match self.launch(due, now, orders) {
+                Launch::Sent => self.pace.advance(),
+                Launch::Blocked(until) if self.closed_loop => {
+                    let end = self.plan.plan.duration;
+                    return if now >= end { self.drain() } else { self.wake(until.min(end)) };
+                }
+                Launch::Blocked(until) => {
+                    let patience = due + self.plan.plan.timeout;
+                    if now < patience {
+                        return self.wake(until.min(patience));
+                    }
+                    self.give_up(due);
+                    self.pace.advance();
+                }
+                Launch::Exhausted => return self.drain(),
+            }
+        }
+        Next::Now
+    }
+
+    /// A query found no connection in its time: it counts as lost.
+    fn give_up(&mut self, due: Nanos) {
+        self.connections.unserved += 1;
+        self.judge.tally.sent += 1;
+        self.judge.tally.second(due).sent += 1;
+        self.judge.tally.schedule_error.record(Nanos::ZERO);
+        self.judge.lose(1);
+    }
+
+    /// When to be called: at `at`, or at the next sweep.
+    fn wake(&self, at: Nanos) -> Next {
+        let sweep = if self.in_flight > 0 { self.next_sweep } else { Nanos::MAX };
+        match at.min(sweep) {
+            Nanos::MAX => Next::Idle,
+            at => Next::At(at),
+        }
+    }
+
+    /// Sends no more; waits for what is under way.
+    fn drain(&mut self) -> Next {
+        self.phase = Phase::Draining;
+        if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
+    }
+
+    /// From time to time expires what is overdue, ends stalled connections, shows the counters, looks at
+    /// the goal.
+    fn sweep(&mut self, now: Nanos, orders: &mut Orders) {
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + self.sweep_every;
+        let timeout = self.plan.plan.timeout;
+        for conn in 0..self.clients.len() as ConnId {
+            let client = &mut self.clients[conn as usize];
+            let lost = client.pipeline.expire(now, timeout);
+            if lost == 0 {
+                continue;
+            }
+            self.in_flight -= lost;
+            self.judge.lose(lost);
+            if client.heard + timeout <= now && client.standing == Standing::Open {
+                client.standing = Standing::Ending(Some(Failure::Stalled));
+                orders.abort(conn);
+                continue;
+            }
+            self.connections.slow += u64::from(!std::mem::replace(&mut client.slow, true));
+            self.look_after(conn);
+        }
+        if self.watch.is_lost(now, &self.judge.tally) && self.phase == Phase::Sending {
+            self.judge.tally.stopped_early = true;
+            self.phase = Phase::Draining;
+        }
+    }
+
+    /// After a query of it has ended, a client has room, or has done its work.
+    fn look_after(&mut self, conn: ConnId) {
+        let client = &mut self.clients[conn as usize];
+        let done = self.plan.queries_per_connection.is_some_and(|most| client.asked >= most);
+        if !done {
+            self.stand_in_line(conn);
+        } else if client.pipeline.outstanding() == 0 && client.standing == Standing::Open {
+            client.standing = Standing::Ending(None);
+            self.ending.push(conn);
+        }
+    }
+
+    /// Opens connections before the trial; done when each was tried.
+    fn open_all(&mut self, now: Nanos, left: u32, orders: &mut Orders) -> Next {
+        let mut left = left;
+        while left > 0 && self.open_next(now, orders).is_some() {
+            left -= 1;
+        }
+        self.phase = Phase::Opening(left);
+        if left > 0 {
+            match self.may_open() {
+                Nanos::MAX => Next::Idle,
+                at => Next::At(at),
+            }
+        } else if self.opening > 0 {
+            Next::Idle
+        } else {
+            Next::Done
+        }
+    }
+}
+
+impl StreamRole for Clients {
+    fn opened(&mut self, now: Nanos, conn: ConnId, how: Opened) {
+        let heard = self.clock(now);
+        let client = &mut self.clients[conn as usize];
+        (client.standing, client.heard) = (Standing::Open, heard);
+        self.opening -= 1;
+        self.open += 1;
+        let tally = &mut self.connections;
+        tally.established += 1;
+        tally.resumed += u64::from(how.resumed);
+        tally.early_data += u64::from(how.early_data);
+        tally.peak = tally.peak.max(self.open);
+        tally.connect.record(how.connect);
+        tally.handshake.record(how.handshake);
+        self.stand_in_line(conn);
+    }
+
+    fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]) {
+        let at = self.clock(now);
+        let client = &mut self.clients[conn as usize];
+        client.heard = at;
+        if let Some(found) = self.judge.reply(Some(&mut client.pipeline), at, message) {
+            self.in_flight -= 1;
+            let tally = &mut self.connections;
+            let first = !std::mem::replace(&mut client.answered, true);
+            let latencies = if first { &mut tally.first_query } else { &mut tally.steady };
+            latencies.record(at.since(found.sent));
+            self.look_after(conn);
+        }
+    }
+
+    fn closed(&mut self, now: Nanos, conn: ConnId, end: End) {
+        let now = self.clock(now);
+        let client = &mut self.clients[conn as usize];
+        match client.standing {
+            Standing::Opening => self.opening -= 1,
+            _ => self.open -= 1,
+        }
+        let early = client.pipeline.outstanding() > 0;
+        let failure = match (client.standing, end) {
+            (Standing::Ending(failure), _) => failure,
+            (_, End::Failed(failure)) => Some(failure),
+            (_, End::ByPeer) if early => Some(Failure::ClosedEarly),
+            (_, End::ByPeer) => {
+                self.connections.closed_by_peer += 1;
+                None
+            }
+            (_, End::Ordered) => None,
+        };
+        if client.standing == Standing::Ending(None) {
+            self.connections.completed += 1;
+        }
+        client.standing = Standing::Closed;
+        let lost = client.pipeline.reset();
+        self.in_flight -= lost;
+        self.judge.lose(lost);
+        self.connections.lost_with_connection += lost;
+        match failure {
+            None => self.closed.push_back(conn),
+            Some(failure) => {
+                self.connections.failed[failure.index()] += 1;
+                self.resting.push_back((now + REST, conn));
+            }
+        }
+    }
+
+    fn orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
+        if let Phase::Opening(left) = self.phase {
+            return self.open_all(now, left, orders);
+        }
+        let start = self.start.unwrap_or(now);
+        if now < start {
+            return Next::At(start);
+        }
+        let now = now.since(start);
+        while self.resting.front().is_some_and(|(until, _)| *until <= now) {
+            self.closed.extend(self.resting.pop_front().map(|(_, conn)| conn));
+        }
+        self.sweep(now, orders);
+        for conn in self.ending.drain(..) {
+            orders.close(conn);
+        }
+        let next = match self.phase {
+            Phase::Draining => self.drain(),
+            _ => self.send_due(now, orders),
+        };
+        match next {
+            Next::At(at) => Next::At(start + at),
+            other => other,
+        }
+    }
+
+    fn sent(&mut self, at: Nanos, conn: ConnId) {
+        self.judge.tally.last_sent = at;
+        let at = self.clock(at);
+        let (errors, room_since) = (&mut self.judge.tally.schedule_error, self.room_since);
+        let client = &mut self.clients[conn as usize];
+        // What waited for the connection was recorded when it was handed over.
+        let sending = std::mem::replace(&mut client.sending, true);
+        client.pipeline.left(at, |due| {
+            if sending {
+                errors.record(at.since(due.max(room_since)));
+            }
+        });
+    }
+}

@@ -1,0 +1,246 @@
+//! The pipeline: the outstanding queries of one connection, few of many connections instead of many of
+//! few sockets as the [flight](crate::flight).
+//!
+//! ```text
+//! id      generation | slot      16 bits together, mixed with a salt
+//! slots   twice as many as queries may be outstanding, used in turn; a busy one is passed over
+//! ```
+//!
+//! A reply whose generation is not its slot's answers a query that is over.
+
+use measure::Nanos;
+
+use crate::flight::{Found, State};
+use crate::outcome::Table;
+
+/// The most queries outstanding on a connection.
+pub const MAX_OUTSTANDING: u32 = 1 << 15;
+
+/// A query's place.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    due: Nanos,
+    /// `UNSENT` until it leaves.
+    sent: Nanos,
+    key: u32,
+    generation: u16,
+    state: State,
+}
+
+const UNSENT: Nanos = Nanos::MAX;
+
+/// The outstanding queries of one connection.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    slots: Box<[Slot]>,
+    /// Bits of a slot's number.
+    bits: u32,
+    next: u32,
+    outstanding: u32,
+    /// Queries that have not left: the first one's slot and how many slots from there on to look at.
+    unsent: (u32, u32),
+    /// No outstanding query left before.
+    oldest: Nanos,
+    salt: u16,
+}
+
+impl Pipeline {
+    /// For at most `most` outstanding queries.
+    pub(crate) fn new(most: u32, salt: u16) -> Self {
+        let len = (most.clamp(1, MAX_OUTSTANDING) * 2).next_power_of_two().min(1 << 16);
+        let free =
+            Slot { due: Nanos::ZERO, sent: UNSENT, key: 0, generation: 0, state: State::Free };
+        Pipeline {
+            slots: vec![free; len as usize].into(),
+            bits: len.ilog2(),
+            next: 0,
+            outstanding: 0,
+            unsent: (0, 0),
+            oldest: UNSENT,
+            salt,
+        }
+    }
+
+    /// Queries outstanding.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Takes in a query that is about to leave; its id.
+    ///
+    /// # Panics
+    /// When more are outstanding than the pipeline is for.
+    #[inline]
+    pub(crate) fn launch(&mut self, due: Nanos, key: u32) -> u16 {
+        assert!(self.outstanding < self.slots.len() as u32, "a query needs a free slot");
+        let mask = self.slots.len() as u32 - 1;
+        let first = self.next;
+        while self.slots[self.next as usize].state == State::Outstanding {
+            self.next = (self.next + 1) & mask;
+        }
+        let at = self.next;
+        if self.unsent.1 == 0 {
+            self.unsent = (at, 1);
+        } else {
+            self.unsent.1 += (at.wrapping_sub(first) & mask) + 1;
+        }
+        let slot = &mut self.slots[at as usize];
+        let generation = slot.generation.wrapping_add(1);
+        *slot = Slot { due, sent: UNSENT, key, generation, state: State::Outstanding };
+        self.outstanding += 1;
+        self.next = (at + 1) & mask;
+        self.id(at, generation)
+    }
+
+    #[inline]
+    fn id(&self, slot: u32, generation: u16) -> u16 {
+        // A generation of no bits where every id has its slot.
+        let high = u32::from(generation).checked_shl(self.bits).unwrap_or(0);
+        (high as u16 | slot as u16) ^ self.salt
+    }
+
+    /// Notes that all queries taken in so far left at `at`; tells when each was due.
+    #[inline]
+    pub(crate) fn left(&mut self, at: Nanos, mut due: impl FnMut(Nanos)) {
+        let mask = self.slots.len() as u32 - 1;
+        let (first, count) = self.unsent;
+        for i in 0..count {
+            let slot = &mut self.slots[((first + i) & mask) as usize];
+            if slot.state == State::Outstanding && slot.sent == UNSENT {
+                slot.sent = at;
+                due(slot.due);
+            }
+        }
+        self.unsent = (0, 0);
+        self.oldest = self.oldest.min(at);
+    }
+
+    /// Expires the queries that left `timeout` or more before `now`; how many.
+    pub(crate) fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
+        if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
+            return 0;
+        }
+        let (mut lost, mut oldest) = (0, UNSENT);
+        for slot in self.slots.iter_mut().filter(|slot| slot.state == State::Outstanding) {
+            if slot.sent != UNSENT && slot.sent + timeout <= now {
+                slot.state = State::Expired;
+                lost += 1;
+            } else {
+                oldest = oldest.min(slot.sent);
+            }
+        }
+        (self.oldest, self.outstanding) = (oldest, self.outstanding - lost);
+        u64::from(lost)
+    }
+
+    /// Forgets all queries; how many were outstanding.
+    pub(crate) fn reset(&mut self) -> u64 {
+        for slot in &mut self.slots {
+            slot.state = State::Free;
+        }
+        self.unsent = (0, 0);
+        self.oldest = UNSENT;
+        u64::from(std::mem::take(&mut self.outstanding))
+    }
+}
+
+impl Table for Pipeline {
+    #[inline]
+    fn find(&self, id: u16) -> Found {
+        let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
+        let slot = &self.slots[at as usize];
+        let mut state = slot.state;
+        if state != State::Free && self.id(at, slot.generation) != id {
+            // An earlier query's, which is answered or expired.
+            state = State::Expired;
+        }
+        if state == State::Outstanding && slot.sent == UNSENT {
+            // A reply to what was not asked yet.
+            state = State::Free;
+        }
+        let sent = if slot.sent == UNSENT { slot.due } else { slot.sent };
+        Found { state, key: slot.key, due: slot.due, sent, after_lost: false }
+    }
+
+    #[inline]
+    fn answer(&mut self, id: u16) {
+        let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
+        let generation = self.slots[at as usize].generation;
+        if self.id(at, generation) == id {
+            let slot = &mut self.slots[at as usize];
+            self.outstanding -= u32::from(slot.state == State::Outstanding);
+            slot.state = State::Answered;
+        }
+    }
+
+    fn answer_predecessor(&mut self, _id: u16) {
+        // Generations tell predecessors apart.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_querys_way() {
+        let us = Nanos::from_micros;
+        let mut pipeline = Pipeline::new(2, 0x1234);
+        let first = pipeline.launch(us(1), 7);
+        assert_eq!(pipeline.find(first).state, State::Free, "it has not left");
+        let mut dues = Vec::new();
+        pipeline.left(us(3), |due| dues.push(due));
+        let second = pipeline.launch(us(4), 8);
+        pipeline.left(us(4), |due| dues.push(due));
+        assert_eq!(dues, [us(1), us(4)]);
+        let found = pipeline.find(first);
+        assert_eq!(
+            (found.state, found.key, found.due, found.sent),
+            (State::Outstanding, 7, us(1), us(3))
+        );
+        pipeline.answer(second);
+        pipeline.answer(second);
+        assert_eq!((pipeline.outstanding(), pipeline.find(second).state), (1, State::Answered));
+        assert_eq!(pipeline.expire(us(12), us(10)), 0);
+        assert_eq!(pipeline.expire(us(13), us(10)), 1);
+        assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Expired));
+        pipeline.answer(first);
+        assert_eq!(pipeline.outstanding(), 0);
+        pipeline.launch(us(20), 9);
+        assert_eq!(pipeline.reset(), 1);
+        assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Free));
+    }
+
+    proptest! {
+        /// Whatever the order of sending and answering, an id finds its query as long as it is out, and
+        /// no two that are out share an id.
+        #[test]
+        fn finds_what_is_out(most in 1u32..40, steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400)) {
+            let mut pipeline = Pipeline::new(most, 0xbeef);
+            let mut out: Vec<(u16, u32)> = Vec::new();
+            for (key, (ask, which)) in (0u32..).zip(steps) {
+                if ask && (out.len() as u32) < most {
+                    let id = pipeline.launch(Nanos(u64::from(key)), key);
+                    prop_assert!(out.iter().all(|(other, _)| *other != id));
+                    out.push((id, key));
+                    if key % 3 == 0 {
+                        pipeline.left(Nanos(u64::from(key)), |_| {});
+                    }
+                } else if !out.is_empty() {
+                    pipeline.left(Nanos(u64::from(key)), |_| {});
+                    let (id, key) = out.swap_remove(which.index(out.len()));
+                    let found = pipeline.find(id);
+                    prop_assert_eq!((found.state, found.key), (State::Outstanding, key));
+                    pipeline.answer(id);
+                    prop_assert_eq!(pipeline.find(id).state, State::Answered);
+                }
+                prop_assert_eq!(pipeline.outstanding() as usize, out.len());
+            }
+            pipeline.left(Nanos(1_000), |_| {});
+            prop_assert_eq!(pipeline.expire(Nanos(2_000), Nanos(1)), out.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! How a connection comes to be: a socket from the source whose turn it is, TCP, TLS.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use measure::Nanos;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, HandshakeKind};
+use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::meter::{Meter, Metered};
+use super::{ConnId, Failure, Opened};
+use crate::sys;
+
+/// How TLS is spoken to the peer.
+#[derive(Clone, Debug)]
+pub struct TlsDialer {
+    /// Versions, protocols, verification, sessions to resume.
+    pub config: Arc<ClientConfig>,
+    /// The name that is sent (SNI) and that the certificate must be for.
+    pub name: ServerName<'static>,
+    /// Send what is ordered with the handshake where a session allows it (0-RTT).
+    pub early_data: bool,
+}
+
+/// How connections come to be.
+#[derive(Clone, Debug)]
+pub struct Dialer {
+    /// The peer.
+    pub target: SocketAddr,
+    /// Source addresses, used in turn by the connections' numbers; none: the kernel's choice.
+    pub sources: Vec<IpAddr>,
+    /// TCP and TLS together must be done within this time.
+    pub timeout: Duration,
+    /// TLS, if it is spoken.
+    pub tls: Option<TlsDialer>,
+    /// TCP Fast Open (RFC 7413): the first message travels with the SYN where the kernel has a cookie.
+    pub fast_open: bool,
+    /// End connections with a reset instead of a FIN, so that none of this host's ports waits (TIME_WAIT).
+    pub reset: bool,
+    /// A message longer than this ends the connection.
+    pub max_message: usize,
+}
+
+impl Dialer {
+    /// Plain TCP to `target`, 5 s.
+    pub fn tcp(target: SocketAddr) -> Self {
+        Dialer {
+            target,
+            sources: Vec::new(),
+            timeout: Duration::from_secs(5),
+            tls: None,
+            fast_open: false,
+            reset: false,
+            max_message: usize::from(u16::MAX),
+        }
+    }
+
+    /// Opens the connection number `conn`.
+    pub(super) async fn dial(&self, conn: ConnId, meter: Meter) -> Result<Stream, Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let began = sys::monotonic();
+        let failed = |e: io::Error| Failure::from(&e);
+        let socket = self.socket(conn).map_err(failed)?;
+        let stream = match timeout_at(deadline, socket.connect(self.target)).await {
+            Err(_) => return Err(Failure::ConnectStalled),
+            Ok(connected) => connected.map_err(failed)?,
+        };
+        // A failure here shows with the first read.
+        let _ = stream.set_nodelay(true);
+        if self.reset {
+            reset_at_end(&stream);
+        }
+        let connect = sys::monotonic().since(began);
+        let tcp = Metered { inner: stream, meter };
+        let Some(tls) = &self.tls else { return Ok(Stream::Tcp { tcp, connect }) };
+        let connector = TlsConnector::from(tls.config.clone()).early_data(tls.early_data);
+        match timeout_at(deadline, connector.connect(tls.name.clone(), tcp)).await {
+            Err(_) => Err(Failure::HandshakeStalled),
+            Ok(Err(error)) => Err(failed(error)),
+            Ok(Ok(tls)) => Ok(Stream::Tls { tls: Box::new(tls), began, connect }),
+        }
+    }
+
+    /// A socket that is bound where it shall come from.
+    fn socket(&self, conn: ConnId) -> io::Result<TcpSocket> {
+        let socket = Socket::new(Domain::for_address(self.target), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        if !self.sources.is_empty() {
+            let source = self.sources[conn as usize % self.sources.len()];
+            // Addresses of a routed prefix need not be on an interface; the port is chosen when
+            // the peer is known, so that each peer has all of them.
+            let _ = if source.is_ipv4() {
+                socket.set_freebind_v4(true)
+            } else {
+                socket.set_freebind_v6(true)
+            };
+            sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        if self.fast_open {
+            sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)?;
+        }
+        Ok(TcpSocket::from_std_stream(socket.into()))
+    }
+}
+
+/// Has the kernel reset the connection when it is closed.
+fn reset_at_end(stream: &TcpStream) {
+    // Where this fails it is closed in the usual way.
+    let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+/// A connection that is up, or whose first messages may travel with the handshake.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp { tcp: Metered, connect: Nanos },
+    Tls { tls: Box<TlsStream<Metered>>, began: Nanos, connect: Nanos },
+}
+
+impl Stream {
+    /// How it came to be, once the handshake is done.
+    pub(super) fn opened(&self) -> Option<Opened> {
+        match *self {
+            Stream::Tcp { connect, .. } => {
+                Some(Opened { connect, handshake: connect, ..Opened::default() })
+            }
+            Stream::Tls { ref tls, began, connect } => {
+                let session = tls.get_ref().1;
+                (!session.is_handshaking()).then(|| Opened {
+                    connect,
+                    handshake: sys::monotonic().since(began),
+                    resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+                    early_data: session.is_early_data_accepted(),
+                })
+            }
+        }
+    }
+
+    /// Says goodbye, for a moment at most, and closes.
+    pub(super) async fn close(mut self, goodbye: Duration) {
+        // Whoever does not take the goodbye goes without.
+        let _ = timeout(goodbye, self.shutdown()).await;
+    }
+}
+
+impl AsyncRead for Stream {
+    #[inline]
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_read(cx, buf),
+            Stream::Tls { tls, .. } => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    #[inline]
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_write(cx, buf),
+            Stream::Tls { tls, .. } => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_flush(cx),
+            Stream::Tls { tls, .. } => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls { tls, .. } => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Counts the bytes that go through a TCP connection: what TLS makes of messages, handshakes included.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Bytes of stream payload; headers of TCP and IP come on top.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// Written.
+    pub sent: u64,
+    /// Read.
+    pub received: u64,
+    /// Calls that wrote.
+    pub writes: u64,
+    /// Calls that read something.
+    pub reads: u64,
+}
+
+impl Bytes {
+    /// Adds another worker's counts.
+    pub fn merge(&mut self, other: &Bytes) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.writes += other.writes;
+        self.reads += other.reads;
+    }
+}
+
+/// Shared by the connections of a thread.
+pub(super) type Meter = Rc<Cell<Bytes>>;
+
+/// A TCP connection whose bytes are counted.
+#[derive(Debug)]
+pub(super) struct Metered {
+    pub(super) inner: TcpStream,
+    pub(super) meter: Meter,
+}
+
+impl Metered {
+    fn count(&self, add: impl FnOnce(&mut Bytes)) {
+        let mut bytes = self.meter.get();
+        add(&mut bytes);
+        self.meter.set(bytes);
+    }
+}
+
+impl AsyncRead for Metered {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        let read = (buf.filled().len() - before) as u64;
+        self.count(|b| (b.received, b.reads) = (b.received + read, b.reads + 1));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Metered {
+    #[inline]
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
+        self.count(|b| (b.sent, b.writes) = (b.sent + written as u64, b.writes + 1));
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs))?;
+        self.count(|b| (b.sent, b.writes) = (b.sent + written as u64, b.writes + 1));
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

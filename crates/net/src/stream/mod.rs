@@ -1,0 +1,172 @@
+//! The client's side of streams: many connections, each carrying many messages.
+//!
+//! ```text
+//!   StreamRole (a state machine)      decides which connection opens, what it sends, when it closes
+//!     ^ opened, message, closed  | Orders
+//!     |                          v
+//!   StreamEngine                      one thread: a tokio runtime, a task for each connection, one for the time
+//!     ^                          |
+//!     |                          v
+//!   dial                              TCP, TLS: how a connection comes to be, and why it does not
+//! ```
+//!
+//! As with [`crate::Role`], the role reads no clock and opens no socket. Knows no DNS but for this: the
+//! first two bytes of a message are its tag, by which a reply is told from others of its connection.
+//! What is ordered together for a connection is written together; what arrived together is read together.
+//! Nothing is allocated and no task made for a message.
+
+mod alarm;
+mod dial;
+mod engine;
+mod failure;
+mod framed;
+mod meter;
+
+pub use dial::{Dialer, TlsDialer};
+pub use engine::StreamEngine;
+pub use failure::Failure;
+pub use meter::Bytes;
+
+#[cfg(test)]
+mod tests;
+
+use std::task::Waker;
+
+use measure::Nanos;
+
+use crate::drive::Next;
+
+/// A place for a connection, counted from 0; it may be opened again when its connection has ended.
+pub type ConnId = u32;
+
+/// How a connection came to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Until the peer's kernel had taken the connection.
+    pub connect: Nanos,
+    /// Until messages could be sent, `connect` included.
+    pub handshake: Nanos,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+    /// Whether the peer took data that was sent before the handshake was done.
+    pub early_data: bool,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The role wanted it.
+    Ordered,
+    /// The peer closed it in an orderly way.
+    ByPeer,
+    /// Something went wrong.
+    Failed(Failure),
+}
+
+/// What a client does with connections.
+pub trait StreamRole {
+    /// A connection is up; what was ordered for it leaves now.
+    fn opened(&mut self, now: Nanos, conn: ConnId, how: Opened);
+    /// A message came.
+    fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
+    /// A connection has ended, or has not come to be. Its place is free.
+    fn closed(&mut self, now: Nanos, conn: ConnId, end: End);
+    /// Says what is to be done. Called when something happened and when its time has come.
+    fn orders(&mut self, now: Nanos, orders: &mut Orders) -> Next;
+    /// The clock just before all messages ordered for `conn` so far go to the kernel.
+    fn sent(&mut self, at: Nanos, conn: ConnId);
+}
+
+/// What a role wants done, gathered.
+#[derive(Debug)]
+pub struct Orders {
+    slots: Vec<Slot>,
+    opens: Vec<ConnId>,
+    /// Connections with something new to do.
+    touched: Vec<ConnId>,
+}
+
+/// A place for a connection.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Messages to be written, each behind its length.
+    output: Vec<u8>,
+    /// Whether messages were added that the role was not told to be sent.
+    fresh: bool,
+    /// It ends when all is written.
+    closing: bool,
+    /// It ends at once.
+    aborted: bool,
+    touched: bool,
+    /// Wakes the connection's task.
+    waker: Option<Waker>,
+}
+
+impl Orders {
+    /// No orders, and places for so many connections.
+    pub fn new(connections: usize) -> Self {
+        let slots = (0..connections).map(|_| Slot::default()).collect();
+        Orders { slots, opens: Vec::new(), touched: Vec::new() }
+    }
+
+    /// How many connections there may be.
+    pub fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Opens the connection `conn`, whose place must be free. Messages may be ordered at once.
+    pub fn open(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn as usize];
+        (slot.fresh, slot.closing, slot.aborted) = (false, false, false);
+        slot.output.clear();
+        self.opens.push(conn);
+    }
+
+    /// Sends a message on `conn`: `compose` fills a place of `room` bytes and says how many it used; 0
+    /// takes the order back.
+    ///
+    /// # Panics
+    /// When `compose` says more than `room`, or that is more than a length of 16 bits.
+    pub fn send(&mut self, conn: ConnId, room: usize, compose: impl FnOnce(&mut [u8]) -> usize) {
+        let slot = &mut self.slots[conn as usize];
+        let at = slot.output.len();
+        slot.output.resize(at + 2 + room, 0);
+        let len = compose(&mut slot.output[at + 2..]);
+        assert!(len <= room, "a message of {len} bytes in a place of {room}");
+        if len == 0 {
+            slot.output.truncate(at);
+            return;
+        }
+        let length = u16::try_from(len).expect("a message's length has 16 bits").to_be_bytes();
+        slot.output[at..at + 2].copy_from_slice(&length);
+        slot.output.truncate(at + 2 + len);
+        slot.fresh = true;
+        self.touch(conn);
+    }
+
+    /// Ends the connection `conn` when what was ordered is written.
+    pub fn close(&mut self, conn: ConnId) {
+        self.slots[conn as usize].closing = true;
+        self.touch(conn);
+    }
+
+    /// Ends the connection `conn` at once, whatever is yet to be written.
+    pub fn abort(&mut self, conn: ConnId) {
+        self.slots[conn as usize].aborted = true;
+        self.touch(conn);
+    }
+
+    fn touch(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn as usize];
+        if !slot.touched {
+            slot.touched = true;
+            self.touched.push(conn);
+        }
+    }
+}
+
+/// The first message of `input`, without its length, when all of it is there.
+pub(crate) fn first_message(input: &[u8]) -> Option<&[u8]> {
+    let len = u16::from_be_bytes(*input.first_chunk()?);
+    input.get(2..2 + usize::from(len))
+}

@@ -1,0 +1,76 @@
+//! Who is at a run: a lock on a file beside the store, which the kernel lets go of when its holder dies.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::StoreError;
+
+/// The lock of a run, held as long as this lives.
+#[derive(Debug)]
+pub(super) struct RunLock {
+    file: File,
+    path: PathBuf,
+}
+
+/// Where the lock of run `id` lies.
+fn place(store: &Path, id: i64) -> PathBuf {
+    let mut path = store.as_os_str().to_owned();
+    path.push(format!(".run-{id}.lock"));
+    path.into()
+}
+
+/// How often a lock is tried for: [`is_held`] has it for a moment, and a lock file may go while it is opened.
+const TRIES: u32 = 10;
+
+impl RunLock {
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when another process has it.
+    pub(super) fn take(store: &Path, id: i64) -> Result<Self, StoreError> {
+        let path = place(store, id);
+        let io = |source| StoreError::Io { what: "lock", path: path.clone(), source };
+        for _ in 0..TRIES {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path)
+                .map_err(io)?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => return Ok(RunLock { file, path }),
+                // Whoever had it before has taken the file away: the lock is on nothing.
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::Error(e)) => return Err(io(e)),
+            }
+        }
+        Err(StoreError::Busy { path: store.to_owned(), id })
+    }
+}
+
+/// Whether `file` is the one that is found at `path` now.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |m: fs::Metadata| (m.dev(), m.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(found)) => identity(open) == identity(found),
+        _ => false,
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // A lock file that stays is taken by whoever comes next.
+        let _ = fs::remove_file(&self.path);
+        let _ = self.file.unlock();
+    }
+}
+
+/// Whether a process is at run `id`.
+pub(super) fn is_held(store: &Path, id: i64) -> bool {
+    File::open(place(store, id))
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}

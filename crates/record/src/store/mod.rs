@@ -1,0 +1,268 @@
+//! Where runs last: one SQLite file.
+//!
+//! ```text
+//! Store::begin(plan) ──> Recording: planned, trial, cell, skip ... ──> finish
+//! Store::resume(id)  ──┘      each one transaction: it is there wholly or not at all
+//! Store::runs, load, delete
+//! ```
+//!
+//! How a run is written, and taken up again:
+//!
+//! ```no_run
+//! # use std::path::Path;
+//! # use dnsdyno_record::{CellRecord, Plan, TrialRecord, Store, StoreError, store::CellState};
+//! # fn f(plan: Plan, cells: Vec<CellRecord>, trial: TrialRecord) -> Result<(), StoreError> {
+//! let store = Store::open(Path::new("runs.db"))?;
+//! let mut run = store.begin(&plan)?; // its number: run.id()
+//! run.planned(&cells)?; // all cells, in order, before the first trial
+//! run.plan(&plan)?; // when the testbed and the host are known
+//! run.trial(&cells[0], &trial)?; // each as it ends; of the cell, server and settings count
+//! run.cell(&cells[0], false)?; // what is known so far: certificate, version, files ...
+//! run.cell(&cells[0], true)?; // done: its capacities and figures; the trials it holds are not looked at
+//! let id = run.finish(true)?;
+//!
+//! let have = store.load(id)?; // what was measured, as far as it went
+//! let todo = store.cells(id)?.into_iter().filter(|cell| cell.state != CellState::Done);
+//! let mut run = store.resume(id, "0.1.0")?; // writes the seam
+//! run.forget(&cells[1], 2)?; // the trials of a repeat that was cut short
+//! # let _ = (have, todo); Ok(())
+//! # }
+//! ```
+//!
+//! - A kill at any moment loses at most what was not yet handed over: the journal is a write-ahead log.
+//! - Two processes may write at once; each waits for the other's transaction, up to [`PATIENCE`].
+//! - Who writes a run holds a lock beside the store. The kernel lets go of it when that process dies, so
+//!   that a run that was killed is told from one that goes on.
+//! - A file that is not a store, or is damaged, is looked at read-only first and left as it was.
+
+mod check;
+mod error;
+mod lock;
+mod read;
+mod schema;
+mod write;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension};
+
+pub use error::StoreError;
+pub use write::Recording;
+
+use error::Context;
+use lock::RunLock;
+
+/// How long a process waits for another one's transaction.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A store of runs.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLine {
+    /// Its number.
+    pub id: i64,
+    /// The experiment's name.
+    pub experiment: String,
+    /// When it began, seconds since 1970.
+    pub started_unix_s: f64,
+    /// When something of it was last stored, seconds since 1970.
+    pub touched_unix_s: f64,
+    /// How it stands.
+    pub state: RunState,
+    /// Its servers, each once.
+    pub servers: Vec<String>,
+    /// Cells that are done.
+    pub cells_done: u64,
+    /// Cells that are planned, begun or done.
+    pub cells: u64,
+    /// Trials kept.
+    pub trials: u64,
+}
+
+/// A cell of a run in a list: what a run that is taken up again has of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellLine {
+    /// The server's name.
+    pub server: String,
+    /// What was varied.
+    pub settings: BTreeMap<String, String>,
+    /// How it stands.
+    pub state: CellState,
+    /// Trials kept, self-tests not among them.
+    pub trials: u64,
+}
+
+/// How a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellState {
+    /// Nothing of it is there.
+    Planned,
+    /// Some of its trials are there.
+    Begun,
+    /// All of it is there.
+    Done,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// A process is at it.
+    Running,
+    /// Everything planned was done.
+    Complete,
+    /// It ended before its time.
+    Incomplete,
+    /// Its process was killed.
+    Interrupted,
+}
+
+impl RunState {
+    /// The state as a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            RunState::Running => "running",
+            RunState::Complete => "complete",
+            RunState::Incomplete => "incomplete",
+            RunState::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl Store {
+    /// Opens the store at `path`; makes it, and the folder it lies in, when it is not there. A store of an
+    /// older version becomes one of this.
+    ///
+    /// # Errors
+    /// When the file is not a store, is damaged, or is a newer version's: it is left untouched then.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            check::create(path)?;
+        }
+        check::look(path)?;
+        let mut connection = connect(path)?;
+        schema::migrate(&mut connection).at(path, "bring to this version")?;
+        Ok(Store { connection, path: path.to_owned() })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins a run: its number is given, its plan is kept.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn begin(&self, plan: &crate::Plan) -> Result<Recording, StoreError> {
+        Recording::begin(&self.path, plan)
+    }
+
+    /// Takes up run `id` again: a seam marks the place, by dnsdyno `version`. What it has so far is what
+    /// [`load`](Self::load) and [`cells`](Self::cells) give.
+    ///
+    /// # Errors
+    /// When there is no such run, another process is at it, or it cannot be written.
+    pub fn resume(&self, id: i64, version: &str) -> Result<Recording, StoreError> {
+        self.must_have(id)?;
+        Recording::resume(&self.path, id, version)
+    }
+
+    /// All runs, oldest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn runs(&self) -> Result<Vec<RunLine>, StoreError> {
+        read::runs(&self.connection, &self.path)
+    }
+
+    /// The number of the last run, if there is one.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn last(&self) -> Result<Option<i64>, StoreError> {
+        self.connection
+            .query_row("SELECT max(id) FROM run", [], |row| row.get(0))
+            .at(&self.path, "read")
+    }
+
+    /// The cells of run `id`, those that are only planned among them, in the order of the plan.
+    ///
+    /// # Errors
+    /// When there is no such run, or it cannot be read.
+    pub fn cells(&self, id: i64) -> Result<Vec<CellLine>, StoreError> {
+        self.must_have(id)?;
+        read::cells(&self.connection, &self.path, id)
+    }
+
+    /// Run `id`, whole: cells in the order of the plan, trials in the order in which they ended. Cells of
+    /// which nothing was measured are left out.
+    ///
+    /// # Errors
+    /// When there is no such run, or it cannot be read.
+    pub fn load(&self, id: i64) -> Result<crate::Run, StoreError> {
+        self.must_have(id)?;
+        read::load(&self.connection, &self.path, id)
+    }
+
+    /// Deletes run `id` and all that belongs to it.
+    ///
+    /// # Errors
+    /// When there is no such run, a process is at it, or it cannot be deleted.
+    pub fn delete(&self, id: i64) -> Result<(), StoreError> {
+        self.must_have(id)?;
+        let lock = RunLock::take(&self.path, id)?;
+        self.connection.execute("DELETE FROM run WHERE id = ?1", [id]).at(&self.path, "delete")?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// Refuses a number that no run has.
+    fn must_have(&self, id: i64) -> Result<(), StoreError> {
+        let found = self
+            .connection
+            .query_row("SELECT id FROM run WHERE id = ?1", [id], |row| row.get::<_, i64>(0))
+            .optional()
+            .at(&self.path, "read")?;
+        match found {
+            Some(_) => Ok(()),
+            None => Err(StoreError::NoRun { path: self.path.clone(), id, last: self.last()? }),
+        }
+    }
+}
+
+/// Where the store lies when no one says otherwise: `$DNSDYNO_STORE`, else `dnsdyno/runs.db` in
+/// `$XDG_DATA_HOME`, else in `~/.local/share`. `variable` looks up the environment; `None` when it has none
+/// of them.
+pub fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set("DNSDYNO_STORE").or_else(|| {
+        // The XDG base directory specification: a relative path counts for nothing.
+        let data = set("XDG_DATA_HOME").filter(|path| path.is_absolute());
+        let data = data.or_else(|| Some(set("HOME")?.join(".local/share")))?;
+        Some(data.join("dnsdyno/runs.db"))
+    })
+}
+
+/// A connection that waits for others, keeps foreign keys, and logs ahead.
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open(path).at(path, "open")?;
+    connection.busy_timeout(PATIENCE).at(path, "open")?;
+    connection.pragma_update(None, "foreign_keys", true).at(path, "open")?;
+    // With a write-ahead log nothing is lost when a process is killed; a power cut may cost the last trials.
+    connection.pragma_update(None, "synchronous", "NORMAL").at(path, "open")?;
+    Ok(connection)
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}

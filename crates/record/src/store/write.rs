@@ -1,0 +1,332 @@
+//! A run while it goes on: each call is one transaction.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::error::{Context, Part};
+use super::lock::RunLock;
+use super::{StoreError, connect, now};
+use crate::{CellRecord, Plan, Seam, Series, Skipped, TrialRecord};
+
+/// What varies in a cell.
+type Settings = BTreeMap<String, String>;
+
+/// A run that is being written. Dropped without [`finish`](Self::finish), it is an interrupted one.
+#[derive(Debug)]
+pub struct Recording {
+    connection: Connection,
+    path: PathBuf,
+    id: i64,
+    _lock: RunLock,
+}
+
+impl Recording {
+    pub(super) fn begin(path: &Path, plan: &Plan) -> Result<Self, StoreError> {
+        let mut connection = connect(path)?;
+        let transaction = immediate(&mut connection).at(path, "begin a run in")?;
+        let mut lean = plan.clone();
+        let files = std::mem::take(&mut lean.files);
+        let part = Part { path, id: 0, what: "plan" };
+        transaction
+            .execute(
+                "INSERT INTO run (experiment, started_unix_s, touched_unix_s, state, plan)
+                 VALUES (?1, ?2, ?3, 'running', ?4)",
+                params![
+                    plan.experiment,
+                    plan.started_unix_s,
+                    now(),
+                    part.json(serde_json::to_string(&lean))?
+                ],
+            )
+            .at(path, "begin a run in")?;
+        let id = transaction.last_insert_rowid();
+        put_files(&transaction, id, None, &files).at(path, "begin a run in")?;
+        // Before anyone can see the run: nobody finds it without its lock.
+        let lock = RunLock::take(path, id)?;
+        transaction.commit().at(path, "begin a run in")?;
+        Ok(Recording { connection, path: path.to_owned(), id, _lock: lock })
+    }
+
+    pub(super) fn resume(path: &Path, id: i64, version: &str) -> Result<Self, StoreError> {
+        let lock = RunLock::take(path, id)?;
+        let mut recording =
+            Recording { connection: connect(path)?, path: path.to_owned(), id, _lock: lock };
+        let part = Part { path, id, what: "seam" };
+        recording.write("resume a run in", |t| {
+            let stopped_unix_s =
+                t.query_row("SELECT touched_unix_s FROM run WHERE id = ?1", [id], |r| r.get(0));
+            let trials_before = t.query_row(
+                "SELECT count(*) FROM trial JOIN cell ON cell.id = trial.cell
+                 WHERE cell.run = ?1 AND kind = 'trial'",
+                [id],
+                |r| r.get(0),
+            );
+            let seam = Seam {
+                stopped_unix_s: stopped_unix_s.at(path, "read")?,
+                resumed_unix_s: now(),
+                trials_before: trials_before.at(path, "read")?,
+                version: version.to_owned(),
+            };
+            let seam = part.json(serde_json::to_string(&seam))?;
+            t.execute("INSERT INTO seam (run, seam) VALUES (?1, ?2)", params![id, seam])
+                .at(path, "write to")?;
+            // What was skipped then is tried again, and skipped again if need be.
+            t.execute("DELETE FROM skipped WHERE run = ?1", [id]).at(path, "write to")?;
+            t.execute("UPDATE run SET state = 'running' WHERE id = ?1", [id])
+                .at(path, "write to")?;
+            Ok(())
+        })?;
+        Ok(recording)
+    }
+
+    /// The run's number.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps a change of the plan: the fingerprint or the testbed, known only after the beginning.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn plan(&mut self, plan: &Plan) -> Result<(), StoreError> {
+        let (id, path) = (self.id, self.path.clone());
+        let part = Part { path: &path, id, what: "plan" };
+        let mut lean = plan.clone();
+        let files = std::mem::take(&mut lean.files);
+        let text = part.json(serde_json::to_string(&lean))?;
+        self.write("write to", |t| {
+            t.execute("UPDATE run SET plan = ?2 WHERE id = ?1", params![id, text])
+                .and_then(|_| t.execute("DELETE FROM file WHERE run = ?1 AND cell IS NULL", [id]))
+                .and_then(|_| put_files(t, id, None, &files))
+                .at(&path, "write to")
+        })
+    }
+
+    /// Keeps which cells are planned, in their order; those that are there already stay as they are.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn planned(&mut self, cells: &[CellRecord]) -> Result<(), StoreError> {
+        let (id, path) = (self.id, self.path.clone());
+        self.write("write to", |t| {
+            cells.iter().try_for_each(|cell| cell_id(t, &path, id, cell).map(|_| ()))
+        })
+    }
+
+    /// Keeps a trial of `cell` that ended. Of the cell only the server and the settings are looked at,
+    /// unless it is new.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn trial(&mut self, cell: &CellRecord, trial: &TrialRecord) -> Result<(), StoreError> {
+        let (id, path) = (self.id, self.path.clone());
+        self.write("write to", |t| {
+            let cell = cell_id(t, &path, id, cell)?;
+            t.execute(
+                "UPDATE cell SET state = 'begun' WHERE id = ?1 AND state = 'planned'",
+                [cell],
+            )
+            .at(&path, "write to")?;
+            put_trial(t, &path, id, cell, "trial", trial)
+        })
+    }
+
+    /// Keeps what is known of `cell` but its trials, which [`trial`](Self::trial) keeps; it replaces what
+    /// was kept before. `done` says that nothing of it is left to do.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn cell(&mut self, cell: &CellRecord, done: bool) -> Result<(), StoreError> {
+        let (run, path) = (self.id, self.path.clone());
+        self.write("write to", |t| {
+            let id = cell_id(t, &path, run, cell)?;
+            let sql = "UPDATE cell SET record = ?2, state = ?3 WHERE id = ?1";
+            let state = if done { "done" } else { "begun" };
+            t.execute(sql, params![id, head(cell, &path, run)?, state]).at(&path, "write to")?;
+            for old in [
+                "DELETE FROM trial WHERE cell = ?1 AND kind = 'self-test'",
+                "DELETE FROM series WHERE cell = ?1 AND trial IS NULL",
+                "DELETE FROM file WHERE cell = ?1",
+            ] {
+                t.execute(old, [id]).at(&path, "write to")?;
+            }
+            for trial in cell.certificate.iter().flat_map(|c| &c.trials) {
+                put_trial(t, &path, run, id, "self-test", trial)?;
+            }
+            put_series(t, id, None, &cell.series).at(&path, "write to")?;
+            put_files(t, run, Some(id), &cell.files).at(&path, "write to")
+        })
+    }
+
+    /// Drops the trials of `cell` that belong to repeat `repeat`: a search that was cut short is done anew.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn forget(&mut self, cell: &CellRecord, repeat: u32) -> Result<(), StoreError> {
+        let (id, path) = (self.id, self.path.clone());
+        self.write("write to", |t| {
+            let cell = cell_id(t, &path, id, cell)?;
+            let sql = "DELETE FROM trial WHERE cell = ?1 AND repeat = ?2 AND kind = 'trial'";
+            t.execute(sql, params![cell, repeat]).at(&path, "write to").map(|_| ())
+        })
+    }
+
+    /// Keeps that something was not measured.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn skip(&mut self, skipped: &Skipped) -> Result<(), StoreError> {
+        let (id, path) = (self.id, self.path.clone());
+        let part = Part { path: &path, id, what: "skipped" };
+        let skipped = part.json(serde_json::to_string(skipped))?;
+        self.write("write to", |t| {
+            t.execute("INSERT INTO skipped (run, skipped) VALUES (?1, ?2)", params![id, skipped])
+                .at(&path, "write to")
+                .map(|_| ())
+        })
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(mut self, complete: bool) -> Result<i64, StoreError> {
+        let (id, path) = (self.id, self.path.clone());
+        let state = if complete { "complete" } else { "incomplete" };
+        self.write("write to", |t| {
+            t.execute("UPDATE run SET state = ?2 WHERE id = ?1", params![id, state])
+                .at(&path, "write to")
+                .map(|_| ())
+        })?;
+        Ok(id)
+    }
+
+    /// One transaction, which also says that the run lives.
+    fn write(
+        &mut self,
+        what: &'static str,
+        change: impl FnOnce(&Transaction<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let transaction = immediate(&mut self.connection).at(&self.path, what)?;
+        change(&transaction)?;
+        transaction
+            .execute("UPDATE run SET touched_unix_s = ?2 WHERE id = ?1", params![self.id, now()])
+            .and_then(|_| transaction.commit())
+            .at(&self.path, what)
+    }
+}
+
+/// A transaction that waits for its turn at the beginning, where waiting cannot deadlock.
+fn immediate(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    Transaction::new(connection, TransactionBehavior::Immediate)
+}
+
+/// The JSON of a cell, less what has a table of its own.
+fn head(cell: &CellRecord, path: &Path, run: i64) -> Result<String, StoreError> {
+    let lean = CellRecord {
+        trials: Vec::new(),
+        series: Vec::new(),
+        files: BTreeMap::new(),
+        certificate: cell
+            .certificate
+            .as_ref()
+            .map(|c| crate::Certificate { trials: Vec::new(), ..c.clone() }),
+        ..cell.clone()
+    };
+    Part { path, id: run, what: "cell" }.json(serde_json::to_string(&lean))
+}
+
+/// The row of a cell; it is made when it is not there.
+fn cell_id(
+    t: &Transaction<'_>,
+    path: &Path,
+    run: i64,
+    cell: &CellRecord,
+) -> Result<i64, StoreError> {
+    let key: &Settings = &cell.settings;
+    let settings = Part { path, id: run, what: "cell" }.json(serde_json::to_string(key))?;
+    let sql = "SELECT id FROM cell WHERE run = ?1 AND server = ?2 AND settings = ?3";
+    let found = t
+        .query_row(sql, params![run, cell.server, settings], |row| row.get(0))
+        .optional()
+        .at(path, "read")?;
+    if let Some(id) = found {
+        return Ok(id);
+    }
+    let sql = "INSERT INTO cell (run, server, settings, state, record) VALUES (?1, ?2, ?3, 'planned', ?4)";
+    t.execute(sql, params![run, cell.server, settings, head(cell, path, run)?])
+        .at(path, "write to")?;
+    Ok(t.last_insert_rowid())
+}
+
+fn put_trial(
+    t: &Transaction<'_>,
+    path: &Path,
+    run: i64,
+    cell: i64,
+    kind: &str,
+    trial: &TrialRecord,
+) -> Result<(), StoreError> {
+    let part = Part { path, id: run, what: "trial" };
+    let mut lean = trial.clone();
+    let probes = std::mem::take(&mut lean.trial.probes);
+    let mut histograms = Vec::new();
+    for (name, times) in lean.trial.distributions_mut() {
+        if let Some(hdr) = part.hdr(times.take_histogram())? {
+            histograms.push((name, hdr));
+        }
+    }
+    let sql = "INSERT INTO trial (cell, kind, repeat, rate_qps, stored_unix_s, record)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let text = part.json(serde_json::to_string(&lean))?;
+    t.execute(sql, params![cell, kind, lean.repeat, lean.rate_qps, now(), text])
+        .at(path, "write to")?;
+    let id = t.last_insert_rowid();
+    for (name, hdr) in histograms {
+        let sql = "INSERT INTO histogram (trial, name, hdr) VALUES (?1, ?2, ?3)";
+        t.execute(sql, params![id, name, hdr]).at(path, "write to")?;
+    }
+    put_series(t, cell, Some(id), &probes).at(path, "write to")
+}
+
+fn put_series(
+    t: &Transaction<'_>,
+    cell: i64,
+    trial: Option<i64>,
+    series: &[Series],
+) -> rusqlite::Result<()> {
+    for s in series {
+        let samples: Vec<u8> = s
+            .samples
+            .iter()
+            .flat_map(|(at, v)| [at.to_le_bytes(), v.to_le_bytes()].concat())
+            .collect();
+        t.execute(
+            "INSERT INTO series (cell, trial, name, unit, samples) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![cell, trial, s.name, s.unit, samples],
+        )?;
+    }
+    Ok(())
+}
+
+fn put_files(
+    t: &Transaction<'_>,
+    run: i64,
+    cell: Option<i64>,
+    files: &BTreeMap<String, String>,
+) -> rusqlite::Result<()> {
+    for (name, text) in files {
+        t.execute(
+            "INSERT INTO file (run, cell, name, text) VALUES (?1, ?2, ?3, ?4)",
+            params![run, cell, name, text],
+        )?;
+    }
+    Ok(())
+}

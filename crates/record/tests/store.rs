@@ -1,0 +1,316 @@
+//! What a user relies on when runs are kept: nothing that was stored is lost, nothing strange is touched.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use dnsdyno_record::{
+    CellRecord, CellState, Certificate, Figure, Plan, RunState, Series, Skipped, Store, StoreError,
+    Times, Trial, TrialRecord,
+};
+use measure::{Histogram, Nanos};
+
+/// Tells the child of the kill test which store to write to.
+const CHILD_STORE: &str = "DNSDYNO_TEST_CHILD_STORE";
+
+/// A trial at `rate_qps` of search `repeat`, with histograms and a probe.
+fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
+    let mut latency = Histogram::new();
+    (1..500).for_each(|i| latency.record(Nanos::from_micros(i * i)));
+    let mut trial: Trial =
+        serde_json::from_str(include_str!("fixtures/trial.json")).expect("a trial");
+    trial.latency_us = Times::from(&latency);
+    trial.schedule_error_us = Times::from(&latency);
+    trial.latency_from_send_us = Times::from(&Histogram::new());
+    trial.probes = vec![Series {
+        name: "dut.user".into(),
+        unit: "%".into(),
+        samples: vec![(0.5, 12.25), (1.0, f64::MAX), (1.5, -0.0)],
+    }];
+    TrialRecord { repeat, rate_qps, trial }
+}
+
+fn plan() -> Plan {
+    Plan {
+        experiment: "dns64-rfc8219".into(),
+        title: "a title".into(),
+        text: "name = \"x\"".into(),
+        version: "0.1.0".into(),
+        command: "dnsdyno run".into(),
+        started_unix_s: 1_795_233_060.5,
+        host: serde_json::json!({"cpu": "a CPU", "cores": 2}),
+        files: [("auth.toml".to_owned(), "listen".to_owned())].into(),
+        ..Plan::default()
+    }
+}
+
+fn settings(cores: u32) -> BTreeMap<String, String> {
+    [("cores".to_owned(), cores.to_string()), ("role".to_owned(), "dns64".to_owned())].into()
+}
+
+fn cell(server: &str, cores: u32) -> CellRecord {
+    CellRecord {
+        server_version: Some("1.17.1".into()),
+        median_qps: Some(11_000.0),
+        repeats: 2,
+        goal: "zero-loss".into(),
+        certificate: Some(Certificate {
+            certified_qps: 100_000.0,
+            self_test_qps: 220_000.0,
+            timeout_s: 0.25,
+            duration_s: 2.0,
+            passed: true,
+            trials: vec![trial(0, 220_000.0)],
+        }),
+        figures: [("zone_load".to_owned(), Figure::new("s", vec![1.5, 1.25]))].into(),
+        series: vec![Series {
+            name: "dut.resident".into(),
+            unit: "B".into(),
+            samples: vec![(0.0, 1e9)],
+        }],
+        files: [("unbound.conf".to_owned(), "server:\n".to_owned())].into(),
+        ..CellRecord::new(server, settings(cores), "search")
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+#[test]
+fn what_is_stored_is_what_comes_back() {
+    let dir = folder();
+    let path = dir.path().join("a/folder/that/is/not/there/runs.db");
+    let store = Store::open(&path).expect("a new store");
+    assert_eq!((store.runs().expect("a list"), store.last().expect("none")), (vec![], None));
+    let mut recording = store.begin(&plan()).expect("begins");
+    let id = recording.id();
+    let mut wanted = cell("unbound", 1);
+    wanted.trials = vec![trial(0, 8_000.0), trial(0, 16_000.0), trial(1, 9_000.5)];
+    recording.planned(&[wanted.clone(), cell("bind9", 1)]).expect("plans");
+    for t in &wanted.trials {
+        recording.trial(&wanted, t).expect("stores");
+    }
+    assert_eq!(store.runs().expect("a list")[0].state, RunState::Running);
+    assert!(matches!(store.delete(id), Err(StoreError::Busy { .. })), "it is going on");
+    assert!(matches!(store.resume(id, "0.1.0"), Err(StoreError::Busy { .. })));
+    recording.cell(&wanted, false).expect("stores");
+    recording.cell(&wanted, true).expect("stores it once, not twice");
+    let skipped =
+        Skipped { server: "bind9".into(), why: "not installed".into(), ..Skipped::default() };
+    recording.skip(&skipped).expect("stores");
+    recording.finish(true).expect("ends");
+
+    let run = store.load(id).expect("loads");
+    assert_eq!((run.id, run.complete, &run.skipped), (Some(id), true, &vec![skipped]));
+    assert_eq!(run.plan, plan());
+    assert_eq!(run.results, vec![wanted], "what was only planned is left out");
+    let line = &store.runs().expect("a list")[0];
+    assert_eq!((line.cells_done, line.cells, line.trials), (1, 2, 3));
+    assert_eq!((line.state, line.servers.len()), (RunState::Complete, 2));
+    store.delete(id).expect("deletes");
+    let message = store.load(id).expect_err("gone").to_string();
+    assert!(message.ends_with(&format!("there is no run {id}; the store is empty")), "{message}");
+    assert_ne!(store.begin(&plan()).expect("begins").id(), id, "numbers are not used again");
+}
+
+#[test]
+fn a_resumed_run_keeps_its_trials_and_has_a_seam() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let store = Store::open(&path).expect("a new store");
+    let mut recording = store.begin(&plan()).expect("begins");
+    let id = recording.id();
+    recording.cell(&cell("unbound", 1), true).expect("stores");
+    recording.trial(&cell("unbound", 1), &trial(0, 1.0)).expect("stores");
+    recording.trial(&cell("unbound", 2), &trial(0, 2.0)).expect("stores");
+    recording.trial(&cell("unbound", 2), &trial(1, 3.0)).expect("stores");
+    drop(recording);
+    assert_eq!(store.runs().expect("a list")[0].state, RunState::Interrupted);
+
+    let states = |id| {
+        let cells = store.cells(id).expect("a list").into_iter();
+        cells.map(|c| (c.settings, c.state, c.trials)).collect::<Vec<_>>()
+    };
+    let wanted = [(settings(1), CellState::Done, 1), (settings(2), CellState::Begun, 2)];
+    assert_eq!(states(id), wanted);
+    let mut recording = store.resume(id, "0.2.0").expect("resumes");
+    recording.planned(&[cell("unbound", 1), cell("unbound", 4)]).expect("plans");
+    assert_eq!(states(id)[..2], wanted, "what is there stays as it is");
+    assert_eq!(states(id)[2..], [(settings(4), CellState::Planned, 0)]);
+    assert_eq!(store.runs().expect("a list")[0].state, RunState::Running);
+    recording.forget(&cell("unbound", 2), 1).expect("forgets");
+    recording.trial(&cell("unbound", 2), &trial(1, 4.0)).expect("stores");
+    recording.finish(true).expect("ends");
+    let run = store.load(id).expect("loads");
+    assert_eq!((run.seams.len(), run.seams[0].trials_before), (1, 3));
+    assert_eq!(run.seams[0].version, "0.2.0");
+    assert!(run.seams[0].resumed_unix_s >= run.seams[0].stopped_unix_s);
+    let rates: Vec<f64> = run.results.iter().flat_map(|c| &c.trials).map(|t| t.rate_qps).collect();
+    assert_eq!(rates, [1.0, 2.0, 4.0]);
+}
+
+#[test]
+fn two_processes_write_at_once() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let writers: Vec<_> = (0..4)
+        .map(|n| {
+            let path = path.clone();
+            // Each with a connection of its own, as a process has; all of them find no store at first.
+            std::thread::spawn(move || {
+                let store = Store::open(&path).expect("opens");
+                let mut recording = store.begin(&plan()).expect("begins");
+                for i in 0..10 {
+                    recording.trial(&cell("unbound", n), &trial(0, f64::from(i))).expect("stores");
+                }
+                recording.finish(true).expect("ends")
+            })
+        })
+        .collect();
+    let ids: Vec<i64> = writers.into_iter().map(|w| w.join().expect("no panic")).collect();
+    let store = Store::open(&path).expect("opens");
+    for id in ids {
+        assert_eq!(store.load(id).expect("loads").results[0].trials.len(), 10);
+    }
+    assert_eq!(store.runs().expect("a list").len(), 4);
+}
+
+/// The child of the next test: writes trials until it is killed, and says which are stored.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(CHILD_STORE) else { return };
+    let store = Store::open(Path::new(&path)).expect("opens");
+    let mut recording = store.begin(&plan()).expect("begins");
+    for i in 0..10_000 {
+        recording.trial(&cell("unbound", 1), &trial(0, f64::from(i))).expect("stores");
+        println!("stored {i}");
+    }
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_stored() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["child", "--exact", "--nocapture"])
+        .env(CHILD_STORE, &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut stored = lines.map(|l| l.expect("text")).filter(|l| l.starts_with("stored"));
+    let seen = stored.by_ref().take(20).count();
+    child.kill().expect("SIGKILL");
+    let seen = seen + stored.count();
+    child.wait().expect("ends");
+
+    let store = Store::open(&path).expect("opens");
+    let line = store.runs().expect("a list").remove(0);
+    assert_eq!(line.state, RunState::Interrupted);
+    let trials = &store.load(line.id).expect("loads").results[0].trials;
+    assert!(trials.len() == seen || trials.len() == seen + 1, "{} of {seen}", trials.len());
+    assert!(trials.iter().enumerate().all(|(i, t)| *t == trial(0, i as f64)));
+    store.resume(line.id, "0.1.0").expect("can be taken up again");
+}
+
+#[test]
+fn strange_files_are_refused_and_left_as_they_are() {
+    let dir = folder();
+    let sound = dir.path().join("sound.db");
+    {
+        let store = Store::open(&sound).expect("a new store");
+        let mut recording = store.begin(&plan()).expect("begins");
+        for i in 0..20 {
+            recording.trial(&cell("unbound", 1), &trial(0, f64::from(i))).expect("stores");
+        }
+        recording.finish(true).expect("ends");
+    }
+    let bytes = std::fs::read(&sound).expect("readable");
+    let spoiled = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = bytes.clone();
+        change(&mut bytes);
+        bytes
+    };
+    let table: [(&str, Vec<u8>, &str); 7] = [
+        ("empty", vec![], "not a store of dnsdyno"),
+        ("text", b"{\"schema\": 1}".to_vec(), "not a store of dnsdyno (it is no SQLite file)"),
+        ("foreign", spoiled(&|b| b[68..72].fill(0)), "another program's SQLite file"),
+        ("short", bytes[..bytes.len() / 2].to_vec(), "damaged"),
+        ("header", bytes[..100].to_vec(), "damaged"),
+        ("middle", spoiled(&|b| b[4096..16_384].fill(0xa5)), "damaged"),
+        ("newer", spoiled(&|b| b[60..64].copy_from_slice(&99i32.to_be_bytes())), "version 99"),
+    ];
+    for (name, content, part) in table {
+        let path = dir.path().join(name);
+        std::fs::write(&path, &content).expect("writes");
+        let error = Store::open(&path).expect_err(name);
+        let message = error.to_string();
+        assert!(message.contains(part) && message.contains(name), "{name}: {message}");
+        assert!(message.contains("left untouched") && error.is_bad_input(), "{name}: {message}");
+        assert_eq!(std::fs::read(&path).expect("readable"), content, "{name}");
+    }
+    assert_eq!(std::fs::read(&sound).expect("readable"), bytes);
+}
+
+/// A store as version 1 of the schema left it: a dump, so that a change of it can be seen.
+const SCHEMA_1: &str = include_str!("fixtures/schema_1.sql");
+
+#[test]
+fn a_store_of_the_first_schema_opens() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let old = rusqlite::Connection::open(&path).expect("a new file");
+    old.execute_batch(SCHEMA_1).expect("the dump is SQL");
+    drop(old);
+    let store = Store::open(&path).expect("opens");
+    let line = &store.runs().expect("a list")[0];
+    assert_eq!((line.id, line.state, line.trials), (1, RunState::Complete, 2));
+    let run = store.load(1).expect("loads");
+    assert_eq!((&run.plan, run.seams.len(), run.skipped.len()), (&plan(), 1, 1));
+    let mut wanted = cell("unbound", 1);
+    wanted.trials = vec![trial(0, 8_000.0), trial(1, 9_000.5)];
+    assert_eq!(run.results, vec![wanted]);
+    store.begin(&plan()).expect("it can be written").finish(true).expect("ends");
+    drop(store);
+    assert_eq!(Store::open(&path).expect("opens again").runs().expect("a list").len(), 2);
+}
+
+/// Makes the store of the fixture anew in `$DNSDYNO_TEST_FIXTURE`; only ever needed for a new schema.
+#[test]
+fn fixture() {
+    let Some(path) = std::env::var_os("DNSDYNO_TEST_FIXTURE") else { return };
+    let store = Store::open(Path::new(&path)).expect("opens");
+    let mut recording = store.begin(&plan()).expect("begins");
+    let cell = cell("unbound", 1);
+    recording.trial(&cell, &trial(0, 8_000.0)).expect("stores");
+    drop(recording);
+    let mut recording = store.resume(1, "0.1.0").expect("resumes");
+    recording.trial(&cell, &trial(1, 9_000.5)).expect("stores");
+    recording.cell(&cell, true).expect("stores");
+    let skipped =
+        Skipped { server: "bind9".into(), why: "not installed".into(), ..Skipped::default() };
+    recording.skip(&skipped).expect("stores");
+    recording.finish(true).expect("ends");
+}
+
+#[test]
+fn the_place_of_the_store() {
+    use dnsdyno_record::store::default_path;
+    type Row<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
+    let table: [Row<'_>; 6] = [
+        (&[("DNSDYNO_STORE", "x.db"), ("HOME", "/h")], Some("x.db")),
+        (&[("XDG_DATA_HOME", "/d"), ("HOME", "/h")], Some("/d/dnsdyno/runs.db")),
+        (&[("XDG_DATA_HOME", "d"), ("HOME", "/h")], Some("/h/.local/share/dnsdyno/runs.db")),
+        (&[("DNSDYNO_STORE", ""), ("HOME", "/h")], Some("/h/.local/share/dnsdyno/runs.db")),
+        (&[("HOME", "")], None),
+        (&[], None),
+    ];
+    for (set, wanted) in table {
+        let found = default_path(|name| {
+            set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).into())
+        });
+        assert_eq!(found.as_deref(), wanted.map(Path::new), "{set:?}");
+    }
+}

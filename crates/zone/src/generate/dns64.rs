@@ -1,0 +1,178 @@
+//! The zone of the dns64perf namespace, record by record or as `$GENERATE` lines.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wire::{Namespace, Pref64};
+
+use super::text::{Text, begin};
+use super::{NameServer, Written};
+
+/// What each name of a zone has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneRecords {
+    /// Its IPv4 address.
+    A,
+    /// Its IPv4 address embedded in the prefix.
+    Aaaa(Pref64),
+}
+
+/// How the records are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Each by itself.
+    Expanded,
+    /// 256 with one `$GENERATE` line, which BIND and YADIFA expand.
+    Generate,
+}
+
+/// The zone of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Dns64Zone {
+    /// The names.
+    pub namespace: Namespace,
+    /// What they have.
+    pub records: ZoneRecords,
+    /// How it is written.
+    pub style: Style,
+    /// TTL, seconds.
+    pub ttl: u32,
+    /// `ns1` of the zone.
+    pub server: NameServer,
+}
+
+impl Dns64Zone {
+    /// Writes the zone.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<Written> {
+        let mut text = Text::new(out);
+        begin(&mut text, self.namespace.zone(), self.ttl, "ns1")?;
+        let NameServer { v4, v6 } = self.server;
+        text.put(format!("@\tNS\tns1\nns1\tA\t{v4}\nns1\tAAAA\t{v6}").as_bytes());
+        text.end(3)?;
+        match self.style {
+            Style::Expanded => self.expanded(&mut text)?,
+            Style::Generate => self.generate(&mut text)?,
+        }
+        text.finish()
+    }
+
+    fn expanded<W: Write>(&self, text: &mut Text<'_, W>) -> io::Result<()> {
+        let mut label = [0; wire::namespace::LABEL];
+        let mut address6 = String::new();
+        for index in 0..self.namespace.size() {
+            let address = self.namespace.nth(index);
+            Namespace::write_label(address, &mut label);
+            text.put(&label);
+            match self.records {
+                ZoneRecords::A => text.put(b"\tA\t").v4(address.to_bits()),
+                ZoneRecords::Aaaa(pref64) => {
+                    address6.clear();
+                    // Writing to a String does not fail.
+                    let _ = write!(address6, "{}", pref64.embed(address));
+                    text.put(b"\tAAAA\t").put(address6.as_bytes())
+                }
+            };
+            text.end(1)?;
+        }
+        Ok(())
+    }
+
+    /// A line for each /24, or for what the prefix has of one.
+    fn generate<W: Write>(&self, text: &mut Text<'_, W>) -> io::Result<()> {
+        let size = self.namespace.size();
+        let per_line = size.min(256);
+        for line in 0..size / per_line {
+            let first = self.namespace.nth(line * per_line);
+            let [a, b, c, d] = first.octets();
+            let last = u64::from(d) + per_line - 1;
+            text.put(format!("$GENERATE {d}-{last} {a:03}-{b:03}-{c:03}-${{0,3,d}} ").as_bytes());
+            match self.records {
+                ZoneRecords::A => text.put(format!("A {a}.{b}.{c}.$").as_bytes()),
+                ZoneRecords::Aaaa(pref64) => {
+                    text.put(format!("AAAA {}", with_counter(pref64, first)).as_bytes())
+                }
+            };
+            text.end(per_line)?;
+        }
+        Ok(())
+    }
+}
+
+/// The embedded address with `$GENERATE`'s counter for its last octet.
+///
+/// Which octet that is depends on the prefix's length; it is found by embedding two addresses that differ there.
+fn with_counter(pref64: Pref64, address: Ipv4Addr) -> String {
+    let [a, b, c, _] = address.octets();
+    let embed = |d| Ipv6Addr::octets(&pref64.embed(Ipv4Addr::new(a, b, c, d)));
+    let (zero, ones) = (embed(0), embed(255));
+    let mut text = String::new();
+    for (i, octet) in zero.iter().enumerate() {
+        if i > 0 && i % 2 == 0 {
+            text.push(':');
+        }
+        if zero[i] == ones[i] {
+            // Writing to a String does not fail.
+            let _ = write!(text, "{octet:02x}");
+        } else {
+            text.push_str("${0,2,x}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zone(prefix: &str, records: ZoneRecords, style: Style) -> String {
+        let zone = Dns64Zone {
+            namespace: Namespace::with_default_zone(prefix.parse().unwrap()),
+            records,
+            style,
+            ttl: 3600,
+            server: NameServer { v4: Ipv4Addr::new(10, 9, 0, 2), v6: "fd00:9::2".parse().unwrap() },
+        };
+        let mut text = Vec::new();
+        let written = zone.write(&mut text).unwrap();
+        assert_eq!(written.bytes, text.len() as u64);
+        assert_eq!(written.records, 4 + zone.namespace.size());
+        String::from_utf8(text).unwrap()
+    }
+
+    const HEAD: &str = "$ORIGIN dns64perf.test.\n$TTL 3600\n\
+        @\tIN\tSOA\tns1 hostmaster 1 3600 600 604800 300\n@\tNS\tns1\n\
+        ns1\tA\t10.9.0.2\nns1\tAAAA\tfd00:9::2\n";
+
+    #[test]
+    fn expanded() {
+        let records = ZoneRecords::Aaaa("2001:db8:64::/96".parse().unwrap());
+        let wanted = "010-000-000-254\tAAAA\t2001:db8:64::a00:fe\n\
+                      010-000-000-255\tAAAA\t2001:db8:64::a00:ff\n";
+        assert_eq!(zone("10.0.0.254/31", records, Style::Expanded), format!("{HEAD}{wanted}"));
+        let wanted = "010-000-000-254\tA\t10.0.0.254\n010-000-000-255\tA\t10.0.0.255\n";
+        let found = zone("10.0.0.254/31", ZoneRecords::A, Style::Expanded);
+        assert_eq!(found, format!("{HEAD}{wanted}"));
+    }
+
+    #[test]
+    fn as_generate_lines() {
+        let found = zone("10.0.0.0/23", ZoneRecords::A, Style::Generate);
+        let wanted = "$GENERATE 0-255 010-000-000-${0,3,d} A 10.0.0.$\n\
+                      $GENERATE 0-255 010-000-001-${0,3,d} A 10.0.1.$\n";
+        assert_eq!(found, format!("{HEAD}{wanted}"));
+        for (pref64, data) in [
+            ("2001:db8:64::/96", "2001:0db8:0064:0000:0000:0000:0a00:00${0,2,x}"),
+            ("2001:db8::/32", "2001:0db8:0a00:00${0,2,x}:0000:0000:0000:0000"),
+            ("2001:db8:100::/40", "2001:0db8:010a:0000:00${0,2,x}:0000:0000:0000"),
+        ] {
+            let records = ZoneRecords::Aaaa(pref64.parse().unwrap());
+            let wanted = format!("$GENERATE 254-255 010-000-000-${{0,3,d}} AAAA {data}\n");
+            let found = zone("10.0.0.254/31", records, Style::Generate);
+            assert_eq!(found, format!("{HEAD}{wanted}"));
+        }
+    }
+}
