@@ -101,7 +101,7 @@ zone() { # zone NAMES: the names of 10.0.0.0 and on with their A records, and a 
     function gcd(a, b,  c) { while (b) { c = a % b; a = b; b = c } return a }'
 }
 
-start_nsd() { # in the DUT's namespace, port 5300, one server process
+start_nsd() { # in the DUT's namespace, port 5300, one server process; more of its options in $nsd_server
     need nsd nsd
     cat >"$work/nsd.conf" <<CONF
 server:
@@ -117,6 +117,7 @@ server:
     pidfile: "$work/nsd.pid"
     logfile: "$work/nsd.log"
     rrl-ratelimit: 0
+    ${nsd_server:-}
 remote-control:
     control-enable: no
 zone:

@@ -147,7 +147,7 @@ async fn begin<F: FnMut(&[u8], &mut Vec<u8>)>(
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     match tls {
-        None => connection(stream, Vec::with_capacity(INPUT), service).await,
+        None => connection(stream, Vec::new(), service).await,
         Some(tls) => {
             let accepted = timeout(service.limits.idle, tls.accept(stream)).await;
             let mut stream = accepted.map_err(io::Error::from)??;
@@ -168,7 +168,7 @@ async fn connection<F: FnMut(&[u8], &mut Vec<u8>)>(
     service: &Service<F>,
 ) -> io::Result<()> {
     let limits = service.limits;
-    // Read is only what is missing of the first message, so `input` holds two of them at most.
+    // Read is only when no whole message is there, so `input` holds one of them and `INPUT` at most.
     let (mut output, mut reply) = (Vec::new(), Vec::new());
     let mut deadline = Instant::now() + limits.idle;
     loop {
@@ -202,6 +202,8 @@ async fn connection<F: FnMut(&[u8], &mut Vec<u8>)>(
         if close {
             return Ok(());
         }
+        // `read_buf` fills what room there is, were it a few bytes.
+        input.reserve(INPUT);
         if answered > 0 {
             deadline = Instant::now() + limits.idle;
         } else if timeout_at(deadline, stream.read_buf(&mut input)).await?? == 0 {
