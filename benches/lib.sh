@@ -141,18 +141,20 @@ start_upstream() { # start_upstream ARGUMENT...: our AuthDNS in the Tester's nam
 
 pref64=2001:db8:64::/96
 
-start_dns64d() { # start_dns64d CACHE: in the DUT's namespace, port 5364, one worker; its process in $dns64d
-    local program=${DNS64D:-$(dirname "$dnsdyno")/dns64d}
+start_dns64d() { # start_dns64d CACHE [SETTING...]: in the DUT's namespace, port 5364, one worker; its process in $dns64d
+    local cache=$1 program=${DNS64D:-$(dirname "$dnsdyno")/dns64d}
     [ -x "$program" ] || fail "$program is missing: run make build, or name another in DNS64D"
+    shift
     cat >"$work/dns64d.toml" <<CONF
 server.listen = ["10.9.0.2:5364"]
 server.workers = 1
 server.allow = ["any"]
 server.log = "warn"
 upstream.servers = ["10.9.0.1:5353"]
-cache.size = "$1"
+cache.size = "$cache"
 limits.client-share = 1.0
 metrics.listen = "10.9.0.2:9964"
+$(printf '%s\n' "$@")
 [[dns64]]
 prefix = "$pref64"
 CONF
