@@ -8,15 +8,16 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 DNSDYNO = target/release/dnsdyno
 # Debian packages, each with the program that shows it is there.
-DEMO_PACKAGES = unbound bind9:named
-TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd bind9-dnsutils:dig knot-dnsutils:kxdpgun dnsperf tcpdump iproute2:ip
+DEMO_PACKAGES = unbound bind9:named pdns-recursor:pdns_recursor knot-resolver:kresd
+TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_server \
+	pdns-backend-bind:/usr/lib/*/pdns/libbindbackend.so dnsdist bind9-dnsutils:dig knot-dnsutils:kxdpgun dnsperf tcpdump iproute2:ip
 
 .PHONY: build demo test lint bench fuzz man deb clean help
 
 build: ## build the programs (target/release/dnsdyno and dns64d)
 	$(CARGO) build --release --locked
 
-demo: ## measure dns64d, Unbound and BIND 9 the RFC 8219 way, short form; installs the latter when root
+demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the latter when root
 	scripts/install-packages $(DEMO_PACKAGES)
 	$(CARGO) build --release --locked
 	mkdir -p $(OUT)

@@ -41,6 +41,8 @@ pub struct Experiment {
 pub enum Role {
     /// A DNS64 server that asks our AuthDNS.
     Dns64,
+    /// A resolver that asks our AuthDNS.
+    Resolver,
     /// An authoritative server of a generated namespace zone.
     Authoritative,
 }

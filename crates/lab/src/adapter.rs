@@ -22,22 +22,17 @@ use toml::Spanned;
 
 use crate::template::{self, Setting};
 
-/// The adapters built in: file name and text.
-const BUILT_IN: [(&str, &str); 5] = [
-    ("bind9.toml", include_str!("../../../servers/bind9.toml")),
-    ("dns64d.toml", include_str!("../../../servers/dns64d.toml")),
-    ("knot.toml", include_str!("../../../servers/knot.toml")),
-    ("nsd.toml", include_str!("../../../servers/nsd.toml")),
-    ("unbound.toml", include_str!("../../../servers/unbound.toml")),
-];
-
 /// Where servers are installed that are not on everyone's PATH.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Every role.
+pub(crate) const ROLES: [Role; 3] = [Role::Dns64, Role::Resolver, Role::Authoritative];
 
 /// The word of a role in the TOML files.
 pub(crate) fn role_word(role: Role) -> &'static str {
     match role {
         Role::Dns64 => "dns64",
+        Role::Resolver => "resolver",
         Role::Authoritative => "authoritative",
     }
 }
@@ -50,8 +45,15 @@ pub struct Adapter {
     pub name: String,
     /// Its name for people.
     pub title: String,
-    /// What it can be.
+    /// What it can be; what stands in front of another server is what that is.
+    #[serde(default)]
     pub roles: Vec<Role>,
+    /// Whether it stands in front of another server and passes queries on to it.
+    #[serde(default)]
+    pub front: bool,
+    /// The server that stands behind it: only in adapters that [`Catalogue`](crate::Catalogue) joins.
+    #[serde(skip)]
+    pub behind: Option<Box<Adapter>>,
     /// The package that has it.
     pub package: String,
     /// Its program: candidates, looked for on PATH and where servers are installed.
@@ -67,6 +69,7 @@ pub struct Adapter {
     #[serde(default)]
     pub stop: Stop,
     /// Its configuration.
+    #[serde(default)]
     pub files: Vec<FileTemplate>,
 }
 
@@ -84,6 +87,10 @@ pub struct VersionQuery {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
+    /// The program started instead of its own, which then is `{{ program }}`: such as a shell that
+    /// starts one process for each core.
+    #[serde(default)]
+    pub through: Option<PathBuf>,
     /// Its arguments, each a template.
     pub arguments: Vec<Spanned<String>>,
     /// Variables added to its environment, each value a template.
@@ -219,7 +226,7 @@ impl Adapter {
             return Err(bad(0, why));
         }
         for template in adapter.templates() {
-            for sample in adapter.roles.iter().flat_map(|role| Setting::samples(*role)) {
+            for sample in adapter.samples() {
                 template::render(template.get_ref(), &sample).map_err(|e| {
                     let (start, _) = place(text, template.span().start);
                     // The text of a multi-line string begins on the line after its quotes.
@@ -231,6 +238,12 @@ impl Adapter {
             }
         }
         Ok(adapter)
+    }
+
+    /// Values to try its templates with.
+    fn samples(&self) -> impl Iterator<Item = Setting> {
+        let roles = if self.front { ROLES.as_slice() } else { self.roles.as_slice() };
+        roles.iter().flat_map(|role| Setting::samples(*role, self.front))
     }
 
     /// Everything of it that is a template.
@@ -248,8 +261,12 @@ impl Adapter {
                 self.name
             ));
         }
-        if self.roles.is_empty() || self.binaries.is_empty() {
-            return Some("`roles` and `binaries` need at least one entry".to_owned());
+        if self.binaries.is_empty() {
+            return Some("`binaries` needs at least one entry".to_owned());
+        }
+        if self.front != self.roles.is_empty() {
+            let why = "`roles` needs at least one entry, and none where `front` is true";
+            return Some(why.to_owned());
         }
         let outside = |path: &str| {
             let normal = |part| matches!(part, Component::Normal(_));
@@ -272,11 +289,31 @@ impl Adapter {
         Err(AdapterError::WrongRole { title, role: role_word(role), known })
     }
 
-    /// Its program on this machine.
+    /// It, a front, with `behind` behind it: a server of the other's roles.
+    pub(crate) fn before(&self, behind: &Adapter) -> Self {
+        Adapter {
+            name: format!("{}+{}", self.name, behind.name),
+            title: format!("{} before {}", self.title, behind.title),
+            roles: behind.roles.clone(),
+            behind: Some(Box::new(behind.clone())),
+            ready: Ready { timeout: self.ready.timeout.max(behind.ready.timeout) },
+            ..self.clone()
+        }
+    }
+
+    /// It and what stands behind it, itself first.
+    pub fn chain(&self) -> impl Iterator<Item = &Adapter> {
+        std::iter::successors(Some(self), |adapter| adapter.behind.as_deref())
+    }
+
+    /// Its program on this machine; whatever stands behind it is there, too.
     ///
     /// # Errors
-    /// When it is not installed; names the package.
+    /// When one is not installed; names the package.
     pub fn program(&self) -> Result<PathBuf, AdapterError> {
+        if let Some(behind) = &self.behind {
+            behind.program()?;
+        }
         let path = std::env::var_os("PATH").unwrap_or_default();
         self.find_program(&path).ok_or_else(|| AdapterError::NotInstalled {
             title: self.title.clone(),
@@ -309,64 +346,11 @@ impl Adapter {
     }
 }
 
-/// Every adapter, by name.
-#[derive(Clone, Debug)]
-pub struct Catalogue(BTreeMap<String, Adapter>);
-
-impl Catalogue {
-    /// The adapters built in, and those of `dir` (every `*.toml` in it), which go first.
-    ///
-    /// # Errors
-    /// When `dir` or a file in it cannot be read or is wrong.
-    pub fn load(dir: Option<&Path>) -> Result<Self, AdapterError> {
-        let mut all = BTreeMap::new();
-        for (file, text) in BUILT_IN {
-            let adapter = Adapter::parse(text, &Path::new("servers").join(file))?;
-            all.insert(adapter.name.clone(), adapter);
-        }
-        let Some(dir) = dir else { return Ok(Self(all)) };
-        let unreadable = |path: &Path, source| {
-            let path = path.to_owned();
-            AdapterError::Unreadable { path, source }
-        };
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(dir).map_err(|e| unreadable(dir, e))? {
-            let path = entry.map_err(|e| unreadable(dir, e))?.path();
-            if path.extension().is_some_and(|extension| extension == "toml") {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        for path in paths {
-            let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, e))?;
-            let adapter = Adapter::parse(&text, &path)?;
-            all.insert(adapter.name.clone(), adapter);
-        }
-        Ok(Self(all))
-    }
-
-    /// The adapter called `name`.
-    ///
-    /// # Errors
-    /// When there is none; names those there are.
-    pub fn get(&self, name: &str) -> Result<&Adapter, AdapterError> {
-        self.0.get(name).ok_or_else(|| AdapterError::Unknown {
-            name: name.to_owned(),
-            known: self.0.keys().cloned().collect::<Vec<_>>().join(", "),
-        })
-    }
-
-    /// All of them, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &Adapter> {
-        self.0.values()
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    const GOOD: &str = r#"
+    pub(crate) const GOOD: &str = r#"
 name = "x"
 title = "X"
 roles = ["dns64"]
@@ -386,18 +370,6 @@ listen {{ listen.v6 }}
 
     fn parse(text: &str) -> Result<Adapter, AdapterError> {
         Adapter::parse(text, Path::new("x.toml"))
-    }
-
-    #[test]
-    fn the_built_in_ones_are_good() {
-        let catalogue = Catalogue::load(None).unwrap();
-        let names: Vec<&str> = catalogue.iter().map(|adapter| adapter.name.as_str()).collect();
-        for name in ["bind9", "dns64d", "knot", "nsd", "unbound"] {
-            assert!(names.contains(&name), "{name}: {names:?}");
-        }
-        let error = catalogue.get("maradns").unwrap_err().to_string();
-        let known = names.join(", ");
-        assert_eq!(error, format!("there is no server `maradns`; known are {known}"));
     }
 
     #[test]
@@ -431,41 +403,5 @@ listen {{ listen.v6 }}
         assert!(adapter.check_role(Role::Dns64).is_ok());
         let error = adapter.check_role(Role::Authoritative).unwrap_err().to_string();
         assert!(error.contains("as authoritative; its adapter knows it as dns64"), "{error}");
-    }
-
-    #[test]
-    fn versions_are_read() {
-        let catalogue = Catalogue::load(None).unwrap();
-        let table = [
-            ("unbound", "Version 1.17.1\n\nConfigure line: --build", "1.17.1"),
-            (
-                "bind9",
-                "BIND 9.18.49-1~deb12u3-Debian (Extended Support) <id:>",
-                "9.18.49-1~deb12u3-Debian",
-            ),
-            ("nsd", "NSD version 4.6.1\nWritten by", "4.6.1"),
-            ("knot", "knotd (Knot DNS), version 3.2.6\n", "3.2.6"),
-        ];
-        for (name, printed, version) in table {
-            let adapter = catalogue.get(name).unwrap();
-            assert_eq!(adapter.read_version(printed).as_deref(), Some(version));
-        }
-        assert_eq!(catalogue.get("nsd").unwrap().read_version("usage: nsd"), None);
-    }
-
-    #[test]
-    fn a_directory_adds_and_replaces() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("x.toml"), GOOD).unwrap();
-        fs::write(dir.path().join("n.toml"), GOOD.replace("\"x\"", "\"nsd\"")).unwrap();
-        fs::write(dir.path().join("README"), "not an adapter").unwrap();
-        let catalogue = Catalogue::load(Some(dir.path())).unwrap();
-        let built_in = Catalogue::load(None).unwrap().iter().count();
-        assert_eq!(catalogue.iter().count(), built_in + 1);
-        assert_eq!(catalogue.get("nsd").unwrap().title, "X");
-        fs::write(dir.path().join("y.toml"), "name =").unwrap();
-        let error = Catalogue::load(Some(dir.path())).unwrap_err().to_string();
-        assert!(error.contains("y.toml:1:"), "{error}");
-        assert!(Catalogue::load(Some(Path::new("/no/such"))).is_err());
     }
 }

@@ -123,7 +123,8 @@ impl<'a> LabBench<'a> {
     fn watched(&self) -> Vec<(Host, u32)> {
         let authdns = self.authdns.iter().map(|process| (Host::Auth, process.pid()));
         let server = self.server.iter().filter_map(|running| running.server.as_ref());
-        authdns.chain(server.map(|server| (Host::Dut, server.pid()))).collect()
+        let server = server.flat_map(Server::pids).map(|pid| (Host::Dut, pid));
+        authdns.chain(server).collect()
     }
 
     /// The Measurer's command line for one trial.
@@ -185,9 +186,11 @@ impl<'a> LabBench<'a> {
                 return Err(BenchError::Interrupted);
             }
             let server = self.server.iter_mut().filter_map(|running| running.server.as_mut());
-            let processes = server.map(Server::process).chain(self.authdns.as_mut());
-            for process in processes {
-                process.check().map_err(failed)?;
+            for server in server {
+                server.check().map_err(failed)?;
+            }
+            if let Some(authdns) = &mut self.authdns {
+                authdns.check().map_err(failed)?;
             }
             if Instant::now() >= deadline {
                 return Err(failed(tester.late("end its trial", limit)));

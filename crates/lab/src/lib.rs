@@ -24,6 +24,7 @@
 pub mod adapter;
 pub mod authdns;
 pub mod bench;
+pub mod catalogue;
 pub mod cpus;
 pub mod enter;
 pub mod exec;
@@ -39,8 +40,9 @@ pub mod template;
 pub mod testbed;
 pub mod zonefile;
 
-pub use adapter::{Adapter, AdapterError, Catalogue};
+pub use adapter::{Adapter, AdapterError};
 pub use bench::{LabBench, Target};
+pub use catalogue::Catalogue;
 pub use cpus::{CpuList, CpuPlan};
 pub use enter::{EnterError, Entered, Lab, enter};
 pub use exec::exec_main;

@@ -85,7 +85,7 @@ pub fn wait_ready(
                 Ok(Some(wrong)) => {
                     last = wrong;
                     // It is there, but not ready yet: do not press it.
-                    std::thread::sleep(PATIENCE / 2);
+                    std::thread::sleep(crate::process::POLL);
                 }
                 Err(e) => {
                     last = e.to_string();

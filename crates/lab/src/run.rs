@@ -12,9 +12,10 @@ use experiment::{BenchError, Experiment, NameBudget, Progress, Repeats, certify}
 use record::{CellRecord, Certificate, Plan, Run, SCHEMA, Skipped, TrialRecord};
 use wire::{Namespace, Pref64, Qtype};
 
-use crate::adapter::{Adapter, AdapterError, Catalogue, role_word};
+use crate::adapter::{Adapter, AdapterError, role_word};
 use crate::authdns::{self, Serves};
 use crate::bench::{LabBench, Target};
+use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
 use crate::process::ProcessError;
@@ -148,12 +149,12 @@ impl Asked {
             .map_err(|e: wire::Pref64Error| bad("pref64", &w.pref64, e.to_string()))?;
         let qtype = match (w.qtype.parse().ok(), experiment.role) {
             (Some(Qtype::AAAA), _) => Qtype::AAAA,
-            (Some(Qtype::A), Role::Authoritative) => Qtype::A,
+            (Some(Qtype::A), Role::Authoritative | Role::Resolver) => Qtype::A,
             (_, Role::Dns64) => {
                 return Err(bad("type", &w.qtype, "a DNS64 server is asked for AAAA".to_owned()));
             }
-            (_, Role::Authoritative) => {
-                let why = "the generated zone has A or AAAA records".to_owned();
+            (_, Role::Resolver | Role::Authoritative) => {
+                let why = "the names have A or AAAA records".to_owned();
                 return Err(bad("type", &w.qtype, why));
             }
         };
@@ -426,7 +427,10 @@ impl Session<'_> {
         let authdns = if authoritative {
             None
         } else {
-            let serves = Serves::Dut { aaaa_share: self.experiment.workload.aaaa_share };
+            // A resolver makes up nothing: what it is asked for must be there.
+            let share = self.experiment.workload.aaaa_share;
+            let aaaa_share = if role == Role::Resolver { 1.0 } else { share };
+            let serves = Serves::Dut { aaaa_share };
             let (namespace, pref64) = (&asked.namespace, asked.pref64);
             Some(authdns::start(serves, namespace, pref64, self.testbed, self.lab, dir)?)
         };

@@ -1,16 +1,16 @@
 //! A server under test: an adapter brought to life in the DUT's host.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use experiment::file::Role;
 use wire::{Namespace, Pref64};
 
-use crate::adapter::{Adapter, AdapterError, role_word};
+use crate::adapter::{Adapter, AdapterError, Stop, role_word};
 use crate::enter::Lab;
 use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Question, wait_ready};
@@ -20,6 +20,8 @@ use crate::zonefile::reverse_zone;
 
 /// The port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;
+/// The port of a server that stands behind another one.
+const PORT_BEHIND: u16 = 5300;
 /// How long a server may take to print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// What caches may take: a share of the memory that is free, and no more than this, megabytes. Enough for
@@ -71,19 +73,38 @@ pub enum ServerError {
     },
 }
 
-/// A server on this machine, ready to be started as often as need be.
+/// A server on this machine, ready to be started as often as need be; with what stands behind it.
 #[derive(Clone, Debug)]
 pub struct Installed {
     adapter: Adapter,
     program: PathBuf,
     version: Option<String>,
+    behind: Option<Box<Installed>>,
 }
 
 /// A server that is up and answers.
 #[derive(Debug)]
 pub struct Server {
+    // The one that is asked first.
+    parts: Vec<Part>,
+    files: BTreeMap<String, String>,
+    loaded: Duration,
+}
+
+/// A process of a server.
+#[derive(Debug)]
+struct Part {
     process: Process,
-    adapter: Adapter,
+    stop: Stop,
+}
+
+/// Where a server is started.
+#[derive(Clone, Copy)]
+struct Stage<'a> {
+    service: &'a Service,
+    testbed: &'a Testbed,
+    lab: &'a Lab,
+    dir: &'a Path,
 }
 
 impl Installed {
@@ -109,7 +130,9 @@ impl Installed {
         }
         let printed = fs::read(process.log()).unwrap_or_default();
         let version = adapter.read_version(&String::from_utf8_lossy(&printed));
-        Ok(Self { adapter: adapter.clone(), program, version })
+        let behind = adapter.behind.as_deref().map(|behind| Self::find(behind, testbed, dir));
+        let behind = behind.transpose()?.map(Box::new);
+        Ok(Self { adapter: adapter.clone(), program, version, behind })
     }
 
     /// Its adapter.
@@ -122,7 +145,7 @@ impl Installed {
         self.version.as_deref()
     }
 
-    /// Starts it in the DUT's host and waits until it answers right.
+    /// Starts it in the DUT's host, from scratch, and waits until it answers right.
     ///
     /// # Errors
     /// When it does not come up; with the end of its log.
@@ -133,42 +156,113 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        let state = dir.join(&self.adapter.name);
-        // From scratch each time: nothing of an earlier start is to be found.
-        let _ = fs::remove_dir_all(&state);
+        // Nothing of an earlier start is to be found.
+        let _ = fs::remove_dir_all(self.state(dir));
+        self.start_again(service, testbed, lab, dir)
+    }
+
+    /// The same with what its earlier start left behind, such as a database of its zone.
+    ///
+    /// # Errors
+    /// When it does not come up; with the end of its log.
+    pub fn start_again(
+        &self,
+        service: &Service,
+        testbed: &Testbed,
+        lab: &Lab,
+        dir: &Path,
+    ) -> Result<Server, ServerError> {
+        let stage = Stage { service, testbed, lab, dir };
+        let mut server =
+            Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
+        self.add_to(&mut server, stage, PORT)?;
+        Ok(server)
+    }
+
+    /// Where it keeps its configuration and state, in the directory of a run.
+    pub fn state(&self, dir: &Path) -> PathBuf {
+        dir.join(&self.adapter.name)
+    }
+
+    /// Starts what stands behind it, then itself, and waits for each.
+    fn add_to(&self, server: &mut Server, stage: Stage<'_>, port: u16) -> Result<(), ServerError> {
+        let state = self.state(stage.dir);
+        let behind = match &self.behind {
+            None => None,
+            Some(behind) => {
+                behind.add_to(server, Stage { dir: &state, ..stage }, PORT_BEHIND)?;
+                Some(listening(PORT_BEHIND))
+            }
+        };
+        let setting = Setting { behind, ..self.setting(stage, &state, port) };
+        let began = Instant::now();
+        let process = self.launch(stage.testbed, &setting, &state, &mut server.files)?;
+        server.parts.insert(0, Part { process, stop: self.adapter.stop.clone() });
+        server.loaded = self.wait_ready(&mut server.parts[0].process, stage, port, began)?;
+        server.parts[0].process.hold_to_cpus()?;
+        Ok(())
+    }
+
+    /// Writes its configuration, which goes to `files` too, and starts its process.
+    fn launch(
+        &self,
+        testbed: &Testbed,
+        setting: &Setting,
+        state: &Path,
+        files: &mut BTreeMap<String, String>,
+    ) -> Result<Process, ServerError> {
         let io = |path: &Path| {
             let path = path.display().to_string();
             move |source| ServerError::Io { path, source }
         };
-        fs::create_dir_all(&state).map_err(io(&state))?;
-        let setting = self.setting(service, testbed, lab, &state);
+        fs::create_dir_all(state).map_err(io(state))?;
         for file in &self.adapter.files {
             let path = state.join(&file.path);
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(io(parent))?;
             }
-            fs::write(&path, self.render(file.text.get_ref(), &setting)?).map_err(io(&path))?;
+            let text = self.render(file.text.get_ref(), setting)?;
+            fs::write(&path, &text).map_err(io(&path))?;
+            files.insert(file.path.clone(), text);
         }
-        let mut command = vec![self.program.clone().into_os_string()];
+        let program = self.adapter.start.through.as_ref().unwrap_or(&self.program);
+        let mut command = vec![program.clone().into_os_string()];
         for argument in &self.adapter.start.arguments {
-            command.push(self.render(argument.get_ref(), &setting)?.into());
+            command.push(self.render(argument.get_ref(), setting)?.into());
         }
         let mut environment = Vec::new();
         for (name, value) in &self.adapter.start.environment {
-            environment.push((name.clone(), self.render(value.get_ref(), &setting)?));
+            environment.push((name.clone(), self.render(value.get_ref(), setting)?));
         }
-        let process = Process::start(&Launch {
+        Ok(Process::start(&Launch {
             name: &self.adapter.name,
             namespace: testbed.namespace(Host::Dut),
             cpus: testbed.cpus(Host::Dut),
-            dir: &state,
+            dir: state,
             command,
             environment,
-        })?;
-        let mut server = Server { process, adapter: self.adapter.clone() };
-        server.wait_ready(service, testbed, lab.interrupted())?;
-        server.process.hold_to_cpus()?;
-        Ok(server)
+        })?)
+    }
+
+    /// Waits until it answers right over IPv6 and over IPv4; how long the first took since `began`.
+    fn wait_ready(
+        &self,
+        process: &mut Process,
+        stage: Stage<'_>,
+        port: u16,
+        began: Instant,
+    ) -> Result<Duration, ServerError> {
+        let questions = Question::ends(&stage.service.namespace, stage.service.ask);
+        let client = stage.testbed.namespace(Host::Tester);
+        let limit = self.adapter.ready.timeout;
+        let mut wait = |address: IpAddr| {
+            let address = SocketAddr::new(address, port);
+            wait_ready(process, client, address, &questions, limit, stage.lab.interrupted())
+        };
+        wait(IpAddr::V6(address_v6(Host::Dut, Host::Tester)))?;
+        let loaded = began.elapsed();
+        wait(IpAddr::V4(address_v4(Host::Dut, Host::Tester)))?;
+        Ok(loaded)
     }
 
     fn render(&self, text: &str, setting: &Setting) -> Result<String, ServerError> {
@@ -179,34 +273,43 @@ impl Installed {
         })
     }
 
-    fn setting(&self, service: &Service, testbed: &Testbed, lab: &Lab, state: &Path) -> Setting {
-        let place = |host, other| Place {
-            v4: address_v4(host, other),
-            v6: address_v6(host, other),
+    fn setting(&self, stage: Stage<'_>, state: &Path, port: u16) -> Setting {
+        let Stage { service, testbed, lab, .. } = stage;
+        let cpus = testbed.cpus(Host::Dut);
+        let threads = cpus.count();
+        let zone = service.namespace.zone().to_string();
+        let zone_file = service.zone_file.as_ref().map(|path| path.display().to_string());
+        let upstream = Place {
+            v4: address_v4(Host::Auth, Host::Dut),
+            v6: address_v6(Host::Auth, Host::Dut),
             port: PORT,
         };
-        let threads = testbed.cpus(Host::Dut).count();
-        let zone = service.namespace.zone().to_string();
         Setting {
             dir: state.display().to_string(),
+            program: self.program.display().to_string(),
             role: role_word(service.role),
             version: self.version.clone().unwrap_or_default(),
+            cpus: cpus.to_string(),
             threads,
             slabs: threads.next_power_of_two(),
             cache_mb: cache_mb(),
             privileged: lab.privileged(),
             zone: zone.trim_end_matches('.').to_owned(),
+            namespace: service.namespace.prefix().to_string(),
             reverse_zone: reverse_zone(&service.namespace),
             pref64: service.pref64.to_string(),
-            listen: place(Host::Dut, Host::Tester),
-            upstream: place(Host::Auth, Host::Dut),
-            zone_file: service
-                .zone_file
-                .as_ref()
-                .map(|path| path.display().to_string())
-                .unwrap_or_default(),
+            listen: listening(port),
+            upstream,
+            behind: None,
+            zone_file: zone_file.unwrap_or_default(),
         }
     }
+}
+
+/// Where a server of the DUT's host listens.
+fn listening(port: u16) -> Place {
+    let (v4, v6) = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
+    Place { v4, v6, port }
 }
 
 impl Server {
@@ -215,37 +318,39 @@ impl Server {
         SocketAddr::new(IpAddr::V6(address_v6(Host::Dut, Host::Tester)), PORT)
     }
 
-    /// Its process.
-    pub fn process(&mut self) -> &mut Process {
-        &mut self.process
+    /// Checks that it still runs, and what stands behind it.
+    ///
+    /// # Errors
+    /// When a process has ended, with the end of its log.
+    pub fn check(&mut self) -> Result<(), ProcessError> {
+        self.parts.iter_mut().try_for_each(|part| part.process.check())
     }
 
-    /// Its process number.
+    /// The number of its process, the one that is asked first.
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        self.parts[0].process.pid()
     }
 
-    /// Stops it as its adapter says.
+    /// The numbers of its process and of those behind it.
+    pub fn pids(&self) -> Vec<u32> {
+        self.parts.iter().map(|part| part.process.pid()).collect()
+    }
+
+    /// Its configuration files as used, by name.
+    pub fn files(&self) -> &BTreeMap<String, String> {
+        &self.files
+    }
+
+    /// How long it took from its start to the first right answer for the last name.
+    pub fn loaded(&self) -> Duration {
+        self.loaded
+    }
+
+    /// Stops it as its adapter says, then what stands behind it.
     pub fn stop(mut self) {
-        let stop = &self.adapter.stop;
-        self.process.stop(stop.signal, stop.timeout);
-    }
-
-    /// Waits until it answers right over IPv6 and over IPv4.
-    fn wait_ready(
-        &mut self,
-        service: &Service,
-        testbed: &Testbed,
-        interrupted: &AtomicBool,
-    ) -> Result<(), ServerError> {
-        let questions = Question::ends(&service.namespace, service.ask);
-        let client = testbed.namespace(Host::Tester);
-        let v4 = SocketAddr::new(IpAddr::V4(address_v4(Host::Dut, Host::Tester)), PORT);
-        for address in [Self::address(), v4] {
-            let limit = self.adapter.ready.timeout;
-            wait_ready(&mut self.process, client, address, &questions, limit, interrupted)?;
+        for part in &mut self.parts {
+            part.process.stop(part.stop.signal, part.stop.timeout);
         }
-        Ok(())
     }
 }
 

@@ -17,10 +17,14 @@ use crate::adapter::role_word;
 pub struct Setting {
     /// The directory of the run: configuration, zone, state.
     pub dir: String,
-    /// `dns64` or `authoritative`.
+    /// The server's own program.
+    pub program: String,
+    /// `dns64`, `resolver` or `authoritative`.
     pub role: &'static str,
     /// The server's version, as it says it; empty when it says none.
     pub version: String,
+    /// The cores it is bound to, as `1-3`.
+    pub cpus: String,
     /// How many threads or processes it shall have: one for each core.
     pub threads: usize,
     /// The power of two at or above `threads`, for tables split among them.
@@ -31,6 +35,8 @@ pub struct Setting {
     pub privileged: bool,
     /// The zone of the namespace, without a final dot.
     pub zone: String,
+    /// The block of addresses whose names they are.
+    pub namespace: String,
     /// The zone of its addresses' reverse names, without a final dot.
     pub reverse_zone: String,
     /// The prefix of synthesised addresses.
@@ -39,6 +45,8 @@ pub struct Setting {
     pub listen: Place,
     /// Where the AuthDNS listens.
     pub upstream: Place,
+    /// Where the server listens that stands behind it; absent but for a front.
+    pub behind: Option<Place>,
     /// The generated zone's file; empty for a server that needs none.
     pub zone_file: String,
 }
@@ -57,26 +65,30 @@ pub struct Place {
 impl Setting {
     /// Values against which an adapter is checked when it is read: the oldest server without
     /// privileges, and the newest with them.
-    pub(crate) fn samples(role: Role) -> [Self; 2] {
+    pub(crate) fn samples(role: Role, front: bool) -> [Self; 2] {
         [("0", false), ("9999", true)]
-            .map(|(version, privileged)| Self::sample(role, version, privileged))
+            .map(|(version, privileged)| Self::sample(role, front, version, privileged))
     }
 
-    fn sample(role: Role, version: &str, privileged: bool) -> Self {
+    fn sample(role: Role, front: bool, version: &str, privileged: bool) -> Self {
         let place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: 53 };
         Self {
             dir: "/tmp/run".to_owned(),
+            program: "/usr/sbin/program".to_owned(),
             role: role_word(role),
             version: version.to_owned(),
+            cpus: "1".to_owned(),
             threads: 1,
             slabs: 1,
             cache_mb: 64,
             privileged,
             zone: wire::namespace::DEFAULT_ZONE.to_owned(),
+            namespace: "10.0.0.0/8".to_owned(),
             reverse_zone: "10.in-addr.arpa".to_owned(),
             pref64: "2001:db8:64::/96".to_owned(),
             listen: place,
             upstream: place,
+            behind: front.then_some(place),
             zone_file: "/tmp/run/zone".to_owned(),
         }
     }
@@ -138,7 +150,7 @@ mod tests {
 
     #[test]
     fn renders_and_refuses() {
-        let setting = Setting::sample(Role::Dns64, "1.0", true);
+        let setting = Setting::sample(Role::Dns64, false, "1.0", true);
         let text = "a {{ listen.v6 }}\n  {% if since('2') %}\nnew\n{% endif %}\nz\n";
         assert_eq!(render(text, &setting).unwrap(), "a ::1\nz\n");
         let error = render("a\nb {{ nothing }}\n", &setting).unwrap_err();

@@ -11,6 +11,8 @@ extern crate dnsdyno_lab as lab;
 
 mod cases;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// A case that cannot be tried here says so with this code.
@@ -44,7 +46,8 @@ fn run_all(filter: &str) -> ExitCode {
     let filter = if filter.starts_with("--") { "" } else { filter };
     let (mut failed, mut passed, mut skipped) = (0, 0, 0);
     for (name, _) in cases::CASES.iter().filter(|(name, _)| name.contains(filter)) {
-        let status = Command::new("/proc/self/exe").args(["case", name]).status();
+        let status =
+            Command::new("/proc/self/exe").args(["case", name]).env("PATH", search_path()).status();
         let verdict = match status.ok().and_then(|status| status.code()) {
             Some(0) => {
                 passed += 1;
@@ -65,4 +68,13 @@ fn run_all(filter: &str) -> ExitCode {
     // In the words of the usual harness, for whoever adds them up.
     println!("\ntest result: {verdict}. {passed} passed; {failed} failed; {skipped} ignored");
     ExitCode::from(u8::from(failed > 0))
+}
+
+/// PATH with our own programs in front, which are built one directory up from tests: those of the
+/// workspace that have been.
+fn search_path() -> OsString {
+    let own = std::env::current_exe().unwrap();
+    let built = own.ancestors().nth(2).map(Path::to_owned);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(built.into_iter().chain(std::env::split_paths(&path))).unwrap()
 }

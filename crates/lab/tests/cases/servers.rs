@@ -30,6 +30,13 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
             zone_file: None,
             ask: Ask::Aaaa(pref64()),
         },
+        Role::Resolver => Service {
+            role,
+            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().unwrap()),
+            pref64: pref64(),
+            zone_file: None,
+            ask: Ask::A,
+        },
         Role::Authoritative => {
             let namespace = Namespace::with_default_zone("10.32.0.0/20".parse().unwrap());
             let zone_file = dir.join("zone");
@@ -61,7 +68,9 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
         for _ in 0..2 {
             let before = Snapshot::take(&testbed, &[]).unwrap();
             let server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
-            let watched = [(Host::Dut, server.pid()), (Host::Auth, authdns.pid())];
+            println!("  as {role:?} after {:?}", server.loaded());
+            let mut watched = vec![(Host::Auth, authdns.pid())];
+            watched.extend(server.pids().into_iter().map(|pid| (Host::Dut, pid)));
             let after = Snapshot::take(&testbed, &watched).unwrap();
             let observed = Observed::between(&before, &after, &testbed, 1.0);
             let used = observed.usage(Host::Dut);

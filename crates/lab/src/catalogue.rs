@@ -1,0 +1,178 @@
+//! Every adapter there is: those built in, those of a directory, and one server in front of another.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::adapter::{Adapter, AdapterError};
+
+/// The adapters built in: file name and text.
+const BUILT_IN: [(&str, &str); 11] = [
+    ("authdns.toml", include_str!("../../../servers/authdns.toml")),
+    ("bind9.toml", include_str!("../../../servers/bind9.toml")),
+    ("dns64d.toml", include_str!("../../../servers/dns64d.toml")),
+    ("dnsdist.toml", include_str!("../../../servers/dnsdist.toml")),
+    ("knot.toml", include_str!("../../../servers/knot.toml")),
+    ("knot-resolver.toml", include_str!("../../../servers/knot-resolver.toml")),
+    ("nsd.toml", include_str!("../../../servers/nsd.toml")),
+    ("pdns.toml", include_str!("../../../servers/pdns.toml")),
+    ("pdns-recursor.toml", include_str!("../../../servers/pdns-recursor.toml")),
+    ("unbound.toml", include_str!("../../../servers/unbound.toml")),
+    ("yadifa.toml", include_str!("../../../servers/yadifa.toml")),
+];
+
+/// Every adapter, by name; `dnsdist+unbound` is the first with the second behind it.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    own: BTreeMap<String, Adapter>,
+    joined: BTreeMap<String, Adapter>,
+}
+
+impl Catalogue {
+    /// The adapters built in, and those of `dir` (every `*.toml` in it), which go first.
+    ///
+    /// # Errors
+    /// When `dir` or a file in it cannot be read or is wrong.
+    pub fn load(dir: Option<&Path>) -> Result<Self, AdapterError> {
+        let mut all = BTreeMap::new();
+        for (file, text) in BUILT_IN {
+            let adapter = Adapter::parse(text, &Path::new("servers").join(file))?;
+            all.insert(adapter.name.clone(), adapter);
+        }
+        let Some(dir) = dir else { return Ok(Self::join(all)) };
+        let unreadable = |path: &Path, source| {
+            let path = path.to_owned();
+            AdapterError::Unreadable { path, source }
+        };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(dir).map_err(|e| unreadable(dir, e))? {
+            let path = entry.map_err(|e| unreadable(dir, e))?.path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        for path in paths {
+            let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, e))?;
+            let adapter = Adapter::parse(&text, &path)?;
+            all.insert(adapter.name.clone(), adapter);
+        }
+        Ok(Self::join(all))
+    }
+
+    /// Every front before every server that can stand behind one.
+    fn join(own: BTreeMap<String, Adapter>) -> Self {
+        let fronts = own.values().filter(|adapter| adapter.front);
+        let pairs = fronts.flat_map(|front| {
+            let behind = own.values().filter(|adapter| !adapter.front);
+            behind.map(|behind| front.before(behind))
+        });
+        let joined = pairs.map(|adapter| (adapter.name.clone(), adapter)).collect();
+        Self { own, joined }
+    }
+
+    /// Adds an adapter, such as one for a server that only this run knows; it replaces one of its name.
+    pub fn add(&mut self, adapter: Adapter) {
+        self.own.insert(adapter.name.clone(), adapter);
+        *self = Self::join(std::mem::take(&mut self.own));
+    }
+
+    /// The adapter called `name`.
+    ///
+    /// # Errors
+    /// When there is none; names those there are.
+    pub fn get(&self, name: &str) -> Result<&Adapter, AdapterError> {
+        let found = self.joined.get(name).or_else(|| self.own.get(name).filter(|a| !a.front));
+        found.ok_or_else(|| {
+            let known = self.own.values().map(|adapter| match adapter.front {
+                true => format!("{}+SERVER", adapter.name),
+                false => adapter.name.clone(),
+            });
+            let known = known.collect::<Vec<_>>().join(", ");
+            AdapterError::Unknown { name: name.to_owned(), known }
+        })
+    }
+
+    /// All of them, by name, without those joined.
+    pub fn iter(&self) -> impl Iterator<Item = &Adapter> {
+        self.own.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::tests::GOOD;
+
+    #[test]
+    fn the_built_in_ones_are_good() {
+        let catalogue = Catalogue::load(None).unwrap();
+        let names: Vec<&str> = catalogue.iter().map(|adapter| adapter.name.as_str()).collect();
+        assert_eq!(names.len(), BUILT_IN.len());
+        for ((file, _), name) in BUILT_IN.iter().zip(names) {
+            assert!(
+                BUILT_IN.iter().any(|(file, _)| *file == format!("{name}.toml")),
+                "{file} {name}"
+            );
+        }
+        let error = catalogue.get("powerdns").unwrap_err().to_string();
+        let start =
+            "there is no server `powerdns`; known are authdns, bind9, dns64d, dnsdist+SERVER, ";
+        assert!(error.starts_with(start), "{error}");
+    }
+
+    #[test]
+    fn a_front_stands_before_any() {
+        let catalogue = Catalogue::load(None).unwrap();
+        let both = catalogue.get("dnsdist+unbound").unwrap();
+        assert_eq!(both.title, "dnsdist before Unbound");
+        assert_eq!(both.roles, catalogue.get("unbound").unwrap().roles);
+        let names: Vec<&str> = both.chain().map(|adapter| adapter.name.as_str()).collect();
+        assert_eq!(names, ["dnsdist+unbound", "unbound"]);
+        assert!(catalogue.get("dnsdist").is_err() && catalogue.get("dnsdist+dnsdist").is_err());
+    }
+
+    #[test]
+    fn versions_are_read() {
+        let catalogue = Catalogue::load(None).unwrap();
+        let table = [
+            ("unbound", "Version 1.17.1\n\nConfigure line: --build", "1.17.1"),
+            (
+                "bind9",
+                "BIND 9.18.49-1~deb12u3-Debian (Extended Support) <id:>",
+                "9.18.49-1~deb12u3-Debian",
+            ),
+            ("nsd", "NSD version 4.6.1\nWritten by", "4.6.1"),
+            ("knot", "knotd (Knot DNS), version 3.2.6\n", "3.2.6"),
+            ("knot-resolver", "Knot Resolver, version 5.6.0\n", "5.6.0"),
+            (
+                "pdns-recursor",
+                "Nov 21 08:10:10 PowerDNS Recursor 4.8.8 (C) 2001-2022 PowerDNS.COM BV",
+                "4.8.8",
+            ),
+            ("pdns", "Nov 21 PowerDNS Authoritative Server 4.7.3 (C) 2001", "4.7.3"),
+            ("yadifa", "yadifad 2.6.4-10892 (2023-03-01)\n", "2.6.4-10892"),
+            ("dnsdist+nsd", "dnsdist 1.7.3 (Lua 5.1.4 [LuaJIT 2.1.0-beta3])", "1.7.3"),
+        ];
+        for (name, printed, version) in table {
+            let adapter = catalogue.get(name).unwrap();
+            assert_eq!(adapter.read_version(printed).as_deref(), Some(version));
+        }
+        assert_eq!(catalogue.get("nsd").unwrap().read_version("usage: nsd"), None);
+    }
+
+    #[test]
+    fn a_directory_adds_and_replaces() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("x.toml"), GOOD).unwrap();
+        fs::write(dir.path().join("n.toml"), GOOD.replace("\"x\"", "\"nsd\"")).unwrap();
+        fs::write(dir.path().join("README"), "not an adapter").unwrap();
+        let catalogue = Catalogue::load(Some(dir.path())).unwrap();
+        assert_eq!(catalogue.iter().count(), BUILT_IN.len() + 1);
+        assert_eq!(catalogue.get("nsd").unwrap().title, "X");
+        fs::write(dir.path().join("y.toml"), "name =").unwrap();
+        let error = Catalogue::load(Some(dir.path())).unwrap_err().to_string();
+        assert!(error.contains("y.toml:1:"), "{error}");
+        assert!(Catalogue::load(Some(Path::new("/no/such"))).is_err());
+    }
+}
