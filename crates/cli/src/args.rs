@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Make zone files, cut them, count them, sign them
     #[command(after_help = crate::zone::EXAMPLES)]
-    Zone(crate::zone::ZoneArgs),
+    Zone(Box<crate::zone::ZoneArgs>),
     /// Captures of DNS traffic: characterise, filter, turn into queries
     Trace(crate::trace::TraceArgs),
     /// Write the man pages into a folder

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(*args),
         Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(args),
-        Command::Zone(args) => zone::run(args),
+        Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(args),
         Command::Man { dir } => man::run(&dir),
     };
