@@ -22,7 +22,9 @@ mod tester;
 mod trace;
 mod trace_stats;
 mod zone;
+mod zone_files;
 mod zone_generate;
+mod zone_sign;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
+use crate::zone_files::{self, QueriesArgs, SliceArgs, StatsArgs};
 use crate::zone_generate::{self, GenerateArgs};
+use crate::zone_sign::{self, SignArgs};
 
 /// `dnsdyno zone`
 #[derive(Args, Clone, Debug)]
@@ -18,6 +20,14 @@ pub(crate) struct ZoneArgs {
 enum ZoneCommand {
     /// Write a zone file from a seed, of any size, in constant memory
     Generate(GenerateArgs),
+    /// Cut a zone, and a query file with it, into parts by ranges of labels
+    Slice(SliceArgs),
+    /// Count what a zone consists of
+    Stats(StatsArgs),
+    /// Write queries for the names of a zone
+    Queries(QueriesArgs),
+    /// Sign a zone with an installed signer
+    Sign(SignArgs),
 }
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -25,11 +35,22 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno zone generate tld --zone test --delegations 1M --output tld.zone
 
   The dns64perf zone of 2^20 names, for servers that expand $GENERATE
-    dnsdyno zone generate dns64 --namespace 10.0.0.0/12 --style generate --output dns64.zone";
+    dnsdyno zone generate dns64 --namespace 10.0.0.0/12 --style generate --output dns64.zone
+
+  A third of a zone for each of three machines, and its queries
+    dnsdyno zone queries tld.zone --count 3M --output tld.queries
+    dnsdyno zone slice tld.zone --parts 3 --queries tld.queries --output tld
+
+  The same zone signed
+    dnsdyno zone sign tld.zone --output tld.signed.zone";
 
 pub(crate) fn run(args: ZoneArgs) -> Result<(), Failure> {
     match args.command {
         ZoneCommand::Generate(args) => zone_generate::run(args),
+        ZoneCommand::Slice(args) => zone_files::slice(args),
+        ZoneCommand::Stats(args) => zone_files::stats(args),
+        ZoneCommand::Queries(args) => zone_files::queries(args),
+        ZoneCommand::Sign(args) => zone_sign::run(args),
     }
 }
 

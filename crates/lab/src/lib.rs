@@ -36,6 +36,7 @@ pub mod ready;
 pub mod run;
 pub mod rundir;
 pub mod server;
+pub mod signer;
 pub mod template;
 pub mod testbed;
 pub mod zonefile;

@@ -5,7 +5,6 @@
 
 mod dns64;
 mod leaf;
-mod text;
 mod tld;
 
 use std::net::{Ipv4Addr, Ipv6Addr};

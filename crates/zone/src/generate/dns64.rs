@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use wire::{Namespace, Pref64};
 
-use super::text::{Text, begin};
 use super::{NameServer, Written};
+use crate::text::{Text, begin};
 
 /// What each name of a zone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

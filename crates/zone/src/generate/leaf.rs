@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use measure::Rng;
 use wire::Name;
 
-use super::text::{Text, begin};
 use super::{NameServer, Written};
 use crate::labels::Labels;
+use crate::text::{Text, begin};
 
 /// Shares of hosts with a kind of record, of a thousand.
 const ALIASES: u64 = 100;

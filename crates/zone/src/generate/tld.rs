@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use measure::{Rng, Zipf};
 use wire::Name;
 
-use super::text::{Text, begin};
 use super::{NameServer, Written};
 use crate::labels::Labels;
+use crate::text::{Text, begin};
 
 /// The label of an operator begins with this; seven digits follow.
 const OPERATOR: &[u8] = b"hoster";

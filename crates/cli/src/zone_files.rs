@@ -1,0 +1,219 @@
+//! `dnsdyno zone slice`, `stats` and `queries`: what is done with a zone file.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use wire::{LabelRange, Name};
+use zone::queries::{Queries, QueriesError};
+use zone::slice::{MAX_PARTS, SliceError, Slicer, balance};
+use zone::stats::Stats;
+use zone::{Reader, ZoneFileError};
+
+use crate::failure::Failure;
+use crate::zone::{create, output, parse_count};
+
+/// A zone file to read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Input {
+    /// The zone file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The zone's name [default: that of its SOA record, which must then come first]
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<Name>,
+}
+
+impl Input {
+    /// Opens it.
+    pub(crate) fn open(&self) -> Result<Reader<File>, ZoneFileError> {
+        Reader::open(&self.file, self.zone)
+    }
+
+    /// The zone's name, from the file if need be.
+    pub(crate) fn apex(&self) -> Result<Name, Failure> {
+        let mut reader = self.open().map_err(Failure::input)?;
+        reader.next_record().map_err(Failure::input)?;
+        let empty = || Failure::input(anyhow!("{}: there is no record in it", self.file.display()));
+        reader.apex().copied().ok_or_else(empty)
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+}
+
+/// `dnsdyno zone slice`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SliceArgs {
+    #[command(flatten)]
+    input: Input,
+    /// Parts of equal size
+    #[arg(long, value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=MAX_PARTS as i64))]
+    parts: u16,
+    /// Instead: the slices' ranges of labels, such as ..g,g..n,n..
+    #[arg(long, value_name = "RANGES", value_delimiter = ',', conflicts_with = "parts")]
+    range: Vec<LabelRange>,
+    /// A query file to cut by the same ranges
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
+    /// What the slices' files begin with: PREFIX.1.zone, PREFIX.1.queries and so on
+    #[arg(long, short, value_name = "PREFIX")]
+    output: PathBuf,
+}
+
+/// `dnsdyno zone stats`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    input: Input,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `dnsdyno zone queries`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QueriesArgs {
+    #[command(flatten)]
+    input: Input,
+    /// Queries (500, 10k, 5M)
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1M")]
+    count: u64,
+    /// Only for names in this range of labels, such as g..n
+    #[arg(long, value_name = "RANGE", default_value = "..")]
+    range: LabelRange,
+    /// Share (0 to 1) that ask for names that the zone has not
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.1")]
+    missing: f64,
+    /// Share (0 to 1) that ask for `www.` before the name
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.5")]
+    www: f64,
+    /// Zipf's exponent of the names' popularity; 0 for all alike
+    #[arg(long, value_name = "S", value_parser = parse_exponent, default_value = "0.9")]
+    exponent: f64,
+    /// Seed of everything that looks random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The query file (- for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Reads a share from 0 to 1.
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is not a share from 0 to 1"))
+}
+
+fn parse_exponent(text: &str) -> Result<f64, String> {
+    let exponent = text.parse().ok().filter(|exponent| (0.0..=10.0).contains(exponent));
+    exponent.ok_or_else(|| format!("`{text}` is not an exponent from 0 to 10"))
+}
+
+/// A slice that cannot be written is a failed run, all else bad input.
+fn slice_failure(error: SliceError) -> Failure {
+    match error {
+        SliceError::Write { .. } => Failure::run(error),
+        _ => Failure::input(error),
+    }
+}
+
+pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
+    let input = &args.input;
+    let ranges = if args.range.is_empty() {
+        balance(input.open().map_err(Failure::input)?, args.parts.into(), 1)
+            .map_err(slice_failure)?
+    } else if args.range.len() > MAX_PARTS {
+        return Err(Failure::input(anyhow!("{} ranges: at most {MAX_PARTS}", args.range.len())));
+    } else {
+        args.range.clone()
+    };
+    let paths = |kind: &str| -> Vec<PathBuf> {
+        let name = |number| format!("{}.{number}.{kind}", args.output.display()).into();
+        (1..=ranges.len()).map(name).collect()
+    };
+    let apex = input.apex()?;
+    let zones = paths("zone");
+    let mut outs = zones.iter().map(|path| create(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut slicer = Slicer::new(ranges.clone());
+    let slices = slicer.slice(|| input.open(), &mut outs).map_err(slice_failure)?;
+    for ((path, range), slice) in zones.iter().zip(&ranges).zip(&slices) {
+        println!(
+            "{}: {range}, {} records, {:.1} MB, {} addresses of other slices' name servers",
+            path.display(),
+            slice.written.records,
+            slice.written.bytes as f64 / 1e6,
+            slice.shared,
+        );
+    }
+    if slicer.forgotten() > 0 {
+        eprintln!("{} name servers of other slices are without addresses", slicer.forgotten());
+    }
+    let Some(queries) = &args.queries else { return Ok(()) };
+    let paths = paths("queries");
+    let files = paths.iter().map(|path| create(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut outs: Vec<_> = files.into_iter().map(BufWriter::new).collect();
+    let file = File::open(queries)
+        .map_err(|source| SliceError::Queries { path: queries.clone(), source })
+        .map_err(Failure::input)?;
+    let (counts, others) = slicer
+        .cut_queries(&apex, BufReader::new(file), queries, &mut outs)
+        .map_err(slice_failure)?;
+    for (path, (out, count)) in paths.iter().zip(outs.iter_mut().zip(counts)) {
+        out.flush().map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;
+        println!("{}: {count} queries", path.display());
+    }
+    println!("{others} queries for names of no slice");
+    Ok(())
+}
+
+pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
+    let stats = args.input.open().and_then(Stats::of).map_err(Failure::input)?;
+    if !args.json {
+        print!("{stats}");
+        return Ok(());
+    }
+    let types: serde_json::Map<_, _> =
+        stats.type_counts().map(|(rtype, count)| (rtype, count.into())).collect();
+    let json = serde_json::json!({
+        "zone": stats.zone.to_string(),
+        "octets": stats.octets,
+        "records": stats.records,
+        "types": types,
+        "names": stats.names,
+        "delegations": stats.delegations,
+        "signed_delegations": stats.signed_delegations,
+        "servers_of_delegations": stats.servers,
+        "glue": stats.glue,
+        "lowest_ttl_s": stats.ttls.0,
+        "highest_ttl_s": stats.ttls.1,
+        "longest_label": stats.longest_label,
+        "canonical_order": stats.in_order,
+        "signed": stats.signed(),
+    });
+    println!("{json:#}");
+    Ok(())
+}
+
+pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
+    let zone = args.input.open().map_err(Failure::input)?;
+    let mut out = BufWriter::new(output(&args.output)?);
+    let queries = Queries {
+        count: args.count,
+        range: args.range,
+        missing: args.missing,
+        www: args.www,
+        exponent: args.exponent,
+        seed: args.seed,
+    };
+    let names = queries.write(zone, &mut out).map_err(|error| match error {
+        QueriesError::Write(_) => Failure::run(error),
+        _ => Failure::input(error),
+    })?;
+    eprintln!("{} queries, of {names} names of {}", args.count, args.input.path().display());
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! `dnsdyno zone` as a user sees it.
+
+use std::path::Path;
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+
+/// Runs `dnsdyno zone` in a folder; exit code, standard output, standard error.
+fn zone(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let output =
+        Command::new(cargo_bin("dnsdyno")).arg("zone").args(args).current_dir(dir).output();
+    let output = output.expect("starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn from_a_seed_to_slices() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let run = |line: &str| {
+        let (code, out, err) = zone(dir, &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, 0, "{line}: {err}");
+        out
+    };
+    run("generate tld --zone nl --delegations 3k --output nl.zone");
+    let stats: serde_json::Value =
+        serde_json::from_str(&run("stats --json nl.zone")).expect("JSON");
+    assert_eq!(stats["zone"], "nl");
+    assert_eq!(stats["delegations"], 3_000);
+    assert_eq!(stats["canonical_order"], true);
+    run("queries nl.zone --count 1k --missing 0 --output nl.queries");
+    let said = run("slice nl.zone --parts 3 --queries nl.queries --output part");
+    assert!(said.ends_with("0 queries for names of no slice\n"), "{said}");
+    let lines =
+        |name: &str| std::fs::read_to_string(dir.join(name)).expect("reads").lines().count();
+    assert_eq!((1..=3).map(|n| lines(&format!("part.{n}.queries"))).sum::<usize>(), 1_000);
+    let delegations: u64 = (1..=3)
+        .map(|n| run(&format!("stats --json part.{n}.zone")))
+        .map(|json| serde_json::from_str::<serde_json::Value>(&json).expect("JSON"))
+        .map(|stats| stats["delegations"].as_u64().expect("a number"))
+        .sum();
+    assert_eq!(delegations, 3_000);
+}
+
+#[test]
+fn bad_zones_get_one_message_with_its_place() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let soa = "$ORIGIN example.\n@ 60 IN SOA ns1 h 1 2 3 4 5\n";
+    std::fs::write(dir.join("bad.zone"), format!("{soa}\na A 192.0.2.256\n")).expect("writes");
+    std::fs::write(dir.join("good.zone"), format!("{soa}a A 192.0.2.1\n")).expect("writes");
+    let table: [(&str, &str); 8] = [
+        ("stats bad.zone", "bad.zone:4:5: expected IPv4 address"),
+        ("stats nowhere.zone", "cannot read the zone file nowhere.zone"),
+        ("slice bad.zone --output x", "bad.zone:4:5: "),
+        ("queries bad.zone --output x", "bad.zone:4:5: "),
+        ("slice good.zone --parts 2 --output x", "only 1 different labels"),
+        ("slice good.zone --range n..g --output x", "ends before it starts"),
+        ("queries good.zone --range n.. --output x", "no names below its apex in the range n.."),
+        ("generate tld --delegations 5x --output x", "is not a count"),
+    ];
+    for (line, part) in table {
+        let (code, _, err) = zone(dir, &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, 2, "{line}: {err}");
+        assert!(err.contains(part), "{line}: {err}");
+    }
+}

@@ -1,0 +1,334 @@
+//! Zones and streams of queries cut by the same ranges of labels.
+//!
+//! ```text
+//!   zone ──pass 1──> a sample of labels ──> bounds ──> ranges
+//!   zone ──pass 2──> k slices: the apex, and what is in the range
+//!   zone ──pass 3──> addresses of name servers that a slice names and another slice holds
+//!   queries ───────> k query files
+//! ```
+//!
+//! A slice is a zone that a server loads: it has the whole apex, and the addresses of all name servers in the zone
+//! that it names. Names below the apex are in exactly one range, so each query meets the slice that answers it.
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, Read, Write};
+use std::path::{Path, PathBuf};
+
+use domain::base::Rtype;
+use measure::Rng;
+use wire::name::order::{Place, place};
+use wire::{LabelRange, Name};
+
+use crate::text::Text;
+use crate::{Reader, Record, Written, ZoneFileError};
+
+/// The most slices.
+pub const MAX_PARTS: usize = 256;
+/// Labels in the sample; the parts come out within a percent of each other.
+const SAMPLE: usize = 1 << 16;
+/// The most name servers whose addresses are copied into slices other than their own, over all slices.
+const MAX_SHARED: usize = 1 << 20;
+/// A line longer than this is no query.
+const MAX_LINE: usize = 4_096;
+
+/// Why a zone or a query file was not cut.
+#[derive(Debug, thiserror::Error)]
+pub enum SliceError {
+    /// The zone file is bad.
+    #[error(transparent)]
+    Zone(#[from] ZoneFileError),
+    /// There are not so many labels.
+    #[error(
+        "the zone cannot be cut into {parts} parts: it has only {labels} different labels below its apex"
+    )]
+    TooFew {
+        /// Parts asked for.
+        parts: usize,
+        /// Labels found.
+        labels: usize,
+    },
+    /// A slice cannot be written.
+    #[error("cannot write slice {number}: {source}")]
+    Write {
+        /// From 1.
+        number: usize,
+        /// Why.
+        source: io::Error,
+    },
+    /// The query file cannot be read.
+    #[error("cannot read the query file {}: {source}", path.display())]
+    Queries {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of the query file is none.
+    #[error("{}:{line}:1: {why}; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
+    Query {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// The ranges that part a zone into `parts` with as many records each, from a sample.
+///
+/// # Errors
+/// When the zone file is bad or has too few labels.
+pub fn balance<R: Read>(
+    mut zone: Reader<R>,
+    parts: usize,
+    seed: u64,
+) -> Result<Vec<LabelRange>, SliceError> {
+    let mut sample = Vec::<Box<[u8]>>::new();
+    let mut rng = Rng::part(seed, 0x0073_6c69_6365);
+    let mut seen = 0;
+    while zone.next_record()?.is_some() {
+        let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
+        let Place::Below(label) = place(record.owner(), apex.as_wire()) else { continue };
+        seen += 1;
+        if sample.len() < SAMPLE {
+            sample.push(label.to_ascii_lowercase().into());
+        } else if let Some(kept) = sample.get_mut(rng.below(seen) as usize) {
+            *kept = label.to_ascii_lowercase().into();
+        }
+    }
+    sample.sort_unstable();
+    let mut bounds: Vec<&[u8]> = (1..parts)
+        .filter_map(|part| sample.get(part * sample.len() / parts))
+        .map(|l| &l[..])
+        .collect();
+    bounds.dedup();
+    // The first label of all is no bound: nothing would lie before it.
+    bounds.retain(|bound| sample.first().is_some_and(|first| first[..] < **bound));
+    let ranges = LabelRange::split(&bounds).ok().filter(|ranges| ranges.len() == parts);
+    ranges.ok_or_else(|| {
+        sample.dedup();
+        SliceError::TooFew { parts, labels: sample.len() }
+    })
+}
+
+/// What a slice became.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sliced {
+    /// Records and octets, the apex and copied addresses included.
+    pub written: Written,
+    /// Addresses of name servers of other slices among them.
+    pub shared: u64,
+}
+
+/// Cuts zones by ranges.
+#[derive(Debug)]
+pub struct Slicer {
+    ranges: Vec<LabelRange>,
+    /// For each range, the name servers it names that lie in another, in lower case.
+    shared: Vec<HashSet<Box<[u8]>>>,
+    /// How many name servers there was no room to remember.
+    forgotten: u64,
+}
+
+impl Slicer {
+    /// Cuts by these ranges, which need not cover all labels.
+    pub fn new(ranges: Vec<LabelRange>) -> Self {
+        let shared = vec![HashSet::new(); ranges.len()];
+        Slicer { ranges, shared, forgotten: 0 }
+    }
+
+    /// The ranges.
+    pub fn ranges(&self) -> &[LabelRange] {
+        &self.ranges
+    }
+
+    /// Name servers whose addresses are missing from slices, for there was no room to remember them.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Writes a slice to each of `outs`; `open` gives the zone anew for each pass over it.
+    ///
+    /// # Errors
+    /// When the zone is bad or a slice cannot be written.
+    ///
+    /// # Panics
+    /// When there are not as many `outs` as ranges.
+    pub fn slice<R: Read, W: Write>(
+        &mut self,
+        mut open: impl FnMut() -> Result<Reader<R>, ZoneFileError>,
+        outs: &mut [W],
+    ) -> Result<Vec<Sliced>, SliceError> {
+        assert_eq!(outs.len(), self.ranges.len(), "a slice for each range");
+        let mut slices: Vec<_> = outs.iter_mut().map(Slice::new).collect();
+        self.cut(open()?, &mut slices)?;
+        if self.shared.iter().any(|shared| !shared.is_empty()) {
+            self.copy_addresses(open()?, &mut slices)?;
+        }
+        let finish = |(number, slice): (usize, Slice<'_, W>)| {
+            let written = slice
+                .text
+                .finish()
+                .map_err(|source| SliceError::Write { number: number + 1, source })?;
+            Ok(Sliced { written, shared: slice.shared })
+        };
+        slices.into_iter().enumerate().map(finish).collect()
+    }
+
+    fn cut<R: Read, W: Write>(
+        &mut self,
+        mut zone: Reader<R>,
+        slices: &mut [Slice<'_, W>],
+    ) -> Result<(), SliceError> {
+        while zone.next_record()?.is_some() {
+            let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
+            let apex = apex.as_wire();
+            match place(record.owner(), apex) {
+                Place::Apex => {
+                    for (number, slice) in slices.iter_mut().enumerate() {
+                        self.remember_server(number, record, apex);
+                        slice.put(number, record, apex)?;
+                    }
+                }
+                Place::Below(label) => {
+                    let number = self.ranges.iter().position(|range| range.contains(label));
+                    if let Some(number) = number {
+                        self.remember_server(number, record, apex);
+                        slices[number].put(number, record, apex)?;
+                    }
+                }
+                Place::Outside => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers a name server of the zone whose address another slice holds.
+    fn remember_server(&mut self, number: usize, record: &Record, apex: &[u8]) {
+        let server = record.data();
+        if record.rtype() != Rtype::NS {
+            return;
+        }
+        if !matches!(place(server, apex), Place::Below(label) if !self.ranges[number].contains(label))
+        {
+            return;
+        }
+        let server = server.to_ascii_lowercase().into_boxed_slice();
+        if self.shared.iter().map(HashSet::len).sum::<usize>() < MAX_SHARED {
+            self.shared[number].insert(server);
+        } else if !self.shared[number].contains(&server) {
+            self.forgotten += 1;
+        }
+    }
+
+    fn copy_addresses<R: Read, W: Write>(
+        &self,
+        mut zone: Reader<R>,
+        slices: &mut [Slice<'_, W>],
+    ) -> Result<(), SliceError> {
+        let mut owner = Vec::new();
+        while zone.next_record()?.is_some() {
+            let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
+            if !matches!(record.rtype(), Rtype::A | Rtype::AAAA) {
+                continue;
+            }
+            owner.clear();
+            owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
+            for (number, slice) in slices.iter_mut().enumerate() {
+                if self.shared[number].contains(&owner[..]) {
+                    slice.put(number, record, apex.as_wire())?;
+                    slice.shared += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands each query of a file to the slice that answers it, and those for the apex to all; counts the queries of
+    /// each slice, and those that no slice answers.
+    ///
+    /// # Errors
+    /// When a line is no query, or something cannot be read or written.
+    pub fn cut_queries<W: Write>(
+        &self,
+        apex: &Name,
+        mut input: impl BufRead,
+        path: &Path,
+        outs: &mut [W],
+    ) -> Result<(Vec<u64>, u64), SliceError> {
+        let (mut counts, mut others) = (vec![0; self.ranges.len()], 0);
+        let (mut line, mut number) = (Vec::new(), 0);
+        loop {
+            line.clear();
+            let read = Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+            if read.map_err(|source| SliceError::Queries { path: path.to_owned(), source })? == 0 {
+                return Ok((counts, others));
+            }
+            number += 1;
+            let bad = |why: String| SliceError::Query { path: path.to_owned(), line: number, why };
+            let Some(name) = name_of_query(&line).map_err(bad)? else { continue };
+            let place = place(name.as_wire(), apex.as_wire());
+            let mut hit = false;
+            for (slice, out) in outs.iter_mut().enumerate() {
+                let here = match place {
+                    Place::Apex => true,
+                    Place::Below(label) => self.ranges[slice].contains(label),
+                    Place::Outside => false,
+                };
+                if here {
+                    out.write_all(&line)
+                        .map_err(|source| SliceError::Write { number: slice + 1, source })?;
+                    counts[slice] += 1;
+                    hit = true;
+                }
+            }
+            others += u64::from(!hit);
+        }
+    }
+}
+
+/// The name that a line of a query file asks for; `None` in empty lines and comments.
+fn name_of_query(line: &[u8]) -> Result<Option<Name>, String> {
+    if line.len() > MAX_LINE {
+        return Err(format!("the line is longer than {MAX_LINE} octets"));
+    }
+    let text = std::str::from_utf8(line).map_err(|_| "the line is not text".to_owned())?;
+    match text.split_ascii_whitespace().next() {
+        None => Ok(None),
+        Some(word) if word.starts_with([';', '#']) => Ok(None),
+        Some(word) => word.parse().map(Some).map_err(|e| format!("`{word}` is not a name: {e}")),
+    }
+}
+
+/// A slice that is being written.
+struct Slice<'a, W: Write> {
+    text: Text<'a, W>,
+    /// TTL of records that say none, seconds; none before the first record.
+    ttl: Option<u32>,
+    owner: Vec<u8>,
+    shared: u64,
+}
+
+impl<'a, W: Write> Slice<'a, W> {
+    fn new(out: &'a mut W) -> Self {
+        Slice { text: Text::new(out), ttl: None, owner: Vec::new(), shared: 0 }
+    }
+
+    fn put(&mut self, number: usize, record: &Record, apex: &[u8]) -> Result<(), SliceError> {
+        let ttl = *self.ttl.get_or_insert_with(|| {
+            let zone = Name::from_wire(apex).unwrap_or(Name::ROOT);
+            let dot = if zone.is_root() { "" } else { "." };
+            self.text.put(format!("$ORIGIN {zone}{dot}\n$TTL {}\n", record.ttl()).as_bytes());
+            record.ttl()
+        });
+        let another = self.owner != record.owner();
+        if another {
+            self.owner.clear();
+            self.owner.extend_from_slice(record.owner());
+        }
+        self.text
+            .record(record, apex, ttl, another)
+            .map_err(|source| SliceError::Write { number: number + 1, source })
+    }
+}

@@ -1,0 +1,162 @@
+//! Text of a master file, put together in a buffer and handed on a mebibyte at a time.
+//!
+//! `write!` goes through the formatting machinery for every number; at tens of bytes a record that is what a
+//! generator then spends its time on. Here a record is a few copies.
+
+use std::io::{self, Write};
+use std::net::Ipv6Addr;
+
+use domain::base::Rtype;
+use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
+use wire::Name;
+use wire::name::Labels;
+
+use crate::{Record, Written};
+
+/// Handed on when so much is there.
+const CHUNK: usize = 1 << 20;
+
+/// A buffered writer of lines that counts.
+pub(crate) struct Text<'a, W: Write> {
+    out: &'a mut W,
+    buffer: Vec<u8>,
+    written: Written,
+}
+
+impl<'a, W: Write> Text<'a, W> {
+    pub(crate) fn new(out: &'a mut W) -> Self {
+        let buffer = Vec::with_capacity(CHUNK + 4096);
+        Text { out, buffer, written: Written::default() }
+    }
+
+    /// Appends octets.
+    #[inline]
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> &mut Self {
+        self.buffer.extend_from_slice(bytes);
+        self
+    }
+
+    /// Appends a number.
+    #[inline]
+    pub(crate) fn number(&mut self, mut n: u64) -> &mut Self {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        self.put(&digits[at..])
+    }
+
+    /// Appends octets in hexadecimal.
+    pub(crate) fn hex(&mut self, bytes: &[u8]) -> &mut Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        for byte in bytes {
+            self.put(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        self
+    }
+
+    /// Appends an IPv4 address.
+    #[inline]
+    pub(crate) fn v4(&mut self, address: u32) -> &mut Self {
+        let [a, b, c, d] = address.to_be_bytes().map(u64::from);
+        self.number(a).put(b".").number(b).put(b".").number(c).put(b".").number(d)
+    }
+
+    /// Appends a name in wire form, relative to `apex` where it lies in that zone.
+    pub(crate) fn name(&mut self, name: &[u8], apex: &[u8]) -> &mut Self {
+        let (front, absolute) = match wire::name::strip_suffix(name, apex) {
+            Some([]) => return self.put(b"@"),
+            Some(front) => (front, false),
+            None => (name, true),
+        };
+        let plain = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
+        if !Labels::of(front).all(|label| label.iter().all(plain)) {
+            // Seldom: `wire` knows what to escape.
+            let text = Name::from_wire(name).unwrap_or(Name::ROOT).to_string();
+            return self.put(text.as_bytes()).put(b".");
+        }
+        for (number, label) in Labels::of(front).enumerate() {
+            if number > 0 {
+                self.buffer.push(b'.');
+            }
+            self.put(label);
+        }
+        if absolute {
+            self.buffer.push(b'.');
+        }
+        self
+    }
+
+    /// Appends a record as a line; without its owner if that stands in the line before.
+    pub(crate) fn record(
+        &mut self,
+        record: &Record,
+        apex: &[u8],
+        default_ttl: u32,
+        with_owner: bool,
+    ) -> io::Result<()> {
+        if with_owner {
+            self.name(record.owner(), apex);
+        }
+        if record.ttl() != default_ttl {
+            self.put(b"\t").number(u64::from(record.ttl()));
+        }
+        let data = record.data();
+        match (record.rtype(), data) {
+            (Rtype::NS, name) => self.put(b"\tNS\t").name(name, apex),
+            (Rtype::CNAME, name) => self.put(b"\tCNAME\t").name(name, apex),
+            (Rtype::A, &[a, b, c, d]) => self.put(b"\tA\t").v4(u32::from_be_bytes([a, b, c, d])),
+            (Rtype::AAAA, octets) if octets.len() == 16 => {
+                let mut address = [0; 16];
+                address.copy_from_slice(octets);
+                self.put(b"\tAAAA\t").put(Ipv6Addr::from(address).to_string().as_bytes())
+            }
+            (rtype, _) => {
+                let data = record.scanned().data().display_zonefile(DisplayKind::Simple);
+                self.put(format!("\t{rtype}\t{data}").as_bytes())
+            }
+        };
+        self.end(1)
+    }
+
+    /// Ends a line that holds so many records.
+    #[inline]
+    pub(crate) fn end(&mut self, records: u64) -> io::Result<()> {
+        self.buffer.push(b'\n');
+        self.written.records += records;
+        if self.buffer.len() >= CHUNK { self.hand_on() } else { Ok(()) }
+    }
+
+    fn hand_on(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.buffer)?;
+        self.written.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub(crate) fn finish(mut self) -> io::Result<Written> {
+        self.hand_on()?;
+        self.out.flush()?;
+        Ok(self.written)
+    }
+}
+
+/// The first lines of every zone: origin, TTL, SOA.
+pub(crate) fn begin<W: Write>(
+    text: &mut Text<'_, W>,
+    zone: &wire::Name,
+    ttl: u32,
+    primary: &str,
+) -> io::Result<()> {
+    let dot = if zone.is_root() { "" } else { "." };
+    text.put(format!("$ORIGIN {zone}{dot}\n$TTL {ttl}\n").as_bytes());
+    text.put(format!("@\tIN\tSOA\t{primary} hostmaster 1 3600 600 604800 300").as_bytes());
+    text.end(1)
+}
