@@ -36,6 +36,15 @@ pub(crate) enum Command {
     /// Run an experiment in the lab: real servers in network namespaces, no root needed
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// List the runs that are kept
+    Runs(crate::runs::RunsArgs),
+    /// Show a run that is kept
+    Show(crate::runs::ShowArgs),
+    /// Write a run as JSON, as a table, or in the schema that tools of the field share
+    #[command(after_help = crate::runs::EXPORT_EXAMPLES)]
+    Export(crate::runs::ExportArgs),
+    /// Delete runs
+    Delete(crate::runs::DeleteArgs),
     /// Make zone files, cut them, count them, sign them
     #[command(after_help = crate::zone::EXAMPLES)]
     Zone(Box<crate::zone::ZoneArgs>),

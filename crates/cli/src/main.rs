@@ -15,8 +15,10 @@ mod man;
 mod options;
 mod progress;
 mod run;
+mod runs;
 mod search;
 mod selftest;
+mod store;
 mod streams;
 mod tester;
 mod trace;
@@ -49,6 +51,10 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(args),
+        Command::Runs(args) => runs::list(&args),
+        Command::Show(args) => runs::show(&args),
+        Command::Export(args) => runs::export(&args),
+        Command::Delete(args) => runs::delete(&args),
         Command::Man { dir } => man::run(&dir),
     };
     match done {

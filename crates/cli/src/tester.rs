@@ -16,6 +16,7 @@ use wire::{Invalid, rr::Rcode};
 use crate::args::{SocketArgs, TransportArg, WaitArg};
 use crate::host;
 use crate::options::WorkloadPlan;
+use crate::search::unix_now;
 use crate::streams::{self, StreamReport, StreamSetup};
 
 /// Sockets over all workers at least: several receive queues and ports on the server's side.
@@ -333,6 +334,8 @@ impl Setup {
             trial.connections = Some(setup.record(&report));
         }
         trial.conditions.cpus = pinned.to_vec();
+        // The workers have only just ended.
+        trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
         Outcome { trial, times }
     }
 
@@ -453,6 +456,7 @@ impl Setup {
 
     fn conditions(&self, facts: UdpFacts, workers: usize) -> Conditions {
         Conditions {
+            started_unix_s: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command_line(),
             target: self.target.to_string(),

@@ -90,6 +90,12 @@ impl Histogram {
             .map(|step| (Nanos(step.value_iterated_to()), step.count_since_last_iteration()))
     }
 
+    /// The non-empty buckets, rising: least time, largest time (nanoseconds), count.
+    pub fn spans(&self) -> impl Iterator<Item = [u64; 3]> + '_ {
+        self.buckets()
+            .map(|(largest, count)| [self.0.lowest_equivalent(largest.0), largest.0, count])
+    }
+
     /// The HDR V2 encoding (HdrHistogram's own wire format, uncompressed), which any HdrHistogram library reads.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -9,22 +9,28 @@
 //! the breaks.
 
 pub mod connections;
+pub mod csv;
+pub mod dns_metrics;
 pub mod file;
 pub mod lockstep;
 pub mod plan;
 pub mod run;
 pub mod series;
+pub mod source;
 pub mod store;
 pub mod times;
 pub mod trace;
 pub mod trial;
 
+pub use self::csv::{Table, write_csv};
 pub use connections::Connections;
+pub use dns_metrics::write_dns_metrics;
 pub use file::{RecordError, read, write};
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use plan::{Plan, Seam};
 pub use run::{Capacity, CellRecord, Certificate, Run, SelfTest, Skipped, TrialRecord};
 pub use series::{Figure, Series};
+pub use source::read_run;
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
 pub use times::Times;
 pub use trace::{

@@ -84,12 +84,21 @@ impl Trial {
     }
 
     /// Its distributions, by their names in the JSON.
-    pub(crate) fn distributions_mut(&mut self) -> [(&'static str, &mut Times); 3] {
-        [
+    pub(crate) fn distributions_mut(&mut self) -> Vec<(&'static str, &mut Times)> {
+        let mut all = vec![
             ("latency_us", &mut self.latency_us),
             ("latency_from_send_us", &mut self.latency_from_send_us),
             ("schedule_error_us", &mut self.schedule_error_us),
-        ]
+        ];
+        if let Some(connections) = &mut self.connections {
+            all.extend([
+                ("connections.connect_us", &mut connections.connect_us),
+                ("connections.handshake_us", &mut connections.handshake_us),
+                ("connections.first_query_us", &mut connections.first_query_us),
+                ("connections.steady_us", &mut connections.steady_us),
+            ]);
+        }
+        all
     }
 }
 
@@ -139,6 +148,9 @@ pub struct Drops {
 /// The conditions of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
+    /// When the trial began, seconds since 1970; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started_unix_s: Option<f64>,
     /// The version of dnsdyno.
     pub version: String,
     /// The command line.

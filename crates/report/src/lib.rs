@@ -3,11 +3,13 @@
 
 mod lockstep;
 mod run;
+mod stored;
 mod trace;
 mod trial;
 
 pub use lockstep::lockstep;
 pub use run::run;
+pub use stored::{cell_name, figures, heading, runs};
 pub use trace::trace;
 pub use trial::{trial, trial_line};
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use record::{CellRecord, Run};
 
+use crate::stored::cell_name;
 use crate::thousands;
 
 /// The table, and what has to be known to read it.
@@ -40,13 +41,9 @@ pub fn run(run: &Run) -> String {
 fn row(r: &CellRecord) -> [String; 7] {
     let sign = if r.at_least { ">= " } else { "" };
     let qps = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{sign}{}", thousands(x)));
-    let name = r
-        .server_version
-        .as_ref()
-        .map_or(r.server.clone(), |version| format!("{} {version}", r.server));
     let conforming = if r.conforming { "conforming" } else { "not conforming" };
     [
-        name,
+        cell_name(r),
         qps(r.median_qps),
         qps(r.p01_qps),
         qps(r.p99_qps),

@@ -48,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension};
+use serde::Serialize;
 
 pub use error::StoreError;
 pub use write::Recording;
@@ -66,7 +67,7 @@ pub struct Store {
 }
 
 /// A run in a list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunLine {
     /// Its number.
     pub id: i64,
@@ -113,7 +114,8 @@ pub enum CellState {
 }
 
 /// How a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RunState {
     /// A process is at it.
     Running,
@@ -164,6 +166,24 @@ impl Store {
     /// When it cannot be written.
     pub fn begin(&self, plan: &crate::Plan) -> Result<Recording, StoreError> {
         Recording::begin(&self.path, plan)
+    }
+
+    /// Keeps a run that has ended already, and gives its number.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put(&self, run: &crate::Run) -> Result<i64, StoreError> {
+        let mut recording = self.begin(&run.plan)?;
+        for cell in &run.results {
+            for trial in &cell.trials {
+                recording.trial(cell, trial)?;
+            }
+            recording.cell(cell, run.complete)?;
+        }
+        for skipped in &run.skipped {
+            recording.skip(skipped)?;
+        }
+        recording.finish(run.complete)
     }
 
     /// Takes up run `id` again: a seam marks the place, by dnsdyno `version`. What it has so far is what

@@ -1,0 +1,133 @@
+//! The store as commands see it: where it lies, and which run is meant.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::anyhow;
+use clap::Args;
+use record::{Run, Store, StoreError, store::default_path};
+
+use crate::failure::Failure;
+
+/// Where runs are kept.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreArgs {
+    /// The store of runs [default: $DNSDYNO_STORE, or dnsdyno/runs.db in $XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// The store's file.
+    pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
+        let path = self.store.clone().or_else(|| default_path(|name| std::env::var_os(name)));
+        path.ok_or_else(|| {
+            Failure::input(anyhow!(
+                "there is no place for the store: give --store PATH, or set HOME"
+            ))
+        })
+    }
+
+    /// The store, made if need be.
+    pub(crate) fn open(&self) -> Result<Store, Failure> {
+        Store::open(&self.path()?).map_err(failure)
+    }
+
+    /// The store, if there is one.
+    pub(crate) fn existing(&self) -> Result<Option<Store>, Failure> {
+        if self.path()?.exists() { self.open().map(Some) } else { Ok(None) }
+    }
+
+    /// The store, which must be there.
+    pub(crate) fn must_exist(&self) -> Result<Store, Failure> {
+        let path = self.path()?;
+        self.existing()?.ok_or_else(|| {
+            let path = path.display();
+            Failure::input(anyhow!("there is no store at {path}; `dnsdyno run` makes one"))
+        })
+    }
+
+    /// The run that is meant.
+    pub(crate) fn load(&self, which: &RunRef) -> Result<Run, Failure> {
+        if let RunRef::File(path) = which {
+            return record::read_run(path).map_err(Failure::input);
+        }
+        let store = self.must_exist()?;
+        store.load(which.id(&store)?).map_err(failure)
+    }
+}
+
+/// Bad input or a failure, as the store says.
+pub(crate) fn failure(error: StoreError) -> Failure {
+    if error.is_bad_input() { Failure::input(error) } else { Failure::run(error) }
+}
+
+/// A run as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RunRef {
+    /// By its number in the store.
+    Id(i64),
+    /// The last one of the store, or so many before it.
+    Last(usize),
+    /// A JSON file.
+    File(PathBuf),
+}
+
+impl FromStr for RunRef {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let back = match text.strip_prefix("last") {
+            Some("") => Some(0),
+            Some(rest) => rest.strip_prefix('~').and_then(|n| n.parse().ok()),
+            None => None,
+        };
+        let id = || text.parse().ok().map(RunRef::Id);
+        Ok(back.map(RunRef::Last).or_else(id).unwrap_or_else(|| RunRef::File(text.into())))
+    }
+}
+
+impl RunRef {
+    /// Its number in `store`.
+    pub(crate) fn id(&self, store: &Store) -> Result<i64, Failure> {
+        match self {
+            RunRef::Id(id) => Ok(*id),
+            RunRef::File(path) => Err(Failure::input(anyhow!(
+                "{} is no run of the store: name it by its number, `last` or `last~1`",
+                path.display()
+            ))),
+            RunRef::Last(back) => {
+                let runs = store.runs().map_err(failure)?;
+                let found = runs.iter().rev().nth(*back).map(|line| line.id);
+                found.ok_or_else(|| {
+                    let path = store.path().display();
+                    Failure::input(match runs.len() {
+                        0 => anyhow!("{path}: the store is empty"),
+                        n => anyhow!("{path}: the store has {n} runs, there is no last~{back}"),
+                    })
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_runs() {
+        for (text, wanted) in [
+            ("12", RunRef::Id(12)),
+            ("last", RunRef::Last(0)),
+            ("last~2", RunRef::Last(2)),
+            ("last~x", RunRef::File("last~x".into())),
+            ("lasting.json", RunRef::File("lasting.json".into())),
+            ("a/1.json", RunRef::File("a/1.json".into())),
+            ("./12", RunRef::File("./12".into())),
+        ] {
+            assert_eq!(text.parse::<RunRef>(), Ok(wanted), "{text}");
+        }
+    }
+}

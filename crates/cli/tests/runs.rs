@@ -1,0 +1,218 @@
+//! The runs that are kept, as a user sees them: listed, shown, exported, deleted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+use record::{
+    Capacity, CellRecord, Figure, Plan, Run, SCHEMA, Second, Store, Times, Trial, TrialRecord,
+};
+use serde_json::Value;
+
+/// A trial of a DNS64 server, as `dnsdyno load --json` writes it.
+const TRIAL: &str = include_str!("../../record/tests/fixtures/trial.json");
+
+fn dnsdyno(store: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(args)
+        .env("DNSDYNO_STORE", store)
+        .output()
+        .expect("starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+}
+
+fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
+    let mut latency = measure::Histogram::new();
+    (1..100).for_each(|i| latency.record(measure::Nanos::from_micros(i * i)));
+    let mut trial: Trial = serde_json::from_str(TRIAL).expect("a trial");
+    trial.latency_us = Times::from(&latency);
+    trial.latency_from_send_us = Times::from(&latency);
+    trial.schedule_error_us = Times::from(&latency);
+    trial.conditions.started_unix_s = Some(1_795_233_100.25);
+    trial.series = vec![Second { sent: 7, valid: 6 }, Second { sent: 9, valid: 9 }];
+    trial.warnings = vec!["one, \"quoted\"".into()];
+    TrialRecord { repeat, rate_qps, trial }
+}
+
+/// A run of one server at two settings, `scale` times as fast as another.
+fn run(scale: f64) -> Run {
+    let cell = |cores: u32| {
+        let rates = [10_000.0, 10_100.0, 9_900.0].map(|r| r * scale * f64::from(cores));
+        let capacities = rates.map(|qps| Capacity {
+            qps: Some(qps),
+            failed_qps: Some(qps * 1.02),
+            at_least: false,
+            limiter: measure::Limiter::Target,
+            verdict: String::new(),
+        });
+        CellRecord {
+            server_version: Some("1.17.1".into()),
+            median_qps: Some(rates[0]),
+            repeats: 3,
+            capacities: capacities.into(),
+            trials: vec![trial(0, rates[0]), trial(1, rates[1])],
+            figures: [("zone_load".to_owned(), Figure::new("s", vec![1.5]))].into(),
+            ..CellRecord::new(
+                "unbound",
+                BTreeMap::from([("cores".to_owned(), cores.to_string())]),
+                "search",
+            )
+        }
+    };
+    Run {
+        schema: SCHEMA,
+        plan: Plan {
+            experiment: "dns64-rfc8219".into(),
+            text: "name = \"dns64-rfc8219\"".into(),
+            version: "0.1.0".into(),
+            command: "dnsdyno run dns64-rfc8219".into(),
+            started_unix_s: 1_795_233_060.5,
+            ..Plan::default()
+        },
+        complete: true,
+        results: vec![cell(1), cell(2)],
+        ..Run::default()
+    }
+}
+
+/// A store with `runs`, in a folder that lasts as long as the test.
+fn kept(runs: &[Run]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("runs.db");
+    let store = Store::open(&path).expect("a new store");
+    for run in runs {
+        store.put(run).expect("stores");
+    }
+    (dir, path)
+}
+
+#[test]
+fn runs_are_listed_shown_and_deleted() {
+    let (_dir, store) = kept(&[run(1.0), run(2.0)]);
+    let (code, list, _) = dnsdyno(&store, &["runs"]);
+    assert_eq!((code, list.lines().count()), (0, 3), "{list}");
+    assert!(list.contains("2026-11-21T03:51:00Z") && list.contains("complete"), "{list}");
+    let (_, json, _) = dnsdyno(&store, &["runs", "--json"]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json[1]["id"], &json[1]["state"]), (&2.into(), &"complete".into()));
+
+    let (code, last, _) = dnsdyno(&store, &["show"]);
+    assert!(code == 0 && last.starts_with("run 2: dns64-rfc8219"), "{last}");
+    assert!(last.contains("unbound 1.17.1 cores=2") && last.contains("40,000"), "{last}");
+    assert!(last.contains("zone_load 1.500 s"), "{last}");
+    let (_, first, _) = dnsdyno(&store, &["show", "last~1", "--files", "--trials"]);
+    assert!(first.starts_with("run 1:") && first.contains("==> dns64-rfc8219.toml <=="), "{first}");
+
+    let (code, _, told) = dnsdyno(&store, &["delete", "last", "1"]);
+    assert_eq!((code, told.as_str()), (0, "deleted run 2\ndeleted run 1\n"));
+    let (code, list, told) = dnsdyno(&store, &["runs"]);
+    assert_eq!((code, list.as_str()), (0, ""));
+    assert!(told.starts_with("there are no runs in "), "{told}");
+}
+
+#[test]
+fn an_exported_run_is_the_run() {
+    let (dir, store) = kept(&[run(1.0)]);
+    let file = dir.path().join("run.json");
+    let file = file.to_str().expect("UTF-8");
+    let (code, _, _) = dnsdyno(&store, &["export", "1", "--json", "--output", file]);
+    let exported: Run = record::read(Path::new(file)).expect("a run");
+    let stored = Store::open(&store).and_then(|s| s.load(1)).expect("loads");
+    assert!(code == 0 && exported == stored, "what is exported is what was stored");
+    assert!(stored.results == run(1.0).results, "what is stored is what was put, to the last bit");
+    let (_, shown, _) = dnsdyno(&store, &["show", file]);
+    assert_eq!(shown, dnsdyno(&store, &["show", "1"]).1, "a file is as good as the store");
+}
+
+#[test]
+fn tables_have_a_row_for_each() {
+    let (_dir, store) = kept(&[run(1.0)]);
+    for (table, rows, start) in [
+        ("cells", 2, "1,dns64-rfc8219,unbound,1.17.1,1,search,10000,"),
+        ("trials", 4, "1,dns64-rfc8219,unbound,1.17.1,1,search,0,10000,1795233100.25,"),
+        ("figures", 8, "1,dns64-rfc8219,unbound,1.17.1,1,capacity,qps,0,10000"),
+        ("series", 16, "1,dns64-rfc8219,unbound,1.17.1,1,0,10000,tester.sent,1/s,0,7"),
+    ] {
+        let (code, csv, _) = dnsdyno(&store, &["export", "--csv", "--table", table]);
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!((code, lines.len()), (0, rows + 1), "{table}: {csv}");
+        assert!(lines[0].starts_with("run,experiment,server,server_version,setting.cores,"));
+        assert!(lines[1].starts_with(start), "{table}: {}", lines[1]);
+    }
+    let (_, csv, _) = dnsdyno(&store, &["export", "--csv"]);
+    assert!(csv.contains(",\"one, \"\"quoted\"\"\"\n"), "{csv}");
+}
+
+/// What the schema says: <https://dns-oarc.github.io/dns-metrics/SCHEMA.html>.
+#[test]
+fn dns_metrics_have_what_the_schema_requires() {
+    let (dir, store) = kept(&[run(1.0)]);
+    let (code, lines, _) = dnsdyno(&store, &["export", "--dns-metrics"]);
+    let objects: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(code, 0);
+    let kinds = |kind: &str| objects.iter().filter(|o| o["type"] == kind).collect::<Vec<_>>();
+    assert_eq!(objects.len(), 2 + 4 * 4);
+    assert!(objects.iter().all(|o| o["runid"] == "1"));
+    let header = &objects[0];
+    assert_eq!((&header["type"], &header["generator"]), (&"header".into(), &"dnsdyno".into()));
+    assert!(header["schema_version"].is_u64() && header["stats_interval"].is_number());
+    assert!(kinds("event").iter().all(|o| o["msg"].is_string()));
+    for stats in kinds("stats_periodic").iter().chain(&kinds("stats_sum")) {
+        assert!(stats["since"].as_u64() < stats["until"].as_u64(), "{stats}");
+        assert_eq!(stats["since"].as_u64().map(|ns| ns / 1_000_000_000 / 10), Some(179_523_310));
+    }
+    let (wanted, sum) = (trial(0, 1.0).trial, kinds("stats_sum")[0]);
+    assert_eq!(
+        (sum["sent"]["queries"].as_u64(), sum["received"]["responses"].as_u64()),
+        (Some(wanted.sent), Some(wanted.answered))
+    );
+    assert_eq!(sum["response_latency"]["buckets"].as_array().map(Vec::len), Some(99));
+    let counted: u64 = sum["response_latency"]["buckets"]
+        .as_array()
+        .expect("buckets")
+        .iter()
+        .map(|bucket| bucket[2].as_u64().expect("a count"))
+        .sum();
+    assert_eq!(counted, 99);
+    assert_eq!(sum["conn_info"]["type"], "udp");
+
+    // A single trial, as `dnsdyno load --json` writes it, is as good.
+    let file = dir.path().join("load.json");
+    record::write(&file, &trial(0, 1.0).trial).expect("writes");
+    let file = file.to_str().expect("UTF-8");
+    let (code, lines, told) = dnsdyno(&store, &["export", file, "--dns-metrics"]);
+    assert_eq!((code, lines.lines().count()), (0, 2 + 4), "{told}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let (dir, store) = kept(&[run(1.0)]);
+    let absent = dir.path().join("absent.db");
+    let corrupt = dir.path().join("corrupt.db");
+    std::fs::write(&corrupt, "not a store").expect("writes");
+    let table: [(&Path, &[&str], &str); 9] = [
+        (&store, &["show", "7"], "there is no run 7; the last one is 1"),
+        (&store, &["show", "last~3"], "the store has 1 runs, there is no last~3"),
+        (&store, &["show", "none.json"], "cannot read none.json"),
+        (&store, &["delete", "none.json"], "none.json is no run of the store"),
+        (&store, &["export", "1"], "--json"),
+        (&store, &["export", "1", "--json", "--csv"], "cannot be used with"),
+        (&absent, &["show"], "there is no store at "),
+        (&absent, &["delete", "1"], "there is no store at "),
+        (
+            &corrupt,
+            &["runs"],
+            "not a store of dnsdyno (it is no SQLite file); it was left untouched",
+        ),
+    ];
+    for (store, args, part) in table {
+        let (code, out, told) = dnsdyno(store, args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {told}");
+        assert!(told.contains(part), "{args:?}: {told}");
+    }
+    assert!(!absent.exists(), "to look makes no store");
+    assert_eq!(std::fs::read(&corrupt).expect("readable"), b"not a store");
+}

@@ -1,0 +1,221 @@
+//! Runs as tables of comma-separated values (RFC 4180), for spreadsheets and statistics programs.
+//!
+//! Each row says which cell it belongs to: the run, the experiment, the server and its version, and a column
+//! `setting.NAME` for each setting that any cell of the run has. Units stand in the names of columns, or in
+//! a column of their own.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use crate::{CellRecord, Run, Times, TrialRecord};
+
+/// Which table of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// A row for each cell.
+    Cells,
+    /// A row for each trial.
+    Trials,
+    /// A row for each value of each figure; the capacity of each search is one.
+    Figures,
+    /// A row for each sample of each series.
+    Series,
+}
+
+/// Writes `table` of `run` to `out`.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_csv(run: &Run, table: Table, out: impl Write) -> Result<(), csv::Error> {
+    let mut writer = csv::Writer::from_writer(out);
+    let keys: BTreeSet<&str> =
+        run.results.iter().flat_map(|c| c.settings.keys().map(String::as_str)).collect();
+    let columns: &[&str] = match table {
+        Table::Cells => &CELLS,
+        Table::Trials => &TRIALS,
+        Table::Figures => &FIGURES,
+        Table::Series => &SERIES,
+    };
+    let place = ["run", "experiment", "server", "server_version"].map(str::to_owned).into_iter();
+    let place = place.chain(keys.iter().map(|key| format!("setting.{key}")));
+    writer.write_record(place.chain(columns.iter().map(|c| (*c).to_owned())))?;
+    for cell in &run.results {
+        let place = place_of(run, cell, &keys);
+        let rows = match table {
+            Table::Cells => vec![cell_row(cell)],
+            Table::Trials => cell.trials.iter().map(|t| trial_row(cell, t)).collect(),
+            Table::Figures => figure_rows(cell),
+            Table::Series => series_rows(cell),
+        };
+        for row in rows {
+            debug_assert_eq!(row.len(), columns.len(), "{table:?}");
+            writer.write_record(place.iter().chain(&row))?;
+        }
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+fn place_of(run: &Run, cell: &CellRecord, keys: &BTreeSet<&str>) -> Vec<String> {
+    let mut place = vec![
+        or_empty(run.id),
+        run.plan.experiment.clone(),
+        cell.server.clone(),
+        cell.server_version.clone().unwrap_or_default(),
+    ];
+    place.extend(keys.iter().map(|key| cell.settings.get(*key).cloned().unwrap_or_default()));
+    place
+}
+
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |v| v.to_string())
+}
+
+const CELLS: [&str; 11] = [
+    "method",
+    "median_qps",
+    "p01_qps",
+    "p99_qps",
+    "at_least",
+    "repeats",
+    "conforming",
+    "limiter",
+    "goal",
+    "certified_qps",
+    "trials",
+];
+
+fn cell_row(c: &CellRecord) -> Vec<String> {
+    vec![
+        c.method.clone(),
+        or_empty(c.median_qps),
+        or_empty(c.p01_qps),
+        or_empty(c.p99_qps),
+        c.at_least.to_string(),
+        c.repeats.to_string(),
+        c.conforming.to_string(),
+        c.limiter.word().to_owned(),
+        c.goal.clone(),
+        or_empty(c.certificate.as_ref().map(|c| c.certified_qps)),
+        c.trials.len().to_string(),
+    ]
+}
+
+const TRIALS: [&str; 40] = [
+    "method",
+    "repeat",
+    "rate_qps",
+    "started_unix_s",
+    "duration_s",
+    "planned",
+    "sent",
+    "answered",
+    "valid",
+    "invalid",
+    "late",
+    "lost",
+    "duplicates",
+    "unexpected",
+    "unresolved",
+    "offered_qps",
+    "answered_qps",
+    "latency_p50_us",
+    "latency_p90_us",
+    "latency_p99_us",
+    "latency_p999_us",
+    "latency_max_us",
+    "latency_mean_us",
+    "schedule_error_p99_us",
+    "schedule_error_max_us",
+    "limiter",
+    "void",
+    "passed",
+    "stopped_early",
+    "tester_busy",
+    "authdns_busy",
+    "dut_busy",
+    "dut_user_s",
+    "dut_system_s",
+    "tester_receive_drops",
+    "authdns_receive_drops",
+    "dut_receive_drops",
+    "link_drops",
+    "transport",
+    "warnings",
+];
+
+fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
+    let t = &record.trial;
+    let busy = |role: &str| or_empty(t.cpu.get(role).map(|cpu| cpu.busy));
+    let dut = t.cpu.get("dut");
+    let mut row = vec![cell.method.clone(), record.repeat.to_string(), record.rate_qps.to_string()];
+    row.extend([or_empty(t.conditions.started_unix_s), t.duration_s.to_string()]);
+    let invalid: u64 = t.invalid.values().sum();
+    let counts = [t.planned, t.sent, t.answered, t.valid, invalid, t.late, t.lost, t.duplicates];
+    row.extend(counts.iter().chain(&[t.unexpected, t.unresolved]).map(u64::to_string));
+    row.extend([t.offered_qps.to_string(), t.answered_qps.to_string()]);
+    let Times { p50, p90, p99, p999, max, mean, .. } = &t.latency_us;
+    let error = &t.schedule_error_us;
+    row.extend([p50, p90, p99, p999, max, mean, &error.p99, &error.max].map(f64::to_string));
+    row.extend([
+        t.limiter.word().to_owned(),
+        t.void.0.clone().unwrap_or_default(),
+        or_empty(t.passed),
+        t.stopped_early.to_string(),
+        busy("tester"),
+        busy("authdns"),
+        busy("dut"),
+        or_empty(dut.map(|cpu| cpu.user_s)),
+        or_empty(dut.map(|cpu| cpu.system_s)),
+    ]);
+    let d = &t.drops;
+    row.extend([d.tester_receive, d.authdns_receive, d.dut_receive, d.link].map(|n| n.to_string()));
+    row.extend([t.conditions.transport.clone(), t.warnings.join("; ")]);
+    row
+}
+
+const FIGURES: [&str; 4] = ["figure", "unit", "repeat", "value"];
+
+fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
+    let row = |figure: &str, unit: &str, repeat: usize, value: f64| {
+        vec![figure.to_owned(), unit.to_owned(), repeat.to_string(), value.to_string()]
+    };
+    let capacities = cell.capacities.iter().enumerate();
+    let capacities = capacities.filter_map(|(i, c)| Some(row("capacity", "qps", i, c.qps?)));
+    let figures = cell.figures.iter().flat_map(|(name, figure)| {
+        figure.values.iter().enumerate().map(|(i, v)| row(name, &figure.unit, i, *v))
+    });
+    capacities.chain(figures).collect()
+}
+
+const SERIES: [&str; 6] = ["trial", "rate_qps", "series", "unit", "at_s", "value"];
+
+/// The series of the cell, then those of its trials, numbered from 0: what the Measurer counted in each second
+/// and what the probes saw.
+fn series_rows(cell: &CellRecord) -> Vec<Vec<String>> {
+    let row = |trial: Option<(usize, f64)>, name: &str, unit: &str, at: f64, value: f64| {
+        vec![
+            or_empty(trial.map(|(i, _)| i)),
+            or_empty(trial.map(|(_, rate)| rate)),
+            name.to_owned(),
+            unit.to_owned(),
+            at.to_string(),
+            value.to_string(),
+        ]
+    };
+    let of = |trial, series: &[crate::Series]| -> Vec<Vec<String>> {
+        let samples = series.iter().flat_map(|s| s.samples.iter().map(move |sample| (s, sample)));
+        samples.map(|(s, (at, value))| row(trial, &s.name, &s.unit, *at, *value)).collect()
+    };
+    let mut rows = of(None, &cell.series);
+    for (i, record) in cell.trials.iter().enumerate() {
+        let trial = Some((i, record.rate_qps));
+        for (at, second) in record.trial.series.iter().enumerate() {
+            for (name, count) in [("tester.sent", second.sent), ("tester.valid", second.valid)] {
+                rows.push(row(trial, name, "1/s", at as f64, count as f64));
+            }
+        }
+        rows.extend(of(trial, &record.trial.probes));
+    }
+    rows
+}

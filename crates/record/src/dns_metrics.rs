@@ -1,0 +1,177 @@
+//! Runs in DNS-OARC's shared schema for tools of DNS performance, [dns-metrics], which kxdpgun writes too: an
+//! object a line.
+//!
+//! - A `header` comes first, then an `event` that says what the run was.
+//! - Each trial is a `subid`: an `event` with its cell and rate, a `stats_periodic` for each second and a
+//!   `stats_sum`. The schema leaves open where the counts stand: its text has `sent` and `received`, its
+//!   examples and kxdpgun have `queries` and `responses`; both are written.
+//! - Times are nanoseconds. Buckets are least time, largest time, count.
+//! - What the schema has no place for is in `additional_info`, as kxdpgun has it.
+//!
+//! [dns-metrics]: https://github.com/DNS-OARC/dns-metrics
+
+use std::io::{self, Write};
+
+use measure::Histogram;
+use serde_json::{Value, json};
+
+use crate::{CellRecord, Run, Times, Trial, TrialRecord};
+
+/// The schema's version, the one that kxdpgun 3.4 names.
+const SCHEMA_VERSION: u32 = 20_240_530;
+
+/// Writes `run` to `out`.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_dns_metrics(run: &Run, mut out: impl Write) -> io::Result<()> {
+    // As a string, as the schema wants it.
+    let id = match run.id {
+        Some(id) => id.to_string(),
+        None => format!("{}-{:.0}", run.plan.experiment, run.plan.started_unix_s),
+    };
+    let mut line = |subid: Option<&str>, mut object: Value| {
+        object["runid"] = id.clone().into();
+        if let Some(subid) = subid {
+            object["subid"] = subid.into();
+        }
+        serde_json::to_writer(&mut out, &object)?;
+        out.write_all(b"\n")
+    };
+    line(None, header(run))?;
+    let plan = &run.plan;
+    let title = if plan.title.is_empty() { &plan.command } else { &plan.title };
+    line(None, event(&format!("{}: {title}", plan.experiment)))?;
+    let mut trial = 0;
+    for cell in &run.results {
+        for record in &cell.trials {
+            trial += 1;
+            let subid = trial.to_string();
+            line(Some(&subid), event(&what(cell, record)))?;
+            let since = record.trial.conditions.started_unix_s.unwrap_or(plan.started_unix_s);
+            for (second, counts) in record.trial.series.iter().enumerate() {
+                let since = since + second as f64;
+                line(
+                    Some(&subid),
+                    counted("stats_periodic", (since, since + 1.0), counts.sent, counts.valid),
+                )?;
+            }
+            line(Some(&subid), summary(cell, record, since))?;
+        }
+    }
+    Ok(())
+}
+
+fn header(run: &Run) -> Value {
+    let timeout = run.results.iter().flat_map(|c| &c.trials).map(|t| t.trial.conditions.timeout_s);
+    let mut header = json!({
+        "type": "header",
+        "schema_version": SCHEMA_VERSION,
+        "generator": "dnsdyno",
+        "generator_version": run.plan.version,
+        "generator_params": run.plan.command.split_whitespace().collect::<Vec<_>>(),
+        "time_units_per_sec": 1_000_000_000,
+        "stats_interval": 1.0,
+        "additional_info": {
+            "experiment": run.plan.experiment,
+            "testbed": run.plan.testbed,
+            "complete": run.complete,
+        },
+    });
+    // The first trial's; other cells may have others.
+    if let Some(timeout) = timeout.take(1).next() {
+        header["timeout"] = timeout.into();
+    }
+    header
+}
+
+fn event(message: &str) -> Value {
+    json!({"type": "event", "msg": message})
+}
+
+/// Which trial it is, in words.
+fn what(cell: &CellRecord, record: &TrialRecord) -> String {
+    let mut words = vec![cell.server.clone()];
+    words.extend(cell.server_version.clone());
+    words.extend(cell.settings.iter().map(|(key, value)| format!("{key}={value}")));
+    words.push(format!("{} {}", cell.method, record.repeat));
+    words.push(format!("{} qps", record.rate_qps));
+    words.join(", ")
+}
+
+/// Nanoseconds of `seconds`.
+fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+fn counted(kind: &str, (since, until): (f64, f64), queries: u64, responses: u64) -> Value {
+    json!({
+        "type": kind,
+        "since": nanos(since),
+        "until": nanos(until),
+        "queries": queries,
+        "responses": responses,
+        "sent": {"queries": queries},
+        "received": {"responses": responses},
+    })
+}
+
+fn summary(cell: &CellRecord, record: &TrialRecord, since: f64) -> Value {
+    let t = &record.trial;
+    let mut sum = counted("stats_sum", (since, since + t.duration_s), t.sent, t.answered);
+    sum["timeouts"] = t.lost.into();
+    sum["interrupted"] = t.unresolved.into();
+    sum["unexpected"] = (t.unexpected + t.duplicates).into();
+    sum["discarded"] = t.late.into();
+    sum["response_rcodes"] = json!(t.rcodes);
+    // Of replies to queries: the lost have none.
+    sum["response_latency"] = latency(&t.latency_from_send_us);
+    sum["conn_info"] = connections(t);
+    sum["additional_info"] = json!({
+        "server": cell.server,
+        "server_version": cell.server_version,
+        "settings": cell.settings,
+        "method": cell.method,
+        "repeat": record.repeat,
+        "rate_qps": record.rate_qps,
+        "valid": t.valid,
+        "invalid": t.invalid,
+        "limiter": t.limiter.word(),
+        "void": t.void.0,
+        "latency_from_due": latency(&t.latency_us),
+        "schedule_error": latency(&t.schedule_error_us),
+    });
+    sum
+}
+
+fn latency(times: &Times) -> Value {
+    let ns = |us: f64| (us * 1e3).round() as u64;
+    let buckets: Vec<[u64; 3]> =
+        times.histogram().map_or_else(|_| Vec::new(), |h: Histogram| h.spans().collect());
+    json!({
+        "avg": ns(times.mean),
+        "min": ns(times.min),
+        "max": ns(times.max),
+        "stddev": ns(times.stdev),
+        "buckets": buckets,
+    })
+}
+
+fn connections(t: &Trial) -> Value {
+    let Some(c) = &t.connections else {
+        let errors = t.drops.tester_send;
+        return json!({"type": "udp", "packets_sent": t.sent, "packets_received": t.answered, "socket_errors": errors});
+    };
+    let kind = match t.conditions.transport.as_str() {
+        "tcp" => "tcp",
+        "quic" => "quic_conn",
+        _ => "tls_conn",
+    };
+    let failed: u64 = c.failed.values().sum();
+    json!({
+        "type": kind,
+        "handshakes": c.established,
+        "handshakes_failed": failed,
+        "resumption": {"established": c.resumed},
+    })
+}

@@ -1,0 +1,48 @@
+//! Runs from JSON files, whichever command wrote them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::{CellRecord, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, read};
+
+/// The run in the JSON file at `path`. That of `dnsdyno load` or `selftest`, a single trial, becomes a run
+/// of one cell.
+///
+/// # Errors
+/// With line and column where the JSON is wrong; names the schema when it is another's.
+pub fn read_run(path: &Path) -> Result<Run, RecordError> {
+    #[derive(serde::Deserialize)]
+    struct Shape {
+        results: Option<serde::de::IgnoredAny>,
+        planned: Option<serde::de::IgnoredAny>,
+        certified_qps: Option<serde::de::IgnoredAny>,
+    }
+    match read::<Shape>(path)? {
+        Shape { results: None, planned: Some(_), certified_qps: Some(_), .. } => {
+            read(path).map(|test: SelfTest| of_trial("selftest", test.trial))
+        }
+        Shape { results: None, planned: Some(_), .. } => {
+            read(path).map(|trial: Trial| of_trial("load", trial))
+        }
+        _ => read(path),
+    }
+}
+
+/// A run of nothing but `trial`.
+fn of_trial(what: &str, trial: Trial) -> Run {
+    let c = &trial.conditions;
+    let plan = Plan {
+        experiment: what.to_owned(),
+        version: c.version.clone(),
+        command: c.command.clone(),
+        started_unix_s: c.started_unix_s.unwrap_or(0.0),
+        ..Plan::default()
+    };
+    let mut cell = CellRecord::new(&c.target, BTreeMap::new(), what);
+    cell.repeats = 1;
+    cell.limiter = trial.limiter;
+    cell.goal = trial.goal.clone().unwrap_or_default();
+    let (rate_qps, elapsed_s) = (trial.offered_qps, trial.duration_s);
+    cell.trials = vec![TrialRecord { repeat: 0, rate_qps, trial }];
+    Run { schema: SCHEMA, plan, elapsed_s, complete: true, results: vec![cell], ..Run::default() }
+}
