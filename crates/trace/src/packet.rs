@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use etherparse::{
-    EtherType, IpNumber, Ipv6ExtensionSlice, LaxNetSlice, LaxSlicedPacket, TcpSlice,
-    TransportSlice, UdpSlice,
+    EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, TcpSlice, TransportSlice, UdpSlice,
 };
 
 /// What stands in a frame.
@@ -119,13 +118,7 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
                 source: header.source_addr().into(),
                 destination: header.destination_addr().into(),
             };
-            let part = ip.extensions().clone().into_iter().find_map(|extension| match extension {
-                Ipv6ExtensionSlice::Fragment(part) => {
-                    let offset = usize::from(part.fragment_offset().byte_offset());
-                    Some((part.identification(), offset, part.more_fragments()))
-                }
-                _ => None,
-            });
+            let part = fragment_header(header.next_header(), ip.extensions().slice());
             (ends, ip.payload(), part)
         }
         Some(LaxNetSlice::Arp(_)) => return Content::NotIp,
@@ -145,6 +138,27 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
         }
         _ if matches!(payload.ip_number, IpNumber::UDP | IpNumber::TCP) => Content::Malformed,
         _ => Content::Packet(ends, Body::Other),
+    }
+}
+
+/// Identification, offset in octets and whether more follow, of the fragment header (RFC 8200 section 4.5) among
+/// extension headers that may be cut.
+///
+/// The library's own iterator trusts that they are whole, and reads beyond them where they are not.
+fn fragment_header(mut next: IpNumber, mut headers: &[u8]) -> Option<(u32, usize, bool)> {
+    loop {
+        let &[following, length, ..] = headers else { return None };
+        let len = match next {
+            IpNumber::IPV6_FRAGMENTATION_HEADER => {
+                let &[_, _, high, low, a, b, c, d] = headers.first_chunk()?;
+                let word = u16::from_be_bytes([high, low]);
+                let id = u32::from_be_bytes([a, b, c, d]);
+                return Some((id, usize::from(word & !7), word & 1 == 1));
+            }
+            IpNumber::AUTHENTICATION_HEADER => (usize::from(length) + 2) * 4,
+            _ => (usize::from(length) + 1) * 8,
+        };
+        (next, headers) = (IpNumber(following), headers.get(len..)?);
     }
 }
 

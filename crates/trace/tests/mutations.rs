@@ -1,0 +1,106 @@
+//! Captures of real servers and clients, counted as tshark counts them, and then broken in every way.
+//!
+//! The captures were made by `benches/trace-vs-tshark`, which compares many more counts.
+
+#[allow(dead_code)]
+mod common;
+
+use std::io::Cursor;
+use std::path::Path;
+
+use dnsdyno_trace::{Capture, Messages, Stats, Writer};
+use measure::{Nanos, Rng};
+
+/// Captures; and of each, by tshark: packets, queries, replies, fragments, TCP sessions.
+const CAPTURES: [(&str, &[u8], [u64; 5]); 6] = [
+    ("resolver", include_bytes!("captures/resolver.pcap"), [40, 27, 13, 0, 0]),
+    ("transfers", include_bytes!("captures/transfers.pcapng"), [42, 17, 17, 0, 1]),
+    ("tcp", include_bytes!("captures/tcp.pcap"), [39, 10, 10, 0, 3]),
+    ("fragments", include_bytes!("captures/fragments.pcap"), [12, 3, 3, 9, 0]),
+    ("malformed", include_bytes!("captures/malformed.pcap"), [60, 30, 28, 0, 0]),
+    ("cut", include_bytes!("captures/cut.pcap"), [40, 29, 11, 0, 0]),
+];
+
+/// Mutated captures that are read; DNSDYNO_MUTATIONS says another number.
+const MUTATIONS: u64 = 2_000;
+
+#[test]
+fn counts_are_those_of_tshark() {
+    for (name, bytes, expected) in CAPTURES {
+        let mut stats = Stats::new(Nanos::from_secs(1));
+        let mut messages = Messages::new(vec![53]);
+        let mut capture =
+            Capture::new(Box::new(Cursor::new(bytes)), Path::new(name)).expect("a capture");
+        messages.read(&mut capture, |message| stats.add(message)).expect("whole");
+        let counts = messages.counts();
+        let (queries, replies) = (stats.queries.messages, stats.replies.messages);
+        let found = [counts.frames, queries, replies, counts.fragments, counts.tcp.sessions];
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+/// The capture with octets changed, taken out, put in twice, or cut off.
+fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    // Now and then the file's header too; mostly what stands behind it.
+    let from = if rng.below(8) == 0 { 0 } else { 64.min(bytes.len()) };
+    for _ in 0..=rng.below(12) {
+        let room = bytes.len() - from;
+        let at = from + rng.below(room as u64) as usize;
+        let len = (rng.below(40) as usize).min(bytes.len() - at);
+        match rng.below(8) {
+            0..4 => bytes[at] = rng.next_u64() as u8,
+            4 => bytes[at] = [0, 1, 0x3f, 0x40, 0x7f, 0x80, 0xc0, 0xff][rng.below(8) as usize],
+            5 => {
+                let again = bytes[at..at + len].to_vec();
+                bytes.splice(at..at, again);
+            }
+            6 if room > len + 1 => drop(bytes.drain(at..at + len)),
+            7 if rng.below(8) == 0 && at > from => bytes.truncate(at),
+            _ => bytes[at] ^= 1 << rng.below(8),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn whatever_is_broken_is_survived() {
+    let number = std::env::var("DNSDYNO_MUTATIONS").ok().map(|n| n.parse().expect("a number"));
+    let mut rng = Rng::new(53);
+    let (mut seen, mut broken) = (0, 0);
+    for round in 0..number.unwrap_or(MUTATIONS) {
+        let (name, bytes, _) = CAPTURES[(round % CAPTURES.len() as u64) as usize];
+        let bytes = mutate(bytes, &mut rng);
+        let Ok(mut capture) = Capture::new(Box::new(Cursor::new(bytes)), Path::new(name)) else {
+            broken += 1;
+            continue;
+        };
+        let mut stats = (round % 256 == 0).then(|| Stats::new(Nanos::from_secs(1)));
+        let mut messages = Messages::new(vec![53]);
+        let mut writer = Writer::new(Vec::new()).expect("in memory");
+        let read = messages.read(&mut capture, |message| {
+            seen += 1;
+            assert!(message.bytes.len() <= message.len, "{name} {round}");
+            writer.write(message).expect("in memory");
+            if let Some(stats) = &mut stats {
+                stats.add(message);
+            } else {
+                dnsdyno_trace::Dns::read(message.bytes);
+            }
+        });
+        broken += u64::from(read.is_err());
+        if let Some(stats) = stats {
+            let headed = stats.queries.messages + stats.replies.messages;
+            assert_eq!(headed + stats.headless, stats.messages, "{name} {round}");
+            let _ = (stats.series(), stats.types(), stats.clients.spread(false, 3));
+        }
+        // What was written is a capture of as many messages.
+        let (again, _, error) = common::read(writer.finish().expect("in memory"));
+        assert!(
+            error.is_none() && again.len() as u64 <= messages.counts().frames * 40,
+            "{name} {round}"
+        );
+    }
+    // The mutations are neither all harmless nor all fatal.
+    assert!(seen > 0 && broken > 0);
+}
