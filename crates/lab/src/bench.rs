@@ -20,7 +20,7 @@ use record::{Cpu, Trial, Voidness};
 use wire::{Namespace, Pref64, Qtype};
 
 use crate::enter::{Lab, program};
-use crate::probe::{HostUse, Observed, Snapshot, procfs};
+use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs};
 use crate::process::{Launch, Process};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Steering, Testbed};
@@ -37,6 +37,11 @@ const SETTLE: Duration = Duration::from_secs(10);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
 /// From this share on, what others do on the server's cores is worth a warning.
 const FOREIGN_ON_DUT: f64 = 0.05;
+
+/// How many samples a trial gets, where their interval is within the bounds.
+const SAMPLES: u32 = 20;
+/// The shortest and the longest interval between samples: CPU time is counted in steps of 10 ms.
+const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
 /// Where a bench's queries go, and what they ask.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +130,24 @@ impl<'a> LabBench<'a> {
         let server = self.server.iter().filter_map(|running| running.server.as_ref());
         let server = server.flat_map(Server::pids).map(|pid| (Host::Dut, pid));
         authdns.chain(server).collect()
+    }
+
+    /// Looks at every role while a trial runs, on the Tester's cores.
+    fn sampler(&self, watched: &[(Host, u32)], tester: u32, duration: Duration) -> Sampler {
+        let role = |role, host: Host, also: Option<u32>| {
+            let pids = watched.iter().filter(|(other, _)| *other == host).map(|(_, pid)| *pid);
+            let pids: Vec<u32> = pids.chain(also).collect();
+            let cpus = self.testbed.cpus(host).clone();
+            (!pids.is_empty()).then_some(Watched { role, pids, children_only: false, cpus })
+        };
+        let watched = [
+            role("tester", Host::Tester, Some(tester)),
+            role("authdns", Host::Auth, None),
+            role("dut", Host::Dut, None),
+        ];
+        let interval = (duration / SAMPLES).clamp(SAMPLING.0, SAMPLING.1);
+        let on = self.testbed.cpus(Host::Tester);
+        Sampler::start(watched.into_iter().flatten().collect(), interval, on)
     }
 
     /// The Measurer's command line for one trial.
@@ -285,10 +308,12 @@ impl Bench for LabBench<'_> {
         })
         .map_err(failed)?;
         let limit = Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE;
+        let sampler = self.sampler(&watched, tester.pid(), spec.duration.into());
         self.watch(&mut tester, limit)?;
         // It has ended, but its accounts are still there.
         watched.push((Host::Tester, tester.pid()));
         let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let series = sampler.stop();
         let ended = tester.check();
         if !json.exists() {
             return Err(ended.map_or_else(failed, |()| failed("the Measurer wrote no result")));
@@ -296,6 +321,7 @@ impl Bench for LabBench<'_> {
         let trial: Trial = record::read(&json).map_err(failed)?;
         let observed = Observed::between(&before, &after, self.testbed, trial.duration_s);
         let mut trial = self.conclude(trial, &observed);
+        trial.probes = series;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
             let limit = SETTLE.as_secs();

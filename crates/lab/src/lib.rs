@@ -39,6 +39,7 @@ pub mod server;
 pub mod signer;
 pub mod template;
 pub mod testbed;
+pub mod zone_load;
 pub mod zonefile;
 
 pub use adapter::{Adapter, AdapterError};
@@ -53,3 +54,4 @@ pub use run::{Event, RunError, RunOptions, run_experiment};
 pub use rundir::{RunDir, RunDirError};
 pub use server::{Installed, Server, ServerError, Service};
 pub use testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};
+pub use zone_load::{ZoneLoad, zone_load};

@@ -6,11 +6,14 @@
 //!   net/snmp, net/snmp6, net/dev
 //! ```
 //!
-//! The probes cost nothing while the trial runs: they look before and after. Shares of a trial are
+//! These probes cost nothing while the trial runs: they look before and after. Shares of a trial are
 //! taken of the time it *sent*, since a server is idle while the Tester starts up and waits for the
 //! last replies; foreign load is taken of the time between the snapshots, since it does not wait.
+//!
+//! Beside them a [`Sampler`] looks a few times a second, for series over time.
 
 pub mod procfs;
+mod sample;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,6 +24,8 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::cpus::CpuList;
 use crate::testbed::{Host, Steering, Testbed};
+pub use sample::{Sampler, Watched};
+
 use procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters};
 
 /// CPU time of a host's processes.

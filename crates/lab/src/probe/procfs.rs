@@ -35,8 +35,10 @@ pub struct CoreTimes {
     pub user: u64,
     /// The kernel on behalf of programs.
     pub system: u64,
-    /// Nothing, or waiting for a disk.
+    /// Nothing.
     pub idle: u64,
+    /// Nothing, while something waited for a disk.
+    pub wait: u64,
     /// Hardware interrupts.
     pub irq: u64,
     /// Software interrupts: among others the receive path of the network.
@@ -46,7 +48,7 @@ pub struct CoreTimes {
 }
 
 impl CoreTimes {
-    /// All but idle.
+    /// All but idle and waiting.
     pub fn busy(&self) -> u64 {
         self.user + self.system + self.irq + self.softirq + self.steal
     }
@@ -57,6 +59,7 @@ impl CoreTimes {
             user: self.user.saturating_sub(earlier.user),
             system: self.system.saturating_sub(earlier.system),
             idle: self.idle.saturating_sub(earlier.idle),
+            wait: self.wait.saturating_sub(earlier.wait),
             irq: self.irq.saturating_sub(earlier.irq),
             softirq: self.softirq.saturating_sub(earlier.softirq),
             steal: self.steal.saturating_sub(earlier.steal),
@@ -69,6 +72,7 @@ impl CoreTimes {
             user: self.user + other.user,
             system: self.system + other.system,
             idle: self.idle + other.idle,
+            wait: self.wait + other.wait,
             irq: self.irq + other.irq,
             softirq: self.softirq + other.softirq,
             steal: self.steal + other.steal,
@@ -82,9 +86,9 @@ pub fn parse_cores(text: &str) -> BTreeMap<usize, CoreTimes> {
         let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
         let number = fields.next()?.parse().ok()?;
         let t: Vec<u64> = fields.map_while(|field| field.parse().ok()).take(8).collect();
-        let [user, nice, system, idle, iowait, irq, softirq, steal] = t[..] else { return None };
-        let (user, idle) = (user.saturating_add(nice), idle.saturating_add(iowait));
-        Some((number, CoreTimes { user, system, idle, irq, softirq, steal }))
+        let [user, nice, system, idle, wait, irq, softirq, steal] = t[..] else { return None };
+        let user = user.saturating_add(nice);
+        Some((number, CoreTimes { user, system, idle, wait, irq, softirq, steal }))
     };
     // The line of the sum, "cpu  ...", reads as the core whose number is its user time: it is told
     // apart by the space behind "cpu".
@@ -194,6 +198,82 @@ pub fn parse_affinity(text: &str) -> Option<CpuList> {
     line.trim().parse().ok()
 }
 
+/// Since the machine started, all cores together, from `/proc/stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SystemCounts {
+    /// Context switches.
+    pub switches: u64,
+    /// Interrupts.
+    pub interrupts: u64,
+}
+
+/// Reads the lines `ctxt` and `intr` of `/proc/stat`.
+pub fn parse_system(text: &str) -> SystemCounts {
+    let first = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
+    };
+    SystemCounts { switches: first("ctxt"), interrupts: first("intr") }
+}
+
+/// What `/proc/PID/status` or `/proc/PID/smaps_rollup` say of memory, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident, pages shared with others counted whole.
+    pub resident: u64,
+    /// The most that was ever resident.
+    pub peak: u64,
+}
+
+/// Reads `/proc/PID/status`.
+pub fn parse_memory(text: &str) -> Memory {
+    Memory { resident: kilobytes(text, "VmRSS:"), peak: kilobytes(text, "VmHWM:") }
+}
+
+/// Reads the proportional set size of `/proc/PID/smaps_rollup`, bytes: a page shared by two counts half.
+pub fn parse_proportional(text: &str) -> u64 {
+    kilobytes(text, "Pss:")
+}
+
+/// The value of a line such as `VmRSS:  12 kB`, bytes; 0 when absent.
+fn kilobytes(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let value: Option<u64> =
+        line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
+    value.unwrap_or(0).saturating_mul(1024)
+}
+
+/// How often a thread gave up its core, and how often it was taken from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// It waited for something.
+    pub voluntary: u64,
+    /// Others were to run.
+    pub involuntary: u64,
+}
+
+/// Reads `/proc/PID/task/TID/status`.
+pub fn parse_switches(text: &str) -> Switches {
+    let count = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
+    };
+    let (voluntary, involuntary) =
+        (count("voluntary_ctxt_switches:"), count("nonvoluntary_ctxt_switches:"));
+    Switches { voluntary, involuntary }
+}
+
+/// The switches of all threads of a process that live.
+pub fn read_switches(pid: u32) -> Switches {
+    let task = format!("/proc/{pid}/task");
+    let threads = numbers(Path::new(&task)).into_iter();
+    let texts = threads.filter_map(|tid| fs::read_to_string(format!("{task}/{tid}/status")).ok());
+    texts.map(|text| parse_switches(&text)).fold(Switches::default(), |sum, s| Switches {
+        voluntary: sum.voluntary + s.voluntary,
+        involuntary: sum.involuntary + s.involuntary,
+    })
+}
+
 /// The process `root` and all that descend from it, `root` first; without those that have ended.
 pub fn tree(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = numbers(Path::new("/proc"))
@@ -269,7 +349,7 @@ mod tests {
             "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 10 0 0 1 0 0 0 0\nintr 5\n";
         let cores = parse_cores(text);
         assert_eq!(cores.len(), 2);
-        let zero = CoreTimes { user: 3, system: 3, idle: 9, irq: 6, softirq: 7, steal: 8 };
+        let zero = CoreTimes { user: 3, system: 3, idle: 4, wait: 5, irq: 6, softirq: 7, steal: 8 };
         assert_eq!((cores[&0], cores[&0].busy()), (zero, 27));
         assert_eq!(cores[&1].since(&CoreTimes { user: 4, ..CoreTimes::default() }).user, 6);
     }
@@ -307,6 +387,21 @@ mod tests {
     }
 
     #[test]
+    fn reads_memory_and_switches() {
+        let text = "Name:\tx\nVmHWM:\t    20 kB\nVmRSS:\t    12 kB\n\
+                    voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\n";
+        assert_eq!(parse_memory(text), Memory { resident: 12 << 10, peak: 20 << 10 });
+        assert_eq!(parse_switches(text), Switches { voluntary: 5, involuntary: 7 });
+        assert_eq!(
+            parse_proportional("a-b ---p 00 [rollup]\nRss: 9 kB\nPss:  3 kB\nPss_Anon: 1 kB"),
+            3072
+        );
+        let system = parse_system("cpu 1\nintr 17 1 2\nctxt 9\n");
+        assert_eq!(system, SystemCounts { switches: 9, interrupts: 17 });
+        assert!(read_switches(std::process::id()).voluntary > 0);
+    }
+
+    #[test]
     fn finds_its_own_tree() {
         let me = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -326,6 +421,10 @@ mod tests {
             parse_schedstat(&text);
             parse_links(&text);
             parse_affinity(&text);
+            parse_memory(&text);
+            parse_proportional(&text);
+            parse_switches(&text);
+            parse_system(&text);
             UdpCounters::parse(&text, &text);
         }
 

@@ -27,6 +27,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("bind9_serves", || within_or(|lab| servers::starts(lab, "bind9"))),
     ("nsd_serves", || within_or(|lab| servers::starts(lab, "nsd"))),
     ("knot_serves", || within_or(|lab| servers::starts(lab, "knot"))),
+    ("zones_load", || within_or(servers::zones_load)),
     ("a_bad_server_says_why", || within(servers::a_bad_server_says_why)),
     ("an_occupied_port_is_shown", || within_or(servers::an_occupied_port_is_shown)),
     ("sigkill_leaves_nothing", end::sigkill_leaves_nothing),

@@ -84,6 +84,30 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
     0
 }
 
+/// Loading a zone is timed, weighed and sampled; a later start of NSD is one, too.
+pub(crate) fn zones_load(lab: &Lab) -> u8 {
+    let catalogue = Catalogue::load(None).unwrap();
+    let adapter = catalogue.get("nsd").unwrap();
+    if let Err(e) = adapter.program() {
+        println!("skipped: {e}");
+        return SKIPPED;
+    }
+    let (testbed, dir) = hosts::testbed(lab);
+    let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+    let service = service(Role::Authoritative, dir.path());
+    let load = lab::zone_load(&installed, &service, &testbed, lab, dir.path(), 2).unwrap();
+    println!("{:?}", load.figures);
+    let values = |name: &str| load.figures[name].values.clone();
+    assert_eq!((values("zone_load_first").len(), values("zone_load_later").len()), (1, 2));
+    // 4096 names, of 40 bytes and more each.
+    assert!(values("zone_file")[0] > 4096.0 * 40.0 && values("disk_used")[0] > 0.0);
+    assert!(values("memory_peak")[0] >= values("memory_resident")[0]);
+    assert!(values("memory_resident")[0] >= values("memory_proportional")[0]);
+    assert!(load.series.iter().any(|series| series.name == "dut.resident"), "{:?}", load.series);
+    assert!(load.files["nsd.conf"].contains("zonefile"));
+    0
+}
+
 /// A server that does not start shows its log; one that dies later is noticed at once.
 pub(crate) fn a_bad_server_says_why(lab: &Lab) {
     let (testbed, dir) = hosts::testbed(lab);

@@ -1,0 +1,430 @@
+//! Samples over time: what each role used, a few times a second, as series of the record.
+//!
+//! ```text
+//!   Sampler::start ──> thread: look, wait, look, wait, ... ──> stop ──> Vec<Series>
+//! ```
+//!
+//! | series | unit | of |
+//! |---|---|---|
+//! | `ROLE.user`, `ROLE.system` | % of a core | its processes |
+//! | `ROLE.softirq` | % of a core | its cores, whoever caused it |
+//! | `ROLE.resident`, `ROLE.proportional` | B | its processes; the second counts a shared page in parts |
+//! | `ROLE.peak` | B | the sum of its processes' peaks, one sample at the end |
+//! | `ROLE.voluntary`, `ROLE.involuntary` | 1/s | context switches of its threads |
+//! | `ROLE.drops` | 1/s | datagrams its kernel received and dropped |
+//! | `ROLE/PROGRAM.user`, ... | as above | where a role has several programs, such as a front and what is behind |
+//! | `system.user`, `.system`, `.idle`, `.wait`, `.irq`, `.softirq`, `.steal` | % | all cores together |
+//! | `system.switches`, `system.interrupts` | 1/s | all cores together |
+//!
+//! A series that is zero throughout is left out, but for those of CPU and memory. A look costs the
+//! thread about a millisecond; it runs on the cores it is given, which should not be the server's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sched::sched_setaffinity;
+use nix::unistd::Pid;
+use record::Series;
+
+use super::procfs::{self, CoreTimes, Memory, StatLine, Switches, SystemCounts, UdpCounters};
+use super::ticks_per_second;
+use crate::cpus::CpuList;
+
+/// A series has at most so many samples; when they are reached, every other one goes and the
+/// interval doubles.
+const MAX_SAMPLES: usize = 1_000;
+/// A role's programs that are told apart.
+const MAX_PROGRAMS: usize = 8;
+/// Proportional sizes are asked for so rarely that they take at most this share of the time: the kernel
+/// walks through all of a process's pages for them.
+const PROPORTIONAL_SHARE: u32 = 100;
+
+/// Seconds since the beginning, and the value.
+type Points = Vec<(f64, f64)>;
+
+/// A role to be watched.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Its name in the series: `tester`, `authdns`, `dut`.
+    pub role: &'static str,
+    /// Its processes; their children are watched, too.
+    pub pids: Vec<u32>,
+    /// Whether the children alone are the role's: those of a process that starts it.
+    pub children_only: bool,
+    /// Its cores.
+    pub cpus: CpuList,
+}
+
+/// Samples until it is stopped, or dropped.
+#[derive(Debug)]
+pub struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<Vec<Series>>,
+}
+
+impl Sampler {
+    /// Begins to look at `watched` every `interval`, on the cores `on`.
+    pub fn start(watched: Vec<Watched>, interval: Duration, on: &CpuList) -> Self {
+        let (stop, stopped) = channel();
+        let on = on.to_set();
+        let thread = std::thread::spawn(move || {
+            if let Some(set) = on {
+                // Where it is refused, the thread runs where it may.
+                let _ = sched_setaffinity(Pid::from_raw(0), &set);
+            }
+            let mut samples = Samples::new(watched, interval);
+            // Until the other end is gone or has spoken.
+            while stopped.recv_timeout(samples.pause()) == Err(RecvTimeoutError::Timeout) {
+                samples.look();
+            }
+            samples.look();
+            samples.into_series()
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends it; what was sampled since its start.
+    pub fn stop(self) -> Vec<Series> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// What one process had used when it was looked at.
+#[derive(Clone, Debug, Default)]
+struct Program {
+    name: String,
+    stat: StatLine,
+    switches: Switches,
+    memory: Memory,
+}
+
+/// All that was seen at one time.
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    cores: BTreeMap<usize, CoreTimes>,
+    system: SystemCounts,
+    roles: Vec<RoleLook>,
+}
+
+/// What was seen of a role.
+#[derive(Debug, Default)]
+struct RoleLook {
+    programs: BTreeMap<u32, Program>,
+    drops: u64,
+}
+
+impl Look {
+    fn take(watched: &[Watched]) -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        Look {
+            at: Instant::now(),
+            cores: procfs::parse_cores(&stat),
+            system: procfs::parse_system(&stat),
+            roles: watched.iter().map(RoleLook::take).collect(),
+        }
+    }
+}
+
+impl RoleLook {
+    fn take(watched: &Watched) -> Self {
+        let skipped = usize::from(watched.children_only);
+        let pids = watched.pids.iter().flat_map(|pid| procfs::tree(*pid).into_iter().skip(skipped));
+        let programs = pids.filter_map(|pid| Some((pid, Program::read(pid)?)));
+        let programs: BTreeMap<u32, Program> = programs.collect();
+        // Its network namespace is that of any of its processes.
+        let drops = programs.keys().next().map_or(0, |pid| {
+            let read =
+                |name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+            UdpCounters::parse(&read("snmp"), &read("snmp6")).in_errors
+        });
+        RoleLook { programs, drops }
+    }
+}
+
+impl Program {
+    fn read(pid: u32) -> Option<Self> {
+        let stat = procfs::read_stat(pid)?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        Some(Program {
+            name: name.trim().replace('.', "_"),
+            stat,
+            switches: procfs::read_switches(pid),
+            memory: procfs::parse_memory(&status),
+        })
+    }
+}
+
+/// The series so far.
+#[derive(Debug)]
+struct Samples {
+    watched: Vec<Watched>,
+    interval: Duration,
+    began: Instant,
+    last: Look,
+    looks: u32,
+    tick_s: f64,
+    // Name to unit and samples.
+    series: BTreeMap<String, (&'static str, Points)>,
+    peaks: BTreeMap<(usize, u32), u64>,
+    next_proportional: Instant,
+}
+
+impl Samples {
+    fn new(watched: Vec<Watched>, interval: Duration) -> Self {
+        let began = Instant::now();
+        let last = Look::take(&watched);
+        let tick_s = 1.0 / ticks_per_second();
+        let (series, peaks) = (BTreeMap::new(), BTreeMap::new());
+        let next_proportional = began;
+        let interval = interval.max(Duration::from_millis(10));
+        Samples {
+            watched,
+            interval,
+            began,
+            last,
+            looks: 0,
+            tick_s,
+            series,
+            peaks,
+            next_proportional,
+        }
+    }
+
+    /// How long until the next look is due.
+    fn pause(&self) -> Duration {
+        (self.last.at + self.interval).saturating_duration_since(Instant::now())
+    }
+
+    fn look(&mut self) {
+        let now = Look::take(&self.watched);
+        let then = std::mem::replace(&mut self.last, now);
+        let seconds = self.last.at.duration_since(then.at).as_secs_f64();
+        // At the end, right after the last look: shares of hardly any time say nothing.
+        if seconds < 0.2 * self.interval.as_secs_f64() {
+            self.last = then;
+            return;
+        }
+        let at = round(self.last.at.duration_since(self.began).as_secs_f64(), 1e3);
+        for (name, unit, value) in self.differences(&then, seconds) {
+            let (_, samples) = self.series.entry(name).or_insert_with(|| (unit, Vec::new()));
+            samples.push((at, round(value, 1e1)));
+        }
+        self.proportional(at);
+        self.looks += 1;
+        if self.looks as usize >= MAX_SAMPLES {
+            self.thin_out();
+        }
+    }
+
+    /// Every other sample goes, and the next ones come at half the pace.
+    fn thin_out(&mut self) {
+        for (_, samples) in self.series.values_mut() {
+            let mut place = 0;
+            samples.retain(|_| {
+                place += 1;
+                place % 2 == 0
+            });
+        }
+        self.looks /= 2;
+        self.interval *= 2;
+    }
+
+    /// What each series is since `then`.
+    fn differences(&mut self, then: &Look, seconds: f64) -> Vec<(String, &'static str, f64)> {
+        let mut out = Vec::new();
+        let now = &self.last;
+        let percent = |ticks: u64| ticks as f64 * self.tick_s / seconds * 100.0;
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        let cores = |look: &Look, cpus: Option<&CpuList>| {
+            let wanted = |cpu: &usize| cpus.is_none_or(|list| list.cpus().contains(cpu));
+            let cores = look.cores.iter().filter(|(cpu, _)| wanted(cpu));
+            cores.fold(CoreTimes::default(), |sum, (_, core)| sum.plus(core))
+        };
+        let all = cores(now, None).since(&cores(then, None));
+        let total = (all.busy() + all.idle + all.wait).max(1) as f64;
+        for (what, ticks) in [
+            ("user", all.user),
+            ("system", all.system),
+            ("idle", all.idle),
+            ("wait", all.wait),
+            ("irq", all.irq),
+            ("softirq", all.softirq),
+            ("steal", all.steal),
+        ] {
+            out.push((format!("system.{what}"), "%", ticks as f64 / total * 100.0));
+        }
+        let (s, t) = (now.system, then.system);
+        out.push(("system.switches".to_owned(), "1/s", rate(s.switches, t.switches)));
+        out.push(("system.interrupts".to_owned(), "1/s", rate(s.interrupts, t.interrupts)));
+        for (i, watched) in self.watched.iter().enumerate() {
+            let (now_role, then_role) = (&now.roles[i], &then.roles[i]);
+            let role = watched.role;
+            let softirq = cores(now, Some(&watched.cpus)).since(&cores(then, Some(&watched.cpus)));
+            out.push((format!("{role}.softirq"), "%", percent(softirq.softirq)));
+            out.push((format!("{role}.drops"), "1/s", rate(now_role.drops, then_role.drops)));
+            for (name, spent) in spent(role, now_role, then_role) {
+                out.push((format!("{name}.user"), "%", percent(spent.user)));
+                out.push((format!("{name}.system"), "%", percent(spent.system)));
+                out.push((format!("{name}.resident"), "B", spent.resident as f64));
+                out.push((format!("{name}.voluntary"), "1/s", spent.voluntary as f64 / seconds));
+                out.push((
+                    format!("{name}.involuntary"),
+                    "1/s",
+                    spent.involuntary as f64 / seconds,
+                ));
+            }
+            for (pid, program) in &now_role.programs {
+                let peak = self.peaks.entry((i, *pid)).or_default();
+                *peak = program.memory.peak.max(*peak);
+            }
+        }
+        out
+    }
+
+    /// The proportional sizes, when it is time for them.
+    fn proportional(&mut self, at: f64) {
+        let began = Instant::now();
+        if began < self.next_proportional {
+            return;
+        }
+        for (watched, look) in self.watched.iter().zip(&self.last.roles) {
+            let read = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+            let sizes = look.programs.keys().filter_map(read);
+            let size: u64 = sizes.map(|text| procfs::parse_proportional(&text)).sum();
+            if size > 0 {
+                let name = format!("{}.proportional", watched.role);
+                self.series.entry(name).or_insert(("B", Vec::new())).1.push((at, size as f64));
+            }
+        }
+        self.next_proportional = began + began.elapsed() * PROPORTIONAL_SHARE;
+    }
+
+    fn into_series(mut self) -> Vec<Series> {
+        let at = round(self.last.at.duration_since(self.began).as_secs_f64(), 1e3);
+        for (i, watched) in self.watched.iter().enumerate() {
+            let peaks = self.peaks.iter().filter(|((role, _), _)| *role == i);
+            let peak: u64 = peaks.map(|(_, peak)| peak).sum();
+            let name = format!("{}.peak", watched.role);
+            self.series.insert(name, ("B", vec![(at, peak as f64)]));
+        }
+        let kept = self.series.into_iter().filter(|(name, (_, samples))| {
+            let always = [".user", ".system", ".idle"].iter().any(|end| name.ends_with(end));
+            always || samples.iter().any(|(_, value)| *value != 0.0)
+        });
+        let series =
+            kept.map(|(name, (unit, samples))| Series { name, unit: unit.to_owned(), samples });
+        series.collect()
+    }
+}
+
+/// What a role's processes, or one of its programs, used between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Spent {
+    user: u64,
+    system: u64,
+    resident: u64,
+    voluntary: u64,
+    involuntary: u64,
+}
+
+/// By name in the series: the role, and each of its programs where there are several.
+fn spent(role: &str, now: &RoleLook, then: &RoleLook) -> BTreeMap<String, Spent> {
+    let mut out: BTreeMap<String, Spent> = BTreeMap::from([(role.to_owned(), Spent::default())]);
+    let first = now.programs.values().next().map(|program| &program.name);
+    let several = now.programs.values().any(|program| Some(&program.name) != first);
+    for (pid, program) in &now.programs {
+        let before = then.programs.get(pid).cloned().unwrap_or_default();
+        let own = format!("{role}/{}", program.name);
+        let named = several && (out.contains_key(&own) || out.len() <= MAX_PROGRAMS);
+        for name in [Some(role.to_owned()), named.then_some(own)].into_iter().flatten() {
+            let sum = out.entry(name).or_default();
+            sum.user += program.stat.user.saturating_sub(before.stat.user);
+            sum.system += program.stat.system.saturating_sub(before.stat.system);
+            sum.resident += program.memory.resident;
+            let (s, t) = (program.switches, before.switches);
+            sum.voluntary += s.voluntary.saturating_sub(t.voluntary);
+            sum.involuntary += s.involuntary.saturating_sub(t.involuntary);
+        }
+    }
+    out
+}
+
+/// To a multiple of one `per`-th: more digits are noise, and take room in the record.
+fn round(value: f64, per: f64) -> f64 {
+    (value * per).round() / per
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str, user: u64, resident: u64) -> Program {
+        Program {
+            name: name.to_owned(),
+            stat: StatLine { user, ..StatLine::default() },
+            memory: Memory { resident, peak: resident },
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn several_programs_are_told_apart() {
+        let then = RoleLook { programs: [(1, program("a", 5, 1))].into(), drops: 0 };
+        let two = [(1, program("a", 7, 1)), (2, program("b", 3, 10)), (3, program("b", 1, 10))];
+        let now = RoleLook { programs: two.into(), drops: 0 };
+        let by_name = spent("dut", &now, &then);
+        let found: Vec<(&str, u64, u64)> =
+            by_name.iter().map(|(name, s)| (name.as_str(), s.user, s.resident)).collect();
+        assert_eq!(found, [("dut", 6, 21), ("dut/a", 2, 1), ("dut/b", 4, 20)]);
+        assert_eq!(spent("dut", &then, &then).len(), 1);
+    }
+
+    #[test]
+    fn long_runs_are_thinned_out() {
+        let mut samples = Samples::new(Vec::new(), Duration::from_secs(1));
+        let values = (0..10).map(|i| (f64::from(i), 0.0)).collect();
+        samples.series.insert("x".to_owned(), ("", values));
+        samples.thin_out();
+        let left: Vec<f64> = samples.series["x"].1.iter().map(|(at, _)| *at).collect();
+        assert_eq!(left.len(), 5);
+        assert_eq!(left[1] - left[0], 2.0);
+        assert_eq!(samples.interval, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn it_sees_this_process() {
+        let own = Watched {
+            role: "dut",
+            pids: vec![std::process::id()],
+            children_only: false,
+            cpus: CpuList::allowed(),
+        };
+        let interval = Duration::from_millis(50);
+        let sampler = Sampler::start(vec![own], interval, &CpuList::allowed());
+        let until = Instant::now() + Duration::from_millis(400);
+        let mut work = 0_u64;
+        while Instant::now() < until {
+            work = std::hint::black_box(work.wrapping_add(1));
+        }
+        let series = sampler.stop();
+        let get = |name: &str| {
+            let found = series.iter().find(|series| series.name == name);
+            found.unwrap_or_else(|| panic!("{name} of {series:?}"))
+        };
+        assert!(get("dut.user").samples.iter().any(|(_, percent)| *percent > 0.0));
+        let (_, peak) = get("dut.peak").samples[0];
+        assert!(
+            get("dut.resident").samples.iter().all(|(_, bytes)| *bytes <= peak && *bytes > 1e5)
+        );
+        assert!(get("dut.proportional").samples[0].1 > 1e5);
+        let idle =
+            get("system.idle").samples.iter().all(|(_, percent)| (0.0..=100.0).contains(percent));
+        assert!(idle && get("system.user").unit == "%");
+    }
+}

@@ -1,0 +1,144 @@
+//! How long a server takes to load its zone, and what that costs in memory and on disk.
+//!
+//! From its start to the first right answer for the zone's last name, asked by the Tester over and over: first
+//! with an empty directory of state, then again with what the first start left there, such as a compiled
+//! database. The zone's file is in the page cache each time, since it has just been written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use record::{CellRecord, Figure, Series};
+
+use crate::enter::Lab;
+use crate::probe::{Sampler, Watched, procfs};
+use crate::server::{Installed, Server, ServerError, Service};
+use crate::testbed::{Host, Testbed};
+
+/// How often memory and CPU are looked at while a zone loads.
+const SAMPLING: Duration = Duration::from_millis(100);
+/// A directory of state has at most so many levels and entries that are counted.
+const MAX_ENTRIES: (usize, usize) = (16, 1_000_000);
+
+/// What loading a zone took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ZoneLoad {
+    /// `zone_load_first` and `zone_load_later` (s), `zone_file` and `disk_used` (B), `memory_resident`,
+    /// `memory_proportional` and `memory_peak` (B); those of memory once the zone is loaded.
+    pub figures: BTreeMap<String, Figure>,
+    /// What was sampled during the first load, with the role `dut`.
+    pub series: Vec<Series>,
+    /// The server's configuration.
+    pub files: BTreeMap<String, String>,
+}
+
+impl ZoneLoad {
+    /// Adds it to a cell of a run.
+    pub fn add_to(self, cell: &mut CellRecord) {
+        cell.figures.extend(self.figures);
+        cell.series.extend(self.series);
+        cell.files.extend(self.files);
+    }
+}
+
+/// Starts the server from scratch and then `later` times more, and stops it each time.
+///
+/// # Errors
+/// When it does not come up.
+pub fn zone_load(
+    installed: &Installed,
+    service: &Service,
+    testbed: &Testbed,
+    lab: &Lab,
+    dir: &Path,
+    later: u32,
+) -> Result<ZoneLoad, ServerError> {
+    let mut load = ZoneLoad::default();
+    let mut figure = |name: &str, unit: &str, value: f64| {
+        let found = load.figures.entry(name.to_owned());
+        found.or_insert_with(|| Figure::new(unit, Vec::new())).values.push(value);
+    };
+    let watched = Watched {
+        role: "dut",
+        pids: vec![std::process::id()],
+        children_only: true,
+        cpus: testbed.cpus(Host::Dut).clone(),
+    };
+    let sampler = Sampler::start(vec![watched], SAMPLING, testbed.cpus(Host::Tester));
+    let started = installed.start(service, testbed, lab, dir);
+    load.series = sampler.stop();
+    let mut server = started?;
+    load.files = server.files().clone();
+    figure("zone_load_first", "s", server.loaded().as_secs_f64());
+    if let Some(zone) = &service.zone_file {
+        figure("zone_file", "B", fs::metadata(zone).map_or(0, |m| m.len()) as f64);
+    }
+    for (name, bytes) in memory(&server) {
+        figure(name, "B", bytes as f64);
+    }
+    for _ in 0..later {
+        server.stop();
+        server = installed.start_again(service, testbed, lab, dir)?;
+        figure("zone_load_later", "s", server.loaded().as_secs_f64());
+    }
+    server.stop();
+    let used = disk_used(&installed.state(dir), MAX_ENTRIES.0, &mut 0).unwrap_or(0);
+    figure("disk_used", "B", used as f64);
+    Ok(load)
+}
+
+/// What the server's processes have in memory, bytes.
+fn memory(server: &Server) -> [(&'static str, u64); 3] {
+    let pids: Vec<u32> = server.pids().into_iter().flat_map(procfs::tree).collect();
+    let read = |file: &'static str| {
+        let texts = pids
+            .iter()
+            .filter_map(move |pid| fs::read_to_string(format!("/proc/{pid}/{file}")).ok());
+        texts.collect::<Vec<_>>()
+    };
+    let status: Vec<_> = read("status").iter().map(|text| procfs::parse_memory(text)).collect();
+    let proportional = read("smaps_rollup").iter().map(|t| procfs::parse_proportional(t)).sum();
+    [
+        ("memory_resident", status.iter().map(|memory| memory.resident).sum()),
+        ("memory_proportional", proportional),
+        ("memory_peak", status.iter().map(|memory| memory.peak).sum()),
+    ]
+}
+
+/// What a directory takes on disk, bytes; holes take nothing.
+fn disk_used(dir: &Path, levels: usize, entries: &mut usize) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        *entries += 1;
+        if *entries > MAX_ENTRIES.1 {
+            break;
+        }
+        let metadata = entry.metadata()?;
+        // A block is of 512 bytes, whatever the file system's are.
+        sum += metadata.blocks() * 512;
+        if metadata.is_dir() && levels > 0 {
+            sum += disk_used(&entry.path(), levels - 1, entries)?;
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_take_no_room() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/b"), vec![1; 100_000]).unwrap();
+        fs::File::create(dir.path().join("hole")).unwrap().set_len(1 << 30).unwrap();
+        let used = disk_used(dir.path(), 3, &mut 0).unwrap();
+        assert!((100_000..1_000_000).contains(&used), "{used}");
+        assert!(disk_used(dir.path(), 0, &mut 0).unwrap() < 100_000);
+    }
+}
