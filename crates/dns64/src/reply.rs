@@ -29,8 +29,8 @@ pub(crate) struct Reply<'a> {
     /// How long a negative answer holds by the SOA in the authority section (RFC 2308 section 5), and how many there are.
     pub(crate) negative_ttl: Option<u32>,
     soas: u16,
-    /// EDNS options, in wire form.
-    options: &'a [u8],
+    /// EDNS options, in wire form; `None` without EDNS.
+    options: Option<&'a [u8]>,
 }
 
 /// A record that was wanted: where its data stands.
@@ -72,7 +72,7 @@ impl<'a> Reply<'a> {
             answer_ttl: u32::MAX,
             negative_ttl: None,
             soas: 0,
-            options: &[],
+            options: None,
         };
         reply.walk(at).is_some_and(|end| end == bytes.len()).then_some(reply)
     }
@@ -107,7 +107,7 @@ impl<'a> Reply<'a> {
                     return None;
                 }
                 self.rcode |= u16::from(edns.extended_rcode) << 4;
-                self.options = edns.options_wire();
+                self.options = Some(edns.options_wire());
             } else if opts == 0 {
                 self.additional += 1;
                 self.additional_end = end;
@@ -120,6 +120,11 @@ impl<'a> Reply<'a> {
     /// Whether it was cut.
     pub(crate) fn is_truncated(&self) -> bool {
         self.header.is_truncated()
+    }
+
+    /// Whether it has an OPT record.
+    pub(crate) fn has_edns(&self) -> bool {
+        self.options.is_some()
     }
 
     /// Whether upstream calls the data authentic.
@@ -148,6 +153,10 @@ impl<'a> Reply<'a> {
                 Seen::Start => found.clear(),
                 Seen::Alias(record) => {
                     found.clear();
+                    push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
+                }
+                // The name in it is where the DNAME has led already.
+                Seen::Made(record) => {
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                 }
                 Seen::Wanted(Record { ttl, rdata_at, rdata, .. }) => {
@@ -206,8 +215,8 @@ impl<'a> Reply<'a> {
 
     /// Copies the EDNS options that are meant for the client.
     pub(crate) fn copy_options(&self, answer: &mut Answer) {
-        if !self.options.is_empty() {
-            copy_options(self.options, &mut answer.options);
+        if let Some(options) = self.options {
+            copy_options(options, &mut answer.options);
         }
     }
 

@@ -78,6 +78,8 @@ pub(crate) struct Lookup {
     pub(crate) qtype: Qtype,
     /// How often it was sent.
     pub(crate) attempts: u8,
+    /// Sent without EDNS, which a server did not understand.
+    pub(crate) plain: bool,
     /// How its name is spelled.
     pub(crate) case_seed: u64,
     pub(crate) sent: Nanos,
@@ -90,6 +92,7 @@ impl Lookup {
         server: 0,
         qtype: Qtype(0),
         attempts: 0,
+        plain: false,
         case_seed: 0,
         sent: Nanos::ZERO,
     };

@@ -41,6 +41,15 @@ impl Outcome<'_> {
             Outcome::Nothing => false,
         }
     }
+
+    /// Whether it may be an error of a server that knows no EDNS (RFC 6891 section 7); one that does answers with it.
+    fn dislikes_edns(&self) -> bool {
+        match self {
+            Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4) && !reply.has_edns(),
+            Outcome::Refused => true,
+            Outcome::Nothing => false,
+        }
+    }
 }
 
 impl Dns64 {
@@ -54,7 +63,7 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let lookup = &mut self.transactions[t].lookups[slot];
-        (lookup.qtype, lookup.attempts) = (qtype, 0);
+        (lookup.qtype, lookup.attempts, lookup.plain) = (qtype, 0, false);
         self.send(t, slot, None, now, tx);
     }
 
@@ -222,7 +231,7 @@ impl Dns64 {
         }
     }
 
-    /// Ends a lookup; an error is tried at another server first.
+    /// Ends a lookup; an error is tried at another server first, one about EDNS without it.
     fn settle_lookup(
         &mut self,
         t: u32,
@@ -234,7 +243,13 @@ impl Dns64 {
         self.release(t, slot);
         if outcome.is_error() {
             self.counters.upstream_errors += 1;
-            let lookup = self.transactions[t].lookups[slot];
+            let edns = self.settings.config.upstream.udp_size > 0;
+            let lookup = &mut self.transactions[t].lookups[slot];
+            if edns && !lookup.plain && outcome.dislikes_edns() {
+                lookup.plain = true;
+                return self.send(t, slot, None, now, tx);
+            }
+            let lookup = *lookup;
             let others = self.upstreams.servers().filter(|server| !server.dead).count() > 1;
             let again = lookup.attempts < self.settings.config.upstream.attempts;
             if others && again && self.transactions[t].only.is_none() {
@@ -321,7 +336,7 @@ fn compose(
 ) -> usize {
     let bit = |set: bool, flag: u16| if set { flag } else { 0 };
     let KeyFlags { rd, cd, dnssec } = transaction.key.flags;
-    let edns = udp_size > 0;
+    let edns = udp_size > 0 && !transaction.lookups[slot].plain;
     // AD: tell whether the data is authentic (RFC 6840 section 5.7).
     let flags = bit(rd, flag::RD) | bit(cd, flag::CD) | flag::AD;
     let header = Header { id, flags, counts: [1, 0, 0, u16::from(edns)] };

@@ -46,6 +46,8 @@ pub enum Seen<'a> {
     Start,
     /// An alias on the way: a CNAME, or a DNAME above.
     Alias(Record<'a>),
+    /// The CNAME that stands for the DNAME before it, and leads no further than that.
+    Made(Record<'a>),
     /// A record of the type wanted, at the name where the chain has come to.
     Wanted(Record<'a>),
 }
@@ -138,6 +140,8 @@ impl<'a> Answers<'a> {
         visit: &mut impl FnMut(Seen<'a>) -> Result<(), Invalid>,
     ) -> Result<Found, Invalid> {
         let mut found = Found::default();
+        // The name that a DNAME has replaced.
+        let mut replaced: Option<NameBuffer> = None;
         let mut at = self.at;
         for _ in 0..self.count {
             let (record, end) = Record::read(self.reply, at).ok_or(Invalid::Malformed)?;
@@ -165,11 +169,24 @@ impl<'a> Answers<'a> {
                     None
                 }
                 Relation::Above(front) => Some(front),
-                Relation::Other => None,
+                Relation::Other => {
+                    if let Some(old) = &replaced
+                        && record.rtype == Qtype::CNAME
+                        && relate(self.reply, record.owner, old.as_wire(), false, budget)
+                            .ok_or(Invalid::Malformed)?
+                            == Relation::Same
+                    {
+                        replaced = None;
+                        visit(Seen::Made(record))?;
+                    }
+                    None
+                }
             };
             if let Some(front) = target {
-                *name =
+                let next =
                     self.aliased(name, front, &record, end, budget).ok_or(Invalid::Malformed)?;
+                let old = std::mem::replace(name, next);
+                replaced = (record.rtype == Qtype::DNAME).then_some(old);
                 visit(Seen::Alias(record))?;
                 *hops += 1;
                 if *hops > MAX_HOPS {

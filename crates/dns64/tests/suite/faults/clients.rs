@@ -1,0 +1,202 @@
+//! Clients that flood, send nonsense, or hold connections.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+
+use super::{A, PATIENCE, SYNTHESISED, dns64d, ipv4_only, is_right, recovers, wait_for};
+use crate::kit::client::{self, Query};
+use crate::kit::message::Reply;
+use crate::kit::script::Script;
+use crate::kit::server::Server;
+
+/// Sends many different questions from an address and reads no answer.
+fn flood(server: &Server, from: &str, count: usize) {
+    let socket = UdpSocket::bind((from, 0)).expect("loopback");
+    socket.connect(server.address()).expect("loopback");
+    let mut query = Query::parse("flood-000000.example AAAA").octets;
+    for n in 0..count {
+        query[..2].copy_from_slice(&(n as u16).to_be_bytes());
+        query[19..25].copy_from_slice(format!("{n:06}").as_bytes());
+        // A full buffer loses it: a flood does not mind.
+        let _ = socket.send(&query);
+    }
+}
+
+#[test]
+fn a_flood_while_upstream_is_silent() {
+    for policy in ["refuse-newest", "drop-newest", "refuse-oldest", "drop-oldest"] {
+        let script = ipv4_only();
+        script.others(Rtype::A, "silent");
+        script.others(Rtype::AAAA, "silent");
+        let config = format!(
+            "server.allow = [\"any\"]
+            limits.outstanding = 500
+            limits.overload = \"{policy}\"
+            cache.size = \"1MiB\"
+            cache.failure-ttl = \"0s\"
+            upstream.first-timeout = \"100ms\"
+            upstream.probe-after = \"100ms\""
+        );
+        let server = dns64d(&[&script], &config);
+        let before = server.resident();
+        for _ in 0..3 {
+            flood(&server, "127.0.0.66", 10_000);
+            flood(&server, "127.0.0.67", 10_000);
+        }
+        let counted = || {
+            ["overloaded", "over_share", "displaced"]
+                .map(|name| server.metric(&format!("dns64d_{name}_total")))
+                .iter()
+                .sum::<u64>()
+        };
+        wait_for("what is too much is counted", || counted() > 0);
+        let held = server.metric("dns64d_outstanding");
+        assert!(held <= 500, "{policy}: {held} under way");
+        // The limits of this configuration need less than 16 MiB; the rest is the allocator's.
+        let grown = server.resident().saturating_sub(before) >> 20;
+        assert!(grown < 64, "{policy}: {grown} MiB more than before");
+        script.others(Rtype::A, A);
+        script.others(Rtype::AAAA, "");
+        recovers(&server, "afterwards");
+    }
+}
+
+#[test]
+fn one_client_leaves_room_for_others() {
+    let script = ipv4_only();
+    // The flood's names stay under way for good, the others are answered.
+    script.on("patient.example A", "patient.example 60 A 192.0.2.33");
+    script.others(Rtype::AAAA, "silent");
+    script.on("patient.example AAAA", "");
+    let config = "server.allow = [\"any\"]
+        limits.outstanding = 400
+        limits.client-share = 0.25
+        upstream.first-timeout = \"10s\"";
+    let server = dns64d(&[&script], config);
+    flood(&server, "127.0.0.66", 5_000);
+    wait_for("its share is taken", || server.metric("dns64d_over_share_total") > 0);
+    let held = server.metric("dns64d_outstanding");
+    assert!(held <= 100, "a quarter of 400 is 100, not {held}");
+    let reply = server.ask("patient.example AAAA +from=127.0.0.77");
+    assert!(is_right(&reply), "{reply}");
+}
+
+#[test]
+fn nonsense_by_udp_and_tcp() {
+    let script = ipv4_only();
+    let server = dns64d(&[&script], "limits.tcp-idle = \"1s\"");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    socket.connect(server.address()).expect("loopback");
+    let whole = Query::parse("nonsense.example AAAA +ecs=192.0.2.0/24").octets;
+    let mut state = 1_u32;
+    let mut draw = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize
+    };
+    for n in 0..5_000 {
+        let mut octets = whole.clone();
+        for _ in 0..=n % 7 {
+            let at = draw() % octets.len();
+            octets[at] = draw() as u8;
+        }
+        octets.truncate(1 + draw() % octets.len());
+        let _ = socket.send(&octets);
+        if n % 100 == 0 {
+            let mut stream = TcpStream::connect(server.address()).expect("loopback");
+            // The server may hang up while we still write.
+            let _ = stream.write_all(&client::frame(&octets));
+            let _ = stream.write_all(&octets);
+        }
+    }
+    recovers(&server, "sense");
+}
+
+#[test]
+fn replies_are_not_answered() {
+    let script = ipv4_only();
+    let server = dns64d(&[&script], "");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    socket.connect(server.address()).expect("loopback");
+    let query = Query::parse("loop.example AAAA").octets;
+    let mut reply = query.clone();
+    reply[2] |= 0x80;
+    for _ in 0..10 {
+        socket.send(&reply).expect("loopback");
+    }
+    socket.send(&query[..11]).expect("loopback");
+    // What is answered first is the query that came last.
+    socket.send(&query).expect("loopback");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut room = [0; 4096];
+    let len = socket.recv(&mut room).expect("a reply");
+    assert!(is_right(&Reply::parse(&room[..len])), "it answers replies");
+    wait_for("replies counted", || server.metric("dns64d_ignored_total") >= 11);
+}
+
+#[test]
+fn more_connections_than_are_allowed() {
+    let script = ipv4_only();
+    let config = "limits.tcp-connections = 20
+        limits.tcp-connections-per-client = 10
+        limits.tcp-idle = \"60s\"
+        server.allow = [\"any\"]";
+    let server = dns64d(&[&script], config);
+    // All from one address: of these ten are served, the others closed unread.
+    let mut streams: Vec<TcpStream> =
+        (0..40).map(|_| TcpStream::connect(server.address()).expect("loopback")).collect();
+    let query = client::frame(&Query::parse("many.example AAAA").octets);
+    let mut served = 0;
+    for stream in &mut streams {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // It may be closed already.
+        if stream.write_all(&query).is_ok() && client::read_frame(stream).is_some() {
+            served += 1;
+        }
+    }
+    assert_eq!(served, 10);
+    assert!(is_right(&server.ask("datagram.example AAAA")), "UDP goes on");
+    drop(streams);
+    wait_for("places are free again", || {
+        let query = Query::parse("again.example AAAA +tcp");
+        query.ask(server.address(), PATIENCE).is_some_and(|reply| is_right(&reply))
+    });
+}
+
+#[test]
+fn connections_that_say_nothing_are_closed() {
+    let script = ipv4_only();
+    let server = dns64d(&[&script], "limits.tcp-idle = \"500ms\"");
+    let mut silent = TcpStream::connect(server.address()).expect("loopback");
+    let mut half = TcpStream::connect(server.address()).expect("loopback");
+    half.write_all(&[0, 40, 1, 2, 3]).expect("loopback");
+    for stream in [&mut silent, &mut half] {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        assert_eq!(stream.read(&mut [0; 16]).expect("the end"), 0);
+    }
+}
+
+#[test]
+fn a_client_that_reads_no_answers() {
+    let script = Script::start(&[]);
+    script.others(
+        Rtype::TXT,
+        &format!("tc; $ 60 TXT {}", "\"0123456789abcdef0123456789abcdef\" ".repeat(1_500).trim()),
+    );
+    script.others(Rtype::A, A);
+    let server = dns64d(&[&script], "limits.tcp-idle = \"1s\"");
+    let mut stream = TcpStream::connect(server.address()).expect("loopback");
+    stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let query = client::frame(&Query::parse("long.example TXT").octets);
+    // Until the server reads no more, or has closed; 50,000 octets for each of these would be 2 GB.
+    let mut sent = 0;
+    while sent < 40_000 && stream.write_all(&query).is_ok() {
+        sent += 1;
+    }
+    let resident = server.resident() >> 20;
+    assert!(resident < 256, "{resident} MiB after {sent} queries");
+    recovers(&server, "others");
+    assert!(!SYNTHESISED.is_empty());
+}

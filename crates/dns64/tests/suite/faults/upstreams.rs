@@ -1,0 +1,211 @@
+//! Upstreams that are silent, slow, lie, cut short, die.
+
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+
+use super::{A, SYNTHESISED, dns64d, ipv4_only, is_right, recovers, wait_for};
+use crate::kit::script::Script;
+
+/// Short, where silence is what is tried.
+const QUICK: &str = "first-timeout = \"100ms\"\nprobe-after = \"100ms\"";
+
+/// `[upstream]` with settings.
+fn upstream(settings: &str) -> String {
+    format!("[upstream]\n{settings}\n[cache]\nfailure-ttl = \"0s\"")
+}
+
+#[test]
+fn silent_then_speaking() {
+    let script = Script::start(&[]);
+    script.others(Rtype::A, "silent");
+    script.others(Rtype::AAAA, "silent");
+    let server = dns64d(&[&script], &upstream(QUICK));
+    // More than it takes to be held for dead.
+    std::thread::scope(|scope| {
+        for n in 0..20 {
+            let server = &server;
+            scope.spawn(move || {
+                let reply = server.ask(&format!("silent-{n}.example AAAA"));
+                assert_eq!((reply.rcode.as_str(), reply.answer.len()), ("SERVFAIL", 0), "{reply}");
+            });
+        }
+    });
+    wait_for("the upstream is told dead", || server.http("/health").starts_with("HTTP/1.1 503"));
+    wait_for("nothing is under way", || server.metric("dns64d_outstanding") == 0);
+    script.others(Rtype::A, A);
+    script.others(Rtype::AAAA, "");
+    recovers(&server, "speaking");
+    wait_for("the upstream is told alive", || server.http("/health").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn slower_than_it_is_waited_for() {
+    let script = ipv4_only();
+    script.on("slow.example AAAA", "silent");
+    script.on("slow.example A", "hold; slow.example 60 A 192.0.2.33");
+    let server = dns64d(&[&script], &upstream(QUICK));
+    let reply = server.ask("slow.example AAAA");
+    assert_eq!(reply.rcode, "SERVFAIL", "{reply}");
+    // Now the replies come that nobody waits for: they are counted, and answer nothing.
+    script.release();
+    wait_for("late replies", || server.metric("dns64d_upstream_unexpected_total") > 0);
+    recovers(&server, "quick");
+}
+
+#[test]
+fn two_and_one_of_them_silent() {
+    let (silent, good) = (Script::start(&[]), ipv4_only());
+    silent.others(Rtype::A, "silent");
+    silent.others(Rtype::AAAA, "silent");
+    let server = dns64d(&[&silent, &good], &upstream("first-timeout = \"250ms\"\nattempts = 4"));
+    for n in 0..30 {
+        let reply = server.ask(&format!("either-{n}.example AAAA"));
+        assert!(is_right(&reply), "{n}: {reply}");
+    }
+}
+
+#[test]
+fn two_and_one_of_them_with_errors() {
+    let (bad, good) = (Script::start(&[]), ipv4_only());
+    bad.others(Rtype::A, "SERVFAIL");
+    bad.others(Rtype::AAAA, "SERVFAIL");
+    let server = dns64d(&[&bad, &good], "");
+    for n in 0..30 {
+        let reply = server.ask(&format!("either-{n}.example AAAA"));
+        assert!(is_right(&reply), "{n}: {reply}");
+    }
+}
+
+#[test]
+fn nothing_but_lies_then_the_truth() {
+    let script = Script::start(&[]);
+    let lies = ["wrong-id", "wrong-name", "wrong-type", "wrong-port", "scrap"];
+    let all = lies.map(|lie| format!("{lie}; $ 60 A 203.0.113.66; $ 60 AAAA 2001:db8::666"));
+    script.others(Rtype::A, &all.join(" && "));
+    script.others(Rtype::AAAA, &all.join(" && "));
+    let server = dns64d(&[&script], &upstream(QUICK));
+    for n in 0..5 {
+        let reply = server.ask(&format!("lies-{n}.example AAAA"));
+        assert_eq!((reply.rcode.as_str(), reply.answer.len()), ("SERVFAIL", 0), "{reply}");
+    }
+    wait_for("lies counted", || {
+        server.metric("dns64d_upstream_mismatched_total") > 0
+            && server.metric("dns64d_upstream_unexpected_total") > 0
+    });
+    script.others(Rtype::A, A);
+    script.others(Rtype::AAAA, "");
+    recovers(&server, "truth");
+}
+
+#[test]
+fn mangled_replies_harm_nobody() {
+    let script = Script::start(&[]);
+    script.others(Rtype::A, "mangled; $ 60 A 192.0.2.33; additional; $ 60 TXT \"x\"");
+    script.others(
+        Rtype::AAAA,
+        "mangled; $ 60 CNAME host.example; authority; \
+         example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+    );
+    script
+        .others(Rtype::HTTPS, "mangled; $ 60 TYPE65 \\# 18 0001 06746172676574076578616d706c6500");
+    script.others(Rtype::PTR, "mangled; $ 60 CNAME a.example; a.example 60 PTR b.example");
+    let server = dns64d(&[&script], &upstream("first-timeout = \"50ms\""));
+    // Every question is answered somehow; `ask` reads each answer to its end.
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
+                for n in 0..75 {
+                    let (name, qtype) = match n % 4 {
+                        0 | 1 => (format!("m-{client}-{n}.example"), "AAAA"),
+                        2 => (format!("m-{client}-{n}.example"), "HTTPS"),
+                        _ => (format!("{n}.{client}.0.192.in-addr.arpa"), "PTR"),
+                    };
+                    server.ask(&format!("{name} {qtype}"));
+                }
+            });
+        }
+    });
+    script.others(Rtype::A, A);
+    script.others(Rtype::AAAA, "");
+    recovers(&server, "whole");
+}
+
+#[test]
+fn truncating_and_no_streams() {
+    let script = Script::start(&[]);
+    for reply in
+        ["tc; hang-up; $ 60 A 192.0.2.33", "tc; garbage-tcp", "tc; silent-tcp; $ 60 A 192.0.2.33"]
+    {
+        script.others(Rtype::A, reply);
+        script.others(Rtype::AAAA, reply);
+        let server =
+            dns64d(&[&script], &upstream("first-timeout = \"200ms\"\ntcp-timeout = \"300ms\""));
+        let reply_seen = server.ask("cut.example AAAA");
+        assert_eq!(
+            (reply_seen.rcode.as_str(), reply_seen.answer.len()),
+            ("SERVFAIL", 0),
+            "{reply}: {reply_seen}"
+        );
+        wait_for("nothing is under way", || server.metric("dns64d_outstanding") == 0);
+        script.others(Rtype::A, "tc; $ 60 A 192.0.2.33");
+        script.others(
+            Rtype::AAAA,
+            "tc; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+        );
+        recovers(&server, "whole");
+    }
+}
+
+#[test]
+fn dying_and_coming_back() {
+    let mut script = ipv4_only();
+    let server = dns64d(&[&script], &upstream(QUICK));
+    for round in 0..3 {
+        recovers(&server, &format!("alive-{round}"));
+        script.die();
+        let reply = server.ask(&format!("dead-{round}.example AAAA"));
+        assert_eq!((reply.rcode.as_str(), reply.answer.len()), ("SERVFAIL", 0), "{reply}");
+        script.come_back();
+        recovers(&server, &format!("back-{round}"));
+    }
+}
+
+#[test]
+fn one_of_two_dies_and_comes_back() {
+    let (mut first, second) = (ipv4_only(), ipv4_only());
+    let server = dns64d(
+        &[&first, &second],
+        &upstream("first-timeout = \"250ms\"\nattempts = 4\nprobe-after = \"100ms\""),
+    );
+    for round in 0..3 {
+        first.die();
+        for n in 0..20 {
+            let reply = server.ask(&format!("one-{round}-{n}.example AAAA"));
+            assert!(is_right(&reply), "round {round}, {n}: {reply}");
+        }
+        first.come_back();
+        for n in 0..20 {
+            let reply = server.ask(&format!("two-{round}-{n}.example AAAA"));
+            assert!(is_right(&reply), "round {round}, {n}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn what_is_cached_outlives_upstream() {
+    let mut script = ipv4_only();
+    script.on("short.example A", "short.example 1 A 192.0.2.33");
+    let server = dns64d(&[&script], &format!("{}\nserve-stale = \"1h\"", upstream(QUICK)));
+    assert!(is_right(&server.ask("long.example AAAA")));
+    assert!(is_right(&server.ask("short.example AAAA")));
+    script.die();
+    // Until the second of the short one is over.
+    std::thread::sleep(Duration::from_millis(2_100));
+    for name in ["long.example", "short.example"] {
+        let reply = server.ask(&format!("{name} AAAA"));
+        assert!(is_right(&reply), "{name} has {SYNTHESISED}: {reply}");
+    }
+    assert!(server.metric("dns64d_uptime_seconds") >= 2);
+}

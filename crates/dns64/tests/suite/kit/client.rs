@@ -1,0 +1,111 @@
+//! A client that asks in words: `www.example AAAA +do +tcp +from=127.0.0.2`.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use domain::base::iana::{Class, OptRcode};
+use domain::base::{MessageBuilder, Name};
+
+use super::message::{self, ECS, Edns, Reply};
+
+/// A question, and how it is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Query {
+    pub(crate) octets: Vec<u8>,
+    pub(crate) tcp: bool,
+    pub(crate) v6: bool,
+    pub(crate) from: Option<IpAddr>,
+}
+
+impl Query {
+    /// Reads `NAME TYPE` and options: `+do +cd +ad -rd +tcp +v6 +noedns +bufsize=N +version=N +ecs=NET +option=N +class=CH
+    /// +from=ADDRESS +opcode=N`. EDNS with 1232 octets is the default.
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut words = text.split_ascii_whitespace();
+        let (name, rtype) = (words.next().expect("a name"), words.next().expect("a type"));
+        let (name, rtype) = (name, message::question(&format!("{name} {rtype}")).1);
+        let mut edns = Some(Edns { size: 1232, version: 0, dnssec: false, options: Vec::new() });
+        let mut query = Query { octets: Vec::new(), tcp: false, v6: false, from: None };
+        let mut builder = MessageBuilder::new_vec();
+        let header = builder.header_mut();
+        header.set_id(text.bytes().fold(0x1d1d, |id: u16, b| id.rotate_left(3) ^ u16::from(b)));
+        header.set_rd(true);
+        let mut class = Class::IN;
+        for word in words {
+            let (word, value) = word.split_once('=').unwrap_or((word, ""));
+            let number = || value.parse::<u16>().unwrap_or_else(|e| panic!("{text}: {e}"));
+            match (word, &mut edns) {
+                ("+cd", _) => header.set_cd(true),
+                ("+ad", _) => header.set_ad(true),
+                ("-rd", _) => header.set_rd(false),
+                ("+opcode", _) => {
+                    header.set_opcode(domain::base::iana::Opcode::from_int(number() as u8));
+                }
+                ("+tcp", _) => query.tcp = true,
+                ("+v6", _) => query.v6 = true,
+                ("+from", _) => query.from = Some(value.parse().expect("an address")),
+                ("+class", _) => class = value.parse().expect("a class"),
+                ("+noedns", edns) => *edns = None,
+                ("+do", Some(edns)) => edns.dnssec = true,
+                ("+bufsize", Some(edns)) => edns.size = number(),
+                ("+version", Some(edns)) => edns.version = number() as u8,
+                ("+ecs", Some(edns)) => edns.options.push((ECS, message::ecs(value))),
+                ("+option", Some(edns)) => edns.options.push((number(), vec![1, 2, 3, 4])),
+                _ => panic!("{text}: {word} is not known"),
+            }
+        }
+        let mut question = builder.question();
+        let name: Name<Vec<u8>> = name.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+        question.push((name, rtype, class)).expect("a short message");
+        let mut additional = question.additional();
+        if let Some(edns) = &edns {
+            message::push_opt(&mut additional, edns, OptRcode::NOERROR);
+        }
+        query.octets = additional.finish();
+        query
+    }
+
+    /// Asks `server`, and waits so long for the reply.
+    pub(crate) fn ask(&self, server: SocketAddr, patience: Duration) -> Option<Reply> {
+        let octets = if self.tcp {
+            let mut stream = TcpStream::connect(server).ok()?;
+            stream.set_read_timeout(Some(patience)).expect("a timeout");
+            stream.write_all(&frame(&self.octets)).ok()?;
+            read_frame(&mut stream)?
+        } else {
+            let any: IpAddr = if server.is_ipv6() { [0; 16].into() } else { [0; 4].into() };
+            let socket = UdpSocket::bind((self.from.unwrap_or(any), 0)).expect("a free port");
+            socket.connect(server).expect("loopback");
+            socket.set_read_timeout(Some(patience)).expect("a timeout");
+            socket.send(&self.octets).expect("loopback");
+            let mut room = vec![0; 65536];
+            let len = socket.recv(&mut room).ok()?;
+            room.truncate(len);
+            room
+        };
+        let reply = Reply::parse(&octets);
+        assert_eq!(
+            reply.id,
+            u16::from_be_bytes([self.octets[0], self.octets[1]]),
+            "another's reply"
+        );
+        Some(reply)
+    }
+}
+
+/// A message with its length in front, as streams carry it.
+pub(crate) fn frame(octets: &[u8]) -> Vec<u8> {
+    let mut framed = (octets.len() as u16).to_be_bytes().to_vec();
+    framed.extend(octets);
+    framed
+}
+
+/// The next message of a stream; `None` at its end or when none comes in time.
+pub(crate) fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut len = [0; 2];
+    stream.read_exact(&mut len).ok()?;
+    let mut octets = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut octets).ok()?;
+    Some(octets)
+}

@@ -1,0 +1,6 @@
+//! What the tests are made of: messages in words, a scripted upstream, servers under test, a client.
+
+pub(crate) mod client;
+pub(crate) mod message;
+pub(crate) mod script;
+pub(crate) mod server;

@@ -1,0 +1,448 @@
+//! A scripted upstream: real UDP and TCP sockets on loopback, answers by (name, type), and a memory of what was asked.
+//!
+//! A reply is written in words, items apart by `;`:
+//!
+//! ```text
+//!   www.example 60 A 192.0.2.1          a record, of the answer section at first
+//!   authority, additional               the section of the records that follow
+//!   NXDOMAIN, SERVFAIL, ...             the return code
+//!   ad, aa                              flags
+//!   silent                              no reply
+//!   delay 200                           milliseconds before it
+//!   hold                                by UDP: not before it is released
+//!   hang-up, silent-tcp, garbage-tcp    by TCP alone: the connection is closed, nothing comes, garbage comes
+//!   mangled                             some octets behind the question are others
+//!   many NAME N                         N records NAME 60 A 192.0.2.1, .2, ...
+//!   tc                                  empty and truncated by UDP, whole by TCP
+//!   no-opt                              without an OPT record
+//!   formerr-opt                         FORMERR to a query with EDNS
+//!   wrong-id, wrong-name, wrong-type, wrong-case, wrong-port, garbage, scrap    lies
+//!   (empty)                             no data: the SOA of the name's top-level domain
+//! ```
+//!
+//! `&&` sends several replies to one query; `||` parts the replies to the first query, the second, ..., the last of
+//! which is repeated. A name that is not in the script does not exist; a type that is not has no data.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use domain::base::iana::{OptRcode, Rcode, Rtype};
+use domain::base::{Message, MessageBuilder, Name, ToName};
+
+use super::message::{self, ECS, Edns, Sent};
+
+/// What the SOA of a zone says; its negative TTL is 300 s.
+const SOA: &str = "3600 SOA ns.example host.example 1 7200 3600 86400 300";
+/// How often a socket looks whether the script is at its end.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A query that the upstream was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) name: String,
+    /// The name in the case it came in.
+    pub(crate) spelling: String,
+    pub(crate) rtype: Rtype,
+    pub(crate) tcp: bool,
+    pub(crate) from: SocketAddr,
+    pub(crate) id: u16,
+    pub(crate) cd: bool,
+    pub(crate) edns: Option<Edns>,
+}
+
+/// One reply, or a lie.
+#[derive(Clone, Debug, Default)]
+struct Scripted {
+    sections: [Vec<Sent>; 3],
+    rcode: Option<OptRcode>,
+    words: Vec<String>,
+    delay: Duration,
+}
+
+impl Scripted {
+    /// Reads a reply to questions of `name`.
+    fn parse(text: &str, name: &str) -> Self {
+        let mut scripted = Scripted::default();
+        let mut section = 0;
+        let zone = name.rsplit('.').next().unwrap_or(name);
+        let text = match text.trim() {
+            "" => format!("authority; {zone} {SOA}"),
+            "NXDOMAIN" => format!("NXDOMAIN; authority; {zone} {SOA}"),
+            text => text.to_owned(),
+        };
+        for item in text.split(['\n', ';']).map(str::trim).filter(|item| !item.is_empty()) {
+            match item {
+                "answer" => section = 0,
+                "authority" => section = 1,
+                "additional" => section = 2,
+                _ if item.starts_with("delay ") => {
+                    let ms = item["delay ".len()..].parse().expect("milliseconds");
+                    scripted.delay = Duration::from_millis(ms);
+                }
+                _ if item.starts_with("many ") => {
+                    let (name, count) = item["many ".len()..].split_once(' ').expect("many NAME N");
+                    for n in 1..=count.parse::<u8>().expect("a number") {
+                        let record = format!("{name} 60 A 192.0.2.{n}");
+                        scripted.sections[section].push(message::record(&record));
+                    }
+                }
+                _ if item.contains(' ') => scripted.sections[section].push(message::record(item)),
+                _ => match item.parse() {
+                    Ok(rcode) if item.chars().all(|c| c.is_ascii_uppercase()) => {
+                        scripted.rcode = Some(rcode);
+                    }
+                    _ => scripted.words.push(item.to_owned()),
+                },
+            }
+        }
+        scripted
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|w| w == word)
+    }
+
+    /// The octets of the reply to `query`; `None`: no reply.
+    fn compose(&self, query: &Message<Vec<u8>>, tcp: bool) -> Option<Vec<u8>> {
+        if self.has("silent") || (tcp && self.has("silent-tcp")) {
+            return None;
+        }
+        if self.has("garbage") || (tcp && self.has("garbage-tcp")) {
+            let mut octets = query.as_slice().to_vec();
+            octets[2] |= 0x80;
+            octets[7] = 200;
+            octets.extend([0xc0, 0xff, 0xff, 0xff, 0xff]);
+            return Some(octets);
+        }
+        if self.has("scrap") {
+            return Some(query.as_slice()[..7].to_vec());
+        }
+        let asked = query.sole_question().ok()?;
+        let edns = Edns::of(query);
+        let mut builder = MessageBuilder::new_vec();
+        let header = builder.header_mut();
+        header.set_id(query.header().id() ^ u16::from(self.has("wrong-id")));
+        header.set_qr(true);
+        header.set_rd(query.header().rd());
+        header.set_ra(true);
+        header.set_cd(query.header().cd());
+        header.set_ad(self.has("ad"));
+        header.set_aa(self.has("aa"));
+        let cut = self.has("tc") && !tcp;
+        header.set_tc(cut);
+        let refused = self.has("formerr-opt") && edns.is_some();
+        let rcode =
+            if refused { OptRcode::FORMERR } else { self.rcode.unwrap_or(OptRcode::NOERROR) };
+        header.set_rcode(Rcode::masked_from_int((rcode.to_int() & 15) as u8));
+        let mut question = builder.question();
+        let name: Name<Vec<u8>> = match () {
+            () if self.has("wrong-name") => "other.example".parse().expect("a name"),
+            () if self.has("wrong-case") => flip(&asked.qname().to_string()),
+            () => asked.qname().to_name(),
+        };
+        let rtype = if self.has("wrong-type") { Rtype::TXT } else { asked.qtype() };
+        question.push((name, rtype, asked.qclass())).expect("a short message");
+        let empty = [Vec::new(), Vec::new(), Vec::new()];
+        let sections = if cut || refused { &empty } else { &self.sections };
+        let mut answer = question.answer();
+        sections[0].iter().for_each(|r| answer.push(r).expect("a short message"));
+        let mut authority = answer.authority();
+        sections[1].iter().for_each(|r| authority.push(r).expect("a short message"));
+        let mut additional = authority.additional();
+        sections[2].iter().for_each(|r| additional.push(r).expect("a short message"));
+        if let Some(edns) = edns.filter(|_| !self.has("no-opt") && !refused) {
+            let options = edns.option(ECS).map(|ecs| (ECS, ecs.to_vec())).into_iter().collect();
+            let edns = Edns { size: 1232, version: 0, dnssec: edns.dnssec, options };
+            message::push_opt(&mut additional, &edns, rcode);
+        }
+        let mut octets = additional.finish();
+        if self.has("mangled") {
+            mangle(&mut octets, query.header().id());
+        }
+        Some(octets)
+    }
+}
+
+/// Changes up to eight octets behind the question, and may cut the end off; the same for the same seed.
+fn mangle(octets: &mut Vec<u8>, seed: u16) {
+    let mut state = u32::from(seed) | 1;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize % below
+    };
+    // The counts and the return code may be others too, the id and the question are not: it is taken for a reply.
+    let question = octets[12..].iter().position(|&octet| octet == 0).map_or(12, |end| 12 + end + 5);
+    for _ in 0..=draw(8) {
+        let places = octets.len() - question + 9;
+        let place = draw(places);
+        let at = if place < 9 { 3 + place } else { question + place - 9 };
+        octets[at] = draw(256) as u8;
+    }
+    if draw(4) == 0 {
+        octets.truncate(question + draw(octets.len() - question));
+    }
+}
+
+/// A name with each letter in the other case.
+fn flip(name: &str) -> Name<Vec<u8>> {
+    let other = |c: char| {
+        if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }
+    };
+    name.chars().map(other).collect::<String>().parse().expect("a name")
+}
+
+/// The replies to the first query, the second, ...; several replies to each.
+type Turns = Vec<Vec<Scripted>>;
+
+#[derive(Default)]
+struct State {
+    table: HashMap<(String, Rtype), (Turns, usize)>,
+    /// What every name is answered with for a type, where the table has nothing.
+    others: HashMap<Rtype, String>,
+    asked: Vec<Asked>,
+    /// Replies that are held may go.
+    released: bool,
+}
+
+impl State {
+    /// What to reply to a query, which is remembered.
+    fn turn(&mut self, asked: Asked) -> Vec<Scripted> {
+        let key = (asked.name.clone(), asked.rtype);
+        self.asked.push(asked);
+        if let Some((turns, next)) = self.table.get_mut(&key) {
+            let turn = turns[(*next).min(turns.len() - 1)].clone();
+            *next += 1;
+            return turn;
+        }
+        if let Some(text) = self.others.get(&key.1) {
+            return parse(&text.replace('$', &key.0), &key.0).remove(0);
+        }
+        let known = self.others.values().next().is_some()
+            || self.table.keys().any(|(name, _)| *name == key.0);
+        vec![Scripted::parse(if known { "" } else { "NXDOMAIN" }, &key.0)]
+    }
+}
+
+fn parse(text: &str, name: &str) -> Turns {
+    let turn = |turn: &str| turn.split("&&").map(|reply| Scripted::parse(reply, name)).collect();
+    text.split("||").map(turn).collect()
+}
+
+/// A scripted upstream; it ends when dropped.
+pub(crate) struct Script {
+    state: Arc<Mutex<State>>,
+    address: SocketAddr,
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Script {
+    /// Starts an upstream at a free port of 127.0.0.1.
+    pub(crate) fn start(table: &[(&str, &str)]) -> Self {
+        Self::start_at(IpAddr::V4(Ipv4Addr::LOCALHOST), table).expect("loopback")
+    }
+
+    /// Starts an upstream at a free port of `address`.
+    ///
+    /// # Errors
+    /// An address that cannot be bound.
+    pub(crate) fn start_at(address: IpAddr, table: &[(&str, &str)]) -> std::io::Result<Self> {
+        let state = Arc::new(Mutex::new(State::default()));
+        let (udp, tcp) = loop {
+            let udp = UdpSocket::bind((address, 0))?;
+            // The same port may be taken by a stream already: try the next.
+            if let Ok(tcp) = TcpListener::bind(udp.local_addr()?) {
+                break (udp, tcp);
+            }
+        };
+        let mut script =
+            Script { state, address: udp.local_addr()?, end: Arc::default(), threads: Vec::new() };
+        for (question, reply) in table {
+            script.on(question, reply);
+        }
+        script.serve(udp, tcp);
+        Ok(script)
+    }
+
+    fn serve(&mut self, udp: UdpSocket, tcp: TcpListener) {
+        let (state, end) = (self.state.clone(), self.end.clone());
+        self.threads.push(std::thread::spawn(move || serve_udp(&udp, &state, &end)));
+        let (state, end) = (self.state.clone(), self.end.clone());
+        self.threads.push(std::thread::spawn(move || serve_tcp(&tcp, &state, &end)));
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on a question is replied to so.
+    pub(crate) fn on(&self, question: &str, reply: &str) {
+        let key = message::question(question);
+        let reply = parse(reply, &key.0);
+        lock(&self.state).table.insert(key, (reply, 0));
+    }
+
+    /// From now on questions of a type for other names are replied to so; `$` stands for the name.
+    pub(crate) fn others(&self, rtype: Rtype, reply: &str) {
+        lock(&self.state).others.insert(rtype, reply.to_owned());
+    }
+
+    /// Sends the replies that are held, and holds no more.
+    pub(crate) fn release(&self) {
+        lock(&self.state).released = true;
+    }
+
+    /// What was asked so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        lock(&self.state).asked.clone()
+    }
+
+    /// Closes the sockets: queries meet a closed port.
+    pub(crate) fn die(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().expect("no panic"));
+    }
+
+    /// Opens the sockets again, at the same port.
+    pub(crate) fn come_back(&mut self) {
+        self.end = Arc::default();
+        // A server under test may have drawn the port meanwhile; it keeps none for long.
+        for _ in 0..300 {
+            if let (Ok(udp), Ok(tcp)) =
+                (UdpSocket::bind(self.address), TcpListener::bind(self.address))
+            {
+                return self.serve(udp, tcp);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("the port is taken");
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // Its panic has been told already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes a query; what it is replied to with.
+fn take(
+    octets: &[u8],
+    from: SocketAddr,
+    tcp: bool,
+    state: &Mutex<State>,
+) -> Option<(Message<Vec<u8>>, Vec<Scripted>)> {
+    let query = Message::from_octets(octets.to_vec()).ok()?;
+    let question = query.sole_question().ok()?;
+    let spelling = question.qname().to_string();
+    let asked = Asked {
+        name: message::lower(&spelling),
+        spelling,
+        rtype: question.qtype(),
+        tcp,
+        from,
+        id: query.header().id(),
+        cd: query.header().cd(),
+        edns: Edns::of(&query),
+    };
+    let turn = lock(state).turn(asked);
+    Some((query, turn))
+}
+
+fn serve_udp(socket: &UdpSocket, state: &Mutex<State>, end: &AtomicBool) {
+    socket.set_read_timeout(Some(TICK)).expect("a timeout");
+    // What is to be sent later.
+    let mut later: Vec<(std::time::Instant, SocketAddr, Vec<u8>)> = Vec::new();
+    let mut held: Vec<(SocketAddr, Vec<u8>)> = Vec::new();
+    let mut room = [0; 4096];
+    while !end.load(Ordering::Relaxed) {
+        let now = std::time::Instant::now();
+        later.retain(|(due, to, octets)| {
+            if *due > now {
+                return true;
+            }
+            // A client that is gone does not matter.
+            let _ = socket.send_to(octets, to);
+            false
+        });
+        if lock(state).released {
+            held.drain(..).for_each(|(to, octets)| drop(socket.send_to(&octets, to)));
+        }
+        let Ok((len, from)) = socket.recv_from(&mut room) else { continue };
+        let Some((query, turn)) = take(&room[..len], from, false, state) else { continue };
+        for scripted in turn {
+            let Some(octets) = scripted.compose(&query, false) else { continue };
+            if scripted.has("wrong-port") {
+                let other = UdpSocket::bind((socket.local_addr().expect("bound").ip(), 0));
+                let _ = other.expect("loopback").send_to(&octets, from);
+            } else if scripted.has("hold") {
+                held.push((from, octets));
+            } else if scripted.delay.is_zero() {
+                let _ = socket.send_to(&octets, from);
+            } else {
+                later.push((now + scripted.delay, from, octets));
+            }
+        }
+    }
+}
+
+fn serve_tcp(listener: &TcpListener, state: &Arc<Mutex<State>>, end: &Arc<AtomicBool>) {
+    listener.set_nonblocking(true).expect("loopback");
+    let mut connections = Vec::new();
+    while !end.load(Ordering::Relaxed) {
+        let Ok((stream, from)) = listener.accept() else {
+            std::thread::sleep(TICK / 4);
+            continue;
+        };
+        let (state, end) = (state.clone(), end.clone());
+        connections.push(std::thread::spawn(move || serve_stream(stream, from, &state, &end)));
+    }
+    connections.into_iter().for_each(|thread| thread.join().expect("no panic"));
+}
+
+/// Answers what comes on one stream, until the other side closes it.
+fn serve_stream(mut stream: TcpStream, from: SocketAddr, state: &Mutex<State>, end: &AtomicBool) {
+    stream.set_nonblocking(false).expect("a stream");
+    stream.set_read_timeout(Some(TICK)).expect("a timeout");
+    let mut octets = Vec::new();
+    let mut room = [0; 4096];
+    while !end.load(Ordering::Relaxed) {
+        match stream.read(&mut room) {
+            Ok(0) => return,
+            Ok(len) => octets.extend(&room[..len]),
+            Err(_) => continue,
+        }
+        while let Some(len) = octets.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))
+            && octets.len() >= 2 + len
+        {
+            let message: Vec<u8> = octets.drain(..2 + len).skip(2).collect();
+            let Some((query, turn)) = take(&message, from, true, state) else { return };
+            for scripted in turn {
+                if scripted.has("hang-up") {
+                    return;
+                }
+                let Some(reply) = scripted.compose(&query, true) else { continue };
+                std::thread::sleep(scripted.delay);
+                let mut framed = (reply.len() as u16).to_be_bytes().to_vec();
+                framed.extend(reply);
+                if stream.write_all(&framed).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

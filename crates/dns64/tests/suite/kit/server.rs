@@ -1,0 +1,347 @@
+//! The servers under test: dns64d, and beside it Unbound and BIND 9, as processes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::client::Query;
+
+/// The prefix that rows use unless they say otherwise.
+pub(crate) const PREFIX: &str = "2001:db8:64::/96";
+
+/// A server that can be put under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Ours.
+    Dns64d,
+    /// NLnet Labs Unbound with its dns64 module.
+    Unbound,
+    /// ISC BIND 9 with a dns64 block.
+    Bind,
+}
+
+impl Kind {
+    /// Its name in tables.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Kind::Dns64d => "dns64d",
+            Kind::Unbound => "Unbound",
+            Kind::Bind => "BIND",
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Kind::Dns64d => env!("CARGO_BIN_EXE_dns64d"),
+            Kind::Unbound => "unbound",
+            Kind::Bind => "named",
+        }
+    }
+
+    /// The release whose differences the rows tell.
+    pub(crate) fn tried(self) -> &'static str {
+        match self {
+            Kind::Dns64d => env!("CARGO_PKG_VERSION"),
+            Kind::Unbound => "1.17",
+            Kind::Bind => "9.18",
+        }
+    }
+
+    /// Its version in words; `None` where it is not installed.
+    pub(crate) fn version(self) -> Option<String> {
+        let flag = if self == Kind::Dns64d { "--version" } else { "-V" };
+        let output = Command::new(self.program()).arg(flag).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let words = text.split_ascii_whitespace();
+        words.map(str::to_owned).find(|word| word.starts_with(|c: char| c.is_ascii_digit()))
+    }
+}
+
+/// A running server; it ends when dropped.
+pub(crate) struct Server {
+    child: Child,
+    dir: tempfile::TempDir,
+    port: u16,
+    /// Where dns64d tells its metrics.
+    metrics: SocketAddr,
+}
+
+impl Server {
+    /// Starts a server that asks `upstreams`; `config` is what a row adds to its configuration.
+    ///
+    /// # Errors
+    /// What the server said when it did not start.
+    pub(crate) fn start(
+        kind: Kind,
+        upstreams: &[SocketAddr],
+        config: &str,
+    ) -> Result<Self, String> {
+        // A free port may be taken by another test before the server has it: then once more.
+        let mut said = String::new();
+        for _ in 0..3 {
+            match Self::try_start(kind, upstreams, config) {
+                Ok(server) => return Ok(server),
+                Err(error) => said = error,
+            }
+        }
+        Err(said)
+    }
+
+    fn try_start(kind: Kind, upstreams: &[SocketAddr], config: &str) -> Result<Self, String> {
+        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let port = free_port();
+        let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let file = dir.path().join("config");
+        let text = match kind {
+            Kind::Dns64d => dns64d(port, metrics, upstreams, config),
+            Kind::Unbound => unbound(port, dir.path(), upstreams, config),
+            Kind::Bind => bind(port, dir.path(), upstreams, config),
+        };
+        fs::write(&file, text).map_err(|e| e.to_string())?;
+        let log = fs::File::create(dir.path().join("log")).map_err(|e| e.to_string())?;
+        let mut command = Command::new(kind.program());
+        match kind {
+            Kind::Dns64d => command.arg("--config"),
+            Kind::Unbound => command.args(["-d", "-c"]),
+            Kind::Bind => command.args(["-g", "-n", "1", "-c"]),
+        };
+        let child = command
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(|e| e.to_string())?)
+            .stderr(log)
+            .spawn()
+            .map_err(|e| format!("{}: {e}", kind.program()))?;
+        let mut server = Server { child, dir, port, metrics };
+        // Answered by all of them, refused by ours, and no question to an upstream.
+        let ready = Query::parse("version.bind TXT +class=CH +noedns");
+        // Long for a server that is alone, not for one of many on a busy machine.
+        for _ in 0..1000 {
+            if server.child.try_wait().map_err(|e| e.to_string())?.is_some() {
+                return Err(server.log());
+            }
+            if ready.ask(server.address(), Duration::from_millis(50)).is_some() {
+                return Ok(server);
+            }
+            // A closed port answers at once.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("it does not answer: {}", server.log()))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Where it listens, IPv6.
+    pub(crate) fn address6(&self) -> SocketAddr {
+        (Ipv6Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Sends dns64d a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32);
+        kill(pid, signal).expect("it is alive");
+    }
+
+    /// Waits for its end; its exit status.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("our own child")
+    }
+
+    /// Its resident memory, octets.
+    pub(crate) fn resident(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("it is alive");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kib << 10
+    }
+
+    /// What dns64d answers to a request by HTTP.
+    pub(crate) fn http(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.metrics).expect("the metrics");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("the metrics");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("the metrics");
+        text
+    }
+
+    /// A metric of dns64d, as published last.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let text = self.http("/metrics");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("no {name}"));
+        value.parse::<f64>().expect("a number") as u64
+    }
+
+    /// What it said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Asks dns64d a question in words, with patience enough for all of its retransmissions.
+    pub(crate) fn ask(&self, query: &str) -> super::message::Reply {
+        let query = Query::parse(query);
+        let address = if query.v6 { self.address6() } else { self.address() };
+        query
+            .ask(address, Duration::from_secs(20))
+            .unwrap_or_else(|| panic!("no reply: {}", self.log()))
+    }
+
+    /// Writes another configuration for dns64d.
+    pub(crate) fn rewrite(&self, upstreams: &[SocketAddr], config: &str) {
+        let text = dns64d(self.port, self.metrics, upstreams, config);
+        fs::write(self.dir.path().join("config"), text).expect("writes");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that is free for UDP and TCP, IPv4 and IPv6.
+fn free_port() -> u16 {
+    loop {
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = udp.local_addr().expect("bound").port();
+        let v6 = has_ipv6().then(|| TcpListener::bind((Ipv6Addr::LOCALHOST, port)));
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() && !matches!(v6, Some(Err(_))) {
+            return port;
+        }
+    }
+}
+
+/// Whether this host has IPv6 on loopback.
+pub(crate) fn has_ipv6() -> bool {
+    UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
+/// `base` with the tables and values of `changes` in it.
+fn merge(base: &mut toml::Table, changes: toml::Table) {
+    for (key, value) in changes {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(old)), toml::Value::Table(new)) => merge(old, new),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}
+
+fn dns64d(port: u16, metrics: SocketAddr, upstreams: &[SocketAddr], config: &str) -> String {
+    let listen6 = if has_ipv6() { format!(", \"[::1]:{port}\"") } else { String::new() };
+    let servers: Vec<String> = upstreams.iter().map(|address| format!("\"{address}\"")).collect();
+    let base = format!(
+        "dns64 = [{{ prefix = \"{PREFIX}\" }}]
+        [server]
+        listen = [\"127.0.0.1:{port}\"{listen6}]
+        workers = 1
+        [upstream]
+        servers = [{}]
+        first-timeout = \"1500ms\"
+        attempts = 2
+        source-ports = 16
+        [metrics]
+        listen = \"{metrics}\"",
+        servers.join(", ")
+    );
+    let mut table: toml::Table = base.parse().expect("our own TOML");
+    merge(&mut table, config.parse().unwrap_or_else(|e| panic!("{config}: {e}")));
+    table.to_string()
+}
+
+/// `config` goes into the `server:` clause; a line `prefix: P` replaces the prefix.
+fn unbound(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> String {
+    let listen6 = if has_ipv6() { format!("interface: ::1@{port}\n") } else { String::new() };
+    let (prefix, config) = split_prefix(config);
+    let mut text = format!(
+        "server:
+        interface: 127.0.0.1@{port}
+        {listen6}
+        access-control: 0.0.0.0/0 allow
+        access-control: ::/0 allow
+        chroot: \"\"
+        directory: \"{}\"
+        username: \"\"
+        pidfile: \"\"
+        use-syslog: no
+        num-threads: 1
+        do-not-query-localhost: no
+        module-config: \"dns64 iterator\"
+        dns64-prefix: {prefix}
+        unblock-lan-zones: yes
+        insecure-lan-zones: yes
+        local-zone: \"8.b.d.0.1.0.0.2.ip6.arpa.\" nodefault
+        local-zone: \"2.0.192.in-addr.arpa.\" nodefault
+        {config}
+        remote-control:
+        control-enable: no
+        forward-zone:
+        name: \".\"\n",
+        dir.display()
+    );
+    for address in upstreams {
+        let _ = writeln!(text, "forward-addr: {}@{}", address.ip(), address.port());
+    }
+    text
+}
+
+/// `config` goes into the `dns64` block; a line `prefix: P` replaces the prefix, lines after `options:` are options.
+fn bind(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> String {
+    let listen6 = if has_ipv6() { "::1;" } else { "none;" };
+    let (prefix, config) = split_prefix(config);
+    let (block, options) = config.split_once("options:").unwrap_or((&config, ""));
+    let forwarders: Vec<String> =
+        upstreams.iter().map(|a| format!("{} port {};", a.ip(), a.port())).collect();
+    format!(
+        "options {{
+        listen-on port {port} {{ 127.0.0.1; }};
+        listen-on-v6 port {port} {{ {listen6} }};
+        directory \"{}\";
+        pid-file none;
+        session-keyfile \"{}/session.key\";
+        lock-file none;
+        recursion yes;
+        allow-query {{ any; }};
+        allow-recursion {{ any; }};
+        dnssec-validation no;
+        qname-minimization off;
+        empty-zones-enable no;
+        max-cache-size 16M;
+        forward only;
+        forwarders {{ {} }};
+        dns64 {prefix} {{
+            {block}
+        }};
+        {options}
+        }};
+        controls {{ }};\n",
+        dir.display(),
+        dir.display(),
+        forwarders.join(" ")
+    )
+}
+
+/// The prefix, and the configuration without the line that names it.
+fn split_prefix(config: &str) -> (String, String) {
+    let line = config.lines().map(str::trim).find_map(|line| line.strip_prefix("prefix: "));
+    let rest = config.lines().filter(|line| !line.trim().starts_with("prefix: "));
+    (line.unwrap_or(PREFIX).to_owned(), rest.collect::<Vec<_>>().join("\n"))
+}
+
+/// Addresses of a family, for rows that ask by it.
+pub(crate) fn loopback(v6: bool) -> IpAddr {
+    if v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
+}

@@ -1,0 +1,130 @@
+//! The rules of DNS64, one row each, against a scripted upstream; and dns64d among faults.
+//!
+//! ```text
+//!   row (words) ──> script (upstream)  ⟵ queries ⟵  server  ⟵ queries ⟵  client
+//!        └────────────────────────── judges ──────────────────────────────┘
+//! ```
+//!
+//! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` says where they do otherwise, and why.
+
+mod compare;
+mod faults;
+mod kit;
+mod row;
+mod table;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kit::server::{Kind, has_ipv6};
+use row::Row;
+
+/// Servers of ours that run at once.
+const AT_ONCE: usize = 4;
+
+/// Tries rows, a few at once; what was wrong, in the order of the rows.
+fn run(rows: &[Row], kind: Kind, at_once: usize) -> Vec<Result<(), String>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Result<(), String>>> =
+        rows.iter().map(|_| Mutex::new(Err("it did not run".into()))).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(row) = rows.get(number) else { break };
+                    *results[number].lock().expect("no panic") = guarded(row, kind);
+                }
+            });
+        }
+    });
+    results.into_iter().map(|result| result.into_inner().expect("no panic")).collect()
+}
+
+/// A row's result, a panic counted as a failure.
+fn guarded(row: &Row, kind: Kind) -> Result<(), String> {
+    std::panic::catch_unwind(|| row.run(kind)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text.unwrap_or_else(|| "it panicked".into()))
+    })
+}
+
+/// Tries rows against dns64d.
+fn hold(rows: &[Row]) {
+    let rows: Vec<Row> = rows.iter().filter(|row| runs_here(row)).copied().collect();
+    let failed: Vec<String> = rows
+        .iter()
+        .zip(run(&rows, Kind::Dns64d, AT_ONCE))
+        .filter_map(|(row, result)| {
+            result.err().map(|why| format!("{} ({}): {why}", row.name, row.rfc))
+        })
+        .collect();
+    let (count, of) = (failed.len(), rows.len());
+    assert!(failed.is_empty(), "{count} of {of} rows fail\n\n{}", failed.join("\n\n"));
+}
+
+/// Whether this host has what the row needs.
+fn runs_here(row: &Row) -> bool {
+    let needs_ipv6 = row.upstream6 || row.queries.iter().any(|(query, _)| query.contains("+v6"));
+    let runs = !needs_ipv6 || has_ipv6();
+    if !runs {
+        eprintln!("skipped, no IPv6 on loopback: {}", row.name);
+    }
+    runs
+}
+
+#[test]
+fn synthesis() {
+    hold(table::synthesis::ROWS);
+}
+
+#[test]
+fn errors() {
+    hold(table::errors::ROWS);
+}
+
+#[test]
+fn chains() {
+    hold(table::chains::ROWS);
+}
+
+#[test]
+fn prefixes() {
+    hold(table::prefixes::ROWS);
+}
+
+#[test]
+fn reverse() {
+    hold(table::reverse::ROWS);
+}
+
+#[test]
+fn dnssec() {
+    hold(table::dnssec::ROWS);
+}
+
+#[test]
+fn transport() {
+    hold(table::transport::ROWS);
+}
+
+#[test]
+fn others() {
+    hold(table::others::ROWS);
+}
+
+#[test]
+fn every_row_says_what_the_others_are_told() {
+    let mut names = std::collections::HashSet::new();
+    for row in table::all() {
+        assert!(names.insert(row.name), "{}: twice", row.name);
+        assert!(!row.queries.is_empty() || row.check.is_some(), "{}: asks nothing", row.name);
+        for (kind, why) in row.differs {
+            assert!(row.cannot(*kind).is_none(), "{}: {kind:?} cannot, and differs?", row.name);
+            assert!(!why.is_empty() && !why.ends_with('.'), "{}: {why}", row.name);
+        }
+        let silent = |peer| matches!(peer, row::Peer::With(""));
+        let told = row.config.is_empty() || (!silent(row.unbound) && !silent(row.bind));
+        assert!(told, "{}: the others are not told of its configuration", row.name);
+    }
+}

@@ -1,0 +1,248 @@
+//! One row: a rule, what upstream knows, what is asked, what must come back.
+//!
+//! Expectations are words, apart by `;`:
+//!
+//! ```text
+//!   NOERROR, NXDOMAIN, ...           the return code; always the first word
+//!   www.example 60 A 192.0.2.1       a record of the answer; all of them are named, the TTL may be left out
+//!   none                             an empty answer
+//!   soa 1                            SOA records in the authority section
+//!   authority REC, additional REC    a record of that section
+//!   no-additional                    nothing there but OPT
+//!   +ad -ad +tc -ra ...              header flags
+//!   asked NAME TYPE [times]          what upstream was asked; with no number: at least once
+//!   unasked NAME TYPE
+//!   asked-with NAME TYPE +do +cd -do -cd ecs=NET tcp udp
+//!   size 512                         no more octets than that
+//!   opt, no-opt, echo-do, ecs        EDNS of the reply
+//!   ttl 60                           no TTL of the answer above, and none 0
+//!   no-rrsig                         no signature in the answer
+//! ```
+
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+
+use crate::kit::client::Query;
+use crate::kit::message::{self, Reply, Seen};
+use crate::kit::script::Script;
+use crate::kit::server::{self, Kind, Server};
+
+/// How another server is configured for a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peer {
+    /// As for every row, with these lines.
+    With(&'static str),
+    /// It has no such setting, or the rule does not concern it: why.
+    Cannot(&'static str),
+}
+
+/// More than questions and answers: fails with the reason.
+pub(crate) type Check = fn(&Server, &Script) -> Result<(), String>;
+
+/// One rule.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    /// The rule, short.
+    pub(crate) name: &'static str,
+    /// Where it is from.
+    pub(crate) rfc: &'static str,
+    /// What dns64d's configuration has beside the prefix and the upstream, TOML.
+    pub(crate) config: &'static str,
+    /// How Unbound is told the same.
+    pub(crate) unbound: Peer,
+    /// How BIND is told the same.
+    pub(crate) bind: Peer,
+    /// Upstream's knowledge: question and reply.
+    pub(crate) upstream: &'static [(&'static str, &'static str)],
+    /// Upstream is asked by IPv6.
+    pub(crate) upstream6: bool,
+    /// Queries and expectations, in order.
+    pub(crate) queries: &'static [(&'static str, &'static str)],
+    /// What questions and answers cannot say.
+    pub(crate) check: Option<Check>,
+    /// Why another server does otherwise.
+    pub(crate) differs: &'static [(Kind, &'static str)],
+}
+
+impl Row {
+    /// The row that says nothing.
+    pub(crate) const NONE: Row = Row {
+        name: "",
+        rfc: "",
+        config: "",
+        unbound: Peer::With(""),
+        bind: Peer::With(""),
+        upstream: &[],
+        upstream6: false,
+        queries: &[],
+        check: None,
+        differs: &[],
+    };
+
+    /// Why another server cannot be tried.
+    pub(crate) fn cannot(&self, kind: Kind) -> Option<&'static str> {
+        let peer = match kind {
+            Kind::Dns64d => return None,
+            Kind::Unbound => self.unbound,
+            Kind::Bind => self.bind,
+        };
+        match peer {
+            Peer::Cannot(why) => Some(why),
+            Peer::With(_) => None,
+        }
+    }
+
+    /// Tries the row.
+    ///
+    /// # Errors
+    /// What was expected, and what came.
+    pub(crate) fn run(&self, kind: Kind) -> Result<(), String> {
+        let script = Script::start_at(server::loopback(self.upstream6), self.upstream);
+        let script = script.map_err(|e| e.to_string())?;
+        let config = match (kind, self.unbound, self.bind) {
+            (Kind::Dns64d, ..) => self.config,
+            (Kind::Unbound, Peer::With(config), _) | (Kind::Bind, _, Peer::With(config)) => config,
+            (_, _, _) => return Err("cannot".into()),
+        };
+        let server = Server::start(kind, &[script.address()], config)?;
+        // The peers wait longer for a silent upstream than ours is told to.
+        let patience = Duration::from_secs(if kind == Kind::Dns64d { 30 } else { 15 });
+        for (query, expected) in self.queries {
+            let parsed = Query::parse(query);
+            let address = if parsed.v6 { server.address6() } else { server.address() };
+            let reply = parsed.ask(address, patience);
+            judge(expected, reply.as_ref(), &script).map_err(|why| {
+                let came = reply.map_or("no reply".to_owned(), |reply| reply.to_string());
+                format!("{query}: {why}\n    came: {came}\n    asked: {}", asked(&script))
+            })?;
+        }
+        self.check.map_or(Ok(()), |check| check(&server, &script)).map_err(|why| {
+            let log = if kind == Kind::Dns64d { server.log() } else { String::new() };
+            format!("{why}\n    asked: {}\n{log}", asked(&script))
+        })
+    }
+}
+
+/// What upstream was asked, in one line.
+fn asked(script: &Script) -> String {
+    let asked = script.asked();
+    let words = asked.iter().take(20).map(|a| {
+        let by = if a.tcp { "/tcp" } else { "" };
+        format!("{} {}{by}", a.name, a.rtype)
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Holds a reply against what is expected of it.
+fn judge(expected: &str, reply: Option<&Reply>, script: &Script) -> Result<(), String> {
+    let mut items = expected.split(['\n', ';']).map(str::trim).filter(|item| !item.is_empty());
+    let rcode = items.next().expect("an expectation");
+    let Some(reply) = reply else {
+        return if rcode == "no-reply" { Ok(()) } else { Err("no reply".into()) };
+    };
+    if rcode != reply.rcode {
+        return Err(format!("{rcode} was expected"));
+    }
+    let mut answer: Option<Vec<Seen>> = None;
+    for item in items {
+        let (word, rest) = item.split_once(' ').unwrap_or((item, ""));
+        if word == "none" {
+            answer = Some(Vec::new());
+        } else if let Some(ok) =
+            about_reply(word, rest, reply).or_else(|| about_upstream(word, rest, script))
+        {
+            if !ok {
+                return Err(format!("`{item}` was expected"));
+            }
+        } else {
+            answer.get_or_insert_default().extend(message::as_seen(&[message::record(item)]));
+        }
+    }
+    match answer {
+        Some(answer) => same_records(&answer, &reply.answer),
+        None => Ok(()),
+    }
+}
+
+/// Whether each expected record is there, and no other.
+fn same_records(expected: &[Seen], seen: &[Seen]) -> Result<(), String> {
+    let mut left: Vec<&Seen> = seen.iter().collect();
+    for record in expected {
+        match left.iter().position(|seen| seen.is(record)) {
+            Some(found) => drop(left.swap_remove(found)),
+            None => return Err(format!("`{record}` was expected")),
+        }
+    }
+    match left.first() {
+        Some(record) => Err(format!("`{record}` was not expected")),
+        None => Ok(()),
+    }
+}
+
+/// Expectations of the reply; `None`: the word is not one.
+fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
+    let has = |section: &[Seen]| {
+        let expected = &message::as_seen(&[message::record(rest)])[0];
+        section.iter().any(|seen| seen.is(expected))
+    };
+    let number = || rest.parse::<usize>().expect("a number");
+    Some(match word {
+        "soa" => {
+            let soas = reply.authority.iter().filter(|seen| seen.rtype == Rtype::SOA);
+            soas.count() == number()
+        }
+        "authority" => has(&reply.authority),
+        "additional" => has(&reply.additional),
+        "no-additional" => reply.additional.is_empty(),
+        "size" => reply.octets <= number(),
+        "opt" => reply.edns.is_some(),
+        "no-opt" => reply.edns.is_none(),
+        "echo-do" => reply.edns.as_ref().is_some_and(|edns| edns.dnssec),
+        "ecs" => reply.edns.as_ref().is_some_and(|edns| edns.option(message::ECS).is_some()),
+        "ttl" => reply.answer.iter().all(|seen| (1..=number()).contains(&(seen.ttl as usize))),
+        "no-rrsig" => reply.answer.iter().all(|seen| seen.rtype != Rtype::RRSIG),
+        _ if word.starts_with(['+', '-']) => {
+            reply.flags.contains(&&word[1..]) == word.starts_with('+')
+        }
+        _ => return None,
+    })
+}
+
+/// Expectations of what upstream was asked; `None`: the word is not one.
+fn about_upstream(word: &str, rest: &str, script: &Script) -> Option<bool> {
+    if !["asked", "unasked", "asked-with"].contains(&word) {
+        return None;
+    }
+    let words: Vec<&str> = rest.split(' ').collect();
+    let (name, rtype) = message::question(&words[..2].join(" "));
+    let asked = script.asked();
+    let asked: Vec<_> = asked.iter().filter(|a| a.name == name && a.rtype == rtype).collect();
+    Some(match word {
+        "asked" => match words.get(2) {
+            Some(times) => asked.len() == times.parse::<usize>().expect("a number"),
+            None => !asked.is_empty(),
+        },
+        "unasked" => asked.is_empty(),
+        _ => words[2..].iter().all(|word| {
+            asked.iter().any(|a| {
+                let edns = a.edns.as_ref();
+                let dnssec = edns.is_some_and(|edns| edns.dnssec);
+                match *word {
+                    "+do" => dnssec,
+                    "-do" => !dnssec,
+                    "+cd" => a.cd,
+                    "-cd" => !a.cd,
+                    "tcp" => a.tcp,
+                    "udp" => !a.tcp,
+                    "no-opt" => edns.is_none(),
+                    _ => {
+                        let network = word.strip_prefix("ecs=").expect("a word that is known");
+                        let wanted = message::ecs(network);
+                        edns.is_some_and(|e| e.option(message::ECS) == Some(&wanted))
+                    }
+                }
+            })
+        }),
+    })
+}

@@ -1,0 +1,272 @@
+//! Chains of CNAME and DNAME, and negative answers at their end (RFC 6147 section 5.1.5, RFC 2308).
+
+use crate::kit::server::Kind;
+use crate::row::Peer::With;
+use crate::row::Row;
+
+const CNAME: &str = "www.example 50 CNAME host.example";
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "A CNAME is kept, the records stand at its end",
+        rfc: "RFC 6147 5.1.5",
+        upstream: &[
+            (
+                "www.example AAAA",
+                "www.example 50 CNAME host.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            ("www.example A", "www.example 50 CNAME host.example; host.example 40 A 192.0.2.33"),
+            ("host.example AAAA", ""),
+            ("host.example A", "host.example 40 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "www.example AAAA",
+            "NOERROR; www.example 50 CNAME host.example; host.example 40 AAAA 2001:db8:64::c000:221",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "A CNAME to a name with AAAA is answered as it is",
+        rfc: "RFC 6147 5.1.5",
+        upstream: &[
+            (
+                "www.example AAAA",
+                "www.example 50 CNAME host.example; host.example 40 AAAA 2001:db8::1",
+            ),
+            ("host.example AAAA", "host.example 40 AAAA 2001:db8::1"),
+            ("host.example A", "host.example 40 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "www.example AAAA",
+            "NOERROR; www.example 50 CNAME host.example; host.example 40 AAAA 2001:db8::1; unasked www.example A; unasked host.example A",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Three CNAMEs in a row",
+        rfc: "RFC 6147 5.1.5",
+        upstream: &[
+            (
+                "a.example AAAA",
+                "a.example 50 CNAME b.example; b.example 50 CNAME c.example; c.example 50 CNAME d.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            (
+                "a.example A",
+                "a.example 50 CNAME b.example; b.example 50 CNAME c.example; c.example 50 CNAME d.example; d.example 40 A 192.0.2.33",
+            ),
+            ("b.example AAAA", "b.example 50 CNAME c.example; c.example 50 CNAME d.example"),
+            (
+                "b.example A",
+                "b.example 50 CNAME c.example; c.example 50 CNAME d.example; d.example 40 A 192.0.2.33",
+            ),
+            ("c.example AAAA", "c.example 50 CNAME d.example"),
+            ("c.example A", "c.example 50 CNAME d.example; d.example 40 A 192.0.2.33"),
+            ("d.example AAAA", ""),
+            ("d.example A", "d.example 40 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "a.example AAAA",
+            "NOERROR; a.example CNAME b.example; b.example CNAME c.example; c.example CNAME d.example; d.example AAAA 2001:db8:64::c000:221",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "A DNAME and its CNAME are kept",
+        rfc: "RFC 6147 5.1.5, RFC 6672",
+        upstream: &[
+            (
+                "www.old.example AAAA",
+                "old.example 50 DNAME new.example; www.old.example 50 CNAME www.new.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            (
+                "www.old.example A",
+                "old.example 50 DNAME new.example; www.old.example 50 CNAME www.new.example; www.new.example 40 A 192.0.2.33",
+            ),
+            ("www.new.example AAAA", ""),
+            ("www.new.example A", "www.new.example 40 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "www.old.example AAAA",
+            "NOERROR; old.example DNAME new.example; www.old.example CNAME www.new.example; www.new.example AAAA 2001:db8:64::c000:221",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Upstream stops short: the chain is followed by asking again",
+        rfc: "RFC 6147 5.1.5",
+        upstream: &[
+            ("www.example AAAA", CNAME),
+            ("www.example A", CNAME),
+            ("host.example AAAA", ""),
+            ("host.example A", "host.example 40 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "www.example AAAA",
+            "NOERROR; www.example 50 CNAME host.example; host.example 40 AAAA 2001:db8:64::c000:221; asked host.example A",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Upstream stops short before AAAA that exist",
+        rfc: "RFC 6147 5.1.5",
+        upstream: &[
+            ("www.example AAAA", CNAME),
+            ("www.example A", CNAME),
+            ("host.example AAAA", "host.example 40 AAAA 2001:db8::1"),
+            ("host.example A", "host.example 40 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "www.example AAAA",
+            "NOERROR; www.example CNAME host.example; host.example AAAA 2001:db8::1",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "A CNAME into nothing: NXDOMAIN, one SOA, the CNAME kept",
+        rfc: "RFC 2308 2.1",
+        upstream: &[
+            (
+                "www.example AAAA",
+                "NXDOMAIN; www.example 50 CNAME no.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            ("no.example AAAA", "NXDOMAIN"),
+        ],
+        queries: &[(
+            "www.example AAAA",
+            "NXDOMAIN; www.example CNAME no.example; soa 1; unasked www.example A; unasked no.example A",
+        )],
+        differs: &[(
+            Kind::Unbound,
+            "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "No A behind a CNAME: the CNAME once, exactly one SOA",
+        rfc: "RFC 6147 5.1.6, PowerDNS #14362",
+        upstream: &[
+            (
+                "www.example AAAA",
+                "www.example 50 CNAME host.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            (
+                "www.example A",
+                "www.example 50 CNAME host.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            ("host.example AAAA", ""),
+            ("host.example A", ""),
+        ],
+        queries: &[("www.example AAAA", "NOERROR; www.example CNAME host.example; soa 1")],
+        ..Row::NONE
+    },
+    Row {
+        name: "No A behind a chain that stops short: exactly one SOA",
+        rfc: "RFC 6147 5.1.6, PowerDNS #14362",
+        upstream: &[
+            ("www.example AAAA", CNAME),
+            ("www.example A", CNAME),
+            ("host.example AAAA", ""),
+            ("host.example A", ""),
+        ],
+        queries: &[("www.example AAAA", "NOERROR; www.example CNAME host.example; soa 1")],
+        ..Row::NONE
+    },
+    Row {
+        name: "A loop of CNAMEs ends",
+        rfc: "RFC 1034 3.6.2",
+        upstream: &[
+            ("a.example AAAA", "a.example 50 CNAME b.example"),
+            ("a.example A", "a.example 50 CNAME b.example"),
+            ("b.example AAAA", "b.example 50 CNAME a.example"),
+            ("b.example A", "b.example 50 CNAME a.example"),
+        ],
+        queries: &[("a.example AAAA", "SERVFAIL")],
+        ..Row::NONE
+    },
+    Row {
+        name: "A query for CNAME itself passes",
+        rfc: "RFC 6147 5.3.3",
+        upstream: &[("www.example CNAME", CNAME)],
+        queries: &[(
+            "www.example CNAME",
+            "NOERROR; www.example 50 CNAME host.example; unasked host.example A",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "An empty answer is kept for as long as its SOA says",
+        rfc: "RFC 2308 5",
+        upstream: &[("txt.example A", ""), ("txt.example AAAA", "")],
+        queries: &[
+            ("txt.example AAAA", "NOERROR; none"),
+            (
+                "txt.example AAAA",
+                "NOERROR; none; soa 1; asked txt.example AAAA 1; asked txt.example A 1",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "NXDOMAIN is kept for as long as its SOA says",
+        rfc: "RFC 2308 5",
+        upstream: &[("no.example AAAA", "NXDOMAIN")],
+        queries: &[
+            ("no.example AAAA", "NXDOMAIN; none"),
+            ("no.example AAAA", "NXDOMAIN; none; soa 1; asked no.example AAAA 1"),
+        ],
+        differs: &[(
+            Kind::Unbound,
+            "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "A negative answer without SOA is not kept",
+        rfc: "RFC 2308 5",
+        upstream: &[("no.example AAAA", "NXDOMAIN; aa")],
+        queries: &[
+            ("no.example AAAA", "NXDOMAIN; none"),
+            ("no.example AAAA", "NXDOMAIN; none; asked no.example AAAA 2"),
+        ],
+        differs: &[
+            (Kind::Unbound, "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told"),
+            (Kind::Bind, "it is kept"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "What was synthesised is kept",
+        rfc: "RFC 6147 5.1.7",
+        upstream: super::synthesis::V4,
+        queries: &[
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+            (
+                "v4.example AAAA",
+                "NOERROR; v4.example 60 AAAA 2001:db8:64::c000:221; asked v4.example A 1; asked v4.example AAAA 1",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "No cache: every query is asked",
+        rfc: "RFC 8219 9.2",
+        config: "cache.size = \"0\"",
+        unbound: With(
+            "msg-cache-size: 0\nrrset-cache-size: 0\ncache-max-ttl: 0\ncache-max-negative-ttl: 0",
+        ),
+        bind: With("options: max-cache-ttl 0; max-ncache-ttl 0;"),
+        upstream: super::synthesis::V4,
+        queries: &[
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+            (
+                "v4.example AAAA",
+                "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked v4.example A 2; asked v4.example AAAA 2",
+            ),
+        ],
+        differs: &[(
+            Kind::Bind,
+            "no switch: with TTLs of 0 the empty answer to AAAA is kept still",
+        )],
+        ..Row::NONE
+    },
+];

@@ -1,0 +1,114 @@
+//! DO, CD and AD (RFC 6147 sections 3 and 5.5).
+
+use super::synthesis::V4;
+use crate::kit::server::Kind;
+use crate::row::Peer::{Cannot, With};
+use crate::row::Row;
+
+const SIGNED: &str = "v4.example 60 A 192.0.2.33; \
+    v4.example 60 RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA";
+const AD: &[(&str, &str)] = &[
+    ("v4.example A", "ad; v4.example 60 A 192.0.2.33"),
+    (
+        "v4.example AAAA",
+        "ad; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+    ),
+    ("six.example AAAA", "ad; six.example 60 AAAA 2001:db8::1"),
+];
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "DO and CD: untouched, A is not asked",
+        rfc: "RFC 6147 5.5",
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +do +cd",
+            "NOERROR; none; soa 1; unasked v4.example A; asked-with v4.example AAAA +do +cd",
+        )],
+        differs: &[(Kind::Bind, "only what is signed is left untouched")],
+        ..Row::NONE
+    },
+    Row {
+        name: "DO and CD, told to break DNSSEC: synthesised",
+        rfc: "BIND break-dnssec",
+        config: "synthesis.break-dnssec = true",
+        unbound: Cannot("no such switch"),
+        bind: With("break-dnssec yes;"),
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +do +cd",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; -ad",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "DO alone: synthesised, never AD",
+        rfc: "RFC 6147 5.5",
+        upstream: AD,
+        queries: &[(
+            "v4.example AAAA +do",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; -ad; echo-do",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "CD alone: synthesised, and CD told upstream",
+        rfc: "RFC 6147 5.5",
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +cd",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; +cd; -ad; asked-with v4.example A +cd",
+        )],
+        differs: &[(Kind::Unbound, "nothing is synthesised for a client that sets CD")],
+        ..Row::NONE
+    },
+    Row {
+        name: "AD asked for: never on what was synthesised",
+        rfc: "RFC 6147 5.5",
+        upstream: AD,
+        queries: &[("v4.example AAAA +ad", "NOERROR; v4.example AAAA 2001:db8:64::c000:221; -ad")],
+        ..Row::NONE
+    },
+    Row {
+        name: "AD passes with what is upstream's",
+        rfc: "RFC 6840 5.8",
+        upstream: AD,
+        queries: &[("six.example AAAA +ad", "NOERROR; six.example AAAA 2001:db8::1; +ad")],
+        differs: &[
+            (Kind::Unbound, "AD is told only of what it has validated itself"),
+            (Kind::Bind, "AD is told only of what it has validated itself"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "AD is not shown to those who did not ask",
+        rfc: "RFC 6840 5.8",
+        upstream: AD,
+        queries: &[("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1; -ad")],
+        ..Row::NONE
+    },
+    Row {
+        name: "No signature beside what was synthesised",
+        rfc: "RFC 6147 5.5",
+        upstream: &[("v4.example A", SIGNED), ("v4.example AAAA", "")],
+        queries: &[(
+            "v4.example AAAA +do",
+            "NOERROR; no-rrsig; v4.example AAAA 2001:db8:64::c000:221",
+        )],
+        differs: &[(
+            Kind::Bind,
+            "nothing is synthesised from signed records for a client that sets DO",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Signatures of other types pass",
+        rfc: "RFC 6147 5.3.3",
+        upstream: &[("v4.example A", SIGNED)],
+        queries: &[(
+            "v4.example A +do",
+            "NOERROR; v4.example A 192.0.2.33; v4.example RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA; asked-with v4.example A +do",
+        )],
+        ..Row::NONE
+    },
+];

@@ -1,0 +1,175 @@
+//! Errors and timeouts of the AAAA query and of the A query (RFC 6147 sections 5.1.2, 5.1.3, 5.1.6).
+
+use crate::kit::server::Kind;
+use crate::row::Peer::{self, Cannot, With};
+use crate::row::Row;
+
+const A: (&str, &str) = ("v4.example A", "v4.example 60 A 192.0.2.33");
+/// Where upstream is silent it is not waited for long.
+const QUICK: &str = "upstream.first-timeout = \"500ms\"";
+const AS_IS: Peer = With("# as it is");
+const SYNTHESISED: &[(&str, &str)] =
+    &[("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221")];
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "NXDOMAIN passes, A is not asked",
+        rfc: "RFC 6147 5.1.2",
+        upstream: &[("no.example AAAA", "NXDOMAIN")],
+        queries: &[("no.example AAAA", "NXDOMAIN; none; soa 1; unasked no.example A")],
+        differs: &[(
+            Kind::Unbound,
+            "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "SERVFAIL to AAAA counts as empty",
+        rfc: "RFC 6147 5.1.2",
+        upstream: &[A, ("v4.example AAAA", "SERVFAIL")],
+        queries: SYNTHESISED,
+        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        ..Row::NONE
+    },
+    Row {
+        name: "REFUSED to AAAA counts as empty",
+        rfc: "RFC 6147 5.1.2",
+        upstream: &[A, ("v4.example AAAA", "REFUSED")],
+        queries: SYNTHESISED,
+        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        ..Row::NONE
+    },
+    Row {
+        name: "NOTIMP to AAAA counts as empty",
+        rfc: "RFC 6147 5.1.2",
+        upstream: &[A, ("v4.example AAAA", "NOTIMP")],
+        queries: SYNTHESISED,
+        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        ..Row::NONE
+    },
+    Row {
+        name: "FORMERR to AAAA counts as empty",
+        rfc: "RFC 6147 5.1.2",
+        upstream: &[A, ("v4.example AAAA", "FORMERR")],
+        queries: SYNTHESISED,
+        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        ..Row::NONE
+    },
+    Row {
+        name: "The switch: an error of AAAA is passed on",
+        rfc: "Unbound #1511",
+        config: "synthesis.on-error = \"pass\"",
+        unbound: Cannot("no switch"),
+        bind: Cannot("no switch: it always passes it on"),
+        upstream: &[A, ("v4.example AAAA", "SERVFAIL")],
+        queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Silence to AAAA counts as empty",
+        rfc: "RFC 6147 5.1.3",
+        config: QUICK,
+        unbound: AS_IS,
+        bind: AS_IS,
+        upstream: &[A, ("v4.example AAAA", "silent")],
+        queries: SYNTHESISED,
+        differs: &[
+            (Kind::Unbound, "it asks for longer than a client waits"),
+            (Kind::Bind, "silence to AAAA is SERVFAIL"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "The switch: silence to AAAA is SERVFAIL",
+        rfc: "RFC 6147 5.1.3",
+        config: "upstream.first-timeout = \"500ms\"\nsynthesis.on-timeout = \"fail\"",
+        unbound: Cannot("no switch"),
+        bind: Cannot("no switch: it always fails"),
+        upstream: &[A, ("v4.example AAAA", "silent")],
+        queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
+        ..Row::NONE
+    },
+    Row {
+        name: "One query lost is asked again",
+        rfc: "RFC 1035 4.2.1",
+        upstream: &[
+            A,
+            (
+                "v4.example AAAA",
+                "silent || authority; example 3600 SOA ns.example host.example 1 2 3 4 300",
+            ),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example 60 AAAA 2001:db8:64::c000:221; asked v4.example AAAA 2",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "No A either: an empty answer, made from the reply to A",
+        rfc: "RFC 6147 5.1.6",
+        upstream: &[("txt.example A", ""), ("txt.example AAAA", "")],
+        queries: &[("txt.example AAAA", "NOERROR; none; soa 1; asked txt.example A")],
+        ..Row::NONE
+    },
+    Row {
+        name: "SERVFAIL to A is SERVFAIL",
+        rfc: "RFC 6147 5.1.6",
+        upstream: &[("v4.example A", "SERVFAIL"), ("v4.example AAAA", "")],
+        queries: &[("v4.example AAAA", "SERVFAIL; none")],
+        differs: &[(Kind::Unbound, "the empty answer to AAAA is told instead")],
+        ..Row::NONE
+    },
+    Row {
+        name: "NXDOMAIN to A alone is told as it is",
+        rfc: "RFC 6147 5.1.6",
+        upstream: &[("odd.example A", "NXDOMAIN"), ("odd.example AAAA", "")],
+        queries: &[("odd.example AAAA", "NXDOMAIN; none; soa 1")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Silence to both is SERVFAIL",
+        rfc: "RFC 6147 5.1.3",
+        config: QUICK,
+        unbound: AS_IS,
+        bind: AS_IS,
+        upstream: &[("v4.example A", "silent"), ("v4.example AAAA", "silent")],
+        queries: &[("v4.example AAAA", "SERVFAIL; none")],
+        differs: &[(Kind::Unbound, "it asks for longer than a client waits")],
+        ..Row::NONE
+    },
+    Row {
+        name: "SERVFAIL to another type passes",
+        rfc: "RFC 6147 5.3.3",
+        upstream: &[("v4.example TXT", "SERVFAIL")],
+        queries: &[("v4.example TXT", "SERVFAIL; none")],
+        ..Row::NONE
+    },
+    Row {
+        name: "What expired is served while upstream fails",
+        rfc: "RFC 8767",
+        config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
+        unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200"),
+        bind: With(
+            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
+        ),
+        upstream: &[
+            ("v4.example A", "v4.example 1 A 192.0.2.33 || silent"),
+            (
+                "v4.example AAAA",
+                "authority; example 1 SOA ns.example host.example 1 7200 3600 86400 1 || silent",
+            ),
+        ],
+        queries: SYNTHESISED,
+        check: Some(|server, _| {
+            // Until the record's second is over.
+            std::thread::sleep(std::time::Duration::from_millis(2200));
+            let reply = server.ask("v4.example AAAA");
+            match reply.answer.first() {
+                Some(seen) if seen.data == "2001:db8:64::c000:221" => Ok(()),
+                _ => Err(format!("what expired was expected: {reply}")),
+            }
+        }),
+        ..Row::NONE
+    },
+];

@@ -1,0 +1,29 @@
+//! The rows, by theme.
+
+pub(crate) mod chains;
+pub(crate) mod dnssec;
+pub(crate) mod errors;
+pub(crate) mod others;
+pub(crate) mod prefixes;
+pub(crate) mod reverse;
+pub(crate) mod synthesis;
+pub(crate) mod transport;
+
+use crate::row::Row;
+
+/// The themes, in the order of the comparison.
+pub(crate) const THEMES: [(&str, &[Row]); 8] = [
+    ("When to synthesise", synthesis::ROWS),
+    ("Errors and timeouts", errors::ROWS),
+    ("Chains of aliases, negative answers", chains::ROWS),
+    ("Prefixes", prefixes::ROWS),
+    ("Reverse names, `ipv4only.arpa`", reverse::ROWS),
+    ("DNSSEC", dnssec::ROWS),
+    ("EDNS, TCP, truncation, lies", transport::ROWS),
+    ("Other types, access, cache", others::ROWS),
+];
+
+/// All rows.
+pub(crate) fn all() -> impl Iterator<Item = &'static Row> {
+    THEMES.iter().flat_map(|(_, rows)| rows.iter())
+}

@@ -1,0 +1,275 @@
+//! Reverse names under a prefix (RFC 6147 section 5.3.1) and `ipv4only.arpa` (RFC 7050, RFC 8880).
+
+use crate::kit::server::Kind;
+use crate::row::Peer::{Cannot, With};
+use crate::row::Row;
+
+/// 192.0.2.33 under 2001:db8:64::/96, to be asked for.
+macro_rules! reverse {
+    () => {
+        "1.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
+    };
+}
+
+/// 192.0.0.170 under 2001:db8:64::/96.
+macro_rules! well_known {
+    () => {
+        "a.a.0.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
+    };
+}
+
+const PTR: (&str, &str) =
+    ("33.2.0.192.in-addr.arpa PTR", "33.2.0.192.in-addr.arpa 70 PTR v4.example");
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "PTR: a CNAME to in-addr.arpa, and its PTR",
+        rfc: "RFC 6147 5.3.1",
+        upstream: &[PTR],
+        queries: &[(
+            concat!(reverse!(), " PTR"),
+            concat!(
+                "NOERROR; ",
+                reverse!(),
+                " CNAME 33.2.0.192.in-addr.arpa; 33.2.0.192.in-addr.arpa 70 PTR v4.example; ttl 86400"
+            ),
+        )],
+        differs: &[(Kind::Unbound, "the PTR record is given in place")],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR: the CNAME can be cached",
+        rfc: "PowerDNS #13010",
+        upstream: &[PTR],
+        queries: &[(
+            concat!(reverse!(), " PTR"),
+            concat!("NOERROR; ttl 86400; asked ", "33.2.0.192.in-addr.arpa PTR"),
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR: in place",
+        rfc: "RFC 6147 5.3.1",
+        config: "synthesis.ptr = \"in-place\"",
+        unbound: With("# as it is"),
+        bind: Cannot("a CNAME, always"),
+        upstream: &[PTR],
+        queries: &[(
+            concat!(reverse!(), " PTR"),
+            concat!("NOERROR; ", reverse!(), " 70 PTR v4.example"),
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR: a name made here",
+        rfc: "RFC 6147 5.3.1",
+        config: "synthesis.ptr = \"local\"\nsynthesis.ptr-zone = \"nat64.example\"",
+        unbound: Cannot("asks in-addr.arpa, always"),
+        bind: Cannot("one name for all (dns64-server), with a CNAME before it"),
+        upstream: &[PTR],
+        queries: &[(
+            concat!(reverse!(), " PTR"),
+            concat!(
+                "NOERROR; ",
+                reverse!(),
+                " PTR 192-0-2-33.nat64.example; ttl 86400; unasked 33.2.0.192.in-addr.arpa PTR"
+            ),
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR: passed on",
+        rfc: "RFC 6147 5.3.1",
+        config: "synthesis.ptr = \"pass\"",
+        unbound: Cannot("asks in-addr.arpa, always"),
+        bind: Cannot("a CNAME, always"),
+        upstream: &[PTR, (concat!(reverse!(), " PTR"), concat!(reverse!(), " 70 PTR own.example"))],
+        queries: &[(
+            concat!(reverse!(), " PTR"),
+            concat!("NOERROR; ", reverse!(), " 70 PTR own.example"),
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR of an address without a name: NXDOMAIN, one SOA",
+        rfc: "RFC 6147 5.3.1, RFC 2308",
+        upstream: &[],
+        queries: &[(
+            concat!(reverse!(), " PTR"),
+            "NXDOMAIN; soa 1; asked 33.2.0.192.in-addr.arpa PTR",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR outside the prefixes passes",
+        rfc: "RFC 6147 5.3.1",
+        upstream: &[(
+            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.9.9.9.9.8.b.d.0.1.0.0.2.ip6.arpa PTR",
+            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.9.9.9.9.8.b.d.0.1.0.0.2.ip6.arpa 70 PTR six.example",
+        )],
+        queries: &[(
+            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.9.9.9.9.8.b.d.0.1.0.0.2.ip6.arpa PTR",
+            "NOERROR; 1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.9.9.9.9.8.b.d.0.1.0.0.2.ip6.arpa 70 PTR six.example",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "ipv4only.arpa AAAA: answered here, both addresses, nobody asked",
+        rfc: "RFC 7050 3, RFC 8880 7.1",
+        upstream: &[
+            ("ipv4only.arpa A", "ipv4only.arpa 60 A 203.0.113.66"),
+            ("ipv4only.arpa AAAA", ""),
+        ],
+        queries: &[(
+            "ipv4only.arpa AAAA",
+            "NOERROR; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab; \
+             ttl 86400; unasked ipv4only.arpa A; unasked ipv4only.arpa AAAA",
+        )],
+        differs: &[
+            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (
+                Kind::Bind,
+                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "ipv4only.arpa AAAA under the well-known prefix, which maps no other special address",
+        rfc: "RFC 7050 3, RFC 8880 7.1",
+        config: "dns64 = [{ prefix = \"64:ff9b::/96\" }]",
+        unbound: With("prefix: 64:ff9b::/96"),
+        bind: With("prefix: 64:ff9b::/96"),
+        upstream: &[
+            ("ipv4only.arpa A", "ipv4only.arpa 60 A 192.0.0.170; ipv4only.arpa 60 A 192.0.0.171"),
+            ("ipv4only.arpa AAAA", ""),
+        ],
+        queries: &[(
+            "ipv4only.arpa AAAA",
+            "NOERROR; ipv4only.arpa AAAA 64:ff9b::c000:aa; ipv4only.arpa AAAA 64:ff9b::c000:ab",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "ipv4only.arpa AAAA also for a query with DO and CD",
+        rfc: "RFC 7050 3, RFC 8880 7.1",
+        upstream: &[
+            ("ipv4only.arpa A", "ipv4only.arpa 60 A 192.0.0.170; ipv4only.arpa 60 A 192.0.0.171"),
+            ("ipv4only.arpa AAAA", ""),
+        ],
+        queries: &[(
+            "ipv4only.arpa AAAA +do +cd",
+            "NOERROR; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab; -ad",
+        )],
+        differs: &[(Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)")],
+        ..Row::NONE
+    },
+    Row {
+        name: "ipv4only.arpa A: answered here",
+        rfc: "RFC 8880 7.1",
+        upstream: &[("ipv4only.arpa A", "ipv4only.arpa 60 A 203.0.113.66")],
+        queries: &[(
+            "ipv4only.arpa A",
+            "NOERROR; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171; unasked ipv4only.arpa A",
+        )],
+        differs: &[
+            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (
+                Kind::Bind,
+                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "ipv4only.arpa, another type: no data",
+        rfc: "RFC 8880 7.1",
+        upstream: &[("ipv4only.arpa TXT", "ipv4only.arpa 60 TXT \"no\"")],
+        queries: &[("ipv4only.arpa TXT", "NOERROR; none; soa 1; unasked ipv4only.arpa TXT")],
+        differs: &[
+            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (
+                Kind::Bind,
+                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "Names below ipv4only.arpa do not exist",
+        rfc: "RFC 8880 7.1",
+        upstream: &[("www.ipv4only.arpa AAAA", "www.ipv4only.arpa 60 AAAA 2001:db8::1")],
+        queries: &[(
+            "www.ipv4only.arpa AAAA",
+            "NXDOMAIN; none; soa 1; unasked www.ipv4only.arpa AAAA",
+        )],
+        differs: &[
+            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (
+                Kind::Bind,
+                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR of its synthesised addresses: ipv4only.arpa",
+        rfc: "RFC 8880 7.1",
+        upstream: &[(
+            "170.0.0.192.in-addr.arpa PTR",
+            "170.0.0.192.in-addr.arpa 60 PTR other.example",
+        )],
+        queries: &[(
+            concat!(well_known!(), " PTR"),
+            concat!(
+                "NOERROR; ",
+                well_known!(),
+                " PTR ipv4only.arpa; ttl 86400; unasked 170.0.0.192.in-addr.arpa PTR"
+            ),
+        )],
+        differs: &[(Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)")],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR of 192.0.0.170 and 192.0.0.171: ipv4only.arpa",
+        rfc: "RFC 8880 7.1",
+        upstream: &[(
+            "170.0.0.192.in-addr.arpa PTR",
+            "170.0.0.192.in-addr.arpa 60 PTR other.example",
+        )],
+        queries: &[
+            (
+                "170.0.0.192.in-addr.arpa PTR",
+                "NOERROR; 170.0.0.192.in-addr.arpa PTR ipv4only.arpa; ttl 86400",
+            ),
+            (
+                "171.0.0.192.in-addr.arpa PTR",
+                "NOERROR; 171.0.0.192.in-addr.arpa PTR ipv4only.arpa; ttl 86400",
+            ),
+        ],
+        differs: &[
+            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (
+                Kind::Bind,
+                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "ipv4only.arpa can be left to upstream",
+        rfc: "RFC 8880 7.1",
+        config: "synthesis.ipv4only-arpa = false",
+        unbound: With("# as it is"),
+        bind: With("options: ipv4only-enable no;"),
+        upstream: &[
+            ("ipv4only.arpa A", "ipv4only.arpa 60 A 192.0.0.170"),
+            ("ipv4only.arpa AAAA", ""),
+        ],
+        queries: &[(
+            "ipv4only.arpa AAAA",
+            "NOERROR; ipv4only.arpa AAAA 2001:db8:64::c000:aa; asked ipv4only.arpa A",
+        )],
+        ..Row::NONE
+    },
+];

@@ -1,0 +1,250 @@
+//! Whether to synthesise, and what the records look like (RFC 6147 sections 5.1.1, 5.1.4, 5.1.6 to 5.1.8).
+
+use crate::kit::server::Kind;
+use crate::row::Peer::{Cannot, With};
+use crate::row::Row;
+
+/// A name with one A record and no AAAA.
+pub(crate) const V4: &[(&str, &str)] =
+    &[("v4.example A", "v4.example 60 A 192.0.2.33"), ("v4.example AAAA", "")];
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "AAAA records that exist are answered as they are, A is not asked",
+        rfc: "RFC 6147 5.1.1",
+        upstream: &[
+            (
+                "six.example AAAA",
+                "six.example 60 AAAA 2001:db8::1; six.example 60 AAAA 2001:db8::2",
+            ),
+            ("six.example A", "six.example 60 A 192.0.2.1"),
+        ],
+        queries: &[(
+            "six.example AAAA",
+            "NOERROR; six.example 60 AAAA 2001:db8::1; six.example 60 AAAA 2001:db8::2; unasked six.example A",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Without AAAA they are made from A",
+        rfc: "RFC 6147 5.1.6",
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; +ra; -aa; asked v4.example AAAA; asked v4.example A",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "One AAAA for each A",
+        rfc: "RFC 6147 5.1.7",
+        upstream: &[
+            (
+                "v4.example A",
+                "v4.example 60 A 192.0.2.1; v4.example 60 A 192.0.2.2; v4.example 60 A 198.51.100.7",
+            ),
+            ("v4.example AAAA", ""),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:201; v4.example AAAA 2001:db8:64::c000:202; \
+             v4.example AAAA 2001:db8:64::c633:6407",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "TTL: that of A, where it is the smaller",
+        rfc: "RFC 6147 5.1.7",
+        upstream: V4,
+        queries: &[("v4.example AAAA", "NOERROR; v4.example 60 AAAA 2001:db8:64::c000:221")],
+        ..Row::NONE
+    },
+    Row {
+        name: "TTL: that of the SOA's negative answer, where it is the smaller",
+        rfc: "RFC 6147 5.1.7",
+        upstream: &[("v4.example A", "v4.example 9999 A 192.0.2.33"), ("v4.example AAAA", "")],
+        queries: &[("v4.example AAAA", "NOERROR; v4.example 300 AAAA 2001:db8:64::c000:221")],
+        differs: &[
+            (Kind::Bind, "the TTL of the SOA record counts, its minimum does not"),
+            (Kind::Unbound, "the TTL is that of the A record alone"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "TTL: the SOA's own TTL counts too",
+        rfc: "RFC 2308 5",
+        upstream: &[
+            ("v4.example A", "v4.example 9999 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "authority; example 120 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[("v4.example AAAA", "NOERROR; v4.example 120 AAAA 2001:db8:64::c000:221")],
+        differs: &[(Kind::Unbound, "the TTL is that of the A record alone")],
+        ..Row::NONE
+    },
+    Row {
+        name: "TTL: 600 s at most where the empty answer has no SOA",
+        rfc: "RFC 6147 5.1.7",
+        upstream: &[
+            ("v4.example A", "v4.example 9999 A 192.0.2.33"),
+            ("v4.example AAAA", "NOERROR"),
+        ],
+        queries: &[("v4.example AAAA", "NOERROR; v4.example 600 AAAA 2001:db8:64::c000:221")],
+        differs: &[(Kind::Unbound, "the TTL is that of the A record alone")],
+        ..Row::NONE
+    },
+    Row {
+        name: "AAAA under ::ffff:0:0/96 count as absent",
+        rfc: "RFC 6147 5.1.4",
+        upstream: &[
+            ("mapped.example AAAA", "mapped.example 60 AAAA ::ffff:192.0.2.9"),
+            ("mapped.example A", "mapped.example 60 A 192.0.2.33"),
+        ],
+        queries: &[("mapped.example AAAA", "NOERROR; mapped.example AAAA 2001:db8:64::c000:221")],
+        differs: &[(Kind::Unbound, "no exclusion by address: the mapped address is answered")],
+        ..Row::NONE
+    },
+    Row {
+        name: "A set with excluded and other AAAA keeps the others",
+        rfc: "RFC 6147 5.1.4",
+        upstream: &[
+            (
+                "mixed.example AAAA",
+                "mixed.example 60 AAAA ::ffff:192.0.2.9; mixed.example 60 AAAA 2001:db8::1",
+            ),
+            ("mixed.example A", "mixed.example 60 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "mixed.example AAAA",
+            "NOERROR; mixed.example AAAA 2001:db8::1; unasked mixed.example A",
+        )],
+        differs: &[(Kind::Unbound, "no exclusion by address: the mapped address is answered too")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Other networks can be excluded",
+        rfc: "RFC 6147 5.1.4",
+        config: "synthesis.exclude = [\"2001:db8:bad::/48\"]",
+        unbound: Cannot("no exclusion by address"),
+        bind: With("exclude { 2001:db8:bad::/48; };"),
+        upstream: &[
+            ("bad.example AAAA", "bad.example 60 AAAA 2001:db8:bad::1"),
+            ("bad.example A", "bad.example 60 A 192.0.2.33"),
+        ],
+        queries: &[("bad.example AAAA", "NOERROR; bad.example AAAA 2001:db8:64::c000:221")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Excluded AAAA and no A: an empty answer",
+        rfc: "RFC 6147 5.1.4, 5.1.6",
+        upstream: &[
+            ("bad.example AAAA", "bad.example 60 AAAA ::ffff:192.0.2.9"),
+            ("bad.example A", ""),
+        ],
+        queries: &[("bad.example AAAA", "NOERROR; none; soa 1")],
+        differs: &[(Kind::Unbound, "no exclusion by address: the mapped address is answered")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Asked at once: AAAA that exist win",
+        rfc: "RFC 6147 5.1.8",
+        config: "synthesis.parallel = true",
+        unbound: Cannot("AAAA first, always"),
+        bind: Cannot("AAAA first, always"),
+        upstream: &[
+            ("six.example AAAA", "delay 100; six.example 60 AAAA 2001:db8::1"),
+            ("six.example A", "six.example 60 A 192.0.2.1"),
+        ],
+        queries: &[(
+            "six.example AAAA",
+            "NOERROR; six.example AAAA 2001:db8::1; asked six.example A",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Asked at once: A serves where AAAA is empty, TTL rule kept",
+        rfc: "RFC 6147 5.1.8",
+        config: "synthesis.parallel = true",
+        unbound: Cannot("AAAA first, always"),
+        bind: Cannot("AAAA first, always"),
+        upstream: &[
+            ("v4.example A", "v4.example 9999 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "delay 50;authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[("v4.example AAAA", "NOERROR; v4.example 300 AAAA 2001:db8:64::c000:221")],
+        ..Row::NONE
+    },
+    Row {
+        name: "A name's case is kept in the question, and does not matter",
+        rfc: "RFC 4343",
+        upstream: V4,
+        queries: &[("V4.Example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Zones left out of synthesis",
+        rfc: "Unbound #1249",
+        config: "synthesis.never = [\"example\"]",
+        unbound: Cannot("names can be synthesised always, none never"),
+        bind: Cannot("clients and addresses only, no names"),
+        upstream: V4,
+        queries: &[("v4.example AAAA", "NOERROR; none; soa 1; unasked v4.example A")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Zones synthesised always, AAAA or not",
+        rfc: "CoreDNS #7246",
+        config: "synthesis.always = [\"broken.example\"]",
+        unbound: With("dns64-ignore-aaaa: \"www.broken.example\""),
+        bind: With("exclude { any; };"),
+        upstream: &[
+            ("www.broken.example AAAA", "www.broken.example 60 AAAA 2001:db8::1"),
+            ("www.broken.example A", "www.broken.example 60 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "www.broken.example AAAA",
+            "NOERROR; www.broken.example AAAA 2001:db8:64::c000:221",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "The longest name of the lists wins",
+        rfc: "Unbound #1249",
+        config: "synthesis.always = [\".\"]\nsynthesis.never = [\"example\"]",
+        unbound: Cannot("no names that are never synthesised"),
+        bind: Cannot("no names"),
+        upstream: &[
+            ("six.example AAAA", "six.example 60 AAAA 2001:db8::1"),
+            ("six.example A", "six.example 60 A 192.0.2.33"),
+            ("six.test AAAA", "six.test 60 AAAA 2001:db8::1"),
+            ("six.test A", "six.test 60 A 192.0.2.33"),
+        ],
+        queries: &[
+            ("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1"),
+            (
+                "six.test AAAA",
+                "NOERROR; six.test AAAA 2001:db8:64::c000:221; unasked six.test AAAA",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "A name synthesised always keeps its AAAA where it has no A",
+        rfc: "CoreDNS #7246",
+        config: "synthesis.always = [\"example\"]",
+        unbound: With("dns64-ignore-aaaa: \"six.example\""),
+        bind: With("exclude { any; };"),
+        upstream: &[("six.example AAAA", "six.example 60 AAAA 2001:db8::1"), ("six.example A", "")],
+        queries: &[("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1")],
+        differs: &[
+            (Kind::Unbound, "AAAA is not asked for such a name: an empty answer"),
+            (Kind::Bind, "what is excluded is not given: an empty answer"),
+        ],
+        ..Row::NONE
+    },
+];

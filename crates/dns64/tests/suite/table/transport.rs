@@ -1,0 +1,346 @@
+//! EDNS (RFC 6891), truncation and TCP on both sides (RFC 7766), and replies that are not to be believed (RFC 5452).
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::synthesis::V4;
+use crate::kit::client::{self, Query};
+use crate::kit::message::Reply;
+use crate::kit::script::Script;
+use crate::kit::server::Kind;
+use crate::kit::server::Server;
+use crate::row::Peer::{Cannot, With};
+use crate::row::Row;
+
+/// Nothing is as slow as this, on the busiest of machines.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SYNTHESISED: &str = "NOERROR; v4.example AAAA 2001:db8:64::c000:221";
+/// Too much for 1232 octets once it is AAAA.
+const MANY: &[(&str, &str)] =
+    &[("many.example A", "tc; many many.example 60"), ("many.example AAAA", "")];
+
+/// Why Unbound falls for a lie.
+const ENDS: &str = "a reply with the right id ends the wait, whatever it says: the question is put five times, then given up";
+
+/// A row for a lie: the forged reply comes first, the true one after it.
+macro_rules! lie {
+    ($name:literal, $word:literal $(, $kind:ident: $why:expr)*) => {
+        Row {
+            name: concat!("Not believed: ", $name),
+            rfc: "RFC 5452 9.1",
+            upstream: &[
+                (
+                    "v4.example A",
+                    concat!(
+                        $word,
+                        "; v4.example 60 A 203.0.113.66 && delay 20; v4.example 60 A 192.0.2.33"
+                    ),
+                ),
+                ("v4.example AAAA", ""),
+            ],
+            queries: &[("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221")],
+            differs: &[$((Kind::$kind, $why)),*],
+            ..Row::NONE
+        }
+    };
+}
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "No EDNS asked, none answered",
+        rfc: "RFC 6891 6.1.1",
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +noedns",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; no-opt",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "EDNS asked, EDNS answered, unknown options left out",
+        rfc: "RFC 6891 6.1.2",
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +option=65001",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; opt; no-additional",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "EDNS version 1: BADVERS",
+        rfc: "RFC 6891 6.1.3",
+        upstream: V4,
+        queries: &[("v4.example AAAA +version=1", "BADVERS; none; opt; unasked v4.example AAAA")],
+        ..Row::NONE
+    },
+    Row {
+        name: "The client's network goes along with the A query, answers are not shared",
+        rfc: "RFC 7871, PowerDNS #12680",
+        unbound: Cannot("needs the subnetcache module, which the packaged dns64 chain has not"),
+        bind: Cannot("BIND 9.18 sends no client subnet"),
+        upstream: V4,
+        queries: &[
+            (
+                "v4.example AAAA +ecs=198.51.100.0/24",
+                "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked-with v4.example A ecs=198.51.100.0/24; \
+                 asked-with v4.example AAAA ecs=198.51.100.0/24",
+            ),
+            (
+                "v4.example AAAA +ecs=203.0.113.0/24",
+                "NOERROR; asked-with v4.example A ecs=203.0.113.0/24; asked v4.example A 2",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "Upstream says FORMERR to EDNS: asked without",
+        rfc: "RFC 6891 6.2.2",
+        upstream: &[
+            ("v4.example A", "formerr-opt; v4.example 60 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "formerr-opt; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked-with v4.example A no-opt",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Upstream answers without OPT: taken",
+        rfc: "RFC 6891 7",
+        upstream: &[
+            ("v4.example A", "no-opt; v4.example 60 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "no-opt; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[("v4.example AAAA", SYNTHESISED)],
+        ..Row::NONE
+    },
+    Row {
+        name: "Upstream truncates: asked again by TCP",
+        rfc: "RFC 7766 5",
+        upstream: &[
+            ("v4.example A", "tc; v4.example 60 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "tc; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example 60 AAAA 2001:db8:64::c000:221; asked-with v4.example A udp; asked-with v4.example A tcp; asked-with v4.example AAAA tcp",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Too long for the client without EDNS: 512 octets, TC",
+        rfc: "RFC 1035 4.2.1",
+        upstream: &[("many.example A", "tc; many many.example 30"), ("many.example AAAA", "")],
+        queries: &[("many.example AAAA +noedns", "NOERROR; +tc; size 512")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Too long for the client's buffer: TC",
+        rfc: "RFC 6891 6.2.3",
+        upstream: &[("many.example A", "tc; many many.example 40"), ("many.example AAAA", "")],
+        queries: &[
+            ("many.example AAAA +bufsize=1000", "NOERROR; +tc; size 1000"),
+            ("many.example AAAA +bufsize=100", "NOERROR; +tc; size 512"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "A large buffer is not believed beyond our own limit: 1232 octets",
+        rfc: "RFC 9715 3.1",
+        unbound: With("max-udp-size: 1232"),
+        upstream: MANY,
+        queries: &[("many.example AAAA +bufsize=4096", "NOERROR; +tc; size 1232")],
+        ..Row::NONE
+    },
+    Row {
+        name: "By TCP all of it is answered",
+        rfc: "RFC 7766 5",
+        upstream: MANY,
+        queries: &[("many.example AAAA +tcp", "NOERROR; -tc; opt")],
+        check: Some(|server, _| {
+            let reply = server.ask("many.example AAAA +tcp");
+            match reply.answer.len() {
+                60 => Ok(()),
+                n => Err(format!("60 addresses were expected, {n} came")),
+            }
+        }),
+        ..Row::NONE
+    },
+    Row {
+        name: "TCP: many queries on one connection, answered as they come in",
+        rfc: "RFC 7766 6.2.1",
+        config: "upstream.first-timeout = \"10s\"",
+        unbound: With("# as it is"),
+        bind: With("# as it is"),
+        upstream: &[
+            ("slow.example AAAA", "hold; slow.example 60 AAAA 2001:db8::5"),
+            ("v4.example A", "v4.example 60 A 192.0.2.33"),
+            ("v4.example AAAA", ""),
+        ],
+        check: Some(pipeline),
+        ..Row::NONE
+    },
+    Row {
+        name: "TCP: a message in pieces, and two in one piece",
+        rfc: "RFC 7766 8",
+        upstream: V4,
+        check: Some(pieces),
+        ..Row::NONE
+    },
+    Row {
+        name: "By IPv6 from the client",
+        rfc: "issue: both families",
+        upstream: V4,
+        queries: &[("v4.example AAAA +v6", SYNTHESISED), ("v4.example AAAA +v6 +tcp", SYNTHESISED)],
+        ..Row::NONE
+    },
+    Row {
+        name: "By IPv6 to upstream",
+        rfc: "issue: both families",
+        upstream6: true,
+        upstream: &[("v4.example A", "tc; v4.example 60 A 192.0.2.33"), ("v4.example AAAA", "")],
+        queries: &[("v4.example AAAA", SYNTHESISED)],
+        ..Row::NONE
+    },
+    lie!("another id", "wrong-id"),
+    lie!("another name in the question", "wrong-name", Unbound: ENDS),
+    lie!("another type in the question", "wrong-type", Unbound: ENDS),
+    lie!("another port", "wrong-port"),
+    lie!("octets that cannot be read", "garbage", Unbound: ENDS, Bind: "a reply with the right id that cannot be read is an error of that server"),
+    lie!("a scrap", "scrap"),
+    Row {
+        name: "Not believed: the name in another case",
+        rfc: "draft-vixie-dnsext-dns0x20",
+        unbound: With("use-caps-for-id: yes"),
+        bind: Cannot("no mixing of case"),
+        upstream: &[
+            (
+                "mixed-case-name.example A",
+                "wrong-case; mixed-case-name.example 60 A 203.0.113.66 && delay 20; mixed-case-name.example 60 A 192.0.2.33",
+            ),
+            ("mixed-case-name.example AAAA", ""),
+        ],
+        queries: &[(
+            "mixed-case-name.example AAAA",
+            "NOERROR; mixed-case-name.example AAAA 2001:db8:64::c000:221",
+        )],
+        differs: &[(
+            Kind::Unbound,
+            "after such replies it asks without mixed case, and believes what it is then told thrice",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Records that were not asked for are not kept",
+        rfc: "RFC 2181 5.4.1, RFC 5452 6",
+        upstream: &[
+            (
+                "v4.example A",
+                "v4.example 60 A 192.0.2.33; additional; bank.example 3600 A 203.0.113.66",
+            ),
+            ("v4.example AAAA", ""),
+            ("bank.example A", "bank.example 60 A 192.0.2.44"),
+            ("bank.example AAAA", ""),
+        ],
+        queries: &[
+            ("v4.example AAAA", "NOERROR"),
+            ("bank.example AAAA", "NOERROR; bank.example AAAA 2001:db8:64::c000:22c"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "Records of other owners in the answer are left out",
+        rfc: "RFC 2181 5.4.1",
+        upstream: &[
+            ("v4.example A", "v4.example 60 A 192.0.2.33; bank.example 3600 A 203.0.113.66"),
+            ("v4.example AAAA", ""),
+        ],
+        queries: &[("v4.example AAAA", SYNTHESISED)],
+        ..Row::NONE
+    },
+    Row {
+        name: "Ids, ports and the case of names differ from query to query",
+        rfc: "RFC 5452 9.2",
+        config: "upstream.source-ports = 128",
+        unbound: With("use-caps-for-id: yes"),
+        bind: With("# as it is"),
+        upstream: &[],
+        check: Some(unpredictable),
+        differs: &[(Kind::Bind, "names are not sent in mixed case")],
+        ..Row::NONE
+    },
+];
+
+/// Sends a slow question and 19 others at once; the others must be answered before upstream answers the slow one.
+fn pipeline(server: &Server, script: &Script) -> Result<(), String> {
+    let mut stream = TcpStream::connect(server.address()).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    let mut octets = Vec::new();
+    for id in 0..20_u16 {
+        let name = if id == 0 { "slow.example AAAA" } else { "v4.example AAAA" };
+        let mut query = Query::parse(name).octets;
+        query[..2].copy_from_slice(&id.to_be_bytes());
+        octets.extend(client::frame(&query));
+    }
+    stream.write_all(&octets).map_err(|e| e.to_string())?;
+    for answered in 0..20 {
+        if answered == 19 {
+            script.release();
+        }
+        let octets = client::read_frame(&mut stream).ok_or("not all were answered")?;
+        let reply = Reply::parse(&octets);
+        let right = if reply.id == 0 { "2001:db8::5" } else { "2001:db8:64::c000:221" };
+        if reply.answer.iter().all(|seen| seen.data != right) {
+            return Err(format!("query {}: {reply}", reply.id));
+        }
+    }
+    Ok(())
+}
+
+/// Sends one message octet by octet, then two in one piece.
+fn pieces(server: &Server, _: &Script) -> Result<(), String> {
+    let mut stream = TcpStream::connect(server.address()).map_err(|e| e.to_string())?;
+    stream.set_nodelay(true).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    let framed = client::frame(&Query::parse("v4.example AAAA").octets);
+    for octet in &framed {
+        stream.write_all(&[*octet]).map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    client::read_frame(&mut stream).ok_or("no answer to the pieces")?;
+    stream.write_all(&framed.repeat(2)).map_err(|e| e.to_string())?;
+    client::read_frame(&mut stream).ok_or("no answer to the first of two")?;
+    client::read_frame(&mut stream).ok_or("no answer to the second of two")?;
+    Ok(())
+}
+
+/// Asks 40 names and looks at what reached upstream.
+fn unpredictable(server: &Server, script: &Script) -> Result<(), String> {
+    for n in 0..40 {
+        server.ask(&format!("unpredictable-{n}.example A"));
+    }
+    let asked = script.asked();
+    let asked: Vec<_> = asked.iter().filter(|a| a.name.starts_with("unpredictable")).collect();
+    let distinct =
+        |keys: Vec<String>| keys.into_iter().collect::<std::collections::HashSet<_>>().len();
+    let ports = distinct(asked.iter().map(|a| a.from.port().to_string()).collect());
+    let ids = distinct(asked.iter().map(|a| a.id.to_string()).collect());
+    // The case of `unpredictable`, whatever follows.
+    let cases = distinct(asked.iter().map(|a| a.spelling[..13].to_owned()).collect());
+    // By chance alone fewer than these would be seen once in more than a billion runs.
+    match (ports >= 15, ids >= 35, cases >= 30) {
+        (true, true, true) => Ok(()),
+        _ => Err(format!("of 40 queries: {ports} ports, {ids} ids, {cases} spellings")),
+    }
+}
