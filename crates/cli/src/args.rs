@@ -36,6 +36,8 @@ pub(crate) enum Command {
     /// Run an experiment in the lab: real servers in network namespaces, no root needed
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// List the servers that the lab can drive, and what of them is installed
+    Servers(crate::servers::ServersArgs),
     /// List the runs that are kept
     Runs(crate::runs::RunsArgs),
     /// Show a run that is kept

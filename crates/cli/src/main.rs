@@ -18,6 +18,7 @@ mod run;
 mod runs;
 mod search;
 mod selftest;
+mod servers;
 mod store;
 mod streams;
 mod tester;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(args),
+        Command::Servers(args) => servers::run(&args),
         Command::Runs(args) => runs::list(&args),
         Command::Show(args) => runs::show(&args),
         Command::Export(args) => runs::export(&args),

@@ -29,7 +29,7 @@ const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 pub(crate) const ROLES: [Role; 3] = [Role::Dns64, Role::Resolver, Role::Authoritative];
 
 /// The word of a role in the TOML files.
-pub(crate) fn role_word(role: Role) -> &'static str {
+pub fn role_word(role: Role) -> &'static str {
     match role {
         Role::Dns64 => "dns64",
         Role::Resolver => "resolver",

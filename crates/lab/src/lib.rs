@@ -26,6 +26,7 @@ pub mod authdns;
 pub mod bench;
 pub mod catalogue;
 pub mod cpus;
+pub mod detect;
 pub mod enter;
 pub mod exec;
 mod links;
