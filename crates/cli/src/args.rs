@@ -333,6 +333,12 @@ pub(crate) struct StreamArgs {
     /// TCP Fast Open: the first query travels with the SYN once the kernel has a cookie
     #[arg(long)]
     pub(crate) fast_open: bool,
+    /// How HTTP carries queries [default: post]
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub(crate) http_method: Option<HttpMethodArg>,
+    /// Where HTTP requests go [default: /dns-query]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) http_path: Option<String>,
     /// The name sent (SNI) and verified [default: the target's address]
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
@@ -377,6 +383,8 @@ impl StreamArgs {
             (self.connection_rate.is_some(), "--connection-rate"),
             (self.on_demand, "--on-demand"),
             (self.fast_open, "--fast-open"),
+            (self.http_method.is_some(), "--http-method"),
+            (self.http_path.is_some(), "--http-path"),
         ]
         .into_iter()
         .find_map(|(given, flag)| given.then_some(flag))
@@ -393,6 +401,12 @@ pub(crate) enum TransportArg {
     Tcp,
     /// TLS (RFC 7858, port 853)
     Tls,
+    /// HTTP/2 over TLS (RFC 8484, port 443)
+    Https,
+    /// QUIC (RFC 9250, port 853)
+    Quic,
+    /// HTTP/3 (RFC 8484, port 443)
+    Http3,
 }
 
 impl TransportArg {
@@ -402,6 +416,9 @@ impl TransportArg {
             TransportArg::Udp => "udp",
             TransportArg::Tcp => "tcp",
             TransportArg::Tls => "tls",
+            TransportArg::Https => "https",
+            TransportArg::Quic => "quic",
+            TransportArg::Http3 => "http3",
         }
     }
 
@@ -409,9 +426,29 @@ impl TransportArg {
     pub(crate) fn port(self) -> u16 {
         match self {
             TransportArg::Udp | TransportArg::Tcp => 53,
-            TransportArg::Tls => 853,
+            TransportArg::Tls | TransportArg::Quic => 853,
+            TransportArg::Https | TransportArg::Http3 => 443,
         }
     }
+
+    /// Whether it is TCP or built on it.
+    pub(crate) fn has_tcp(self) -> bool {
+        matches!(self, TransportArg::Tcp | TransportArg::Tls | TransportArg::Https)
+    }
+
+    /// Whether requests of HTTP carry the queries.
+    pub(crate) fn has_http(self) -> bool {
+        matches!(self, TransportArg::Https | TransportArg::Http3)
+    }
+}
+
+/// How HTTP carries queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HttpMethodArg {
+    /// In the URI
+    Get,
+    /// In the body
+    Post,
 }
 
 /// How connections are closed.
@@ -524,24 +561,31 @@ pub(crate) struct SelftestArgs {
 
 /// `dnsdyno auth`
 #[derive(Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("private").multiple(true))]
 pub(crate) struct AuthArgs {
     /// Where to listen, UDP and TCP: ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, default_value = "[::1]:5353")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Where to speak TLS as well: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
     pub(crate) tls: Vec<SocketAddr>,
+    /// Where to speak HTTPS as well, HTTP/2 over TCP and HTTP/3 over UDP: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    pub(crate) https: Vec<SocketAddr>,
+    /// Where to speak QUIC as well: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    pub(crate) quic: Vec<SocketAddr>,
     /// The certificate (chain) shown, PEM [default: one of an authority made at the start]
-    #[arg(long, value_name = "FILE", requires = "tls", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "private", requires = "tls_key")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// Its key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Write ca.pem, server.pem and server.key of the authority made at the start into this folder
-    #[arg(long, value_name = "DIR", requires = "tls", conflicts_with = "tls_certificate")]
+    #[arg(long, value_name = "DIR", requires = "private", conflicts_with = "tls_certificate")]
     pub(crate) tls_write: Option<PathBuf>,
     /// Take queries that come with the TLS handshake of a resumed session (0-RTT)
-    #[arg(long, requires = "tls")]
+    #[arg(long, requires = "private")]
     pub(crate) tls_early_data: bool,
     /// The names: those of this IPv4 prefix
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/8")]

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use ::auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
 use anyhow::{Context, anyhow};
+use net::http::{ALPN_H2, ALPN_H3};
+use net::serve;
+use net::stream::ALPN_DOQ;
 use net::tcp::Listener;
 use net::tls::{ALPN_DOT, Authority, Identity, ServerTls, TlsError};
 use net::{SocketId, UdpEngine, UdpOptions, WaitMode, drive, sys, tcp};
@@ -26,8 +29,8 @@ const PORT_ATTEMPTS: u32 = 16;
 /// A running AuthDNS: its workers and its TCP thread.
 pub(crate) struct Server {
     addresses: Vec<SocketAddr>,
-    /// Where TLS is spoken.
-    private: Vec<SocketAddr>,
+    /// Where TLS, HTTPS and QUIC are spoken, with their names.
+    private: Vec<(SocketAddr, &'static str)>,
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<anyhow::Result<AuthCounters>>>,
     tcp: JoinHandle<std::io::Result<()>>,
@@ -44,7 +47,7 @@ impl Server {
         cpus: Option<&[usize]>,
         wait: WaitMode,
         options: UdpOptions,
-        tls: &[(SocketAddr, ServerTls)],
+        private: &[Private],
         stop: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         config.validate()?;
@@ -57,12 +60,12 @@ impl Server {
         for _ in 1..cpus.len() {
             engines.push(UdpEngine::server(&addresses, true, options)?);
         }
-        let (mut listeners, mut private) = (Vec::new(), Vec::new());
-        listeners.extend(plain.into_iter().map(|socket| Listener::new(socket, None)));
-        for (address, tls) in tls {
-            let socket = tcp::listen(*address)?;
-            private.push(socket.local_addr()?);
-            listeners.push(Listener::new(socket, Some(tls.clone())));
+        let (mut listeners, mut addresses_private) = (Vec::new(), Vec::new());
+        listeners.extend(plain.into_iter().map(Listener::Tcp));
+        for private in private {
+            let (address, more) = private.listen()?;
+            addresses_private.push((address, private.name));
+            listeners.extend(more);
         }
         let workers = engines
             .into_iter()
@@ -92,7 +95,7 @@ impl Server {
                 tcp::serve(listeners, limits, answer, move || stop.load(Ordering::Relaxed))
             })
         };
-        Ok(Server { addresses, private, stop, workers, tcp })
+        Ok(Server { addresses, private: addresses_private, stop, workers, tcp })
     }
 
     /// Where it listens.
@@ -149,26 +152,74 @@ fn free_ports(
     }
 }
 
-/// Where TLS is spoken, and what is shown there: the certificate given, or one of an authority that is
-/// made for it and written into a folder.
-fn tls(args: &AuthArgs) -> Result<Vec<(SocketAddr, ServerTls)>, Failure> {
-    if args.tls.is_empty() {
+/// An address where a private transport is spoken, and what is shown there.
+pub(crate) struct Private {
+    name: &'static str,
+    address: SocketAddr,
+    /// Over TCP.
+    tcp: Option<ServerTls>,
+    /// Over UDP.
+    quic: Option<ServerTls>,
+}
+
+impl Private {
+    /// Where it listens, and with what.
+    fn listen(&self) -> anyhow::Result<(SocketAddr, Vec<Listener>)> {
+        // As for `free_ports`.
+        let attempts = if self.address.port() == 0 { PORT_ATTEMPTS } else { 1 };
+        let mut tries = (0..attempts).map(|_| self.listen_once());
+        tries.find(Result::is_ok).unwrap_or_else(|| self.listen_once())
+    }
+
+    fn listen_once(&self) -> anyhow::Result<(SocketAddr, Vec<Listener>)> {
+        let (mut address, mut listeners) = (self.address, Vec::new());
+        if let Some(tls) = &self.tcp {
+            let socket = tcp::listen(address)?;
+            address = socket.local_addr()?;
+            listeners.push(Listener::Tls(socket, tls.clone()));
+        }
+        if let Some(tls) = &self.quic {
+            let socket = serve::listen(address)?;
+            address = socket.local_addr()?;
+            listeners.push(Listener::Quic(socket, tls.clone()));
+        }
+        Ok((address, listeners))
+    }
+}
+
+/// Where TLS, HTTPS and QUIC are spoken, and what is shown there: the certificate given, or one of an
+/// authority that is made for it and written into a folder.
+fn private(args: &AuthArgs) -> Result<Vec<Private>, TlsError> {
+    let addresses = || args.tls.iter().chain(&args.https).chain(&args.quic);
+    if addresses().next().is_none() {
         return Ok(Vec::new());
     }
-    let shown = match (&args.tls_certificate, &args.tls_key) {
-        (Some(certificate), Some(key)) => {
-            ServerTls::from_files(certificate, key, &[ALPN_DOT], args.tls_early_data)
-        }
-        _ => own_identity(args)
-            .and_then(|identity| ServerTls::new(identity, &[ALPN_DOT], args.tls_early_data)),
+    let identity = match (&args.tls_certificate, &args.tls_key) {
+        (Some(certificate), Some(key)) => Identity::read(certificate, key)?,
+        _ => own_identity(args, addresses().map(|address| address.ip().to_string()))?,
     };
-    let shown = shown.map_err(Failure::input)?;
-    Ok(args.tls.iter().map(|address| (*address, shown.clone())).collect())
+    let shown = |alpn| ServerTls::new(identity.clone(), alpn, args.tls_early_data);
+    let (dot, h2) = (shown(&[ALPN_DOT])?, shown(&[ALPN_H2])?);
+    let (doq, h3) = (shown(&[ALPN_DOQ])?, shown(&[ALPN_H3])?);
+    let spoken =
+        |name, addresses: &[SocketAddr], tcp: Option<&ServerTls>, quic: Option<&ServerTls>| {
+            let (tcp, quic) = (tcp.cloned(), quic.cloned());
+            let private =
+                |&address| Private { name, address, tcp: tcp.clone(), quic: quic.clone() };
+            addresses.iter().map(private).collect::<Vec<_>>()
+        };
+    let mut all = spoken("TLS", &args.tls, Some(&dot), None);
+    all.extend(spoken("HTTPS", &args.https, Some(&h2), Some(&h3)));
+    all.extend(spoken("QUIC", &args.quic, None, Some(&doq)));
+    Ok(all)
 }
 
 /// A certificate for the addresses that TLS is spoken on.
-fn own_identity(args: &AuthArgs) -> Result<Identity, TlsError> {
-    let addresses: Vec<String> = args.tls.iter().map(|a| a.ip().to_string()).collect();
+fn own_identity(
+    args: &AuthArgs,
+    addresses: impl Iterator<Item = String>,
+) -> Result<Identity, TlsError> {
+    let addresses: Vec<String> = addresses.collect();
     let names: Vec<&str> = addresses.iter().map(String::as_str).chain(["localhost"]).collect();
     let authority = Authority::new()?;
     match &args.tls_write {
@@ -208,15 +259,25 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         ..UdpOptions::default()
     };
     let cpus = args.cpus.as_ref().map(|list| list.cpus());
-    let tls = tls(&args)?;
-    let server =
-        Server::start(&config, &args.listen, cpus, args.wait.into(), options, &tls, stop.clone())
-            .map_err(Failure::Failed)?;
+    let private = private(&args).map_err(Failure::input)?;
+    let server = Server::start(
+        &config,
+        &args.listen,
+        cpus,
+        args.wait.into(),
+        options,
+        &private,
+        stop.clone(),
+    )
+    .map_err(Failure::Failed)?;
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
-    let private: Vec<String> = server.private.iter().map(ToString::to_string).collect();
-    let tls =
-        if private.is_empty() { String::new() } else { format!(", {} (TLS)", private.join(", ")) };
-    println!("ready: {} on {} (UDP and TCP){tls}", config.namespace.prefix(), listening.join(", "));
+    let private: String =
+        server.private.iter().map(|(address, name)| format!(", {address} ({name})")).collect();
+    println!(
+        "ready: {} on {} (UDP and TCP){private}",
+        config.namespace.prefix(),
+        listening.join(", ")
+    );
     let began = Instant::now();
     let limit = args.duration.map(Duration::from);
     while !stop.load(Ordering::Relaxed)

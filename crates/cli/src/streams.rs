@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan};
 use measure::{Nanos, Pacing, Qps};
-use net::stream::{Bytes, Dialer, Failure, TlsDialer};
+use net::http::{Method, Resource};
+use net::stream::{Bytes, Carriage, Dialer, Failure, TlsDialer};
 use net::tls::{ClientTls, TlsVersion, Verify};
 use net::{StreamEngine, UdpFacts, WaitMode, sys};
 use record::{Connections, Times};
 
-use crate::args::{CloseArg, LoadArgs, StreamArgs, TlsVersionArg, TransportArg};
+use crate::args::{CloseArg, HttpMethodArg, LoadArgs, StreamArgs, TlsVersionArg, TransportArg};
 use crate::options::WorkloadPlan;
 use crate::tester::{Report, START_DELAY};
 
@@ -60,7 +61,7 @@ impl StreamSetup {
         let streams = &args.streams;
         if streams.transport == TransportArg::Udp {
             if let Some(flag) = streams.first_flag() {
-                bail!("{flag} goes with --transport tcp or tls: UDP has no connections");
+                bail!("{flag} goes with another --transport: UDP has no connections");
             }
             return Ok(None);
         }
@@ -203,17 +204,61 @@ fn dialer(args: &LoadArgs, target: SocketAddr) -> anyhow::Result<Dialer> {
     dialer.fast_open = streams.fast_open;
     dialer.reset = streams.close == CloseArg::Reset;
     dialer.max_message = usize::from(streams.max_reply);
-    if streams.transport == TransportArg::Tls {
+    let transport = streams.transport;
+    if transport == TransportArg::Tcp {
+        if let Some(flag) = streams.first_tls_flag() {
+            bail!("{flag} goes with --transport tls, https, quic or http3");
+        }
+    } else {
         dialer.tls = Some(tls(streams, target)?);
-    } else if let Some(flag) = streams.first_tls_flag() {
-        bail!("{flag} goes with --transport tls");
     }
+    if !transport.has_tcp() && streams.fast_open {
+        bail!("--fast-open goes with --transport tcp, tls or https");
+    }
+    dialer.carriage = carriage(streams, target)?;
     Ok(dialer)
+}
+
+/// What carries messages on a connection.
+fn carriage(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<Carriage> {
+    let given = [
+        (streams.http_method.is_some(), "--http-method"),
+        (streams.http_path.is_some(), "--http-path"),
+    ];
+    if let Some((_, flag)) = given.iter().find(|(given, _)| *given)
+        && !streams.transport.has_http()
+    {
+        bail!("{flag} goes with --transport https or http3");
+    }
+    let name = streams.tls_name.as_ref().map_or_else(
+        || if target.is_ipv4() { target.ip().to_string() } else { format!("[{}]", target.ip()) },
+        String::clone,
+    );
+    let resource = Resource {
+        authority: if target.port() == 443 { name } else { format!("{name}:{}", target.port()) },
+        path: streams.http_path.clone().unwrap_or_else(|| net::http::PATH.to_owned()),
+        method: match streams.http_method {
+            Some(HttpMethodArg::Get) => Method::Get,
+            Some(HttpMethodArg::Post) | None => Method::Post,
+        },
+    };
+    if streams.transport.has_http() && !resource.is_valid() {
+        bail!("--http-path {}: no path of a URI; /dns-query is one", resource.path);
+    }
+    Ok(match streams.transport {
+        TransportArg::Udp | TransportArg::Tcp | TransportArg::Tls => Carriage::Framed,
+        TransportArg::Https => Carriage::Http2(resource),
+        TransportArg::Quic => Carriage::Quic,
+        TransportArg::Http3 => Carriage::Http3(resource),
+    })
 }
 
 /// How TLS is spoken.
 fn tls(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<TlsDialer> {
     let early_data = streams.early_data;
+    if !streams.transport.has_tcp() && streams.tls_version == Some(TlsVersionArg::V12) {
+        bail!("--tls-version 1.2: QUIC has TLS 1.3 only");
+    }
     let asked = ClientTls {
         verify: streams.ca.clone().map_or(Verify::Nothing, Verify::Authorities),
         version: match streams.tls_version {
@@ -222,7 +267,7 @@ fn tls(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<TlsDialer> {
             Some(TlsVersionArg::V13) => TlsVersion::V13,
         },
         alpn: match &streams.alpn {
-            None => vec![net::tls::ALPN_DOT.to_vec()],
+            None => vec![alpn(streams.transport).to_vec()],
             Some(text) => {
                 text.split(',').filter(|p| !p.is_empty()).map(|p| p.as_bytes().to_vec()).collect()
             }
@@ -230,13 +275,22 @@ fn tls(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<TlsDialer> {
         sessions: if streams.resume || early_data { OUTSTANDING as usize } else { 0 },
         early_data,
     };
-    let config = asked.build().context("--ca")?;
     let name = streams.tls_name.clone().unwrap_or_else(|| target.ip().to_string());
     let name = name
         .clone()
         .try_into()
         .map_err(|_| anyhow!("--tls-name {name}: neither a host name nor an address"))?;
-    Ok(TlsDialer { config: Arc::new(config), name, early_data })
+    TlsDialer::new(&asked, name).context("--ca")
+}
+
+/// The application protocol of a transport.
+fn alpn(transport: TransportArg) -> &'static [u8] {
+    match transport {
+        TransportArg::Udp | TransportArg::Tcp | TransportArg::Tls => net::tls::ALPN_DOT,
+        TransportArg::Https => net::http::ALPN_H2,
+        TransportArg::Quic => net::stream::ALPN_DOQ,
+        TransportArg::Http3 => net::http::ALPN_H3,
+    }
 }
 
 /// One worker's thread.

@@ -452,9 +452,12 @@ impl StreamRole for Clients {
         tally.resumed += u64::from(how.resumed);
         tally.early_data += u64::from(how.early_data);
         tally.peak = tally.peak.max(self.open);
-        tally.connect.record(how.connect);
+        if how.connect > Nanos::ZERO {
+            tally.connect.record(how.connect);
+        }
         tally.handshake.record(how.handshake);
-        self.stand_in_line(conn);
+        // Replies to early data may be here already.
+        self.look_after(conn);
     }
 
     fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]) {

@@ -10,7 +10,7 @@
 //!   Engine                          udp: batched sockets; sim: a virtual clock and one scripted peer;
 //!                                   network: a virtual clock and several hosts
 //!
-//!   StreamRole ──> StreamEngine     the same for connections (`stream`): TCP, TLS; `tcp` serves them
+//!   StreamRole ──> StreamEngine     the same for connections (`stream`): TCP, TLS, HTTP, QUIC
 //! ```
 //!
 //! All `unsafe` of the workspace lives in this crate: in `udp` (system calls on batches) and in `sys`
@@ -20,7 +20,9 @@ mod address_error;
 pub mod batch;
 pub mod drive;
 pub mod engine;
+pub mod http;
 pub mod network;
+pub mod serve;
 pub mod sim;
 pub mod stream;
 pub mod sys;

@@ -1,5 +1,5 @@
-//! Messages over TCP or TLS, each behind a 16-bit length (RFC 1035 section 4.2.2, RFC 7766, RFC 7858),
-//! served on a runtime of one thread.
+//! Messages over TCP or TLS, each behind a 16-bit length (RFC 1035 section 4.2.2, RFC 7766, RFC 7858), and by
+//! HTTP/2, QUIC and HTTP/3 ([`crate::serve`]), served on a runtime of one thread.
 //!
 //! Knows no DNS: bytes of a message in, bytes of a message out. Messages may be pipelined; they are
 //! answered in their order, and what is answered together is written together. Connections, idle time,
@@ -17,6 +17,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::address_error::named;
+use crate::http::ALPN_H2;
+use crate::serve::{self, Answer, StreamLimits};
 use crate::stream::first_message;
 use crate::tls::ServerTls;
 
@@ -35,6 +37,14 @@ impl Default for TcpLimits {
     /// 1,000 connections, 10 s (RFC 7766 section 6.2.3 wants some seconds), 100 messages.
     fn default() -> Self {
         TcpLimits { connections: 1_000, idle: Duration::from_secs(10), pipelined: 100 }
+    }
+}
+
+impl TcpLimits {
+    /// The same for connections with streams.
+    fn streams(&self) -> StreamLimits {
+        let TcpLimits { connections, idle, pipelined } = *self;
+        StreamLimits { connections, streams: u32::try_from(pipelined).unwrap_or(u32::MAX), idle }
     }
 }
 
@@ -65,18 +75,15 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Where connections come from, and whether they speak TLS.
+/// Where connections come from, and what they speak.
 #[derive(Debug)]
-pub struct Listener {
-    socket: std::net::TcpListener,
-    tls: Option<ServerTls>,
-}
-
-impl Listener {
-    /// Connections to `socket`, with TLS if there is one.
-    pub fn new(socket: std::net::TcpListener, tls: Option<ServerTls>) -> Self {
-        Listener { socket, tls }
-    }
+pub enum Listener {
+    /// TCP.
+    Tcp(std::net::TcpListener),
+    /// TLS; with HTTP/2 on it where that is agreed on by ALPN.
+    Tls(std::net::TcpListener, ServerTls),
+    /// QUIC; with HTTP/3 on it where that is agreed on by ALPN.
+    Quic(std::net::UdpSocket, ServerTls),
 }
 
 /// Serves `listeners` until `stop` returns true (it is asked every 50 ms). `answer` gets a message and
@@ -95,8 +102,20 @@ pub fn serve(
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         for listener in listeners {
-            let socket = TcpListener::from_std(listener.socket)?;
-            tokio::task::spawn_local(accept(socket, listener.tls, service.clone()));
+            match listener {
+                Listener::Tcp(socket) => {
+                    let socket = TcpListener::from_std(socket)?;
+                    tokio::task::spawn_local(accept(socket, None, service.clone()));
+                }
+                Listener::Tls(socket, tls) => {
+                    let socket = TcpListener::from_std(socket)?;
+                    tokio::task::spawn_local(accept(socket, Some(tls), service.clone()));
+                }
+                Listener::Quic(socket, tls) => {
+                    let limits = limits.streams();
+                    tokio::task::spawn_local(serve::quic(socket, tls, limits, service.clone()));
+                }
+            }
         }
         while !stop() {
             tokio::time::sleep(STOP_LATENCY).await;
@@ -113,6 +132,14 @@ struct Service<F> {
     answer: RefCell<F>,
 }
 
+impl<F: FnMut(&[u8], &mut Vec<u8>)> Answer for Service<F> {
+    async fn answer(&self, _client: SocketAddr, message: Vec<u8>) -> Vec<u8> {
+        let mut reply = Vec::new();
+        self.answer.borrow_mut()(&message, &mut reply);
+        reply
+    }
+}
+
 /// Takes connections until it is dropped.
 async fn accept<F: FnMut(&[u8], &mut Vec<u8>) + 'static>(
     listener: TcpListener,
@@ -121,7 +148,7 @@ async fn accept<F: FnMut(&[u8], &mut Vec<u8>) + 'static>(
 ) {
     loop {
         // A failed accept (a connection reset meanwhile, no descriptor left) passes.
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, client)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -133,7 +160,7 @@ async fn accept<F: FnMut(&[u8], &mut Vec<u8>) + 'static>(
         let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
         tokio::task::spawn_local(async move {
             // The end of a connection, whatever its reason, is nobody else's business.
-            let _ = begin(stream, tls, &service).await;
+            let _ = begin(stream, client, tls, &service).await;
             service.open.set(service.open.get() - 1);
         });
     }
@@ -142,6 +169,7 @@ async fn accept<F: FnMut(&[u8], &mut Vec<u8>) + 'static>(
 /// One connection, from its handshake on; that has the time of an idle connection.
 async fn begin<F: FnMut(&[u8], &mut Vec<u8>)>(
     stream: TcpStream,
+    client: SocketAddr,
     tls: Option<TlsAcceptor>,
     service: &Service<F>,
 ) -> io::Result<()> {
@@ -151,9 +179,16 @@ async fn begin<F: FnMut(&[u8], &mut Vec<u8>)>(
         Some(tls) => {
             let accepted = timeout(service.limits.idle, tls.accept(stream)).await;
             let mut stream = accepted.map_err(io::Error::from)??;
+            let http = stream.get_ref().1.alpn_protocol() == Some(ALPN_H2);
             let mut early = Vec::new();
             if let Some(mut data) = stream.get_mut().1.early_data() {
                 data.read_to_end(&mut early)?;
+            }
+            if http {
+                let (read, write) = tokio::io::split(stream);
+                let read = AsyncReadExt::chain(io::Cursor::new(early), read);
+                let stream = tokio::io::join(read, write);
+                return serve::http2(stream, client, service.limits.streams(), service).await;
             }
             connection(&mut stream, early, service).await?;
             timeout(service.limits.idle, stream.shutdown()).await.map_err(io::Error::from)?
@@ -234,7 +269,7 @@ mod tests {
             std::thread::spawn(move || {
                 let reverse =
                     |message: &[u8], reply: &mut Vec<u8>| reply.extend(message.iter().rev());
-                let listeners = listeners.into_iter().map(|l| Listener::new(l, None)).collect();
+                let listeners = listeners.into_iter().map(Listener::Tcp).collect();
                 serve(listeners, limits, reverse, || stop.load(Ordering::Relaxed))
             })
         };

@@ -9,6 +9,7 @@ mod server;
 mod sessions;
 
 pub use authority::{Authority, Identity};
+pub(crate) use client::FullHandshakes;
 pub use client::{ClientTls, TlsVersion, Verify};
 pub use server::{ServerTls, server_config};
 

@@ -1,4 +1,4 @@
-//! How a connection comes to be: a socket from the source whose turn it is, TCP, TLS.
+//! How a connection comes to be: a socket from the source whose turn it is, TCP or QUIC, TLS, HTTP.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,15 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::exchange::Exchange;
+use super::http2::Http2;
+use super::http3::Http3;
 use super::meter::{Meter, Metered};
+use super::quic::{Doq, Endpoints};
 use super::{ConnId, Failure, Opened};
+use crate::http::Resource;
 use crate::sys;
+use crate::tls::{ClientTls, FullHandshakes, TlsError};
 
 /// How TLS is spoken to the peer.
 #[derive(Clone, Debug)]
@@ -30,6 +36,40 @@ pub struct TlsDialer {
     pub name: ServerName<'static>,
     /// Send what is ordered with the handshake where a session allows it (0-RTT).
     pub early_data: bool,
+    /// Handshakes that were full ones, so far.
+    pub(super) full_handshakes: FullHandshakes,
+}
+
+impl TlsDialer {
+    /// Speaks TLS as `asked` to the server of this name.
+    ///
+    /// # Errors
+    /// As [`ClientTls::build`].
+    pub fn new(asked: &ClientTls, name: ServerName<'static>) -> Result<Self, TlsError> {
+        let (config, full_handshakes) = asked.build_counted()?;
+        let (config, early_data) = (Arc::new(config), asked.early_data);
+        Ok(TlsDialer { config, name, early_data, full_handshakes })
+    }
+}
+
+/// What carries messages on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carriage {
+    /// A length before each, on TCP, or on TLS if there is a [`TlsDialer`].
+    Framed,
+    /// Requests of HTTP/2.
+    Http2(Resource),
+    /// Streams of QUIC.
+    Quic,
+    /// Requests of HTTP/3.
+    Http3(Resource),
+}
+
+impl Carriage {
+    /// Whether connections are QUIC's, not TCP's.
+    pub fn is_quic(&self) -> bool {
+        matches!(self, Carriage::Quic | Carriage::Http3(_))
+    }
 }
 
 /// How connections come to be.
@@ -41,7 +81,9 @@ pub struct Dialer {
     pub sources: Vec<IpAddr>,
     /// TCP and TLS together must be done within this time.
     pub timeout: Duration,
-    /// TLS, if it is spoken.
+    /// What carries messages.
+    pub carriage: Carriage,
+    /// TLS, if it is spoken; QUIC cannot do without.
     pub tls: Option<TlsDialer>,
     /// TCP Fast Open (RFC 7413): the first message travels with the SYN where the kernel has a cookie.
     pub fast_open: bool,
@@ -58,6 +100,7 @@ impl Dialer {
             target,
             sources: Vec::new(),
             timeout: Duration::from_secs(5),
+            carriage: Carriage::Framed,
             tls: None,
             fast_open: false,
             reset: false,
@@ -65,9 +108,48 @@ impl Dialer {
         }
     }
 
+    /// The ports that QUIC is spoken from; none for another carriage.
+    pub(super) fn endpoints(&self, connections: usize) -> io::Result<Option<Endpoints>> {
+        let tls = self.tls.as_ref().filter(|_| self.carriage.is_quic());
+        tls.map(|tls| Endpoints::new(self.target, &self.sources, connections, tls)).transpose()
+    }
+
     /// Opens the connection number `conn`.
-    pub(super) async fn dial(&self, conn: ConnId, meter: Meter) -> Result<Stream, Failure> {
-        let deadline = Instant::now() + self.timeout;
+    pub(super) async fn dial(
+        &self,
+        conn: ConnId,
+        meter: Meter,
+        endpoints: Option<&Endpoints>,
+    ) -> Result<Dialed, Failure> {
+        let (deadline, most) = (Instant::now() + self.timeout, self.max_message);
+        if let Some((endpoints, tls)) = endpoints.zip(self.tls.as_ref()) {
+            let quic = endpoints.dial(conn, tls, deadline, meter).await?;
+            return Ok(Dialed::Exchange(match &self.carriage {
+                Carriage::Http3(resource) => {
+                    let http = Http3::new(quic, resource.clone(), most);
+                    let http = timeout_at(deadline, http).await;
+                    Box::new(http.map_err(|_| Failure::HandshakeStalled)??)
+                }
+                _ => Box::new(Doq::new(quic, most)),
+            }));
+        }
+        let stream = self.dial_tcp(conn, meter, deadline).await?;
+        Ok(match &self.carriage {
+            Carriage::Http2(resource) => {
+                let http = timeout_at(deadline, Http2::new(stream, resource.clone(), most)).await;
+                Dialed::Exchange(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
+            }
+            _ => Dialed::Framed(stream),
+        })
+    }
+
+    /// Opens a connection of TCP, and of TLS on it.
+    async fn dial_tcp(
+        &self,
+        conn: ConnId,
+        meter: Meter,
+        deadline: Instant,
+    ) -> Result<Stream, Failure> {
         let began = sys::monotonic();
         let failed = |e: io::Error| Failure::from(&e);
         let socket = self.socket(conn).map_err(failed)?;
@@ -118,6 +200,14 @@ impl Dialer {
 fn reset_at_end(stream: &TcpStream) {
     // Where this fails it is closed in the usual way.
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+/// What a connection is to its task.
+pub(super) enum Dialed {
+    /// Messages one behind the other.
+    Framed(Stream),
+    /// A stream for each message.
+    Exchange(Box<dyn Exchange>),
 }
 
 /// A connection that is up, or whose first messages may travel with the handshake.

@@ -11,9 +11,11 @@ use measure::Nanos;
 use tokio::task::LocalSet;
 
 use super::alarm::Alarm;
-use super::dial::Dialer;
+use super::dial::{Dialed, Dialer};
+use super::exchange::Exchanged;
 use super::framed::Framed;
 use super::meter::{Bytes, Meter};
+use super::quic::Endpoints;
 use super::{ConnId, End, Orders, StreamRole};
 use crate::drive::{Next, WaitMode};
 use crate::sys;
@@ -34,6 +36,7 @@ pub(super) struct Shared<R> {
     /// Where all connections read to.
     pub(super) scratch: RefCell<Box<[u8]>>,
     pub(super) dialer: Dialer,
+    endpoints: Option<Endpoints>,
     meter: Meter,
     next: Cell<Next>,
     /// Wakes the task that keeps time.
@@ -71,9 +74,18 @@ impl<R: StreamRole + 'static> Shared<R> {
 
 /// A connection from its dialing to its end.
 async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId) {
-    let end = match shared.dialer.dial(conn, shared.meter.clone()).await {
+    let dialed = shared.dialer.dial(conn, shared.meter.clone(), shared.endpoints.as_ref()).await;
+    let end = match dialed {
         Err(failure) => End::Failed(failure),
-        Ok(stream) => {
+        Ok(Dialed::Exchange(exchange)) => {
+            let mut exchanged = Exchanged::new(conn, exchange);
+            let end = std::future::poll_fn(|cx| exchanged.poll(&shared, cx)).await;
+            if end == End::Ordered {
+                exchanged.close().await;
+            }
+            end
+        }
+        Ok(Dialed::Framed(stream)) => {
             let mut framed = Framed::new(conn, stream);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;
             if end == End::Ordered {
@@ -104,6 +116,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
             role: RefCell::new(role),
             orders: RefCell::new(Orders::new(connections)),
             scratch: RefCell::new(vec![0; SCRATCH].into()),
+            endpoints: dialer.endpoints(connections)?,
             dialer,
             meter: Meter::default(),
             next: Cell::new(Next::Now),
@@ -136,6 +149,9 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
     pub fn into_role(self) -> R {
         let StreamEngine { local, runtime, shared } = self;
         drop(local);
+        if let Some(endpoints) = &shared.endpoints {
+            runtime.block_on(endpoints.close());
+        }
         drop(runtime);
         Rc::into_inner(shared).expect("the tasks are gone").role.into_inner()
     }

@@ -21,6 +21,8 @@ pub enum Failure {
     Handshake,
     /// The peer sent what the protocol does not allow.
     Protocol,
+    /// HTTP gave another status than success.
+    Status,
     /// A message longer than allowed.
     Oversized,
     /// The peer closed it while replies were due.
@@ -37,7 +39,7 @@ pub enum Failure {
 
 impl Failure {
     /// Every failure, in the order of [`index`](Self::index).
-    pub const ALL: [Failure; 14] = [
+    pub const ALL: [Failure; 15] = [
         Failure::Refused,
         Failure::Reset,
         Failure::Unreachable,
@@ -46,6 +48,7 @@ impl Failure {
         Failure::BadCertificate,
         Failure::Handshake,
         Failure::Protocol,
+        Failure::Status,
         Failure::Oversized,
         Failure::ClosedEarly,
         Failure::Stalled,
@@ -70,6 +73,7 @@ impl Failure {
             Failure::BadCertificate => "bad-certificate",
             Failure::Handshake => "handshake",
             Failure::Protocol => "protocol",
+            Failure::Status => "http-status",
             Failure::Oversized => "oversized",
             Failure::ClosedEarly => "closed-early",
             Failure::Stalled => "stalled",

@@ -7,25 +7,30 @@
 //!   StreamEngine                      one thread: a tokio runtime, a task for each connection, one for the time
 //!     ^                          |
 //!     |                          v
-//!   dial                              TCP, TLS: how a connection comes to be, and why it does not
+//!   dial                              TCP, TLS, QUIC, HTTP: how a connection comes to be, and why it does not
 //! ```
 //!
 //! As with [`crate::Role`], the role reads no clock and opens no socket. Knows no DNS but for this: the
 //! first two bytes of a message are its tag, by which a reply is told from others of its connection.
 //! What is ordered together for a connection is written together; what arrived together is read together.
-//! Nothing is allocated and no task made for a message.
+//! No task is made for a message, and, unless each has a stream of its own (`exchange`), nothing allocated.
 
 mod alarm;
 mod dial;
 mod engine;
+mod exchange;
 mod failure;
 mod framed;
+mod http2;
+mod http3;
 mod meter;
+mod quic;
 
-pub use dial::{Dialer, TlsDialer};
+pub use dial::{Carriage, Dialer, TlsDialer};
 pub use engine::StreamEngine;
 pub use failure::Failure;
 pub use meter::Bytes;
+pub use quic::ALPN_DOQ;
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +47,7 @@ pub type ConnId = u32;
 /// How a connection came to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Until the peer's kernel had taken the connection.
+    /// Until the peer's kernel had taken the connection; 0 where that is not apart (QUIC).
     pub connect: Nanos,
     /// Until messages could be sent, `connect` included.
     pub handshake: Nanos,

@@ -1,5 +1,7 @@
 //! The engine against servers of its own: what goes right, and each way to go wrong.
 
+mod exchanges;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -74,14 +76,22 @@ fn run(dialer: Dialer, messages: Vec<Vec<u8>>) -> Client {
 fn with_server<T>(tls: Option<ServerTls>, client: impl FnOnce(SocketAddr) -> T) -> T {
     let listener = tcp::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
+    let listener = match tls {
+        None => Listener::Tcp(listener),
+        Some(tls) => Listener::Tls(listener, tls),
+    };
+    with_listener(listener, || client(address))
+}
+
+/// Runs `client` while a server reverses what `listener` gets.
+fn with_listener<T>(listener: Listener, client: impl FnOnce() -> T) -> T {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     let server = std::thread::spawn(move || {
         let reverse = |message: &[u8], reply: &mut Vec<u8>| reply.extend(message.iter().rev());
-        let listeners = vec![Listener::new(listener, tls)];
-        tcp::serve(listeners, TcpLimits::default(), reverse, || flag.load(Ordering::Relaxed))
+        tcp::serve(vec![listener], TcpLimits::default(), reverse, || flag.load(Ordering::Relaxed))
     });
-    let result = client(address);
+    let result = client();
     stop.store(true, Ordering::Relaxed);
     server.join().unwrap().unwrap();
     result
@@ -103,7 +113,7 @@ fn against(
 
 fn tls_dialer(tls: &ClientTls, name: &str) -> TlsDialer {
     let name = name.to_owned().try_into().unwrap();
-    TlsDialer { config: Arc::new(tls.build().unwrap()), name, early_data: tls.early_data }
+    TlsDialer::new(tls, name).unwrap()
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, Tls12Resumption};
+use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -56,6 +57,11 @@ impl ClientTls {
     /// # Errors
     /// A file of authorities that cannot be read.
     pub fn build(&self) -> Result<ClientConfig, TlsError> {
+        Ok(self.build_counted()?.0)
+    }
+
+    /// The same, and what counts the full handshakes of its connections.
+    pub(crate) fn build_counted(&self) -> Result<(ClientConfig, FullHandshakes), TlsError> {
         let versions = match self.version {
             TlsVersion::Any => rustls::ALL_VERSIONS,
             TlsVersion::V12 => &[&version::TLS12],
@@ -63,11 +69,8 @@ impl ClientTls {
         };
         let builder =
             ClientConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
-        let mut config = match &self.verify {
-            Verify::Nothing => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Believer(provider())))
-                .with_no_client_auth(),
+        let inner: Arc<dyn ServerCertVerifier> = match &self.verify {
+            Verify::Nothing => Arc::new(Believer(provider())),
             Verify::Authorities(path) => {
                 let mut roots = RootCertStore::empty();
                 let read = CertificateDer::pem_file_iter(path)
@@ -84,9 +87,17 @@ impl ClientTls {
                 if roots.is_empty() {
                     return Err(TlsError::file(path, "no certificate in it; PEM is wanted"));
                 }
-                builder.with_root_certificates(roots).with_no_client_auth()
+                WebPkiServerVerifier::builder_with_provider(roots.into(), provider())
+                    .build()
+                    .map_err(|e| TlsError::file(path, e))?
             }
         };
+        let full = FullHandshakes::default();
+        let verifier = Counting { inner, full: full.clone() };
+        let mut config = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
         config.alpn_protocols = self.alpn.clone();
         config.enable_early_data = self.early_data;
         config.resumption = match self.sessions {
@@ -94,7 +105,71 @@ impl ClientTls {
             n => Resumption::store(Arc::new(Sessions::new(n)))
                 .tls12_resumption(Tls12Resumption::SessionIdOrTickets),
         };
-        Ok(config)
+        Ok((config, full))
+    }
+}
+
+/// Handshakes in which a certificate was looked at, and no session resumed: quinn does not tell of which
+/// kind a connection's was.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FullHandshakes(Arc<AtomicU64>);
+
+impl FullHandshakes {
+    /// Takes one of them; whether there was one.
+    pub(crate) fn take(&self) -> bool {
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full| full.checked_sub(1))
+            .is_ok()
+    }
+}
+
+/// Counts the certificates that another believes.
+#[derive(Debug)]
+struct Counting {
+    inner: Arc<dyn ServerCertVerifier>,
+    full: FullHandshakes,
+}
+
+impl ServerCertVerifier for Counting {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let believed = self.inner.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        )?;
+        self.full.0.fetch_add(1, Ordering::Relaxed);
+        Ok(believed)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
     }
 }
 

@@ -1,0 +1,177 @@
+//! Messages in HTTP requests and responses (RFC 8484), for both sides and for HTTP/2 and HTTP/3 alike.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+
+/// The media type of DNS messages (RFC 8484 section 6).
+pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
+/// Where requests go by custom.
+pub const PATH: &str = "/dns-query";
+/// The application protocol of HTTP/2 over TLS (RFC 9113 section 3.2).
+pub const ALPN_H2: &[u8] = b"h2";
+/// The application protocol of HTTP/3 (RFC 9114 section 3.1).
+pub const ALPN_H3: &[u8] = b"h3";
+/// The variable of the URI in a GET request, before its value.
+const VARIABLE: &str = "dns=";
+/// The longest message that a GET request may carry: what fits into the usual limits of a URI.
+const MAX_GET: usize = 4 << 10;
+
+/// How a message is put into a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Into the URI.
+    Get,
+    /// Into the body.
+    #[default]
+    Post,
+}
+
+/// Where requests go, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// The server's name, and its port if it is not 443.
+    pub authority: String,
+    /// The path, with its slash.
+    pub path: String,
+    /// How messages are put into requests.
+    pub method: Method,
+}
+
+impl Resource {
+    /// Whether this makes a URI.
+    pub fn is_valid(&self) -> bool {
+        self.path.starts_with('/') && self.request(&Bytes::new()).is_some()
+    }
+
+    /// The request that asks `message`, and the body that goes with it.
+    pub(crate) fn request(&self, message: &Bytes) -> Option<(Request<()>, Option<Bytes>)> {
+        let Resource { authority, path, method } = self;
+        let request = Request::builder().header(header::ACCEPT, MEDIA_TYPE);
+        match method {
+            Method::Get => {
+                let value = URL_SAFE_NO_PAD.encode(message);
+                let uri = format!("https://{authority}{path}?{VARIABLE}{value}");
+                Some((request.uri(uri).body(()).ok()?, None))
+            }
+            Method::Post => {
+                let request = request
+                    .method(http::Method::POST)
+                    .uri(format!("https://{authority}{path}"))
+                    .header(header::CONTENT_TYPE, MEDIA_TYPE)
+                    .header(header::CONTENT_LENGTH, message.len());
+                Some((request.body(()).ok()?, Some(message.clone())))
+            }
+        }
+    }
+}
+
+/// Whether a response carries a message.
+pub(crate) fn is_message<B>(response: &Response<B>) -> bool {
+    response.headers().get(header::CONTENT_TYPE) == Some(&MEDIA_TYPE)
+}
+
+/// What a server makes of a request's head.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The message was in the URI.
+    Message(Vec<u8>),
+    /// The message is in the body.
+    InBody,
+    /// This status is the answer.
+    Refused(StatusCode),
+}
+
+/// Looks at a request's head (RFC 8484 section 4.1); bodies may have `max` bytes.
+pub(crate) fn asked<B>(request: &Request<B>, path: &str, max: usize) -> Asked {
+    if request.uri().path() != path {
+        return Asked::Refused(StatusCode::NOT_FOUND);
+    }
+    let headers = request.headers();
+    match *request.method() {
+        http::Method::GET => {
+            let query = request.uri().query().unwrap_or_default();
+            let value = query.split('&').find_map(|variable| variable.strip_prefix(VARIABLE));
+            match value {
+                Some(value) if value.len() <= MAX_GET.div_ceil(3) * 4 => URL_SAFE_NO_PAD
+                    .decode(value)
+                    .map_or(Asked::Refused(StatusCode::BAD_REQUEST), Asked::Message),
+                Some(_) => Asked::Refused(StatusCode::URI_TOO_LONG),
+                None => Asked::Refused(StatusCode::BAD_REQUEST),
+            }
+        }
+        http::Method::POST => {
+            let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
+            if headers.get(header::CONTENT_TYPE) != Some(&MEDIA_TYPE) {
+                Asked::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+            } else if length.and_then(|l| l.parse::<usize>().ok()).is_some_and(|l| l > max) {
+                Asked::Refused(StatusCode::PAYLOAD_TOO_LARGE)
+            } else {
+                Asked::InBody
+            }
+        }
+        _ => Asked::Refused(StatusCode::METHOD_NOT_ALLOWED),
+    }
+}
+
+/// The head of a response that carries a message of `len` bytes, which is fresh for `age` seconds.
+pub(crate) fn reply(len: usize, age: Option<u32>) -> Response<()> {
+    let mut response = Response::new(());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+    headers.insert(header::CONTENT_LENGTH, len.into());
+    if let Some(age) = age.and_then(|age| HeaderValue::try_from(format!("max-age={age}")).ok()) {
+        headers.insert(header::CACHE_CONTROL, age);
+    }
+    response
+}
+
+/// The head of a response without a message.
+pub(crate) fn refusal(status: StatusCode) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(method: Method) -> Resource {
+        Resource { authority: "dns.example:8443".into(), path: PATH.into(), method }
+    }
+
+    #[test]
+    fn what_a_client_asks_a_server_finds() {
+        for len in [0, 1, 2, 3, 12, 300] {
+            let message = Bytes::from(vec![0xfb; len]);
+            let (get, none) = resource(Method::Get).request(&message).unwrap();
+            assert_eq!((asked(&get, PATH, 512), none), (Asked::Message(message.to_vec()), None));
+            let (post, body) = resource(Method::Post).request(&message).unwrap();
+            assert_eq!((asked(&post, PATH, 512), body), (Asked::InBody, Some(message)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_question_is_refused() {
+        let cases = [
+            ("GET", "https://a/dns-query", 400),
+            ("GET", "https://a/dns-query?dns=!", 400),
+            ("GET", "https://a/dns-query?x=y&dns=AAE=", 400),
+            ("GET", "https://a/other?dns=AAE", 404),
+            ("PUT", "https://a/dns-query", 405),
+            ("POST", "https://a/dns-query", 415),
+        ];
+        for (method, uri, status) in cases {
+            let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(asked(&request, PATH, 512), Asked::Refused(status), "{method} {uri}");
+        }
+        let long = format!("https://a/dns-query?dns={}", "A".repeat(8 << 10));
+        let request = Request::builder().uri(long).body(()).unwrap();
+        assert_eq!(asked(&request, PATH, 512), Asked::Refused(StatusCode::URI_TOO_LONG));
+        let (post, _) = resource(Method::Post).request(&Bytes::from(vec![0; 513])).unwrap();
+        assert_eq!(asked(&post, PATH, 512), Asked::Refused(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+}

@@ -1,0 +1,97 @@
+//! HTTP/2 (RFC 8484 over RFC 9113).
+
+use std::io;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::{Request, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Answer, MAX_MESSAGE, StreamLimits};
+use crate::http::{self as doh, Asked, PATH};
+
+/// Serves a connection of HTTP/2 until it ends or has been idle for too long.
+///
+/// # Errors
+/// What the connection died of.
+pub async fn http2<A: Answer>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    client: SocketAddr,
+    limits: StreamLimits,
+    answer: &A,
+) -> io::Result<()> {
+    let handshake = h2::server::Builder::new()
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(16 << 10)
+        .handshake(stream);
+    let mut connection = timeout(limits.idle, handshake).await?.map_err(io::Error::other)?;
+    let mut requests = FuturesUnordered::new();
+    let mut deadline = Instant::now() + limits.idle;
+    loop {
+        tokio::select! {
+            accepted = connection.accept() => match accepted {
+                None => return Ok(()),
+                Some(Err(error)) => return Err(io::Error::other(error)),
+                Some(Ok((head, respond))) => {
+                    let request = request(head, respond, client, answer);
+                    requests.push(timeout(limits.idle, request));
+                }
+            },
+            Some(_) = requests.next(), if !requests.is_empty() => {
+                deadline = Instant::now() + limits.idle;
+            }
+            () = sleep_until(deadline), if requests.is_empty() => {
+                // Says goodbye, and gives it the time of an idle connection.
+                connection.graceful_shutdown();
+                let end = std::future::poll_fn(|cx| connection.poll_closed(cx));
+                return timeout(limits.idle, end).await?.map_err(io::Error::other);
+            }
+        }
+    }
+}
+
+/// One request; whatever becomes of it is its client's business.
+async fn request<A: Answer>(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    client: SocketAddr,
+    answer: &A,
+) -> Result<(), h2::Error> {
+    let message = match doh::asked(&request, PATH, MAX_MESSAGE) {
+        Asked::Message(message) => message,
+        Asked::InBody => match body(request.into_body()).await? {
+            Some(message) => message,
+            None => {
+                let refusal = doh::refusal(StatusCode::PAYLOAD_TOO_LARGE);
+                return respond.send_response(refusal, true).map(drop);
+            }
+        },
+        Asked::Refused(status) => {
+            return respond.send_response(doh::refusal(status), true).map(drop);
+        }
+    };
+    let reply = answer.answer(client, message).await;
+    if reply.is_empty() {
+        return respond.send_response(doh::refusal(StatusCode::BAD_REQUEST), true).map(drop);
+    }
+    let head = doh::reply(reply.len(), answer.freshness(&reply));
+    respond.send_response(head, false)?.send_data(reply.into(), true)
+}
+
+/// A request's body; `None` when it is too long.
+async fn body(mut body: RecvStream) -> Result<Option<Vec<u8>>, h2::Error> {
+    let mut message = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part?;
+        body.flow_control().release_capacity(part.len())?;
+        if message.len() + part.len() > MAX_MESSAGE {
+            return Ok(None);
+        }
+        message.extend_from_slice(&part);
+    }
+    Ok(Some(message))
+}
