@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// Write a run as JSON, as a table, or in the schema that tools of the field share
     #[command(after_help = crate::runs::EXPORT_EXAMPLES)]
     Export(crate::runs::ExportArgs),
+    /// Compare two runs: faster, slower, or no difference shown
+    #[command(after_help = crate::compare::NOTES)]
+    Compare(crate::compare::CompareArgs),
     /// Delete runs
     Delete(crate::runs::DeleteArgs),
     /// Make zone files, cut them, count them, sign them

@@ -1,4 +1,4 @@
-//! How a command ends badly: 2 for bad input, 1 for a run that failed.
+//! How a command ends badly: 2 for bad input, 1 for a run that failed. A verdict has a code of its own.
 
 use std::process::ExitCode;
 
@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Failed(anyhow::Error),
     /// All has been said already.
     Silent,
+    /// The answer to what was asked is this exit code.
+    Verdict(u8),
 }
 
 impl Failure {
@@ -30,6 +32,7 @@ impl Failure {
             Failure::BadInput(error) => (error, 2),
             Failure::Failed(error) => (error, 1),
             Failure::Silent => return ExitCode::from(1),
+            Failure::Verdict(code) => return ExitCode::from(code),
         };
         eprintln!("dnsdyno: {error:#}");
         ExitCode::from(code)

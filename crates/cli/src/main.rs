@@ -7,6 +7,7 @@
 mod args;
 mod auth;
 mod bench;
+mod compare;
 mod failure;
 mod host;
 mod load;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::list(&args),
         Command::Show(args) => runs::show(&args),
         Command::Export(args) => runs::export(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Delete(args) => runs::delete(&args),
         Command::Man { dir } => man::run(&dir),
     };

@@ -188,6 +188,43 @@ fn dns_metrics_have_what_the_schema_requires() {
 }
 
 #[test]
+fn the_exit_code_says_what_a_comparison_found() {
+    let mut less = run(1.0);
+    less.results.pop();
+    let (dir, store) = kept(&[run(1.0), run(1.01), run(0.5), less]);
+    let file = dir.path().join("run.json");
+    record::write(&file, &run(1.0)).expect("writes");
+    let file = file.to_str().expect("UTF-8");
+    for (args, wanted, part) in [
+        (["1", "2"], 0, "no difference shown"),
+        (["1", "3"], 3, "slower"),
+        (["3", "1"], 0, "faster"),
+        ([file, "last~1"], 3, "slower"),
+        (["1", "last"], 4, "MISSING unbound cores=2: not in the second run"),
+        (["1", "9"], 2, ""),
+    ] {
+        let (code, out, told) = dnsdyno(&store, &["compare", args[0], args[1]]);
+        assert_eq!(code, wanted, "{args:?}: {out}{told}");
+        assert!(out.contains(part), "{args:?}: {out}");
+        let (json_code, json, _) = dnsdyno(&store, &["compare", args[0], args[1], "--json"]);
+        assert_eq!(json_code, wanted);
+        if wanted == 3 {
+            let json: Value = serde_json::from_str(&json).expect("JSON");
+            let figure = &json["figures"][0];
+            assert_eq!(
+                (&figure["outcome"], &figure["figure"]),
+                (&"slower".into(), &"capacity".into())
+            );
+            assert!((figure["ratio"].as_f64().expect("a number") - 0.5).abs() < 0.01);
+        }
+    }
+    let (code, out, _) = dnsdyno(&store, &["compare", "1", "3", "--margin", "99"]);
+    assert_eq!(code, 0, "{out}");
+    let (code, _, told) = dnsdyno(&store, &["compare", "1", "3", "--confidence", "100"]);
+    assert!(code == 2 && told.contains("is not from 0 to below 100"), "{told}");
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let (dir, store) = kept(&[run(1.0)]);
     let absent = dir.path().join("absent.db");

@@ -1,5 +1,16 @@
 //! Statistics over repeats. The repeat is the statistical unit, never the query.
 
+mod doubts;
+mod interval;
+mod ratio;
+
+pub use doubts::{Doubt, doubts};
+pub use interval::{
+    BOOTSTRAP_FROM, Interval, bootstrap, bootstrap_difference, median_interval, of_median,
+    student_quantile, student_within,
+};
+pub use ratio::{Ratio, Repeated, Terms, Verdict, ratio};
+
 /// The value at percentile `p` (0 to 100) with linear interpolation between the closest ranks
 /// (Hyndman and Fan's type 7, what R and NumPy do by default); `None` when there are no values.
 pub fn percentile(values: &[f64], p: f64) -> Option<f64> {

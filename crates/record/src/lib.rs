@@ -8,6 +8,7 @@
 //! Top-level names are a contract with scripts: they may be added to, never renamed. [`SCHEMA`] counts
 //! the breaks.
 
+pub mod compare;
 pub mod connections;
 pub mod csv;
 pub mod dns_metrics;
@@ -23,6 +24,7 @@ pub mod trace;
 pub mod trial;
 
 pub use self::csv::{Table, write_csv};
+pub use compare::{Compared, Comparison, Missing, Outcome, compare};
 pub use connections::Connections;
 pub use dns_metrics::write_dns_metrics;
 pub use file::{RecordError, read, write};

@@ -1,12 +1,15 @@
 //! Records to words for a terminal. Pure: no role, no engine, no clock, so that every report can be
 //! made again from what was kept.
 
+mod comparison;
 mod lockstep;
 mod run;
+mod spread;
 mod stored;
 mod trace;
 mod trial;
 
+pub use comparison::comparison;
 pub use lockstep::lockstep;
 pub use run::run;
 pub use stored::{cell_name, figures, heading, runs};

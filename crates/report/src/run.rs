@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use record::{CellRecord, Run};
 
+use crate::spread::spread;
 use crate::stored::cell_name;
 use crate::thousands;
 
@@ -55,6 +56,9 @@ fn row(r: &CellRecord) -> [String; 7] {
 
 /// What stands below the table about one server.
 fn notes(out: &mut String, r: &CellRecord) {
+    for line in spread(r) {
+        let _ = writeln!(out, "{} {line}", cell_name(r));
+    }
     if r.at_least {
         let _ = writeln!(
             out,

@@ -89,7 +89,7 @@ pub fn figures(cell: &CellRecord) -> String {
 }
 
 /// A number with four significant digits, whole ones as they are.
-fn significant(x: f64) -> String {
+pub(crate) fn significant(x: f64) -> String {
     if x.fract() == 0.0 || x.abs() >= 1_000.0 {
         return thousands(x);
     }

@@ -1,0 +1,156 @@
+//! What makes the repeats of a figure doubtful, told with advice.
+
+use std::fmt;
+
+use super::median;
+
+/// A doubt about repeats.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Doubt {
+    /// Some lie far from the others.
+    Outliers {
+        /// Which, from 0.
+        repeats: Vec<usize>,
+        /// Of how many.
+        of: usize,
+    },
+    /// They rise or fall from the first to the last.
+    Drift {
+        /// The change from the first to the last by the trend, as a share of the median; negative: they fall.
+        change: f64,
+        /// The chance (0 to 1) of such a trend when the order means nothing.
+        chance: f64,
+    },
+}
+
+/// Above this modified z-score a value is an outlier (Iglewicz and Hoaglin).
+const OUTLIER_SCORE: f64 = 3.5;
+/// Fewer values have no outliers: three of four may as well be.
+const OUTLIERS_FROM: usize = 5;
+/// What is closer to the median than this share of it is no outlier, however close the others are.
+const NEAR: f64 = 0.02;
+/// A trend of which the chance is below this is a drift.
+const DRIFT_CHANCE: f64 = 0.05;
+/// A drift below this share is of no consequence.
+const DRIFT_CHANGE: f64 = 0.02;
+
+/// What is doubtful about `values`, the repeats of a figure in the order of their measurement.
+pub fn doubts(values: &[f64]) -> Vec<Doubt> {
+    outliers(values).into_iter().chain(drift(values)).collect()
+}
+
+/// Values far from the median, by the modified z-score: the distance in median absolute deviations.
+fn outliers(values: &[f64]) -> Option<Doubt> {
+    let middle = median(values)?;
+    let distance: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
+    // 0.6745 deviations of a normal distribution make its median absolute deviation.
+    let scale = (median(&distance)? / 0.674_5).max(middle.abs() * NEAR / OUTLIER_SCORE);
+    let far = distance.iter().enumerate().filter(|(_, d)| **d > OUTLIER_SCORE * scale);
+    let repeats: Vec<usize> = far.map(|(i, _)| i).collect();
+    let enough = values.len() >= OUTLIERS_FROM && !repeats.is_empty();
+    enough.then_some(Doubt::Outliers { repeats, of: values.len() })
+}
+
+/// A trend over the repeats, by Kendall's rank correlation with their order (Mann's test), exactly: without
+/// any assumption about how the values are distributed. Five values are the fewest that can show one.
+fn drift(values: &[f64]) -> Option<Doubt> {
+    let n = values.len();
+    let pairs = || (0..n).flat_map(move |i| (i + 1..n).map(move |j| (i, j)));
+    let signs = pairs().map(|(i, j)| match values[j].total_cmp(&values[i]) {
+        std::cmp::Ordering::Greater => 1,
+        std::cmp::Ordering::Less => -1,
+        std::cmp::Ordering::Equal => 0,
+    });
+    let score: i64 = signs.sum();
+    let all = (n * n.saturating_sub(1) / 2) as i64;
+    // So many pairs stand against the trend; of equal ones half.
+    let against = usize::try_from((all - score.abs()) / 2).unwrap_or(0);
+    let chance = (2.0 * chance_of_inversions(n, against)).min(1.0);
+    // Theil and Sen: the median of the slopes of all pairs.
+    let slopes: Vec<f64> = pairs().map(|(i, j)| (values[j] - values[i]) / (j - i) as f64).collect();
+    let change = median(&slopes)? * (n - 1) as f64 / median(values)?.abs();
+    (chance < DRIFT_CHANCE && change.abs() >= DRIFT_CHANGE)
+        .then_some(Doubt::Drift { change, chance })
+}
+
+/// The chance that a random order of `n` values has at most `most` pairs in falling order.
+fn chance_of_inversions(n: usize, most: usize) -> f64 {
+    // chances[k]: of exactly k such pairs. The i-th value, put into the order of those before it, makes 0 to i - 1.
+    let mut chances = vec![0.0; most + 1];
+    chances[0] = 1.0;
+    for i in 2..=n {
+        let before = chances.clone();
+        for (k, chance) in chances.iter_mut().enumerate() {
+            *chance = before[k.saturating_sub(i - 1)..=k].iter().sum::<f64>() / i as f64;
+        }
+    }
+    chances.iter().sum()
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doubt::Outliers { repeats, of } => {
+                let which: Vec<String> = repeats.iter().map(|i| (i + 1).to_string()).collect();
+                write!(
+                    f,
+                    "repeat {} of {of} lies far from the others: look at its trials; the median does not \
+                     mind one, the spread does",
+                    which.join(", ")
+                )
+            }
+            Doubt::Drift { change, chance } => write!(
+                f,
+                "the repeats {} by {:.1} % from the first to the last (by chance in {:.1} of 100 runs): the \
+                 host or the server was not steady; take a longer warm-up, or look for what else ran",
+                if *change > 0.0 { "rise" } else { "fall" },
+                change.abs() * 100.0,
+                chance * 100.0
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outliers_are_found_and_only_they() {
+        let far = [100.0, 101.0, 99.0, 100.5, 70.0, 99.5];
+        assert_eq!(doubts(&far), [Doubt::Outliers { repeats: vec![4], of: 6 }]);
+        assert!(doubts(&far)[0].to_string().starts_with("repeat 5 of 6 lies far"));
+        for fine in [
+            &[100.0, 101.0, 99.0, 100.5, 98.0, 99.5][..],
+            &[100.0, 100.0, 100.0, 100.0, 101.0], // the others are equal: a grid
+            &[100.0, 100.0, 50.0],                // too few
+            &[],
+        ] {
+            assert_eq!(doubts(fine), [], "{fine:?}");
+        }
+    }
+
+    #[test]
+    fn drifts_are_found_and_only_they() {
+        let [Doubt::Drift { change, chance }] = doubts(&[100.0, 98.0, 95.0, 93.0, 90.0])[..] else {
+            panic!("five falling values are a drift")
+        };
+        assert!((change + 0.1052).abs() < 0.001, "{change}");
+        assert!((chance - 2.0 / 120.0).abs() < 1e-12, "of 120 orders one falls, one rises");
+        for fine in [
+            &[100.0, 99.0, 98.0, 97.0][..],         // may be chance: 2 of 24
+            &[100.0, 99.9, 99.8, 99.7, 99.6, 99.5], // of no consequence
+            &[100.0, 95.0, 98.0, 93.0, 99.0],
+        ] {
+            assert_eq!(doubts(fine), [], "{fine:?}");
+        }
+    }
+
+    #[test]
+    fn inversions_are_counted_as_mahon_did() {
+        // Orders of four values by inversions: 1, 3, 5, 6, 5, 3, 1.
+        for (most, orders) in [(0, 1.0), (1, 4.0), (2, 9.0), (3, 15.0), (6, 24.0)] {
+            assert!((chance_of_inversions(4, most) - orders / 24.0).abs() < 1e-12, "{most}");
+        }
+    }
+}

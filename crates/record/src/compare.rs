@@ -1,0 +1,353 @@
+//! Two runs side by side, cell by cell.
+//!
+//! A cell is compared with the cell of the same server and settings. What is compared is its capacity, where
+//! searches found one, each of its figures, or else what its trials answered. The confidence holds for all of
+//! it together: with `n` figures each is held to `1 - (1 - confidence) / n` (Bonferroni), since otherwise a run
+//! of twenty cells would find a difference to itself each time.
+
+use std::collections::BTreeMap;
+
+use measure::stats::{self, Doubt, Ratio, Repeated, Terms, Verdict};
+use serde::Serialize;
+
+use crate::{CellRecord, Run};
+
+/// What two runs say of each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The confidence that no verdict is wrong by chance.
+    pub confidence: f64,
+    /// The share by which two runs of the same may differ.
+    pub margin: f64,
+    /// What is compared, in the order of the first run.
+    pub figures: Vec<Compared>,
+    /// Cells that only the first run has, or of which only it has results, and why.
+    pub missing: Vec<Missing>,
+    /// Cells that only the second run has.
+    pub added: Vec<Missing>,
+    /// What else differs between the runs, in words.
+    pub differs: Vec<String>,
+}
+
+/// A cell that one of the runs has no result of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// The server.
+    pub server: String,
+    /// What was varied.
+    pub settings: BTreeMap<String, String>,
+    /// Why there is none.
+    pub why: String,
+}
+
+/// A figure of a cell in both runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The server.
+    pub server: String,
+    /// What was varied.
+    pub settings: BTreeMap<String, String>,
+    /// The figure: `capacity`, `answered`, or by its name in the record.
+    pub figure: String,
+    /// Its unit.
+    pub unit: String,
+    /// Its median in the first run.
+    pub first: f64,
+    /// Its median in the second run.
+    pub second: f64,
+    /// Repeats in the first and in the second run.
+    pub repeats: [usize; 2],
+    /// The second over the first.
+    pub ratio: f64,
+    /// The interval of the ratio; null when no repeats say how much they differ.
+    pub interval: Option<(f64, f64)>,
+    /// The smallest ratio above one that could have been told from one; null likewise.
+    pub smallest: Option<f64>,
+    /// What is shown.
+    pub outcome: Outcome,
+    /// What has to be known to read it.
+    pub notes: Vec<String>,
+}
+
+/// What is shown of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The second run is faster.
+    Faster,
+    /// The second run is slower.
+    Slower,
+    /// The second run has more, of what is neither speed nor time.
+    More,
+    /// The second run has less of it.
+    Less,
+    /// It may be either.
+    NoDifferenceShown,
+    /// The two were not measured alike.
+    NotComparable,
+}
+
+impl Outcome {
+    /// The outcome in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Outcome::Faster => "faster",
+            Outcome::Slower => "slower",
+            Outcome::More => "more",
+            Outcome::Less => "less",
+            Outcome::NoDifferenceShown => "no difference shown",
+            Outcome::NotComparable => "not comparable",
+        }
+    }
+}
+
+/// Values of a figure of one cell.
+struct Values {
+    unit: String,
+    median: f64,
+    repeated: Repeated,
+    at_least: bool,
+    doubts: Vec<Doubt>,
+}
+
+impl Values {
+    fn new(unit: &str, values: &[f64], repeated: Repeated) -> Option<Self> {
+        let median = stats::median(values).filter(|_| repeated.count() > 0)?;
+        let doubts = stats::doubts(values);
+        Some(Values { unit: unit.to_owned(), median, repeated, at_least: false, doubts })
+    }
+}
+
+/// The figures of a cell that can be compared.
+fn figures(cell: &CellRecord) -> BTreeMap<String, Values> {
+    let mut found = BTreeMap::new();
+    let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
+    if let Some(mut values) = Values::new("qps", &cell.found_qps(), Repeated::bracketed(brackets)) {
+        values.at_least = cell.at_least;
+        found.insert("capacity".to_owned(), values);
+    }
+    for (name, figure) in &cell.figures {
+        let repeated = Repeated::new(&figure.values);
+        found
+            .extend(Values::new(&figure.unit, &figure.values, repeated).map(|v| (name.clone(), v)));
+    }
+    if found.is_empty() && cell.capacities.is_empty() {
+        let trials = cell.trials.iter().filter(|t| !t.trial.void.is_void());
+        let rates: Vec<f64> = trials.map(|t| t.trial.answered_qps).collect();
+        let values = Values::new("qps", &rates, Repeated::new(&rates));
+        found.extend(values.map(|v| ("answered".to_owned(), v)));
+    }
+    found
+}
+
+/// Compares `second` with `first`.
+pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
+    let mut comparison = Comparison {
+        confidence: terms.confidence,
+        margin: terms.margin,
+        figures: Vec::new(),
+        missing: Vec::new(),
+        added: Vec::new(),
+        differs: differences(first, second),
+    };
+    let mut pairs = Vec::new();
+    for cell in &first.results {
+        let had = figures(cell);
+        let other = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
+        let Some(other) = other else {
+            comparison.missing.push(absent(cell, why_absent(cell, second)));
+            continue;
+        };
+        let mut has = figures(other);
+        let gone = had.keys().filter(|name| !has.contains_key(*name)).cloned().collect::<Vec<_>>();
+        if !gone.is_empty() {
+            comparison.missing.push(absent(cell, format!("no {}", gone.join(", "))));
+        }
+        let both = had.into_iter().filter_map(|(name, a)| has.remove(&name).map(|b| (name, a, b)));
+        pairs.extend(both.map(|(name, a, b)| (cell, other, name, a, b)));
+    }
+    let new = second
+        .results
+        .iter()
+        .filter(|c| !first.results.iter().any(|f| f.is(&c.server, &c.settings)));
+    comparison.added = new.map(|cell| absent(cell, "not in the first run".to_owned())).collect();
+    // All verdicts together are as sure as was asked for.
+    let count = pairs.len().max(1) as f64;
+    let each = Terms { confidence: 1.0 - (1.0 - terms.confidence) / count, ..*terms };
+    for (cell, other, name, a, b) in &pairs {
+        let lent = pairs
+            .iter()
+            .filter(|(.., n, _, _)| n == name)
+            .flat_map(|(.., a, b)| [a.repeated.scatter(), b.repeated.scatter()])
+            .fold((0.0, 0), |(s, d), (squares, degrees)| (s + squares, d + degrees));
+        if let Some(ratio) = stats::ratio(&a.repeated, &b.repeated, lent, &each) {
+            comparison.figures.push(compared(cell, other, name, (a, b), ratio));
+        }
+    }
+    comparison
+}
+
+fn absent(cell: &CellRecord, why: String) -> Missing {
+    Missing { server: cell.server.clone(), settings: cell.settings.clone(), why }
+}
+
+/// Why `run` has no such cell.
+fn why_absent(cell: &CellRecord, run: &Run) -> String {
+    let skipped = run.skipped.iter().find(|s| {
+        s.server == cell.server && (s.settings.is_empty() || s.settings == cell.settings)
+    });
+    skipped.map_or("not in the second run".to_owned(), |s| format!("not measured: {}", s.why))
+}
+
+/// One figure of two cells.
+fn compared(
+    cell: &CellRecord,
+    other: &CellRecord,
+    name: &str,
+    (a, b): (&Values, &Values),
+    ratio: Ratio,
+) -> Compared {
+    let mut notes = Vec::new();
+    let unlike = unlike(cell, other, a, b);
+    let outcome = if unlike.is_empty() {
+        let outcome = outcome(&a.unit, ratio.verdict);
+        bounded(outcome, a.at_least, b.at_least, &mut notes)
+    } else {
+        notes.extend(unlike);
+        Outcome::NotComparable
+    };
+    if ratio.interval.is_none() {
+        notes.push("a single repeat: nothing says how much repeats differ".to_owned());
+    } else if a.repeated.count().max(b.repeated.count()) == 1 {
+        notes.push(
+            "a single repeat: how much repeats differ is taken from the other cells".to_owned(),
+        );
+    }
+    for (values, run) in [(a, "first"), (b, "second")] {
+        notes.extend(values.doubts.iter().map(|doubt| format!("{run} run: {doubt}")));
+    }
+    Compared {
+        server: cell.server.clone(),
+        settings: cell.settings.clone(),
+        figure: name.to_owned(),
+        unit: a.unit.clone(),
+        first: a.median,
+        second: b.median,
+        repeats: [a.repeated.count(), b.repeated.count()],
+        ratio: ratio.ratio,
+        interval: ratio.interval,
+        smallest: ratio.smallest,
+        outcome,
+        notes,
+    }
+}
+
+/// What a verdict means for a figure of `unit`.
+fn outcome(unit: &str, verdict: Verdict) -> Outcome {
+    let time = matches!(unit, "s" | "ms" | "us" | "ns");
+    let rate = matches!(unit, "qps" | "pps" | "1/s");
+    match verdict {
+        Verdict::NotShown => Outcome::NoDifferenceShown,
+        Verdict::Higher if rate => Outcome::Faster,
+        Verdict::Higher if time => Outcome::Slower,
+        Verdict::Higher => Outcome::More,
+        Verdict::Lower if rate => Outcome::Slower,
+        Verdict::Lower if time => Outcome::Faster,
+        Verdict::Lower => Outcome::Less,
+    }
+}
+
+/// A lower bound shows less: what is at least so fast may be faster.
+fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>) -> Outcome {
+    let bounds = [(first, "first"), (second, "second")].into_iter().filter(|(bound, _)| *bound);
+    notes.extend(bounds.map(|(_, run)| {
+        format!("{run} run: a lower bound, the server was not what limited every search")
+    }));
+    match outcome {
+        Outcome::Faster if first => Outcome::NoDifferenceShown,
+        Outcome::Slower if second => Outcome::NoDifferenceShown,
+        other => other,
+    }
+}
+
+/// Why two cells were not measured alike.
+fn unlike(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String> {
+    let mut why = Vec::new();
+    let mut differ = |what: &str, a: &str, b: &str| {
+        if a != b {
+            why.push(format!("{what}: `{a}` in the first run, `{b}` in the second"));
+        }
+    };
+    differ("method", &a.method, &b.method);
+    differ("goal", &a.goal, &b.goal);
+    differ("unit", &x.unit, &y.unit);
+    let steering = |cell: &CellRecord| {
+        let trial = cell.trials.first();
+        match trial.and_then(|t| t.trial.conditions.packet_steering) {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "unknown",
+        }
+    };
+    differ("packet steering", steering(a), steering(b));
+    let transport = |cell: &CellRecord| {
+        cell.trials.first().map_or(String::new(), |t| t.trial.conditions.transport.clone())
+    };
+    differ("transport", &transport(a), &transport(b));
+    why
+}
+
+/// What differs between the runs as a whole.
+fn differences(first: &Run, second: &Run) -> Vec<String> {
+    let (a, b) = (&first.plan, &second.plan);
+    let quick = |quick: bool| if quick { "quick" } else { "full" }.to_owned();
+    let mut pairs = vec![
+        ("experiment".to_owned(), a.experiment.clone(), b.experiment.clone()),
+        ("form".to_owned(), quick(a.quick), quick(b.quick)),
+        ("dnsdyno".to_owned(), a.version.clone(), b.version.clone()),
+    ];
+    let of = |map: &BTreeMap<String, String>, key: &str| {
+        map.get(key).cloned().unwrap_or_else(|| "(none)".to_owned())
+    };
+    let keys: std::collections::BTreeSet<&String> =
+        a.testbed.keys().chain(b.testbed.keys()).collect();
+    pairs.extend(keys.into_iter().map(|k| (k.clone(), of(&a.testbed, k), of(&b.testbed, k))));
+    let mut differ: Vec<String> = pairs
+        .into_iter()
+        .filter(|(_, a, b)| a != b)
+        .map(|(what, a, b)| format!("{what}: {a}; then {b}"))
+        .collect();
+    if a.text != b.text {
+        differ.push("the text of the experiment".to_owned());
+    }
+    for run in [(first, "first"), (second, "second")] {
+        if !run.0.complete {
+            differ.push(format!("the {} run is incomplete", run.1));
+        }
+    }
+    for cell in &first.results {
+        let other = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
+        let versions = (&cell.server_version, other.and_then(|c| c.server_version.as_ref()));
+        if let (Some(a), Some(b)) = (versions.0, versions.1)
+            && a != b
+        {
+            let line = format!("{}: {a}; then {b}", cell.server);
+            if !differ.contains(&line) {
+                differ.push(line);
+            }
+        }
+    }
+    differ
+}
+
+impl Comparison {
+    /// Whether anything of the second run is shown to be slower.
+    pub fn has_slower(&self) -> bool {
+        self.figures.iter().any(|f| f.outcome == Outcome::Slower)
+    }
+
+    /// Whether there is anything that both runs have, measured alike.
+    pub fn says_something(&self) -> bool {
+        self.figures.iter().any(|f| f.outcome != Outcome::NotComparable)
+    }
+}

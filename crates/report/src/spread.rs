@@ -1,0 +1,57 @@
+//! What the repeats of a cell say about its figures: how sure the medians are, and what is doubtful.
+
+use measure::stats;
+use record::CellRecord;
+
+use crate::stored::significant;
+
+/// The confidence that is asked for; few repeats give less, and say so.
+const CONFIDENCE: f64 = 0.95;
+
+/// A line for each figure of `cell` that was repeated: its interval and its doubts.
+pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
+    let capacity = ("capacity", "qps", cell.found_qps());
+    let figures =
+        cell.figures.iter().map(|(name, f)| (name.as_str(), f.unit.as_str(), f.values.clone()));
+    std::iter::once(capacity)
+        .chain(figures)
+        .flat_map(|(name, unit, values)| lines(name, unit, &values))
+        .collect()
+}
+
+fn lines(name: &str, unit: &str, values: &[f64]) -> Vec<String> {
+    let interval = stats::of_median(values, CONFIDENCE).map(|i| {
+        let (low, high) = (significant(i.low), significant(i.high));
+        let sure = (i.confidence * 100.0).floor();
+        format!("{name}: the median lies from {low} to {high} {unit}, {sure} % sure")
+            .replace(" ,", ",")
+    });
+    let doubts = stats::doubts(values).into_iter().map(|doubt| format!("{name}: {doubt}"));
+    interval.into_iter().chain(doubts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use record::Figure;
+
+    use super::*;
+
+    #[test]
+    fn repeats_speak() {
+        let mut cell = CellRecord::new("nsd", BTreeMap::new(), "load");
+        assert_eq!(spread(&cell), Vec::<String>::new());
+        cell.figures = [
+            ("a".to_owned(), Figure::new("s", vec![1.5])),
+            ("b".to_owned(), Figure::new("", vec![3.0, 2.0])),
+            ("c".to_owned(), Figure::new("qps", vec![100.0, 98.0, 95.0, 93.0, 90.0])),
+        ]
+        .into();
+        let lines = spread(&cell);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines[0], "b: the median lies from 2 to 3, 50 % sure");
+        assert_eq!(lines[1], "c: the median lies from 90 to 100 qps, 93 % sure");
+        assert!(lines[2].starts_with("c: the repeats fall by 10.5 %"), "{}", lines[2]);
+    }
+}
