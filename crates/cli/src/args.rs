@@ -103,7 +103,11 @@ const RUN_EXAMPLES: &str = "Examples:
     dnsdyno run experiments/dns64-rfc8219.toml --quick
 
   One of them in full (hours), with every trial in a file
-    dnsdyno run dns64-rfc8219 --servers unbound --json unbound.json";
+    dnsdyno run dns64-rfc8219 --servers unbound --json unbound.json
+
+  What there is, and what one of them would do
+    dnsdyno run --list
+    dnsdyno run auth-scaling --dry-run";
 
 /// What is asked, and what the answers must say.
 #[derive(Args, Clone, Debug)]
@@ -157,6 +161,12 @@ pub(crate) struct WorkloadArgs {
     /// Begin again with the first name when all were used
     #[arg(long)]
     pub(crate) reuse_names: bool,
+    /// Share (0 to 1) of queries that ask for names of the namespace asked before
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(crate) repeat_share: f64,
+    /// From so many names these are taken, evenly
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) repeat_names: u64,
     /// Do not set the RD bit
     #[arg(long)]
     pub(crate) no_recursion: bool,
@@ -659,8 +669,15 @@ pub(crate) enum AaaaArg {
 /// `dnsdyno run`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
-    /// The experiment's file, or the name of a built-in one (dns64-rfc8219)
-    pub(crate) experiment: PathBuf,
+    /// The experiment's file, or the name of a built-in one
+    #[arg(required_unless_present = "list")]
+    pub(crate) experiment: Option<PathBuf>,
+    /// List the built-in experiments
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Say what would be done and how long it would take, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// The short form: minutes instead of hours, labelled as not conforming
     #[arg(long)]
     pub(crate) quick: bool,
@@ -673,7 +690,7 @@ pub(crate) struct RunArgs {
     /// Do without receive packet steering: the sender's core then does the receiver's work
     #[arg(long)]
     pub(crate) no_steering: bool,
-    /// Seed of the names' order
+    /// Seed of the names' order and of the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Keep the servers' configurations and logs

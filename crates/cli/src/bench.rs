@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use experiment::{Bench, BenchError, TrialSpec};
-use measure::Pacing;
 use record::Trial;
 
 use crate::options::WorkloadPlan;
 use crate::progress::Progress;
-use crate::tester::Setup;
+use crate::tester::{Setup, describe_pacing};
 
 /// Trials of this process against one target.
 pub(crate) struct OwnBench {
@@ -23,17 +22,19 @@ impl Bench for OwnBench {
             return Err(BenchError::Interrupted);
         }
         let mut setup = self.setup.clone();
-        setup.pacing = Pacing::Constant { rate: spec.rate };
+        setup.pacing = spec.pacing;
         setup.duration = spec.duration;
         setup.timeout = spec.timeout;
-        setup.goal = Some(spec.goal.clone());
-        if let WorkloadPlan::Namespace(names) = &mut setup.workload {
+        setup.goal = spec.goal.clone();
+        if let WorkloadPlan::Namespace(names) | WorkloadPlan::Repeating(names, _) =
+            &mut setup.workload
+        {
             // The budget counts from zero; the user may have said where the names begin.
             names.first += spec.first_name;
             names.names = spec.names;
         }
         let live = Arc::new(load::Live::default());
-        let progress = Progress::show(format!("trial at {}", spec.rate), &live);
+        let progress = Progress::show(format!("trial, {}", describe_pacing(spec.pacing)), &live);
         let outcome =
             setup.run(&live, &self.stop).map_err(|e| BenchError::Failed(format!("{e:#}")))?;
         drop(progress);

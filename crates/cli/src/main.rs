@@ -7,6 +7,7 @@
 mod args;
 mod auth;
 mod bench;
+mod built_in;
 mod compare;
 mod failure;
 mod host;
@@ -14,6 +15,7 @@ mod load;
 mod lockstep;
 mod man;
 mod options;
+mod plan;
 mod progress;
 mod run;
 mod runs;

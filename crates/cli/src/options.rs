@@ -6,6 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, anyhow, bail};
 use load::workload::file::{QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
+use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use measure::{Nanos, Pacing};
 use net::{UdpOptions, WaitMode};
@@ -130,6 +131,8 @@ impl SocketArgs {
 pub(crate) enum WorkloadPlan {
     /// Names of an IPv4 prefix.
     Namespace(NamespaceSpec),
+    /// The same, but a share of the queries repeats names.
+    Repeating(NamespaceSpec, Mix),
     /// A query file.
     File(QueryFile, QueryOptions, String),
     /// Made up as they go.
@@ -192,7 +195,20 @@ impl WorkloadPlan {
                 missing: args.mix_missing,
             });
         }
-        Self::namespace(args, edns, expect).map(WorkloadPlan::Namespace)
+        let spec = Self::namespace(args, edns, expect)?;
+        if args.repeat_share == 0.0 {
+            return Ok(WorkloadPlan::Namespace(spec));
+        }
+        let mix = Mix {
+            popular: args.repeat_names,
+            exponent: 0.0,
+            repeats: args.repeat_share,
+            missing: 0.0,
+        };
+        NamespaceWorkload::new(spec.clone(), 0, 1)?
+            .with_mix(mix)
+            .context("--repeat-share and --repeat-names")?;
+        Ok(WorkloadPlan::Repeating(spec, mix))
     }
 
     fn namespace(
@@ -238,6 +254,9 @@ impl WorkloadPlan {
         workers: u32,
     ) -> anyhow::Result<Box<dyn load::Workload>> {
         Ok(match self {
+            WorkloadPlan::Repeating(spec, mix) => {
+                Box::new(NamespaceWorkload::new(spec.clone(), worker, workers)?.with_mix(*mix)?)
+            }
             WorkloadPlan::Namespace(spec) => {
                 Box::new(NamespaceWorkload::new(spec.clone(), worker, workers)?)
             }
@@ -263,7 +282,7 @@ impl WorkloadPlan {
     /// Says how many there are, and what to do.
     pub(crate) fn check_names(&self, planned: u64) -> anyhow::Result<()> {
         match self {
-            WorkloadPlan::Namespace(spec) => {
+            WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) => {
                 spec.holds(planned).map_err(|e| anyhow!("{e} (--reuse-names)"))
             }
             _ => Ok(()),
@@ -274,6 +293,12 @@ impl WorkloadPlan {
     pub(crate) fn describe(&self) -> String {
         let zone = |name: &Name| name.to_string();
         match self {
+            WorkloadPlan::Repeating(s, mix) => format!(
+                "{}; {:.0} % of the queries repeat one of {} names",
+                WorkloadPlan::Namespace(s.clone()).describe(),
+                mix.repeats * 100.0,
+                mix.popular
+            ),
             WorkloadPlan::Namespace(s) => {
                 format!(
                     "namespace {} under {}, type {}, {} names from {}",

@@ -2,27 +2,22 @@
 
 use std::path::Path;
 
-use experiment::Experiment;
-use lab::{Entered, Event, RunOptions, run_experiment};
+use experiment::{Experiment, Found};
+use lab::{Checked, Entered, Event, RunOptions, run_experiment};
 
 use crate::args::RunArgs;
+use crate::built_in::{self, BUILT_IN};
 use crate::failure::Failure;
-use crate::search;
+use crate::plan;
 use crate::tester::command_line;
 
-/// The experiments that come with the program, by file name.
-const BUILT_IN: [(&str, &str); 1] =
-    [("dns64-rfc8219", include_str!("../../../experiments/dns64-rfc8219.toml"))];
-
 pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
-    let experiment = read(&args.experiment).map_err(Failure::BadInput)?;
+    if args.list {
+        plan::list();
+        return Ok(());
+    }
+    let experiment = read(&args).map_err(Failure::BadInput)?;
     let experiment = if args.quick { experiment.quick() } else { experiment };
-    // From here on this is the first process of a pid namespace; the one outside only waits.
-    let lab = match lab::enter().map_err(Failure::run)? {
-        Entered::Inside(lab) => lab,
-        Entered::Outside(0) => return Ok(()),
-        Entered::Outside(code) => std::process::exit(code.into()),
-    };
     let options = RunOptions {
         servers_dir: args.servers_dir.clone(),
         only: args.servers.clone(),
@@ -31,28 +26,53 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         keep: args.keep,
         command: command_line(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..RunOptions::default()
     };
-    let run = run_experiment(&lab, &experiment, &options, &mut |event| tell(&event));
-    let run =
-        run.map_err(|e| if e.is_bad_input() { Failure::input(e) } else { Failure::run(e) })?;
-    if let Some(path) = &args.json {
+    let checked = lab::check(&experiment, &options).map_err(failure)?;
+    if args.dry_run {
+        plan::show(&checked);
+        return Ok(());
+    }
+    // From here on this is the first process of a pid namespace; the one outside only waits.
+    let lab = match lab::enter().map_err(Failure::run)? {
+        Entered::Inside(lab) => lab,
+        Entered::Outside(0) => return Ok(()),
+        Entered::Outside(code) => std::process::exit(code.into()),
+    };
+    conduct(&lab, &checked, &options, args.json.as_deref())
+}
+
+/// Runs the experiment and shows what came of it.
+fn conduct(
+    lab: &lab::Lab,
+    checked: &Checked<'_>,
+    options: &RunOptions,
+    json: Option<&Path>,
+) -> Result<(), Failure> {
+    let run = run_experiment(lab, checked, options, &mut |event| tell(&event)).map_err(failure)?;
+    if let Some(path) = json {
         record::write(path, &run).map_err(Failure::run)?;
     }
-    if args.json.as_deref() != Some(Path::new("-")) {
-        println!("\n{}: {}", experiment.name, experiment.title);
+    if json != Some(Path::new("-")) {
+        println!("\n{}: {}", run.plan.experiment, run.plan.title);
         print!("{}", report::run(&run));
     }
     if run.complete { Ok(()) } else { Err(Failure::Silent) }
 }
 
+fn failure(e: lab::RunError) -> Failure {
+    if e.is_bad_input() { Failure::input(e) } else { Failure::run(e) }
+}
+
 /// The experiment of a file, or a built-in one by its name.
-fn read(path: &Path) -> anyhow::Result<Experiment> {
+fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
+    let path = args.experiment.as_deref().unwrap_or(Path::new(""));
     if path.exists() {
         return Ok(Experiment::read(path)?);
     }
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
-        Some((_, text)) => Ok(Experiment::parse(text, path)?),
+    match built_in::text(&name) {
+        Some(text) => Ok(Experiment::parse(text, path)?),
         None => {
             let known = BUILT_IN.map(|(name, _)| name).join(", ");
             anyhow::bail!(
@@ -66,9 +86,9 @@ fn read(path: &Path) -> anyhow::Result<Experiment> {
 /// A line for each step, on standard error.
 fn tell(event: &Event<'_>) {
     match event {
-        Event::Testbed(facts) => {
+        Event::Begun(plan) => {
             let facts: Vec<String> =
-                facts.iter().map(|(what, how)| format!("{what} {how}")).collect();
+                plan.testbed.iter().map(|(what, how)| format!("{what} {how}")).collect();
             eprintln!("testbed: {}", facts.join("; "));
         }
         Event::SelfTest => eprintln!("self-test of the Tester: the Measurer against the AuthDNS"),
@@ -77,11 +97,44 @@ fn tell(event: &Event<'_>) {
             eprintln!("certified for servers up to {:.0} qps", c.certified_qps)
         }
         Event::Certified(_) => eprintln!("the Tester passed no self-test"),
-        Event::Serving(server, version) => {
-            eprintln!("{server} {}", version.unwrap_or("(version not known)"))
+        Event::Planned(cells, expected) => {
+            eprintln!("{} cells, about {}", cells.len(), plan::minutes(*expected));
         }
-        Event::Progress(step) => search::tell(step),
-        Event::Skipped(skipped) => eprintln!("{}: not measured: {}", skipped.server, skipped.why),
+        Event::Visit { cell, repeat, number: (number, of), remaining } => eprintln!(
+            "[{number}/{of}, about {} left] {}, repeat {}",
+            plan::minutes(*remaining),
+            report::cell_name(cell),
+            repeat + 1
+        ),
+        Event::Serving(server, version) => {
+            eprintln!("  {server} {}", version.unwrap_or("(version not known)"))
+        }
+        Event::Trial(_, record) => eprintln!("  {}", report::trial_line(record)),
+        Event::Visited { cell, repeat: (repeat, of), found } => {
+            eprintln!("{}, {} of {of}: {}", cell.server, repeat + 1, words(found));
+        }
+        Event::Forgotten(cell, repeat) => {
+            eprintln!("{}: repeat {} was cut short and is done anew", cell.server, repeat + 1);
+        }
+        Event::Skipped(skipped) => {
+            eprintln!("{}: not measured: {}", report::skipped_name(skipped), skipped.why);
+        }
         Event::Kept(dir) => eprintln!("configurations and logs are kept in {}", dir.display()),
+    }
+}
+
+/// What a visit found, in words.
+fn words(found: &Found) -> String {
+    match found {
+        Found::Capacity(capacity) => capacity.verdict.clone(),
+        Found::Figures(figures) => {
+            let words: Vec<String> = figures
+                .iter()
+                .map(|(name, unit, value)| {
+                    format!("{} {}", name.replace('_', " "), report::quantity(*value, unit))
+                })
+                .collect();
+            words.join(", ")
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use experiment::settings::OpenPacing;
 use experiment::{BenchError, NameBudget, Progress, Repeats, Search, conformance};
 use measure::{Nanos, Pacing};
 use record::{Plan, Run, SCHEMA};
@@ -100,6 +101,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         duration,
         timeout,
         void_retries: 2,
+        pacing: OpenPacing::Constant,
     };
     Ok((search, repeats))
 }
@@ -110,7 +112,7 @@ fn budget(
     search: &Search,
     workload: &WorkloadPlan,
 ) -> Result<NameBudget, Failure> {
-    let WorkloadPlan::Namespace(spec) = workload else {
+    let (WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _)) = workload else {
         return Ok(NameBudget::new(u64::MAX, true));
     };
     // A trial that cannot be run at the start is not begun.

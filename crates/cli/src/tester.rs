@@ -545,7 +545,7 @@ pub(crate) fn command_line() -> String {
     std::env::args().collect::<Vec<_>>().join(" ")
 }
 
-fn describe_pacing(pacing: Pacing) -> String {
+pub(crate) fn describe_pacing(pacing: Pacing) -> String {
     match pacing {
         Pacing::Constant { rate } => format!("constant {rate}"),
         Pacing::Poisson { rate } => format!("poisson {rate}"),

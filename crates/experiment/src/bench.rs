@@ -1,23 +1,62 @@
 //! What methods stand on: something that runs one trial.
 
-use measure::{Goal, Nanos, Qps};
-use record::Trial;
+use measure::{Goal, Nanos, Pacing};
+use record::{LockStepRow, Trial};
+
+use crate::settings::Generator;
 
 /// One trial to be run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialSpec {
-    /// The rate offered.
-    pub rate: Qps,
+    /// When queries leave.
+    pub pacing: Pacing,
     /// For how long.
     pub duration: Nanos,
     /// A reply counts when it comes within this time.
     pub timeout: Nanos,
-    /// The goal; the trial may end when it is missed for certain.
-    pub goal: Goal,
+    /// The goal; the trial may end when it is missed for certain. A load without one is not judged.
+    pub goal: Option<Goal>,
     /// The first name of the namespace to use.
     pub first_name: u64,
     /// How many names from there on.
     pub names: u64,
+}
+
+/// dns64perf's experiments to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockStepSpec {
+    /// Lanes that ask one query after the other.
+    pub lanes: u32,
+    /// Experiments of 256 queries.
+    pub experiments: u32,
+    /// Of a query.
+    pub timeout: Nanos,
+    /// The first name of the namespace to use.
+    pub first_name: u64,
+}
+
+/// Experiments of a generator to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GeneratorSpec {
+    /// Which.
+    pub generator: Generator,
+    /// Experiments of 256 queries.
+    pub experiments: u32,
+    /// The first name of the namespace to use.
+    pub first_name: u64,
+}
+
+/// What a generator did with its experiments.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GeneratorTimes {
+    /// Mean time of an experiment, seconds.
+    pub mean_s: f64,
+    /// Its standard deviation; absent where the generator does not tell experiments apart.
+    pub std_dev_s: Option<f64>,
+    /// The longest; absent where the generator does not tell experiments apart.
+    pub max_s: Option<f64>,
+    /// Queries without an answer, as the generator says it.
+    pub unanswered: u64,
 }
 
 /// Runs trials.
@@ -34,6 +73,22 @@ pub trait Bench {
     /// When the server does not come back.
     fn forget_names(&mut self) -> Result<bool, BenchError> {
         Ok(false)
+    }
+
+    /// Runs dns64perf's experiments.
+    ///
+    /// # Errors
+    /// When they could not be run, or this bench has none.
+    fn lockstep(&mut self, _spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
+        Err(BenchError::Failed("this bench runs no lock-step experiments".to_owned()))
+    }
+
+    /// Runs experiments of 256 queries by a generator.
+    ///
+    /// # Errors
+    /// When they could not be run, or this bench has none.
+    fn generate(&mut self, _spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        Err(BenchError::Failed("this bench runs no other generators".to_owned()))
     }
 }
 

@@ -4,7 +4,7 @@
 //! certified to judge servers up to r: the AuthDNS answers two queries for each of the server's clients,
 //! and 10 % are in reserve.
 
-use measure::{Goal, Nanos, Qps};
+use measure::{Goal, Nanos, Pacing, Qps};
 use record::{Certificate, TrialRecord};
 
 use crate::bench::{Bench, BenchError, TrialSpec};
@@ -49,10 +49,10 @@ pub fn certify(
         let count = rate_qps.queries_in(duration);
         let first_name = names.take(count)?;
         let spec = TrialSpec {
-            rate: rate_qps,
+            pacing: Pacing::Constant { rate: rate_qps },
             duration,
             timeout,
-            goal: Goal::zero_loss(),
+            goal: Some(Goal::zero_loss()),
             first_name,
             names: count,
         };

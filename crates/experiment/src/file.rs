@@ -1,166 +1,57 @@
-//! Experiments as TOML files. Unknown keys are refused; errors carry file, line and column.
+//! Experiments as TOML files: what is varied, what `--quick` changes, and where a mistake is.
+//!
+//! ```text
+//! file ──> tables with places ──(quick merged in)──> matrix: dimension x dimension x ...
+//!                                                       └──> each point merged in ──> Settings, checked
+//! ```
+//!
+//! Both the full and the short form are understood and checked whole, at every point of the matrix, before
+//! anything is started. A value keeps the place where it stands in the file wherever it is merged to.
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use measure::{Goal, Nanos, Qps};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
 
-use crate::search::Search;
+use crate::sense::nonsense;
+pub use crate::settings::{
+    ClosedSettings, CpuPlan, Generator, HostSettings, Method, Order, Role, Settings, Workload,
+};
+
+/// More points than this are a mistake.
+const MAX_POINTS: usize = 4_096;
+/// More bytes than this are no experiment file.
+const MAX_TEXT: usize = 1 << 20;
+/// What belongs to the experiment as a whole and cannot be varied.
+const COMMON: [&str; 12] = [
+    "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
+    "quick", "warm-up",
+];
 
 /// An experiment, as its file says.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Its name.
-    pub name: String,
-    /// One line on what it is.
-    pub title: String,
-    /// The servers, by the names of their adapters.
-    pub servers: Vec<String>,
-    /// What the servers are.
-    pub role: Role,
-    /// What is asked.
-    #[serde(default)]
-    pub workload: Workload,
-    /// How the capacity is sought.
-    pub search: SearchSettings,
-    /// Which cores are whose.
-    #[serde(default)]
-    pub cpus: CpuPlan,
-    /// What is otherwise under `--quick`.
-    #[serde(default)]
-    pub quick: SearchOverrides,
+    /// The points of its matrix, in the order of the file; at least one.
+    pub points: Vec<Point>,
+    /// The text of its file.
+    pub text: String,
+    /// Whether this is the short form.
+    pub is_quick: bool,
+    quick: Vec<Point>,
+    path: PathBuf,
 }
 
-/// What a server under test is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// A DNS64 server that asks our AuthDNS.
-    Dns64,
-    /// A resolver that asks our AuthDNS.
-    Resolver,
-    /// An authoritative server of a generated namespace zone.
-    Authoritative,
-}
-
-/// What is asked.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Workload {
-    /// The block of addresses whose names are asked.
-    pub namespace: String,
-    /// The type.
-    #[serde(rename = "type")]
-    pub qtype: String,
-    /// The prefix of synthesised addresses.
-    pub pref64: String,
-    /// The share (0 to 1) of names that have AAAA records of their own.
-    pub aaaa_share: f64,
-}
-
-impl Default for Workload {
-    /// RFC 8219's worst case, over a network-specific prefix: the names' addresses are not all global, and
-    /// a right server does not embed the others under the well-known one (RFC 6052 section 3.1).
-    fn default() -> Self {
-        Workload {
-            namespace: "0.0.0.0/2".into(),
-            qtype: "AAAA".into(),
-            pref64: "2001:db8:64::/96".into(),
-            aaaa_share: 0.0,
-        }
-    }
-}
-
-/// How the capacity is sought.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SearchSettings {
-    /// The goal.
-    #[serde(deserialize_with = "text")]
-    pub goal: Goal,
-    /// The first rate.
-    #[serde(deserialize_with = "text")]
-    pub start: Qps,
-    /// The lowest rate.
-    #[serde(deserialize_with = "text", default = "default_min")]
-    pub min: Qps,
-    /// The highest rate, which the Tester is to be certified for.
-    #[serde(deserialize_with = "text")]
-    pub max: Qps,
-    /// The width of the bracket at the end, as a share of the rate.
-    pub resolution: f64,
-    /// Of a trial.
-    #[serde(deserialize_with = "text")]
-    pub duration: Nanos,
-    /// Of a query.
-    #[serde(deserialize_with = "text")]
-    pub timeout: Nanos,
-    /// How many searches.
-    pub repeats: u32,
-}
-
-/// What `--quick` changes.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct SearchOverrides {
-    /// See [`SearchSettings::goal`].
-    #[serde(deserialize_with = "some_text")]
-    pub goal: Option<Goal>,
-    /// See [`SearchSettings::start`].
-    #[serde(deserialize_with = "some_text")]
-    pub start: Option<Qps>,
-    /// See [`SearchSettings::max`].
-    #[serde(deserialize_with = "some_text")]
-    pub max: Option<Qps>,
-    /// See [`SearchSettings::resolution`].
-    pub resolution: Option<f64>,
-    /// See [`SearchSettings::duration`].
-    #[serde(deserialize_with = "some_text")]
-    pub duration: Option<Nanos>,
-    /// See [`SearchSettings::repeats`].
-    pub repeats: Option<u32>,
-}
-
-/// Which cores are whose.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct CpuPlan {
-    /// The Measurer's.
-    pub tester: Vec<usize>,
-    /// The AuthDNS's.
-    pub auth: Vec<usize>,
-    /// The server's.
-    pub dut: Vec<usize>,
-}
-
-impl Default for CpuPlan {
-    /// For two cores: the Tester, both of its parts, on core 0, the server on core 1.
-    fn default() -> Self {
-        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1] }
-    }
-}
-
-/// Rates below this are hardly a DNS server's.
-fn default_min() -> Qps {
-    Qps::new(1_000.0).expect("a rate")
-}
-
-/// A value written as text, such as `"5s"`.
-fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
-/// The same, when it is there.
-fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    text(deserializer).map(Some)
+/// A point of the matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// What is varied, with its value here.
+    pub varied: BTreeMap<String, String>,
+    /// What holds here.
+    pub settings: Settings,
+    /// Where each value stands in the file: byte offsets by dotted path.
+    places: BTreeMap<String, usize>,
 }
 
 /// An experiment file that cannot be used.
@@ -174,24 +65,16 @@ pub enum FileError {
         /// Why.
         source: std::io::Error,
     },
-    /// It is not understood.
+    /// It is not understood, or makes no sense.
     #[error("{}:{line}:{column}: {why}", path.display())]
     Bad {
         /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// From 1.
+        /// From 1, in characters.
         column: usize,
         /// What is wrong and what would be accepted.
-        why: String,
-    },
-    /// A value makes no sense.
-    #[error("{}: {why}", path.display())]
-    Senseless {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
         why: String,
     },
 }
@@ -210,82 +93,48 @@ impl Experiment {
     /// Reads an experiment from `text`; `path` is named in errors.
     ///
     /// # Errors
-    /// [`FileError`], but for the unreadable.
+    /// [`FileError::Bad`], with the place.
     pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
-        let experiment: Experiment = toml::from_str(text).map_err(|e| {
-            let (line, column) = place(text, e.span().map_or(0, |span| span.start));
-            FileError::Bad {
-                path: path.to_owned(),
-                line,
-                column,
-                why: e.message().replace('\n', "; "),
+        let bad = |wrong: Wrong| bad_at(text, path, wrong.at, wrong.why);
+        if text.len() > MAX_TEXT {
+            let why = format!("{} bytes; an experiment file has at most {MAX_TEXT}", text.len());
+            return Err(bad(Wrong { at: 0, why }));
+        }
+        let whole = DeTable::parse(text).map_err(|e| bad(Wrong::from(e)))?.into_inner();
+        let (full, short) = forms(whole).map_err(bad)?;
+        let points = points(text, full).map_err(bad)?;
+        let quick = self::points(text, short).map_err(bad)?;
+        let (text, path) = (text.to_owned(), path.to_owned());
+        Ok(Experiment { points, text, is_quick: false, quick, path })
+    }
+
+    /// The experiment with what `[quick]` changes.
+    pub fn quick(self) -> Self {
+        Experiment { points: self.quick.clone(), is_quick: true, ..self }
+    }
+
+    /// What all points have in common: name, title, servers, method, repeats, order. What is varied has
+    /// the value of the first point.
+    pub fn common(&self) -> &Settings {
+        &self.points[0].settings
+    }
+
+    /// An error about the value at `key` (dots between) of a point, with its place.
+    pub fn bad(&self, point: &Point, key: &str, why: String) -> FileError {
+        bad_at(&self.text, &self.path, point.place_of(key), why)
+    }
+}
+
+impl Point {
+    /// Where a value stands, or what it would be part of.
+    fn place_of(&self, key: &str) -> usize {
+        let mut key = key;
+        loop {
+            match (self.places.get(key), key.rsplit_once('.')) {
+                (Some(at), _) => return *at,
+                (None, Some((parent, _))) => key = parent,
+                (None, None) => return 0,
             }
-        })?;
-        match experiment.nonsense() {
-            Some(why) => Err(FileError::Senseless { path: path.to_owned(), why: why.to_owned() }),
-            None => Ok(experiment),
-        }
-    }
-
-    /// What makes no sense, if anything.
-    fn nonsense(&self) -> Option<&'static str> {
-        let s = self.search();
-        let overlap = self
-            .cpus
-            .dut
-            .iter()
-            .any(|cpu| self.cpus.tester.contains(cpu) || self.cpus.auth.contains(cpu));
-        if self.servers.is_empty() {
-            Some("`servers` names no server")
-        } else if !(0.0001..=0.5).contains(&s.resolution)
-            || self.quick.resolution.is_some_and(|r| !(0.0001..=0.5).contains(&r))
-        {
-            Some("`resolution` is a share from 0.0001 to 0.5")
-        } else if s.min.get() > s.max.get() || s.start.get() > s.max.get() {
-            Some("`max` is below `start` or `min`")
-        } else if self.search.repeats == 0 || self.quick.repeats == Some(0) {
-            Some("`repeats` is at least 1")
-        } else if s.duration == Nanos::ZERO || s.timeout == Nanos::ZERO {
-            Some("`duration` and `timeout` are longer than nothing")
-        } else if !(0.0..=1.0).contains(&self.workload.aaaa_share) {
-            Some("`aaaa-share` is a share from 0 to 1")
-        } else if [&self.cpus.tester, &self.cpus.auth, &self.cpus.dut]
-            .iter()
-            .any(|cpus| cpus.is_empty())
-        {
-            Some("`cpus` gives each of tester, auth and dut a core")
-        } else if overlap {
-            Some("`cpus` gives the server a core of the Tester's: neither would be measured alone")
-        } else {
-            None
-        }
-    }
-
-    /// The experiment with what `--quick` changes.
-    pub fn quick(mut self) -> Self {
-        let quick = self.quick.clone();
-        let s = &mut self.search;
-        s.goal = quick.goal.unwrap_or_else(|| s.goal.clone());
-        s.start = quick.start.unwrap_or(s.start);
-        s.max = quick.max.unwrap_or(s.max);
-        s.resolution = quick.resolution.unwrap_or(s.resolution);
-        s.duration = quick.duration.unwrap_or(s.duration);
-        s.repeats = quick.repeats.unwrap_or(s.repeats);
-        self
-    }
-
-    /// The search of one repeat.
-    pub fn search(&self) -> Search {
-        let s = &self.search;
-        Search {
-            goal: s.goal.clone(),
-            start: s.start,
-            min: s.min,
-            max: s.max,
-            resolution: s.resolution,
-            duration: s.duration,
-            timeout: s.timeout,
-            void_retries: 2,
         }
     }
 }
@@ -297,85 +146,279 @@ pub fn place(text: &str, at: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn bad_at(text: &str, path: &Path, at: usize, why: String) -> FileError {
+    let (line, column) = place(text, at);
+    FileError::Bad { path: path.to_owned(), line, column, why }
+}
 
-    const GOOD: &str = r#"
-name = "x"
-title = "an experiment"
-role = "dns64"
-servers = ["unbound"]
+/// What is wrong at a byte of the text.
+struct Wrong {
+    at: usize,
+    why: String,
+}
 
-[search]
-goal = "zero-loss"
-start = "10k"
-max = "1M"
-resolution = 0.01
-duration = "60s"
-timeout = "1s"
-repeats = 20
-
-[quick]
-duration = "2s"
-repeats = 3
-"#;
-
-    fn error(text: &str) -> String {
-        Experiment::parse(text, Path::new("x.toml")).expect_err(text).to_string()
+impl Wrong {
+    fn new<T>(at: usize, why: impl Into<String>) -> Result<T, Self> {
+        Err(Wrong { at, why: why.into() })
     }
+}
 
-    #[test]
-    fn a_good_file_and_its_quick_form() {
-        let experiment = Experiment::parse(GOOD, Path::new("x.toml")).expect("good");
-        assert_eq!(
-            (experiment.search.duration, experiment.search.repeats),
-            (Nanos::from_secs(60), 20)
-        );
-        assert_eq!(experiment.workload.pref64, "2001:db8:64::/96");
-        let quick = experiment.quick();
-        assert_eq!((quick.search.duration, quick.search.repeats), (Nanos::from_secs(2), 3));
-        assert_eq!(quick.search().start, Qps::new(10_000.0).expect("a rate"));
+impl From<toml::de::Error> for Wrong {
+    fn from(e: toml::de::Error) -> Self {
+        let at = e.span().map_or(0, |span| span.start);
+        Wrong { at, why: e.message().trim().replace('\n', "; ") }
     }
+}
 
-    #[test]
-    fn errors_have_their_place() {
-        let table = [
-            (GOOD.replace("start = \"10k\"", "start = \"10x\""), "x.toml:9:9: `10x` is not a rate"),
-            (GOOD.replace("repeats = 20", "repeat = 20"), "x.toml:14:1: unknown field `repeat`"),
-            (
-                GOOD.replace("role = \"dns64\"", "role = \"dns63\""),
-                "x.toml:4:8: unknown variant `dns63`",
-            ),
-            (GOOD.replace("[quick]", "[quick"), "x.toml:16:7: "),
-            (GOOD.replace("[\"unbound\"]", "[]"), "x.toml: `servers` names no server"),
-            (
-                GOOD.replace("resolution = 0.01", "resolution = 7"),
-                "x.toml: `resolution` is a share",
-            ),
-            (GOOD.replace("max = \"1M\"", "max = \"5k\""), "x.toml: `max` is below"),
-            (
-                format!("{GOOD}\n[cpus]\ndut = [0]\n"),
-                "x.toml: `cpus` gives the server a core of the Tester's",
-            ),
-        ];
-        for (text, start) in table {
-            let error = error(&text);
-            assert!(error.starts_with(start), "{error}\nwanted {start}");
+/// The file's tables less `[quick]`, and the same with it merged in.
+fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, DeTable<'t>), Wrong> {
+    raise_repeats(&mut whole);
+    let mut quick = take_table(&mut whole, "quick")?;
+    if let Some(quick) = &mut quick {
+        lower_search(quick);
+        raise_repeats(quick);
+    }
+    let mut short = whole.clone();
+    if let Some(mut quick) = quick {
+        // What is varied otherwise in the short form replaces the dimension, not its values.
+        if let Some((key, _)) = quick.get_key_value("quick") {
+            return Wrong::new(key.span().start, "`[quick]` has no `[quick]` of its own");
+        }
+        let matrix = take_table(&mut quick, "matrix")?;
+        merge(&mut short, quick);
+        if let Some(matrix) = matrix {
+            let mut both = take_table(&mut short, "matrix")?.unwrap_or_default();
+            merge(&mut both, matrix);
+            let key = Spanned::new(0..0, "matrix".into());
+            short.insert(key, Spanned::new(0..0, DeValue::Table(both)));
         }
     }
+    Ok((whole, short))
+}
 
-    proptest::proptest! {
-        #[test]
-        fn a_spoiled_file_is_refused_with_its_place_or_makes_sense(at in 0usize..400, byte: u8, cut: bool) {
-            let mut bytes = GOOD.as_bytes().to_vec();
-            let at = at % bytes.len();
-            if cut { bytes.truncate(at) } else { bytes[at] = byte }
-            if let Ok(text) = String::from_utf8(bytes)
-                && let Err(e) = Experiment::parse(&text, Path::new("x.toml"))
-            {
-                proptest::prop_assert!(e.to_string().starts_with("x.toml:"), "{}", e);
+/// The first files had `repeats` in `[search]`: there was no other method.
+fn raise_repeats(table: &mut DeTable<'_>) {
+    let Some(DeValue::Table(search)) = table.get_mut("search").map(Spanned::get_mut) else {
+        return;
+    };
+    if let Some((key, value)) = search.remove_entry("repeats") {
+        table.entry(key).or_insert(value);
+    }
+}
+
+/// And `[quick]` had the keys of `[search]` without its name.
+fn lower_search(quick: &mut DeTable<'_>) {
+    for key in ["goal", "start", "max", "resolution", "duration"] {
+        let Some((key, value)) = quick.remove_entry(key) else { continue };
+        let empty = || Spanned::new(key.span(), DeValue::Table(DeTable::new()));
+        let search = quick.entry(Spanned::new(key.span(), "search".into())).or_insert_with(empty);
+        if let DeValue::Table(search) = search.get_mut() {
+            search.entry(key).or_insert(value);
+        }
+    }
+}
+
+/// Removes a table that is optional.
+fn take_table<'t>(from: &mut DeTable<'t>, key: &str) -> Result<Option<DeTable<'t>>, Wrong> {
+    let Some(value) = from.remove(key) else { return Ok(None) };
+    let at = value.span().start;
+    match value.into_inner() {
+        DeValue::Table(table) => Ok(Some(table)),
+        other => Wrong::new(at, format!("`{key}` is a table, not {}", of_type(&other))),
+    }
+}
+
+fn of_type(value: &DeValue<'_>) -> String {
+    let word = value.type_str();
+    let article = if word.starts_with(['a', 'i']) { "an" } else { "a" };
+    format!("{article} {word}")
+}
+
+/// Puts `from` into `into`: tables into tables, other values in their places.
+fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>) {
+    for (key, value) in from {
+        let below = into.remove(key.get_ref().as_ref());
+        let merged = match (below.map(Spanned::into_inner), value) {
+            (Some(DeValue::Table(mut below)), value) if value.get_ref().is_table() => {
+                let span = value.span();
+                if let DeValue::Table(above) = value.into_inner() {
+                    merge(&mut below, above);
+                }
+                Spanned::new(span, DeValue::Table(below))
+            }
+            (_, value) => value,
+        };
+        into.insert(key, merged);
+    }
+}
+
+/// One thing that is varied.
+struct Dimension<'t> {
+    /// The keys that lead to it.
+    path: Vec<String>,
+    /// Its values: the word of each, and what it changes.
+    choices: Vec<(String, DeTable<'t>)>,
+}
+
+/// The points of a form: the product of its dimensions, the first changing slowest.
+fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Wrong> {
+    let matrix_at = form.get("matrix").map_or(0, |matrix| matrix.span().start);
+    let matrix = take_table(&mut form, "matrix")?.unwrap_or_default();
+    let mut dimensions = Vec::new();
+    find_dimensions(text, matrix, &mut Vec::new(), &mut dimensions)?;
+    let mut count = 1_usize;
+    for dimension in &dimensions {
+        count = count.saturating_mul(dimension.choices.len());
+    }
+    if count > MAX_POINTS {
+        return Wrong::new(
+            matrix_at,
+            format!("the matrix has {count} points; at most {MAX_POINTS} are run"),
+        );
+    }
+    let names = names(&dimensions);
+    let mut points = Vec::with_capacity(count);
+    for number in 0..count {
+        let (mut left, mut table, mut varied) = (number, form.clone(), BTreeMap::new());
+        for (dimension, name) in dimensions.iter().zip(&names).rev() {
+            let (word, changes) = &dimension.choices[left % dimension.choices.len()];
+            left /= dimension.choices.len();
+            varied.insert(name.clone(), word.clone());
+            merge(&mut table, changes.clone());
+        }
+        points.push(point(table, varied)?);
+    }
+    Ok(points)
+}
+
+/// Understands one point.
+fn point(table: DeTable<'_>, varied: BTreeMap<String, String>) -> Result<Point, Wrong> {
+    let mut places = BTreeMap::new();
+    note_places(&table, "", &mut places);
+    let settings = Settings::deserialize(Deserializer::from(Spanned::new(0..0, table)))
+        .map_err(Wrong::from)?;
+    let point = Point { varied, settings, places };
+    match nonsense(&point.settings) {
+        Some((key, why)) => Wrong::new(point.place_of(key), why),
+        None => Ok(point),
+    }
+}
+
+/// Notes where the values of a table stand.
+fn note_places(table: &DeTable<'_>, above: &str, places: &mut BTreeMap<String, usize>) {
+    for (key, value) in table {
+        let dot = if above.is_empty() { "" } else { "." };
+        let path = format!("{above}{dot}{}", key.get_ref());
+        if let DeValue::Table(inner) = value.get_ref() {
+            note_places(inner, &path, places);
+        }
+        places.insert(path, value.span().start);
+    }
+}
+
+/// Walks `[matrix]`: lists are dimensions, tables lead to further ones.
+fn find_dimensions<'t>(
+    text: &str,
+    matrix: DeTable<'t>,
+    path: &mut Vec<Spanned<std::borrow::Cow<'t, str>>>,
+    found: &mut Vec<Dimension<'t>>,
+) -> Result<(), Wrong> {
+    // As they stand in the file, whatever the table's own order.
+    let mut entries: Vec<_> = matrix.into_iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
+        let (name, at) = (key.get_ref().to_string(), key.span().start);
+        let span = value.span();
+        path.push(key);
+        match value.into_inner() {
+            DeValue::Array(values) => {
+                let group = values.iter().all(|v| v.get_ref().is_table());
+                if path.len() == 1 && !group && COMMON.contains(&name.as_str()) {
+                    return Wrong::new(
+                        at,
+                        format!("`{name}` holds for the whole experiment and cannot be varied"),
+                    );
+                }
+                let mut choices: Vec<(String, DeTable<'t>)> = Vec::new();
+                for value in values {
+                    let at = value.span().start;
+                    let choice = if group { named(value)? } else { plain(text, path, value) };
+                    if choices.iter().any(|(word, _)| *word == choice.0) {
+                        return Wrong::new(at, format!("`{}` is there twice", choice.0));
+                    }
+                    choices.push(choice);
+                }
+                if choices.is_empty() {
+                    return Wrong::new(span.start, format!("`{name}` has no value to be tried"));
+                }
+                let path = path.iter().map(|key| key.get_ref().to_string()).collect();
+                found.push(Dimension { path, choices });
+            }
+            DeValue::Table(inner) => find_dimensions(text, inner, path, found)?,
+            other => {
+                let why = format!(
+                    "`{name}` is a list of the values to be tried, not {}",
+                    of_type(&other)
+                );
+                return Wrong::new(span.start, why);
             }
         }
+        path.pop();
     }
+    Ok(())
+}
+
+/// A value of a dimension: the tables that lead to it, with the value in the innermost.
+fn plain<'t>(
+    text: &str,
+    path: &[Spanned<std::borrow::Cow<'t, str>>],
+    value: Spanned<DeValue<'t>>,
+) -> (String, DeTable<'t>) {
+    let word = match value.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        _ => text.get(value.span()).unwrap_or_default().to_owned(),
+    };
+    let span = value.span();
+    let mut table = DeTable::new();
+    let mut keys = path.iter().rev();
+    if let Some(last) = keys.next() {
+        table.insert(last.clone(), value);
+    }
+    for key in keys {
+        let inner = std::mem::take(&mut table);
+        table.insert(key.clone(), Spanned::new(span.clone(), DeValue::Table(inner)));
+    }
+    (word, table)
+}
+
+/// A named group of changes: a table with a `name`.
+fn named<'t>(value: Spanned<DeValue<'t>>) -> Result<(String, DeTable<'t>), Wrong> {
+    let at = value.span().start;
+    let DeValue::Table(mut changes) = value.into_inner() else {
+        return Wrong::new(at, "a table with a `name` and what it changes");
+    };
+    let name = changes.remove("name");
+    let Some(DeValue::String(name)) = name.map(Spanned::into_inner) else {
+        return Wrong::new(at, "each needs a `name` (a text), beside what it changes");
+    };
+    if let Some((key, _)) = changes.iter().find(|(key, _)| COMMON.contains(&key.get_ref().as_ref()))
+    {
+        let why =
+            format!("`{}` holds for the whole experiment and cannot be varied", key.get_ref());
+        return Wrong::new(key.span().start, why);
+    }
+    Ok((name.into_owned(), changes))
+}
+
+/// A name for each dimension: its last key, or all of them where that would not tell it from another.
+fn names(dimensions: &[Dimension<'_>]) -> Vec<String> {
+    let last = |d: &Dimension<'_>| d.path.last().cloned().unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<String> =
+        dimensions.iter().map(last).filter(|name| !seen.insert(name.clone())).collect();
+    let name = |d: &Dimension<'_>| {
+        let last = last(d);
+        if twice.contains(&last) { d.path.join(".") } else { last }
+    };
+    dimensions.iter().map(name).collect()
 }

@@ -48,6 +48,11 @@ impl NameBudget {
         Ok(first)
     }
 
+    /// How many names there are in all.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Whether a take of `count` would have to use names again, or fail.
     pub fn is_short_of(&self, count: u64) -> bool {
         count > self.size - self.next

@@ -67,40 +67,46 @@ impl Repeats {
                 }
             }
         }
-        let found: Vec<f64> = capacities.iter().filter_map(|c| c.qps).collect();
-        let highest = found.iter().copied().reduce(f64::max);
-        let repeats = capacities.len() as u32;
-        // A repeat without a capacity leaves no honest percentile of all of them.
-        let percentile =
-            |p| if found.len() == capacities.len() { stats::percentile(&found, p) } else { None };
-        let mut differs = differs(
-            &self.search,
-            repeats,
-            certificate.as_ref(),
-            highest,
-            names.reused(),
-            self.over_ipv6,
-        );
-        if error.is_some() {
-            differs.push(format!("ended after {repeats} of {} searches", self.repeats));
-        }
-        let record = CellRecord {
-            median_qps: percentile(50.0),
-            p01_qps: percentile(1.0),
-            p99_qps: percentile(99.0),
-            at_least: capacities.iter().any(|c| c.at_least),
-            repeats,
-            conforming: differs.is_empty(),
-            differs,
-            limiter: overall(&capacities),
-            goal: self.search.goal.to_string(),
+        let mut record = CellRecord {
+            repeats: capacities.len() as u32,
             certificate,
             capacities,
             trials,
             ..CellRecord::new(server, BTreeMap::new(), "search")
         };
+        sum_up(&mut record, &self.search, self.repeats, names.reused(), self.over_ipv6);
         (record, error)
     }
+}
+
+/// Fills in what the repeats of a search that `record` has say together, out of `planned`.
+///
+/// `reused` says whether a name was used twice, `over_ipv6` whether the clients spoke IPv6.
+pub fn sum_up(
+    record: &mut CellRecord,
+    search: &Search,
+    planned: u32,
+    reused: bool,
+    over_ipv6: bool,
+) {
+    let found = record.found_qps();
+    let highest = found.iter().copied().reduce(f64::max);
+    let repeats = record.capacities.len() as u32;
+    // A repeat without a capacity leaves no honest percentile of all of them.
+    let percentile = |p| {
+        if found.len() == record.capacities.len() { stats::percentile(&found, p) } else { None }
+    };
+    (record.median_qps, record.p01_qps, record.p99_qps) =
+        (percentile(50.0), percentile(1.0), percentile(99.0));
+    let certificate = record.certificate.as_ref();
+    record.differs = differs(search, repeats, certificate, highest, reused, over_ipv6);
+    if repeats < planned {
+        record.differs.push(format!("ended after {repeats} of {planned} searches"));
+    }
+    record.conforming = record.differs.is_empty();
+    record.at_least = record.capacities.iter().any(|c| c.at_least);
+    record.limiter = overall(&record.capacities);
+    record.goal = search.goal.to_string();
 }
 
 /// The limiter of most repeats; the first among equals.

@@ -15,6 +15,8 @@ use record::{Capacity, Trial, TrialRecord};
 
 use crate::bench::{Bench, BenchError, TrialSpec};
 use crate::names::NameBudget;
+use crate::settings::OpenPacing;
+use crate::visit::most_names;
 
 /// How a search goes.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +37,8 @@ pub struct Search {
     pub timeout: Nanos,
     /// How often a void trial is run again.
     pub void_retries: u32,
+    /// How queries are spaced.
+    pub pacing: OpenPacing,
 }
 
 /// More trials than this mean that something is wrong: 2^30 is bracketed and bisected to 0.1 % in 50.
@@ -123,16 +127,16 @@ impl Search {
         names: &mut NameBudget,
     ) -> Result<TrialSpec, BenchError> {
         let rate = Qps::new(rate).expect("rates lie between two rates");
-        let count = rate.queries_in(self.duration);
+        let count = most_names(self.pacing.at(rate), self.duration);
         if names.is_short_of(count) && bench.forget_names()? {
             names.refresh();
         }
         let first_name = names.take(count)?;
         Ok(TrialSpec {
-            rate,
+            pacing: self.pacing.at(rate),
             duration: self.duration,
             timeout: self.timeout,
-            goal: self.goal.clone(),
+            goal: Some(self.goal.clone()),
             first_name,
             names: count,
         })

@@ -1,9 +1,10 @@
 //! The search against a scripted bench: what it tries, what it concludes.
 
+use dnsdyno_experiment::settings::OpenPacing;
 use dnsdyno_experiment::{
     Bench, BenchError, NameBudget, Repeats, Search, TrialSpec, certify, differs,
 };
-use measure::{Goal, Histogram, Limiter, Nanos, Qps};
+use measure::{Goal, Histogram, Limiter, Nanos, Pacing, Qps};
 use record::{Conditions, Drops, SCHEMA, Times, Trial, Voidness};
 
 /// What the scripted bench does with a rate.
@@ -14,6 +15,14 @@ enum Fate {
     Void,
 }
 
+/// The rate of an even load.
+fn rate(spec: &TrialSpec) -> f64 {
+    match spec.pacing {
+        Pacing::Constant { rate } => rate.get(),
+        other => panic!("{other:?}"),
+    }
+}
+
 struct Scripted<F> {
     fate: F,
     ranges: Vec<(u64, u64)>,
@@ -22,7 +31,7 @@ struct Scripted<F> {
 impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
         self.ranges.push((spec.first_name, spec.first_name + spec.names));
-        let fate = (self.fate)(spec.rate.get());
+        let fate = (self.fate)(rate(spec));
         let none = Times::from(&Histogram::new());
         let (passed, limiter, void) = match fate {
             Fate::Pass => (true, Limiter::Offered, None),
@@ -41,8 +50,8 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
             duplicates: 0,
             unexpected: 0,
             unresolved: 0,
-            offered_qps: spec.rate.get(),
-            answered_qps: spec.rate.get(),
+            offered_qps: rate(spec),
+            answered_qps: rate(spec),
             duration_s: spec.duration.as_secs_f64(),
             latency_us: none.clone(),
             latency_from_send_us: none.clone(),
@@ -50,7 +59,7 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
             rcodes: Default::default(),
             limiter,
             void: Voidness(void),
-            goal: Some(spec.goal.to_string()),
+            goal: spec.goal.as_ref().map(Goal::to_string),
             passed: Some(passed),
             stopped_early: false,
             cpu: Default::default(),
@@ -78,6 +87,7 @@ fn search() -> Search {
         duration: Nanos::from_secs(1),
         timeout: Nanos::from_secs(1),
         void_retries: 2,
+        pacing: OpenPacing::Constant,
     }
 }
 

@@ -252,6 +252,13 @@ impl Adapter {
         files.chain(&self.start.arguments).chain(self.start.environment.values())
     }
 
+    /// Whether one of its templates, or of what stands behind it, uses the variable `name`.
+    pub fn knows_variable(&self, name: &str) -> bool {
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let uses = |text: &Spanned<String>| text.get_ref().split(|c| !word(c)).any(|w| w == name);
+        self.chain().any(|adapter| adapter.templates().any(uses))
+    }
+
     /// What makes no sense, if anything.
     fn nonsense(&self) -> Option<String> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -12,14 +12,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use experiment::{Bench, BenchError, TrialSpec};
+use experiment::settings::{Generator, TesterSettings};
+use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
 use measure::limiter::MAX_FOREIGN;
-use measure::{Evidence, Limiter};
+use measure::{Evidence, Limiter, Nanos, Pacing};
 use nix::sys::signal::Signal;
-use record::{Cpu, Trial, Voidness};
+use record::{Cpu, LockStepRow, LockStepTable, Series, Trial, Voidness};
+use serde::de::DeserializeOwned;
 use wire::{Namespace, Pref64, Qtype};
 
 use crate::enter::{Lab, program};
+use crate::generator;
+use crate::limit::{CpuLimit, LimitError};
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs};
 use crate::process::{Launch, Process};
 use crate::server::{Installed, Server, Service};
@@ -31,6 +35,8 @@ const WATCH: Duration = Duration::from_millis(50);
 const RESERVE: Duration = Duration::from_secs(30);
 /// How long an interrupted Measurer may take to report.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long lock-step experiments may take beside a second for each.
+const LOCKSTEP: Duration = Duration::from_secs(60);
 /// How long a server may take to recover from an overload, and how often it is looked at. It is idle
 /// when it ran for less than a twentieth of a step.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -43,8 +49,8 @@ const SAMPLES: u32 = 20;
 /// The shortest and the longest interval between samples: CPU time is counted in steps of 10 ms.
 const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
-/// Where a bench's queries go, and what they ask.
-#[derive(Clone, Copy, Debug)]
+/// Where a bench's queries go, what they ask, and how they are sent.
+#[derive(Clone, Debug)]
 pub struct Target {
     /// The server's address.
     pub address: SocketAddr,
@@ -58,8 +64,12 @@ pub struct Target {
     pub reuse_names: bool,
     /// Whether recursion is asked for.
     pub recursion: bool,
+    /// The share (0 to 1) of queries for names that were asked before, and from how many they are taken.
+    pub repeats: (f64, u64),
     /// Seed of the names' order, the same for a whole run so that ranges of names never overlap.
     pub seed: u64,
+    /// How they are sent.
+    pub tester: TesterSettings,
 }
 
 /// Trials in the lab.
@@ -71,8 +81,17 @@ pub struct LabBench<'a> {
     target: Target,
     authdns: Option<Process>,
     server: Option<Running<'a>>,
+    // How many cores' time the server may have, where that is limited.
+    cpu_limit: Option<f64>,
     // Whether the last trial left the server with work.
     overloaded: bool,
+}
+
+/// What was spent and lost while a Measurer ran.
+struct Spent {
+    before: Snapshot,
+    after: Snapshot,
+    series: Vec<Series>,
 }
 
 /// A server under test that can be started again.
@@ -82,6 +101,8 @@ struct Running<'a> {
     service: &'a Service,
     // Absent only between a stop and a start.
     server: Option<Server>,
+    // Holds it to its share of CPU time while it is there.
+    limit: Option<CpuLimit>,
 }
 
 impl<'a> LabBench<'a> {
@@ -93,14 +114,15 @@ impl<'a> LabBench<'a> {
         target: Target,
         authdns: Process,
     ) -> Self {
-        let authdns = Some(authdns);
-        Self { lab, testbed, dir, target, authdns, server: None, overloaded: false }
+        let (authdns, cpu_limit) = (Some(authdns), None);
+        Self { lab, testbed, dir, target, authdns, server: None, cpu_limit, overloaded: false }
     }
 
-    /// A bench of a server under test, which it starts; a DNS64 server needs an AuthDNS.
+    /// A bench of a server under test, which it starts; a DNS64 server needs an AuthDNS. The server gets
+    /// the time of `cpu_limit` cores at most, if that is given.
     ///
     /// # Errors
-    /// When the server does not come up.
+    /// When the server does not come up, or cannot be limited.
     pub fn start(
         lab: &'a Lab,
         testbed: &'a Testbed,
@@ -108,17 +130,54 @@ impl<'a> LabBench<'a> {
         target: Target,
         authdns: Option<Process>,
         (installed, service): (&'a Installed, &'a Service),
+        cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
-        let server = Some(installed.start(service, testbed, lab, dir)?);
-        let server = Some(Running { installed, service, server });
-        Ok(Self { lab, testbed, dir, target, authdns, server, overloaded: false })
+        let server = Some(Running { installed, service, server: None, limit: None });
+        let mut bench =
+            Self { lab, testbed, dir, target, authdns, server, cpu_limit, overloaded: false };
+        bench.start_server()?;
+        Ok(bench)
+    }
+
+    /// Starts the server, from scratch, and limits it.
+    fn start_server(&mut self) -> Result<(), crate::ServerError> {
+        let Some(running) = &mut self.server else { return Ok(()) };
+        let Running { installed, service, .. } = *running;
+        let (testbed, lab, dir) = (self.testbed, self.lab, self.dir);
+        let server = installed.start(service, testbed, lab, dir)?;
+        if let Some(cores) = self.cpu_limit {
+            let cpus = testbed.cpus(Host::Dut).count();
+            let limit = CpuLimit::apply(&server.pids(), cores, cpus)
+                .map_err(|e: LimitError| crate::ServerError::Limit(e))?;
+            running.limit = Some(limit);
+        }
+        running.server = Some(server);
+        Ok(())
+    }
+
+    /// Stops the server; it goes on at full speed first, where it was limited.
+    fn stop_server(&mut self) {
+        if let Some(running) = &mut self.server {
+            running.limit = None;
+            if let Some(server) = running.server.take() {
+                server.stop();
+            }
+        }
+    }
+
+    /// The server, while it is up.
+    pub fn server(&self) -> Option<&Server> {
+        self.server.as_ref()?.server.as_ref()
+    }
+
+    /// How the server is limited, in words.
+    pub fn limited(&self) -> Option<&'static str> {
+        Some(self.server.as_ref()?.limit.as_ref()?.means())
     }
 
     /// Stops the server as its adapter says, and the AuthDNS.
-    pub fn stop(self) {
-        if let Some(server) = self.server.and_then(|running| running.server) {
-            server.stop();
-        }
+    pub fn stop(mut self) {
+        self.stop_server();
         if let Some(mut authdns) = self.authdns {
             authdns.stop(Signal::SIGTERM, GRACE);
         }
@@ -152,6 +211,44 @@ impl<'a> LabBench<'a> {
 
     /// The Measurer's command line for one trial.
     fn command(&self, spec: &TrialSpec, json: &Path) -> Vec<OsString> {
+        let mut args = self.asking(spec.first_name, Some(spec.names));
+        let mut option = |flag: &str, value: &dyn fmt::Display| {
+            args.extend([OsString::from(flag), value.to_string().into()]);
+        };
+        match spec.pacing {
+            Pacing::Constant { rate } => option("--rate", &rate.get()),
+            Pacing::Poisson { rate } => {
+                option("--pacing", &"poisson");
+                option("--rate", &rate.get());
+            }
+            Pacing::Window { outstanding } => {
+                option("--pacing", &"window");
+                option("--window", &outstanding);
+            }
+            Pacing::Ramp { from, to } => {
+                option("--pacing", &"ramp");
+                option("--from", &from.get());
+                option("--to", &to.get());
+            }
+            // Run by `lockstep`, whose result is a table.
+            Pacing::LockStep { .. } => {}
+        }
+        option("--duration", &spec.duration);
+        option("--timeout", &spec.timeout);
+        if let Some(goal) = &spec.goal {
+            option("--goal", goal);
+        }
+        if self.shares_core() && !matches!(spec.pacing, Pacing::Window { .. }) {
+            // The AuthDNS needs the core while the Measurer waits. Asleep, the Measurer comes back late:
+            // with 99 % within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
+            option("--wait", &"yield");
+        }
+        option("--json", &json.display());
+        args
+    }
+
+    /// What every load has in common: whom it asks for which names, and through which sockets.
+    fn asking(&self, first_name: u64, names: Option<u64>) -> Vec<OsString> {
         let t = &self.target;
         let mut args: Vec<OsString> =
             vec![program().into(), "load".into(), t.address.to_string().into()];
@@ -164,34 +261,90 @@ impl<'a> LabBench<'a> {
         if let Some(pref64) = &t.expect_pref64 {
             option("--expect-pref64", pref64);
         }
-        option("--rate", &spec.rate.get());
-        option("--duration", &spec.duration);
-        option("--timeout", &spec.timeout);
-        option("--goal", &spec.goal);
         option("--seed", &t.seed);
         option("--cpus", self.testbed.cpus(Host::Tester));
-        // All trials send in the same way, whatever their rates.
-        option("--gso", &"on");
+        if t.tester.transport == "udp" {
+            // All trials send in the same way, whatever their rates.
+            option("--gso", if t.tester.gso { &"on" } else { &"off" });
+        } else {
+            option("--transport", &t.tester.transport);
+        }
+        if let Some(ports) = t.tester.ports {
+            option("--sockets", &ports);
+        }
+        if let Some(queries) = t.tester.queries_per_connection {
+            option("--queries-per-connection", &queries);
+        }
+        if let Some(clients) = t.tester.clients {
+            option("--clients", &clients);
+        }
+        if t.repeats.0 > 0.0 {
+            option("--repeat-share", &t.repeats.0);
+            option("--repeat-names", &t.repeats.1);
+        }
         if t.reuse_names {
             // A range that ends with the namespace, wherever the budget's count has come to.
-            option("--first-name", &(spec.first_name % t.namespace.size()));
+            option("--first-name", &(first_name % t.namespace.size()));
         } else {
-            option("--first-name", &spec.first_name);
-            option("--names", &spec.names);
+            option("--first-name", &first_name);
+            if let Some(names) = names {
+                option("--names", &names);
+            }
         }
-        if self.shares_core() {
-            // The AuthDNS needs the core while the Measurer waits. Asleep, the Measurer comes back late:
-            // with 99 % within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
-            option("--wait", &"yield");
-        }
-        option("--json", &json.display());
         let flags = [
             (t.reuse_names, "--reuse-names"),
             (!t.recursion, "--no-recursion"),
+            (!t.tester.gro, "--no-gro"),
             (self.shares_core(), "--shared-core"),
         ];
         args.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.into()));
         args
+    }
+
+    /// Runs `command` in the Measurer's place, within `limit`; what was spent and lost meanwhile, sampled as
+    /// befits `duration`.
+    fn run(
+        &mut self,
+        command: Vec<OsString>,
+        duration: Nanos,
+        limit: Duration,
+    ) -> Result<(Process, Spent), BenchError> {
+        let mut watched = self.watched();
+        let before = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let mut tester = Process::start(&Launch {
+            name: "tester",
+            namespace: self.testbed.namespace(Host::Tester),
+            cpus: self.testbed.cpus(Host::Tester),
+            dir: self.dir,
+            command,
+            environment: Vec::new(),
+        })
+        .map_err(failed)?;
+        let sampler = self.sampler(&watched, tester.pid(), duration.into());
+        self.watch(&mut tester, limit)?;
+        // It has ended, but its accounts are still there.
+        watched.push((Host::Tester, tester.pid()));
+        let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let series = sampler.stop();
+        Ok((tester, Spent { before, after, series }))
+    }
+
+    /// Runs a load that writes its result to `json`; the result, and what was spent and lost.
+    fn result<T: DeserializeOwned>(
+        &mut self,
+        command: Vec<OsString>,
+        json: &Path,
+        duration: Nanos,
+        limit: Duration,
+    ) -> Result<(T, Spent), BenchError> {
+        // That of the trial before must never be taken for this one's.
+        let _ = std::fs::remove_file(json);
+        let (mut tester, spent) = self.run(command, duration, limit)?;
+        let ended = tester.check();
+        if !json.exists() {
+            return Err(ended.map_or_else(failed, |()| failed("the Measurer wrote no result")));
+        }
+        Ok((record::read(json).map_err(failed)?, spent))
     }
 
     /// Whether the AuthDNS of this bench runs on the Measurer's core.
@@ -253,9 +406,16 @@ impl<'a> LabBench<'a> {
     }
 
     /// Adds to the Measurer's record what the probes saw, and judges what limited the trial.
-    fn conclude(&self, mut trial: Trial, observed: &Observed) -> Trial {
+    fn conclude(&self, mut trial: Trial, spent: Spent) -> Trial {
+        let Spent { before, after, series } = spent;
+        let observed = &Observed::between(&before, &after, self.testbed, trial.duration_s);
+        trial.probes = series;
         let shared = self.shares_core();
-        let evidence = evidence(&trial, observed, shared, self.server.is_some());
+        let mut evidence = evidence(&trial, observed, shared, self.server.is_some());
+        if let (Some(busy), Some(cores)) = (&mut evidence.dut_busy, self.cpu_limit) {
+            // A server that has used up what it is given is at its end.
+            *busy = (*busy * self.testbed.cpus(Host::Dut).count() as f64 / cores).min(1.0);
+        }
         if !trial.void.is_void() {
             let foreign = observed.usage(Host::Dut).foreign;
             let disturbed = if self.server.is_some() { foreign } else { 0.0 };
@@ -294,34 +454,10 @@ impl Bench for LabBench<'_> {
         }
         let settled = self.settle()?;
         let json: PathBuf = self.dir.join("trial.json");
-        // That of the trial before must never be taken for this one's.
-        let _ = std::fs::remove_file(&json);
-        let mut watched = self.watched();
-        let before = Snapshot::take(self.testbed, &watched).map_err(failed)?;
-        let mut tester = Process::start(&Launch {
-            name: "tester",
-            namespace: self.testbed.namespace(Host::Tester),
-            cpus: self.testbed.cpus(Host::Tester),
-            dir: self.dir,
-            command: self.command(spec, &json),
-            environment: Vec::new(),
-        })
-        .map_err(failed)?;
         let limit = Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE;
-        let sampler = self.sampler(&watched, tester.pid(), spec.duration.into());
-        self.watch(&mut tester, limit)?;
-        // It has ended, but its accounts are still there.
-        watched.push((Host::Tester, tester.pid()));
-        let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
-        let series = sampler.stop();
-        let ended = tester.check();
-        if !json.exists() {
-            return Err(ended.map_or_else(failed, |()| failed("the Measurer wrote no result")));
-        }
-        let trial: Trial = record::read(&json).map_err(failed)?;
-        let observed = Observed::between(&before, &after, self.testbed, trial.duration_s);
-        let mut trial = self.conclude(trial, &observed);
-        trial.probes = series;
+        let command = self.command(spec, &json);
+        let (trial, spent): (Trial, _) = self.result(command, &json, spec.duration, limit)?;
+        let mut trial = self.conclude(trial, spent);
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
             let limit = SETTLE.as_secs();
@@ -332,16 +468,85 @@ impl Bench for LabBench<'_> {
     }
 
     fn forget_names(&mut self) -> Result<bool, BenchError> {
-        let Some(running) = &mut self.server else { return Ok(true) };
-        if self.target.reuse_names {
-            return Ok(true);
+        if self.server.is_some() && !self.target.reuse_names {
+            self.stop_server();
+            self.start_server().map_err(failed)?;
         }
-        if let Some(server) = running.server.take() {
-            server.stop();
-        }
-        let started = running.installed.start(running.service, self.testbed, self.lab, self.dir);
-        running.server = Some(started.map_err(failed)?);
         Ok(true)
+    }
+
+    fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        self.settle()?;
+        let json: PathBuf = self.dir.join("trial.json");
+        let mut command = self.asking(spec.first_name, None);
+        let mut option = |flag: &str, value: &dyn fmt::Display| {
+            command.extend([OsString::from(flag), value.to_string().into()]);
+        };
+        option("--pacing", &"lockstep");
+        option("--threads", &spec.lanes);
+        option("--experiments", &spec.experiments);
+        option("--timeout", &spec.timeout);
+        option("--dut-cpus", self.testbed.cpus(Host::Dut));
+        option("--json", &json.display());
+        // A server that answers nothing costs a timeout a query; nobody waits for that to the end.
+        let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
+        // How long it takes is what is measured.
+        let duration = Nanos::from_secs(10);
+        let (table, spent): (LockStepTable, _) = self.result(command, &json, duration, limit)?;
+        let mut row = table.rows.into_iter().next().ok_or_else(|| failed("an empty table"))?;
+        row.trial = self.conclude(row.trial, spent);
+        Ok(row)
+    }
+
+    fn generate(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let (lanes, experiments, first_name) = match spec.generator {
+            Generator::Lockstep1 => (1, spec.experiments, spec.first_name),
+            Generator::Lockstep4 => (4, spec.experiments, spec.first_name),
+            Generator::Window => return self.window(spec),
+            Generator::Script | Generator::Dnsperf => return self.foreign(spec),
+        };
+        let timeout = Nanos::from_secs(1);
+        let row = self.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;
+        Ok(GeneratorTimes {
+            mean_s: row.mean_ms / 1e3,
+            std_dev_s: Some(row.std_dev_ms / 1e3),
+            max_s: Some(row.max_ms / 1e3),
+            unanswered: row.trial.bad(),
+        })
+    }
+}
+
+impl LabBench<'_> {
+    /// Experiments of 256 queries in our closed loop: all of them as one trial.
+    fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let queries = u64::from(spec.experiments) * u64::from(experiment::visit::EXPERIMENT);
+        let trial = self.trial(&TrialSpec {
+            pacing: Pacing::Window { outstanding: generator::OUTSTANDING },
+            // It ends when the names are used up.
+            duration: Nanos::from_secs(60),
+            timeout: Nanos::from_secs(1),
+            goal: None,
+            first_name: spec.first_name,
+            names: queries,
+        })?;
+        let answered = trial.valid.max(1) as f64 / f64::from(experiment::visit::EXPERIMENT);
+        Ok(GeneratorTimes {
+            mean_s: trial.duration_s / answered,
+            unanswered: trial.bad(),
+            ..GeneratorTimes::default()
+        })
+    }
+
+    /// Experiments of a generator that is not ours.
+    fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let target = (self.target.address, &self.target.namespace);
+        let command = generator::prepare(spec, target, self.dir).map_err(failed)?;
+        let limit = generator::limit(spec);
+        let (tester, _) = self.run(command, Nanos::from_secs(10), limit)?;
+        generator::read_times(spec, tester.log()).map_err(failed)
     }
 }
 

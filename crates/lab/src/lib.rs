@@ -22,6 +22,7 @@
 //! result says which it was.
 
 pub mod adapter;
+mod asked;
 pub mod authdns;
 pub mod bench;
 pub mod catalogue;
@@ -29,6 +30,8 @@ pub mod cpus;
 pub mod detect;
 pub mod enter;
 pub mod exec;
+mod generator;
+pub mod limit;
 mod links;
 pub mod netns;
 pub mod probe;
@@ -37,9 +40,11 @@ pub mod ready;
 pub mod run;
 pub mod rundir;
 pub mod server;
+mod session;
 pub mod signer;
 pub mod template;
 pub mod testbed;
+mod tuning;
 pub mod zone_load;
 pub mod zonefile;
 
@@ -51,7 +56,7 @@ pub use enter::{EnterError, Entered, Lab, enter};
 pub use exec::exec_main;
 pub use netns::Namespace;
 pub use process::{Launch, Process, ProcessError};
-pub use run::{Event, RunError, RunOptions, run_experiment};
+pub use run::{Checked, Event, RunError, RunOptions, check, run_experiment};
 pub use rundir::{RunDir, RunDirError};
 pub use server::{Installed, Server, ServerError, Service};
 pub use testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};

@@ -42,6 +42,10 @@ pub struct Service {
     pub zone_file: Option<PathBuf>,
     /// What its names are asked for, to see whether it is ready.
     pub ask: Ask,
+    /// So many threads; one for each core where it is absent.
+    pub threads: Option<usize>,
+    /// Further variables of its templates.
+    pub variables: BTreeMap<String, String>,
 }
 
 /// Why a server is not up.
@@ -53,6 +57,9 @@ pub enum ServerError {
     /// Its process is not as it should be.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// Its CPU time cannot be limited.
+    #[error(transparent)]
+    Limit(#[from] crate::limit::LimitError),
     /// Its configuration could not be written.
     #[error("cannot write {path}: {source}")]
     Io {
@@ -276,7 +283,7 @@ impl Installed {
     fn setting(&self, stage: Stage<'_>, state: &Path, port: u16) -> Setting {
         let Stage { service, testbed, lab, .. } = stage;
         let cpus = testbed.cpus(Host::Dut);
-        let threads = cpus.count();
+        let threads = service.threads.unwrap_or(cpus.count());
         let zone = service.namespace.zone().to_string();
         let zone_file = service.zone_file.as_ref().map(|path| path.display().to_string());
         let upstream = Place {
@@ -302,6 +309,7 @@ impl Installed {
             upstream,
             behind: None,
             zone_file: zone_file.unwrap_or_default(),
+            variables: service.variables.clone(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What an adapter's templates may use, and their rendering.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use minijinja::syntax::SyntaxConfig;
@@ -49,6 +50,9 @@ pub struct Setting {
     pub behind: Option<Place>,
     /// The generated zone's file; empty for a server that needs none.
     pub zone_file: String,
+    /// What the experiment's `[variables]` say; a template gives each a default.
+    #[serde(flatten)]
+    pub variables: BTreeMap<String, String>,
 }
 
 /// Addresses and a port.
@@ -90,6 +94,7 @@ impl Setting {
             upstream: place,
             behind: front.then_some(place),
             zone_file: "/tmp/run/zone".to_owned(),
+            variables: BTreeMap::new(),
         }
     }
 }

@@ -240,6 +240,39 @@ impl Testbed {
         Ok(())
     }
 
+    /// Has each host receive on its own cores, or not.
+    pub fn set_steering(&mut self, on: bool, dir: &Path) {
+        let refused = matches!(self.steering, Steering::Refused(_));
+        if on == (self.steering == Steering::On) || (on && refused) {
+            return;
+        }
+        self.steering = match (on, self.write_masks(on, dir)) {
+            (true, Ok(())) => Steering::On,
+            (true, Err(why)) => Steering::Refused(why),
+            (false, Ok(())) => Steering::Off,
+            (false, Err(_)) => self.steering.clone(),
+        };
+    }
+
+    /// Has every link receive in a kernel thread of its own, or not.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn thread_napi(&self, on: bool, dir: &Path) -> Result<(), String> {
+        let value = if on { "1" } else { "0" };
+        for host in Host::ALL {
+            let mount_point = dir.join(format!("sys-{}", host.name()));
+            let set = |sys: &Path| {
+                links_of(sys)?.iter().try_for_each(|link| fs::write(link.join("threaded"), value))
+            };
+            self.namespace(host)
+                .run(|| with_sysfs(&mount_point, set))
+                .and_then(|done| done)
+                .map_err(|e| format!("links cannot receive in threads ({}): {e}", host.name()))?;
+        }
+        Ok(())
+    }
+
     /// Keeps the lab itself off the cores of the server under test, where there are others.
     fn step_aside(&self) {
         let others = self.allowed.cpus().iter().filter(|cpu| !self.cpus.dut.cpus().contains(cpu));
@@ -295,8 +328,13 @@ impl Testbed {
 
     /// Has each host receive on its own cores; why not, where the kernel refuses.
     fn steer(&self, dir: &Path) -> Result<(), String> {
+        self.write_masks(true, dir)
+    }
+
+    /// Writes the masks of all hosts' queues: their cores, or none.
+    fn write_masks(&self, on: bool, dir: &Path) -> Result<(), String> {
         for host in Host::ALL {
-            let mask = self.cpus(host).mask();
+            let mask = if on { self.cpus(host).mask() } else { "0".to_owned() };
             let mount_point = dir.join(format!("sys-{}", host.name()));
             self.namespace(host)
                 .run(|| with_sysfs(&mount_point, |sys| steer_queues(sys, &mask)))
@@ -359,14 +397,22 @@ fn with_sysfs(at: &Path, work: impl FnOnce(&Path) -> io::Result<()>) -> io::Resu
     done
 }
 
-/// Sets the mask of every receive queue of every link.
-fn steer_queues(sys: &Path, mask: &str) -> io::Result<()> {
+/// The testbed's links in a sysfs.
+fn links_of(sys: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut links = Vec::new();
     for link in fs::read_dir(sys.join("class/net"))? {
         let link = link?;
-        if !link.file_name().to_string_lossy().starts_with("to-") {
-            continue;
+        if link.file_name().to_string_lossy().starts_with("to-") {
+            links.push(link.path());
         }
-        for queue in fs::read_dir(link.path().join("queues"))? {
+    }
+    Ok(links)
+}
+
+/// Sets the mask of every receive queue of every link.
+fn steer_queues(sys: &Path, mask: &str) -> io::Result<()> {
+    for link in links_of(sys)? {
+        for queue in fs::read_dir(link.join("queues"))? {
             let queue = queue?;
             if queue.file_name().to_string_lossy().starts_with("rx-") {
                 let file: PathBuf = queue.path().join("rps_cpus");

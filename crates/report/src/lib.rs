@@ -1,6 +1,7 @@
 //! Records to words for a terminal. Pure: no role, no engine, no clock, so that every report can be
 //! made again from what was kept.
 
+mod cells;
 mod comparison;
 mod lockstep;
 mod run;
@@ -9,6 +10,7 @@ mod stored;
 mod trace;
 mod trial;
 
+pub use cells::{quantity, skipped_name};
 pub use comparison::comparison;
 pub use lockstep::lockstep;
 pub use run::run;

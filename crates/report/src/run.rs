@@ -4,14 +4,35 @@ use std::fmt::Write;
 
 use record::{CellRecord, Run};
 
+use crate::cells::{self, skipped_name};
 use crate::spread::spread;
-use crate::stored::cell_name;
 use crate::thousands;
 
 /// The table, and what has to be known to read it.
 pub fn run(run: &Run) -> String {
     let mut out = String::new();
-    let rows: Vec<[String; 7]> = run.results.iter().map(row).collect();
+    let searches: Vec<&CellRecord> = run.results.iter().filter(|r| r.method == "search").collect();
+    if !searches.is_empty() {
+        capacities(&mut out, &searches);
+    }
+    out.push_str(&cells::tables(run));
+    for skipped in &run.skipped {
+        let _ = writeln!(out, "{}: not measured: {}", skipped_name(skipped), skipped.why);
+    }
+    for (what, how) in &run.plan.testbed {
+        let _ = writeln!(out, "{what}: {how}");
+    }
+    if !run.complete {
+        let _ = writeln!(out, "INCOMPLETE: the run ended before its time");
+    }
+    out
+}
+
+/// The table of capacities, and the notes on it.
+fn capacities(out: &mut String, results: &[&CellRecord]) {
+    let varied = cells::varied(results);
+    let names: Vec<String> = results.iter().map(|r| cells::short_name(r, &varied)).collect();
+    let rows: Vec<[String; 7]> = results.iter().map(|r| row(r, &varied)).collect();
     let heads = ["server", "median qps", "1st pct", "99th pct", "searches", "limiter", "RFC 8219"]
         .map(str::to_owned);
     let mut widths = heads.clone().map(|h| h.len());
@@ -24,27 +45,29 @@ pub fn run(run: &Run) -> String {
         });
         let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
-    for result in &run.results {
-        notes(&mut out, result);
+    // What holds for several of them is said once.
+    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    for (result, name) in results.iter().zip(&names) {
+        for note in notes(result) {
+            match said.iter_mut().find(|(text, _)| *text == note) {
+                Some((_, names)) => names.push(name),
+                None => said.push((note, vec![name])),
+            }
+        }
     }
-    for skipped in &run.skipped {
-        let _ = writeln!(out, "{}: not measured: {}", skipped.server, skipped.why);
+    for (note, names) in said {
+        let all = names.len() == results.len() && names.len() > 1;
+        let whom = if all { "all".to_owned() } else { names.join(", ") };
+        let _ = writeln!(out, "{whom}: {note}");
     }
-    for (what, how) in &run.plan.testbed {
-        let _ = writeln!(out, "{what}: {how}");
-    }
-    if !run.complete {
-        let _ = writeln!(out, "INCOMPLETE: the run ended before its time");
-    }
-    out
 }
 
-fn row(r: &CellRecord) -> [String; 7] {
+fn row(r: &CellRecord, varied: &[String]) -> [String; 7] {
     let sign = if r.at_least { ">= " } else { "" };
     let qps = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{sign}{}", thousands(x)));
     let conforming = if r.conforming { "conforming" } else { "not conforming" };
     [
-        cell_name(r),
+        cells::long_name(r, varied),
         qps(r.median_qps),
         qps(r.p01_qps),
         qps(r.p99_qps),
@@ -55,49 +78,33 @@ fn row(r: &CellRecord) -> [String; 7] {
 }
 
 /// What stands below the table about one server.
-fn notes(out: &mut String, r: &CellRecord) {
-    for line in spread(r) {
-        let _ = writeln!(out, "{} {line}", cell_name(r));
-    }
+fn notes(r: &CellRecord) -> Vec<String> {
+    let mut out = spread(r);
     if r.at_least {
-        let _ = writeln!(
-            out,
-            "{}: \">=\": the server was not what limited every search; its capacity is at least this",
-            r.server
-        );
+        let why =
+            "\">=\": the server was not what limited every search; its capacity is at least this";
+        out.push(why.to_owned());
     }
     if r.median_qps.is_none() {
-        let verdicts: Vec<&str> =
-            r.capacities.iter().filter(|c| c.qps.is_none()).map(|c| c.verdict.as_str()).collect();
-        let _ = writeln!(
-            out,
-            "{}: no capacity: {}",
-            r.server,
-            verdicts.first().unwrap_or(&"no search ended")
-        );
+        let verdict = r.capacities.iter().find(|c| c.qps.is_none()).map(|c| c.verdict.as_str());
+        out.push(format!("no capacity: {}", verdict.unwrap_or("no search ended")));
     }
     match &r.certificate {
-        Some(c) if c.passed => {
-            let _ = writeln!(
-                out,
-                "{}: the Tester is certified up to {} qps (self-test at {} qps, timeout {} s, {} s long)",
-                r.server,
-                thousands(c.certified_qps),
-                thousands(c.self_test_qps),
-                c.timeout_s,
-                c.duration_s
-            );
-        }
+        Some(c) if c.passed => out.push(format!(
+            "the Tester is certified up to {} qps (self-test at {} qps, timeout {} s, {} s long)",
+            thousands(c.certified_qps),
+            thousands(c.self_test_qps),
+            c.timeout_s,
+            c.duration_s
+        )),
         Some(_) => {
-            let _ = writeln!(
-                out,
-                "{}: the Tester failed its self-test: nothing here is the server's capacity",
-                r.server
-            );
+            let why = "the Tester failed its self-test: nothing here is the server's capacity";
+            out.push(why.to_owned());
         }
         None => {}
     }
     if !r.differs.is_empty() {
-        let _ = writeln!(out, "{}: differs from RFC 8219: {}", r.server, r.differs.join("; "));
+        out.push(format!("differs from RFC 8219: {}", r.differs.join("; ")));
     }
+    out
 }

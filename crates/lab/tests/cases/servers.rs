@@ -29,6 +29,8 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
             pref64: pref64(),
             zone_file: None,
             ask: Ask::Aaaa(pref64()),
+            threads: None,
+            variables: Default::default(),
         },
         Role::Resolver => Service {
             role,
@@ -36,6 +38,8 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
             pref64: pref64(),
             zone_file: None,
             ask: Ask::A,
+            threads: None,
+            variables: Default::default(),
         },
         Role::Authoritative => {
             let namespace = Namespace::with_default_zone("10.32.0.0/20".parse().unwrap());
@@ -43,7 +47,15 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
             let server = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
             write_zone(&zone_file, &namespace, ZoneRecords::Aaaa(pref64()), server).unwrap();
             let (zone_file, ask) = (Some(zone_file), Ask::Aaaa(pref64()));
-            Service { role, namespace, pref64: pref64(), zone_file, ask }
+            Service {
+                role,
+                namespace,
+                pref64: pref64(),
+                zone_file,
+                ask,
+                threads: None,
+                variables: Default::default(),
+            }
         }
     }
 }

@@ -1,0 +1,173 @@
+//! The plan of an experiment: which cell is visited when, and how long it will take.
+//!
+//! A cell is a server at a point of the matrix; a visit measures it once (a repeat). Interleaved, each
+//! repeat visits every cell in a shuffled order, and every second repeat goes through the order of the one
+//! before backwards (A B B A), so that what drifts evenly hits all cells alike.
+
+use measure::{Nanos, Rng};
+
+use crate::file::{Experiment, Point};
+use crate::search::Search;
+use crate::settings::{Generator, Method, Order, Role, Settings};
+
+/// One measurement of one cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Which of the servers.
+    pub server: usize,
+    /// Which point of the matrix.
+    pub point: usize,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+}
+
+/// All visits of `servers` servers at `points` points, in their order.
+pub fn visits(servers: usize, points: usize, repeats: u32, order: Order, seed: u64) -> Vec<Visit> {
+    let cells: Vec<(usize, usize)> =
+        (0..points).flat_map(|point| (0..servers).map(move |server| (server, point))).collect();
+    let visit = |repeat| move |&(server, point): &(usize, usize)| Visit { server, point, repeat };
+    if order == Order::Grouped {
+        let mut cells = cells;
+        // All of a server together.
+        cells.sort_unstable();
+        let all = cells.iter().flat_map(|cell| (0..repeats).map(move |r| visit(r)(cell)));
+        return all.collect();
+    }
+    let mut block = cells;
+    let mut out = Vec::with_capacity(block.len() * repeats as usize);
+    for repeat in 0..repeats {
+        if repeat % 2 == 0 {
+            shuffle(&mut block, &mut Rng::part(seed, u64::from(repeat)));
+        } else {
+            block.reverse();
+        }
+        out.extend(block.iter().map(visit(repeat)));
+    }
+    out
+}
+
+/// Fisher and Yates's shuffle.
+fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+}
+
+/// Starting and stopping a server, AuthDNS and probes included.
+const START: f64 = 1.5;
+/// Names a second that a usual server loads from its zone file, and that a zone file is written with.
+const ZONE_RATE: f64 = 250_000.0;
+/// What a trial takes beside its sending: starting, the last timeout, settling.
+const TRIAL: f64 = 1.0;
+
+/// How long one visit at a point is expected to take.
+pub fn visit_estimate(settings: &Settings) -> Nanos {
+    let seconds = |time: Nanos| time.as_secs_f64();
+    let trial = |duration: Nanos| seconds(duration) + TRIAL;
+    let measuring = match settings.method {
+        Method::Search => settings
+            .search()
+            .map_or(0.0, |s| expected_trials(&s) * (seconds(s.duration) * EARLY + TRIAL)),
+        // 256 queries at some thousand a second and lane.
+        Method::Lockstep => {
+            let s = &settings.lockstep;
+            TRIAL + f64::from(s.experiments) * 0.12 / f64::from(s.lanes).sqrt()
+        }
+        Method::Load => {
+            settings.load.as_ref().map_or(0.0, |l| l.rates.len() as f64 * trial(l.duration))
+        }
+        Method::Closed => trial(settings.closed.duration),
+        Method::ZoneLoad => {
+            let rate = if settings.zone_load.rate { trial(settings.closed.duration) } else { 0.0 };
+            let starts = f64::from(settings.zone_load.later) + 1.0;
+            rate + starts * (zone_s(settings) + START)
+        }
+        Method::Generators => {
+            let each = match settings.generators.generator {
+                Generator::Script => 2.0,
+                _ => 0.12,
+            };
+            TRIAL + f64::from(settings.generators.experiments) * each
+        }
+    };
+    let warm_up = if settings.warm_up == Nanos::ZERO { 0.0 } else { trial(settings.warm_up) };
+    span(START + zone_s(settings) + warm_up + measuring)
+}
+
+/// A time from its seconds.
+fn span(seconds: f64) -> Nanos {
+    Nanos((seconds * 1e9) as u64)
+}
+
+/// The share of its duration that a trial lasts on average: failing ones end early.
+const EARLY: f64 = 0.75;
+
+/// Loading the zone of an authoritative server.
+fn zone_s(settings: &Settings) -> f64 {
+    let len = settings.workload.namespace.rsplit_once('/').and_then(|(_, len)| len.parse().ok());
+    match (settings.role, len) {
+        (Role::Authoritative, Some(len @ 0..=32)) => 2f64.powi(32 - len) / ZONE_RATE,
+        _ => 0.0,
+    }
+}
+
+/// Trials of a search: doubling or halving to the bracket, then bisection to the resolution.
+fn expected_trials(search: &Search) -> f64 {
+    let up = (search.max.get() / search.start.get()).log2().max(1.0);
+    // The capacity lies somewhere in between.
+    (up / 2.0).ceil() + 1.0 + (1.0 / search.resolution).log2().ceil()
+}
+
+/// How long a self-test is expected to take; nothing where none is needed.
+pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
+    let common = experiment.common();
+    match &common.search {
+        Some(s) if common.method == Method::Search && s.self_test => {
+            span(3.0 * (s.duration.as_secs_f64() + TRIAL))
+        }
+        _ => Nanos::ZERO,
+    }
+}
+
+/// How long `servers` servers are expected to take at those points for which `can` is true, within the
+/// experiment's budget.
+pub fn estimate(experiment: &Experiment, servers: usize, can: impl Fn(&Point) -> bool) -> Nanos {
+    let common = experiment.common();
+    let points = experiment.points.iter().filter(|point| can(point));
+    let visits = points.map(|p| visit_estimate(&p.settings).as_secs_f64());
+    let all = visits.sum::<f64>() * servers as f64 * f64::from(common.repeats);
+    let whole = span(all + self_test_estimate(experiment).as_secs_f64());
+    common.budget.map_or(whole, |budget| budget.min(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaved_blocks_go_forth_and_back() {
+        let all = visits(2, 3, 4, Order::Interleaved, 7);
+        assert_eq!(all.len(), 24);
+        let block = |r: usize| &all[r * 6..(r + 1) * 6];
+        let cells = |b: &[Visit]| b.iter().map(|v| (v.server, v.point)).collect::<Vec<_>>();
+        for r in 0..4 {
+            assert!(block(r).iter().all(|v| v.repeat == r as u32));
+            let mut sorted = cells(block(r));
+            sorted.sort_unstable();
+            assert_eq!(sorted, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+        }
+        let mut back = cells(block(1));
+        back.reverse();
+        assert_eq!(cells(block(0)), back);
+        assert_ne!(cells(block(0)), cells(block(2)), "shuffled anew");
+        assert_eq!(all, visits(2, 3, 4, Order::Interleaved, 7), "by the seed alone");
+        assert_ne!(all, visits(2, 3, 4, Order::Interleaved, 8));
+    }
+
+    #[test]
+    fn grouped_goes_cell_by_cell() {
+        let all = visits(2, 1, 2, Order::Grouped, 7);
+        let visit = |server, repeat| Visit { server, point: 0, repeat };
+        assert_eq!(all, [visit(0, 0), visit(0, 1), visit(1, 0), visit(1, 1)]);
+    }
+}

@@ -1,0 +1,276 @@
+//! One visit to a cell: the method's trials on a bench, and what they say about the cell.
+//!
+//! A visit that was cut short is taken up by [`Replay`]: the trials that were kept are played to the method
+//! again, in their order, and only then new ones are run. A method decides by its trials alone, so it comes
+//! to the point where it was.
+
+use std::collections::VecDeque;
+
+use measure::{Limiter, Nanos, Pacing, Qps};
+use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord};
+
+use crate::bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
+use crate::names::NameBudget;
+use crate::repeats::sum_up;
+use crate::settings::{Method, Settings};
+
+/// Queries of one of dns64perf's experiments.
+pub const EXPERIMENT: u32 = 256;
+/// A closed loop is given so many names for each second: more than a server behind one link answers.
+const CLOSED_NAMES_PER_S: f64 = 500_000.0;
+/// So often a void trial of an open or a closed load is run again.
+const VOID_RETRIES: u32 = 2;
+
+/// What a visit found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// A search's capacity.
+    Capacity(Capacity),
+    /// Other figures: name, unit, value.
+    Figures(Vec<(String, &'static str, f64)>),
+}
+
+/// Measures a cell once, as repeat number `repeat`; `seen` is told of each trial.
+///
+/// # Errors
+/// The bench's; `seen` has been told of the trials before.
+pub fn visit(
+    settings: &Settings,
+    bench: &mut dyn Bench,
+    names: &mut NameBudget,
+    repeat: u32,
+    seen: &mut dyn FnMut(&TrialRecord),
+) -> Result<Found, BenchError> {
+    let mut visit = Visiting { settings, bench, names, repeat, seen };
+    match settings.method {
+        Method::Search => {
+            let search = settings.search().ok_or_else(|| without("search"))?;
+            let trace = search.run(visit.bench, visit.names, repeat, visit.seen)?;
+            Ok(Found::Capacity(trace.capacity))
+        }
+        Method::Lockstep => visit.lockstep(),
+        Method::Load => visit.load(),
+        // What its loading took, the bench's owner knows; the rate comes afterwards.
+        Method::ZoneLoad if !settings.zone_load.rate => Ok(Found::Figures(Vec::new())),
+        Method::Closed | Method::ZoneLoad => {
+            visit.closed().map(|qps| figures([("qps", "qps", Some(qps))]))
+        }
+        Method::Generators => visit.generators(),
+    }
+}
+
+fn without(table: &str) -> BenchError {
+    BenchError::Failed(format!("the experiment has no table `[{table}]`"))
+}
+
+/// The figures that there are.
+fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Found {
+    let there =
+        all.into_iter().filter_map(|(name, unit, value)| Some((name.to_owned(), unit, value?)));
+    Found::Figures(there.collect())
+}
+
+/// A visit that goes on.
+struct Visiting<'a> {
+    settings: &'a Settings,
+    bench: &'a mut dyn Bench,
+    names: &'a mut NameBudget,
+    repeat: u32,
+    seen: &'a mut dyn FnMut(&TrialRecord),
+}
+
+impl Visiting<'_> {
+    /// `count` fresh names, or as many as there are at most; the first of them and how many.
+    fn names(&mut self, count: u64, at_most: bool) -> Result<(u64, u64), BenchError> {
+        let count = if at_most { count.min(self.names.size()) } else { count };
+        if self.names.is_short_of(count) && self.bench.forget_names()? {
+            self.names.refresh();
+        }
+        Ok((self.names.take(count)?, count))
+    }
+
+    /// A trial, run again while it is void; told, and given back.
+    fn trial(
+        &mut self,
+        rate_qps: f64,
+        spec: &TrialSpec,
+        at_most: bool,
+    ) -> Result<Trial, BenchError> {
+        let mut tries = 0;
+        loop {
+            let (first_name, names) = self.names(spec.names, at_most)?;
+            let spec = TrialSpec { first_name, names, ..spec.clone() };
+            let trial = self.bench.trial(&spec)?;
+            let rate_qps = if rate_qps > 0.0 { rate_qps } else { trial.offered_qps };
+            let record = TrialRecord { repeat: self.repeat, rate_qps, trial };
+            (self.seen)(&record);
+            tries += 1;
+            if !record.trial.void.is_void() || tries > VOID_RETRIES {
+                return Ok(record.trial);
+            }
+        }
+    }
+
+    /// A trial at each rate.
+    fn load(&mut self) -> Result<Found, BenchError> {
+        let load = self.settings.load.as_ref().ok_or_else(|| without("load"))?;
+        let mut best: Option<f64> = None;
+        for &rate in &load.rates {
+            let spec = TrialSpec {
+                pacing: self.settings.tester.pacing.at(rate),
+                duration: load.duration,
+                timeout: load.timeout,
+                goal: None,
+                first_name: 0,
+                names: most_names(self.settings.tester.pacing.at(rate), load.duration),
+            };
+            let trial = self.trial(rate.get(), &spec, false)?;
+            if !trial.void.is_void() {
+                best = Some(valid_qps(&trial).max(best.unwrap_or(0.0)));
+            }
+        }
+        Ok(figures([("highest_answered", "qps", best)]))
+    }
+
+    /// A closed loop; valid answers a second.
+    fn closed(&mut self) -> Result<f64, BenchError> {
+        let closed = &self.settings.closed;
+        let spec = TrialSpec {
+            pacing: Pacing::Window { outstanding: closed.window },
+            duration: closed.duration,
+            timeout: closed.timeout,
+            goal: None,
+            first_name: 0,
+            names: (CLOSED_NAMES_PER_S * closed.duration.as_secs_f64()) as u64,
+        };
+        Ok(valid_qps(&self.trial(0.0, &spec, true)?))
+    }
+
+    fn lockstep(&mut self) -> Result<Found, BenchError> {
+        let s = &self.settings.lockstep;
+        let queries = u64::from(s.experiments) * u64::from(EXPERIMENT);
+        let (lanes, experiments, timeout) = (s.lanes, s.experiments, s.timeout);
+        let (first_name, _) = self.names(queries, false)?;
+        let row = self.bench.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;
+        let LockStepRow {
+            mean_ms, std_dev_ms, max_ms, qps, cpu_percent, cpu_std_dev, trial, ..
+        } = row;
+        (self.seen)(&TrialRecord { repeat: self.repeat, rate_qps: qps, trial });
+        Ok(figures([
+            ("experiment_time", "ms", Some(mean_ms)),
+            ("experiment_time_std_dev", "ms", Some(std_dev_ms)),
+            ("experiment_time_max", "ms", Some(max_ms)),
+            ("qps", "qps", Some(qps)),
+            ("cpu", "%", cpu_percent),
+            ("cpu_std_dev", "%", cpu_std_dev),
+        ]))
+    }
+
+    fn generators(&mut self) -> Result<Found, BenchError> {
+        let s = &self.settings.generators;
+        let (generator, experiments) = (s.generator, s.experiments);
+        let (first_name, _) = self.names(u64::from(experiments) * u64::from(EXPERIMENT), false)?;
+        let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered } =
+            self.bench.generate(&GeneratorSpec { generator, experiments, first_name })?;
+        let rate = (mean_s > 0.0).then(|| f64::from(EXPERIMENT) / mean_s);
+        Ok(figures([
+            ("experiment_time", "s", Some(mean_s)),
+            ("experiment_time_std_dev", "s", std_dev_s),
+            ("experiment_time_max", "s", max_s),
+            ("requests_per_second", "1/s", rate),
+            ("unanswered", "", Some(unanswered as f64)),
+        ]))
+    }
+}
+
+/// More names than an open loop asks for: Poisson arrivals scatter by the square root of their number
+/// over each worker, and this is enough for sixteen.
+pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
+    match pacing {
+        Pacing::Poisson { rate } => {
+            let mean = rate.queries_in(duration);
+            mean + 24 * mean.isqrt() + 256
+        }
+        Pacing::Constant { rate } => rate.queries_in(duration),
+        _ => 0,
+    }
+}
+
+/// Valid answers a second.
+fn valid_qps(trial: &Trial) -> f64 {
+    if trial.duration_s > 0.0 { trial.valid as f64 / trial.duration_s } else { 0.0 }
+}
+
+/// Adds to a cell what a visit found; `planned` visits there are in all, `reused` says whether it used a name
+/// twice, `over_ipv6` whether the clients spoke IPv6.
+pub fn take_up(
+    cell: &mut CellRecord,
+    settings: &Settings,
+    found: Found,
+    reused: bool,
+    over_ipv6: bool,
+) {
+    cell.repeats += 1;
+    match found {
+        Found::Capacity(capacity) => cell.capacities.push(capacity),
+        Found::Figures(figures) => {
+            for (name, unit, value) in figures {
+                let empty = || Figure::new(unit, Vec::new());
+                cell.figures.entry(name).or_insert_with(empty).values.push(value);
+            }
+        }
+    }
+    match settings.search() {
+        Some(search) if settings.method == Method::Search => {
+            sum_up(cell, &search, settings.repeats, reused, over_ipv6);
+        }
+        // Only a search finds a capacity; what limited the last trial is told all the same.
+        _ => {
+            cell.limiter = cell.trials.last().map_or(Limiter::Unknown, |t| t.trial.limiter);
+            cell.differs =
+                vec![format!("the method is `{}`, not a search", settings.method.word())];
+        }
+    }
+}
+
+/// A bench that plays trials that were kept before it runs any.
+pub struct Replay<'a> {
+    bench: &'a mut dyn Bench,
+    kept: VecDeque<TrialRecord>,
+}
+
+impl<'a> Replay<'a> {
+    /// Plays `kept`, the trials of one repeat in their order, and goes on with `bench`.
+    pub fn new(bench: &'a mut dyn Bench, kept: Vec<TrialRecord>) -> Self {
+        Replay { bench, kept: kept.into() }
+    }
+}
+
+impl Bench for Replay<'_> {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        let rate: Option<Qps> = match spec.pacing {
+            Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate),
+            _ => None,
+        };
+        match self.kept.pop_front() {
+            Some(kept) if rate.is_none_or(|rate| rate.get() == kept.rate_qps) => Ok(kept.trial),
+            // Another rate than then: the method has changed, and with it all that follows.
+            _ => {
+                self.kept.clear();
+                self.bench.trial(spec)
+            }
+        }
+    }
+
+    fn forget_names(&mut self) -> Result<bool, BenchError> {
+        self.bench.forget_names()
+    }
+
+    fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
+        self.bench.lockstep(spec)
+    }
+
+    fn generate(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        self.bench.generate(spec)
+    }
+}

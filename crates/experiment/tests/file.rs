@@ -1,0 +1,262 @@
+//! Experiment files: what they say, what is varied, and where their mistakes are.
+
+use std::path::{Path, PathBuf};
+
+use dnsdyno_experiment::settings::{Method, Order, Scalar};
+use dnsdyno_experiment::{Experiment, estimate};
+use measure::{Nanos, Qps, Rng};
+
+const GOOD: &str = r#"
+name = "x"
+title = "an experiment"
+role = "dns64"
+servers = ["unbound"]
+repeats = 20
+
+[search]
+goal = "zero-loss"
+start = "10k"
+max = "1M"
+resolution = 0.01
+duration = "60s"
+timeout = "1s"
+
+[quick]
+repeats = 3
+search.duration = "2s"
+"#;
+
+fn parse(text: &str) -> Experiment {
+    Experiment::parse(text, Path::new("x.toml")).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+fn error(text: &str) -> String {
+    Experiment::parse(text, Path::new("x.toml")).expect_err(text).to_string()
+}
+
+#[test]
+fn a_good_file_and_its_quick_form() {
+    let experiment = parse(GOOD);
+    let search = experiment.common().search().expect("a search");
+    assert_eq!((search.duration, experiment.common().repeats), (Nanos::from_secs(60), 20));
+    assert_eq!(experiment.common().workload.pref64, "2001:db8:64::/96");
+    assert_eq!(experiment.common().order, Order::Interleaved);
+    assert!(experiment.points.len() == 1 && experiment.points[0].varied.is_empty());
+    let quick = experiment.quick();
+    let search = quick.common().search().expect("a search");
+    assert_eq!((search.duration, quick.common().repeats), (Nanos::from_secs(2), 3));
+    assert_eq!(search.start, Qps::new(10_000.0).expect("a rate"), "the rest stays");
+}
+
+#[test]
+fn the_first_form_of_files_is_understood() {
+    let first = GOOD
+        .replace("repeats = 20\n", "")
+        .replace("timeout = \"1s\"", "timeout = \"1s\"\nrepeats = 20")
+        .replace("search.duration", "duration");
+    let experiment = parse(&first);
+    assert_eq!(experiment.common(), parse(GOOD).common());
+    assert_eq!(experiment.quick().common(), parse(GOOD).quick().common());
+}
+
+#[test]
+fn a_matrix_varies_anything_and_named_groups() {
+    let text = format!(
+        "{GOOD}
+[matrix]
+dut.cores = [1, 2]
+workload.aaaa-share = [0.0, 0.5, 1.0]
+variables.cache = [\"0\", 64]
+[[matrix.way]]
+name = \"plain\"
+tester.gso = false
+[[matrix.way]]
+name = \"poisson\"
+tester.pacing = \"poisson\"
+search.goal = \"loss < 1%\"
+"
+    );
+    let experiment = parse(&text);
+    assert_eq!(experiment.points.len(), 2 * 3 * 2 * 2);
+    let last = experiment.points.last().expect("points");
+    let varied: Vec<(&str, &str)> =
+        last.varied.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let wanted = [("aaaa-share", "1.0"), ("cache", "64"), ("cores", "2"), ("way", "poisson")];
+    assert_eq!(varied, wanted);
+    assert_eq!(last.settings.dut.cores, Some(2));
+    assert_eq!(last.settings.variables["cache"], Scalar("64".into()));
+    assert_eq!(last.settings.search.as_ref().map(|s| s.goal.to_string()), Some("loss < 1%".into()));
+    assert!(last.settings.tester.gso && !experiment.points[0].settings.tester.gso);
+    // The first dimension changes slowest.
+    assert_eq!(experiment.points[0].settings.dut.cores, Some(1));
+    assert_eq!(experiment.points[11].settings.dut.cores, Some(1));
+    assert_eq!(experiment.points[12].settings.dut.cores, Some(2));
+}
+
+#[test]
+fn quick_replaces_dimensions_and_names_tell_them_apart() {
+    let text = format!(
+        "{GOOD}\nmatrix.dut.cores = [1]\n[matrix]\ndut.cores = [1, 2]\nlockstep.experiments = [1]\n\
+         generators.experiments = [2]\n"
+    );
+    let experiment = parse(&text);
+    assert_eq!(experiment.points.len(), 2);
+    let keys: Vec<&str> = experiment.points[0].varied.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["cores", "generators.experiments", "lockstep.experiments"]);
+    assert_eq!(experiment.quick().points.len(), 1);
+}
+
+#[test]
+fn errors_have_their_place() {
+    let with = |more: &str| format!("{GOOD}\n{more}\n");
+    let table = [
+        (GOOD.replace("start = \"10k\"", "start = \"10x\""), "x.toml:10:9: `10x` is not a rate"),
+        (GOOD.replace("goal =", "gaol ="), "x.toml:9:1: unknown field `gaol`"),
+        (GOOD.replace("\"dns64\"", "\"dns63\""), "x.toml:4:8: unknown variant `dns63`"),
+        (GOOD.replace("[quick]", "[quick"), "x.toml:16:7: "),
+        (GOOD.replace("[\"unbound\"]", "[]"), "x.toml:5:11: `servers` names no server"),
+        (GOOD.replace("[\"unbound\"]", "[\"a\", \"a\"]"), "x.toml:5:11: `servers` names a twice"),
+        (GOOD.replace("resolution = 0.01", "resolution = 7"), "x.toml:12:14: `resolution` is"),
+        (GOOD.replace("max = \"1M\"", "max = \"5k\""), "x.toml:11:7: `max` is below"),
+        (GOOD.replace("repeats = 20", "repeats = 0"), "x.toml:6:11: `repeats` is a number"),
+        // What only the short form does wrong stands where it is written.
+        (GOOD.replace("repeats = 3", "repeats = 0"), "x.toml:17:11: `repeats` is a number"),
+        (GOOD.replace("\"2s\"", "\"2\""), "x.toml:18:19: `2` is not a duration"),
+        (with("search.max = 1"), "x.toml:20:14: invalid type: integer `1`"),
+        (with("[cpus]\ndut = [0]"), "x.toml:21:7: `cpus` gives the server a core of the Tester's"),
+        (with("[matrix]\ndut.cores = []"), "x.toml:21:13: `cores` has no value"),
+        (with("[matrix]\ndut.cores = 3"), "x.toml:21:13: `cores` is a list"),
+        (with("[matrix]\ndut.cores = [1, 1]"), "x.toml:21:17: `1` is there twice"),
+        (with("[matrix]\ndut.cores = [1, 0]"), "x.toml:21:17: `cores` is a number"),
+        (with("[matrix]\ndut.kores = [1]"), "x.toml:21:5: unknown field `kores`"),
+        (with("[matrix]\nrepeats = [1, 2]"), "x.toml:21:1: `repeats` holds for the whole"),
+        (with("[[matrix.a]]\ndut.cores = 1"), "x.toml:20:1: each needs a `name`"),
+        (with("[[matrix.a]]\nname = \"b\"\ntitle = \"c\""), "x.toml:22:1: `title` holds for"),
+        (GOOD.replace("[search]", "method = \"load\"\n[search]"), "x.toml:8:10: the method `load`"),
+        (GOOD.replace("[search]", "[serach]"), "x.toml:8:2: unknown field `serach`"),
+        (with("[quick.quick]\nrepeats = 1"), "x.toml:20:8: `[quick]` has no `[quick]`"),
+        (with("[tester]\ntransport = \"sctp\""), "x.toml:21:13: `sctp` is not a transport"),
+        (with("[dut]\ncpu-limit = 0.0"), "x.toml:21:13: `cpu-limit` is a number of cores"),
+        (with("[lockstep]\nlanes = 3"), "x.toml:21:9: `lanes` is a power of two"),
+    ];
+    for (text, start) in table {
+        let error = error(&text);
+        assert!(error.starts_with(start), "{error}\nwanted {start}");
+    }
+}
+
+#[test]
+fn a_matrix_without_measure_is_refused() {
+    let many = (1..=20).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
+    let text = format!(
+        "{GOOD}\n[matrix]\ndut.cores = [{many}]\ndut.threads = [{many}]\ntester.ports = [{many}]\n"
+    );
+    assert!(error(&text).contains("the matrix has 8000 points; at most 4096 are run"));
+}
+
+#[test]
+fn estimates_grow_with_the_work_and_stop_at_the_budget() {
+    let experiment = parse(GOOD);
+    let (one, two) = (estimate(&experiment, 1, |_| true), estimate(&experiment, 2, |_| true));
+    assert!(one > Nanos::from_secs(20 * 60 * 5) && two > one, "{one} {two}");
+    assert!(estimate(&experiment.clone().quick(), 1, |_| true) < Nanos::from_secs(120));
+    let budget = parse(&GOOD.replace("repeats = 20", "repeats = 20\nbudget = \"1m\""));
+    assert_eq!(estimate(&budget, 1, |_| true), Nanos::from_secs(60));
+}
+
+/// Every built-in experiment, as its file stands.
+fn built_in() -> Vec<(PathBuf, String)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let entries = std::fs::read_dir(dir).expect("the experiments");
+    let mut files: Vec<(PathBuf, String)> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+        .map(|path| (path.clone(), std::fs::read_to_string(path).expect("a text")))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn the_built_in_ones_are_good() {
+    let files = built_in();
+    assert!(files.len() >= 11, "{}", files.len());
+    for (path, text) in files {
+        let experiment = Experiment::parse(&text, &path).unwrap_or_else(|e| panic!("{e}"));
+        let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        assert_eq!(experiment.common().name, stem);
+        assert!(
+            experiment.common().method != Method::Search || experiment.common().search.is_some()
+        );
+    }
+}
+
+/// Spoils `text` in one way out of many that are surely wrong; what was done, in words.
+fn spoil(text: &str, rng: &mut Rng) -> (String, String) {
+    let lines: Vec<&str> = text.lines().collect();
+    // Lines with a key that is known.
+    let keyed: Vec<usize> = (0..lines.len())
+        .filter(|&i| lines[i].contains(" = ") && !lines[i].trim_start().starts_with('#'))
+        .collect();
+    let at = keyed[rng.below(keyed.len() as u64) as usize];
+    let (key, value) = lines[at].split_once(" = ").expect("a key and a value");
+    let replaced = match rng.below(7) {
+        0 => format!("{key}x = {value}"),
+        1 => format!("{key} = "),
+        2 => format!("{key} = {{ no = \"table\" }}"),
+        3 => format!("{key} = 1979-05-27"),
+        4 => format!("{key} = \"{key}"),
+        5 => format!("{key} {value}"),
+        _ => format!("{key} = {value}\n{key} = {value}"),
+    };
+    let mut out: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+    let did = format!("line {}: `{}` became `{replaced}`", at + 1, lines[at]);
+    out[at] = replaced;
+    (out.join("\n") + "\n", did)
+}
+
+#[test]
+fn a_hundred_spoiled_files_are_refused_each_with_its_place() {
+    let files = built_in();
+    let mut rng = Rng::new(8219);
+    for i in 0..110 {
+        let (path, text) = &files[i % files.len()];
+        let (spoiled, did) = spoil(text, &mut rng);
+        // Names of variables and of groups are free: a changed one is another experiment, not a wrong one.
+        let free = did.contains("`cache") || did.contains("`name") || did.contains("`title");
+        let refused = match Experiment::parse(&spoiled, path) {
+            Err(e) => e.to_string(),
+            Ok(_) if free => continue,
+            Ok(_) => panic!("{}: {did} was taken", path.display()),
+        };
+        let rest = refused
+            .strip_prefix(&format!("{}:", path.display()))
+            .unwrap_or_else(|| panic!("no file: {refused}\n{did}"));
+        let mut parts = rest.splitn(3, ':');
+        let mut number = || parts.next().and_then(|n| n.parse::<usize>().ok()).expect("a number");
+        let (line, column) = (number(), number());
+        let lines = spoiled.lines().count();
+        assert!((1..=lines + 1).contains(&line) && column >= 1, "{refused}\n{did}");
+        let why = parts.next().expect("a reason").trim();
+        assert!(why.len() > 8 && !why.contains('\n'), "no reason: {refused}\n{did}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_spoiled_byte_is_taken_or_refused_with_its_place(
+        file in 0usize..11, at in 0usize..4_000, byte: u8, cut: bool
+    ) {
+        let files = built_in();
+        let (path, text) = &files[file % files.len()];
+        let mut bytes = text.as_bytes().to_vec();
+        let at = at % bytes.len();
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        if let Ok(text) = String::from_utf8(bytes)
+            && let Err(e) = Experiment::parse(&text, path)
+        {
+            let place = format!("{}:", path.display());
+            proptest::prop_assert!(e.to_string().starts_with(&place), "{}", e);
+        }
+    }
+}

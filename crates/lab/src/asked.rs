@@ -1,0 +1,101 @@
+//! What an experiment asks at one point of its matrix, understood.
+
+use experiment::file::Role;
+use experiment::{Experiment, FileError, Method, Point};
+use wire::{Namespace, Pref64, Qtype};
+
+use crate::bench::Target;
+use crate::ready::Ask;
+use crate::server::Server;
+use crate::zonefile::{MAX_NAMES, ZoneRecords};
+
+/// The workload of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The names.
+    pub(crate) namespace: Namespace,
+    /// The type.
+    pub(crate) qtype: Qtype,
+    /// The prefix of synthesised addresses.
+    pub(crate) pref64: Pref64,
+}
+
+impl Asked {
+    /// Understands the workload of `point`.
+    pub(crate) fn new(experiment: &Experiment, point: &Point) -> Result<Self, FileError> {
+        let (w, role) = (&point.settings.workload, point.settings.role);
+        let bad = |key: &str, why: String| experiment.bad(point, &format!("workload.{key}"), why);
+        let prefix = w
+            .namespace
+            .parse()
+            .map_err(|e: wire::Ipv4PrefixError| bad("namespace", e.to_string()))?;
+        let namespace = Namespace::with_default_zone(prefix);
+        let pref64 =
+            w.pref64.parse().map_err(|e: wire::Pref64Error| bad("pref64", e.to_string()))?;
+        let qtype = match (w.qtype.parse().ok(), role) {
+            (Some(Qtype::AAAA), _) => Qtype::AAAA,
+            (Some(Qtype::A), Role::Authoritative | Role::Resolver) => Qtype::A,
+            (_, Role::Dns64) => {
+                let why = format!("`{}`: a DNS64 server is asked for AAAA", w.qtype);
+                return Err(bad("type", why));
+            }
+            (_, Role::Authoritative | Role::Resolver) => {
+                let why = format!("`{}`: the names have A or AAAA records", w.qtype);
+                return Err(bad("type", why));
+            }
+        };
+        let asked = Self { namespace, qtype, pref64 };
+        asked.check_size(point).map_err(|why| bad("namespace", why))?;
+        Ok(asked)
+    }
+
+    /// Whether there are names for the very first trial; an authority may be asked the same again.
+    fn check_size(&self, point: &Point) -> Result<(), String> {
+        let (size, settings) = (self.namespace.size(), &point.settings);
+        if settings.role == Role::Authoritative {
+            let fits = size <= MAX_NAMES;
+            return fits.then_some(()).ok_or_else(|| {
+                format!("{size} names; a generated zone has at most {MAX_NAMES}, as 10.0.0.0/12")
+            });
+        }
+        let (Some(search), Method::Search) = (&settings.search, settings.method) else {
+            return Ok(());
+        };
+        let needed = search.start.queries_in(search.duration);
+        (needed <= size).then_some(()).ok_or_else(|| {
+            format!(
+                "{size} names are too few for the first trial: {} for {} are {needed} queries, each \
+                 for another name; take a shorter prefix (10.0.0.0/8 has 2^24 names)",
+                search.start, search.duration
+            )
+        })
+    }
+
+    /// What the server under test is asked, and how.
+    pub(crate) fn target(&self, point: &Point, seed: u64) -> Target {
+        let authoritative = point.settings.role == Role::Authoritative;
+        let w = &point.settings.workload;
+        let tester = point.settings.tester.clone();
+        Target {
+            address: Server::address(),
+            namespace: self.namespace,
+            qtype: self.qtype,
+            expect_pref64: (self.qtype == Qtype::AAAA).then_some(self.pref64),
+            reuse_names: authoritative,
+            recursion: !authoritative,
+            repeats: (w.repeat_share, w.repeat_names),
+            seed,
+            tester,
+        }
+    }
+
+    /// What each name must be answered with.
+    pub(crate) fn ask(&self) -> Ask {
+        if self.qtype == Qtype::A { Ask::A } else { Ask::Aaaa(self.pref64) }
+    }
+
+    /// What each name of a generated zone has.
+    pub(crate) fn records(&self) -> ZoneRecords {
+        if self.qtype == Qtype::A { ZoneRecords::A } else { ZoneRecords::Aaaa(self.pref64) }
+    }
+}

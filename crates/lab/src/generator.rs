@@ -1,0 +1,189 @@
+//! Generators that are not ours, for the comparison of seed 002: the shell script that starts `host`
+//! processes, and dnsperf. Each prints one line for each experiment of 256 queries.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use experiment::settings::Generator;
+use experiment::visit::EXPERIMENT;
+use experiment::{GeneratorSpec, GeneratorTimes};
+use measure::stats;
+use wire::Namespace;
+
+/// Queries that dnsperf keeps outstanding by default, and our closed loop beside it.
+pub(crate) const OUTSTANDING: u32 = 100;
+/// A script's experiment takes some seconds, most of them for starting 256 processes.
+const SCRIPT: Duration = Duration::from_secs(60);
+/// dnsperf's experiment takes milliseconds, and its start some more.
+const DNSPERF: Duration = Duration::from_secs(10);
+
+/// The script of seed 002 in its essence: 256 `host` processes, four at a time. A line for each experiment:
+/// its milliseconds, and how many names got no address.
+const SCRIPT_TEXT: &str = r#"
+i=0
+while [ $i -lt "$EXPERIMENTS" ]; do
+    begin=$(date +%s%N)
+    missing=$(xargs -P 4 -n 1 sh -c \
+        'host -t AAAA -p "$PORT" "$0" "$SERVER" | grep -q "has IPv6 address" || echo no' \
+        < "$NAMES.$i" | wc -l)
+    end=$(date +%s%N)
+    echo "experiment $(( (end - begin) / 1000 )) $missing"
+    i=$((i + 1))
+done
+"#;
+
+/// The same with dnsperf: its own run time, and what it says was lost.
+const DNSPERF_TEXT: &str = r#"
+i=0
+while [ $i -lt "$EXPERIMENTS" ]; do
+    dnsperf -s "$SERVER" -p "$PORT" -d "$NAMES.$i" -n 1 -c 1 -q 100 -t 1 |
+        awk '/Queries lost:/ { lost = $3 } /Run time/ { time = $4 }
+             END { printf "experiment %d %d\n", time * 1000000, lost }'
+    i=$((i + 1))
+done
+"#;
+
+/// Why another generator says nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GeneratorError {
+    /// A program that it needs is not there.
+    #[error("no program `{program}` on PATH; as root: apt-get install {package}")]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// The package that has it.
+        package: &'static str,
+    },
+    /// Its files could not be written or read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It said something else than times.
+    #[error("{found} of {wanted} experiments have a time; the last line is `{last}`")]
+    Times {
+        /// How many have.
+        found: usize,
+        /// How many there were to be.
+        wanted: u32,
+        /// What it said last.
+        last: String,
+    },
+}
+
+/// Writes the names of each experiment, and gives the command line that asks for them.
+pub(crate) fn prepare(
+    spec: &GeneratorSpec,
+    (server, namespace): (SocketAddr, &Namespace),
+    dir: &Path,
+) -> Result<Vec<OsString>, GeneratorError> {
+    let (text, program, package, suffix) = match spec.generator {
+        Generator::Dnsperf => (DNSPERF_TEXT, "dnsperf", "dnsperf", " AAAA"),
+        _ => (SCRIPT_TEXT, "host", "bind9-host", ""),
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|dir| dir.join(program).exists()) {
+        return Err(GeneratorError::Missing { program, package });
+    }
+    let names = dir.join("names");
+    let mut index = spec.first_name;
+    for experiment in 0..spec.experiments {
+        let mut lines = String::new();
+        for _ in 0..EXPERIMENT {
+            let name = namespace.name(namespace.nth(index % namespace.size()));
+            lines.push_str(&format!("{}{suffix}\n", name.to_string().trim_end_matches('.')));
+            index += 1;
+        }
+        let file = format!("{}.{experiment}", names.display());
+        fs::write(&file, lines).map_err(|source| GeneratorError::Io { path: file, source })?;
+    }
+    let settings = [
+        ("EXPERIMENTS", spec.experiments.to_string()),
+        ("SERVER", server.ip().to_string()),
+        ("PORT", server.port().to_string()),
+        ("NAMES", names.display().to_string()),
+    ];
+    let mut command: Vec<OsString> = vec!["/usr/bin/env".into()];
+    command.extend(settings.iter().map(|(name, value)| format!("{name}={value}").into()));
+    command.extend(["/bin/sh".into(), "-c".into(), text.into()]);
+    Ok(command)
+}
+
+/// How long it may take.
+pub(crate) fn limit(spec: &GeneratorSpec) -> Duration {
+    let each = if spec.generator == Generator::Script { SCRIPT } else { DNSPERF };
+    each.saturating_mul(spec.experiments.max(1))
+}
+
+/// The times of the last run in what it wrote to `log`.
+pub(crate) fn read_times(
+    spec: &GeneratorSpec,
+    log: &Path,
+) -> Result<GeneratorTimes, GeneratorError> {
+    let text = fs::read_to_string(log)
+        .map_err(|source| GeneratorError::Io { path: log.display().to_string(), source })?;
+    times(spec.experiments, &text)
+}
+
+/// The times in the last `wanted` lines `experiment MICROSECONDS UNANSWERED`.
+fn times(wanted: u32, text: &str) -> Result<GeneratorTimes, GeneratorError> {
+    let all: Vec<(f64, u64)> = text
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.strip_prefix("experiment ")?.split_ascii_whitespace();
+            Some((words.next()?.parse::<f64>().ok()? / 1e6, words.next()?.parse().ok()?))
+        })
+        .collect();
+    let ours = all.len().checked_sub(wanted as usize).map(|from| &all[from..]);
+    let Some(ours) = ours.filter(|ours| !ours.is_empty()) else {
+        let last = text.lines().last().unwrap_or_default().to_owned();
+        return Err(GeneratorError::Times { found: all.len(), wanted, last });
+    };
+    let times_s: Vec<f64> = ours.iter().map(|(time, _)| *time).collect();
+    Ok(GeneratorTimes {
+        mean_s: stats::mean(&times_s).unwrap_or_default(),
+        std_dev_s: stats::std_dev(&times_s),
+        max_s: times_s.iter().copied().reduce(f64::max),
+        unanswered: ours.iter().map(|(_, unanswered)| unanswered).sum(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_last_run() {
+        let log = "experiment 9000000 256\nnoise\nexperiment 4663000 0\nexperiment 4710000 2\n";
+        let read = times(2, log).unwrap();
+        assert!((read.mean_s - 4.6865).abs() < 1e-9);
+        assert_eq!((read.max_s, read.unanswered), (Some(4.71), 2));
+        let error = times(4, log).unwrap_err().to_string();
+        assert!(error.starts_with("3 of 4 experiments have a time"), "{error}");
+        assert!(times(1, "sh: host: not found\n").unwrap_err().to_string().contains("not found"));
+    }
+
+    #[test]
+    fn each_experiment_has_names_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
+        let server: SocketAddr = "[fd00:9::2]:53".parse().unwrap();
+        let spec = GeneratorSpec { generator: Generator::Script, experiments: 2, first_name: 10 };
+        match prepare(&spec, (server, &namespace), dir.path()) {
+            Ok(command) => {
+                assert!(command.contains(&OsString::from("SERVER=fd00:9::2")), "{command:?}");
+                let second = fs::read_to_string(dir.path().join("names.1")).unwrap();
+                assert_eq!(second.lines().count(), 256);
+                assert_eq!(second.lines().next(), Some("010-000-001-010.dns64perf.test"));
+            }
+            Err(e) => assert!(matches!(e, GeneratorError::Missing { .. }), "{e}"),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A handicap: a server that gets less CPU time than its cores have.
+//!
+//! | means | where | how |
+//! |---|---|---|
+//! | control group, version 2 | root, `/sys/fs/cgroup/cgroup.controllers` | `cpu.max` |
+//! | control group, version 1 | root, `/sys/fs/cgroup/cpu` | `cpu.cfs_quota_us` |
+//! | duty cycle | elsewhere | the server is stopped and continued (SIGSTOP, SIGCONT) |
+//!
+//! All three give the server its share in each period of [`PERIOD`] and nothing beyond, so that a query may
+//! wait for the rest of the period.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::probe::procfs;
+
+/// The span in which the server gets its share.
+const PERIOD: Duration = Duration::from_millis(10);
+/// How often an empty group is tried to be removed: its processes may still be dying.
+const REMOVALS: u32 = 100;
+
+/// A server that cannot be limited.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot limit the server's CPU time by a control group in {}: {source}", path.display())]
+pub struct LimitError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Holds processes to a share of CPU time while it is there.
+#[derive(Debug)]
+pub struct CpuLimit(Means);
+
+#[derive(Debug)]
+enum Means {
+    Group(PathBuf),
+    DutyCycle { done: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
+}
+
+impl CpuLimit {
+    /// Gives the processes `pids` and their children the time of `cores` cores, out of the `cpus` that
+    /// they are bound to.
+    ///
+    /// # Errors
+    /// When a control group was made and does not take them.
+    pub fn apply(pids: &[u32], cores: f64, cpus: usize) -> Result<Self, LimitError> {
+        let all: Vec<u32> = pids.iter().flat_map(|pid| procfs::tree(*pid)).collect();
+        match group(cores) {
+            Some(path) => {
+                let limit = CpuLimit(Means::Group(path.clone()));
+                // Whoever is started by them later is in the group, too.
+                for pid in &all {
+                    let procs = path.join("cgroup.procs");
+                    let error = |source| LimitError { path: path.clone(), source };
+                    fs::write(procs, pid.to_string()).map_err(error)?;
+                }
+                Ok(limit)
+            }
+            None => Ok(CpuLimit(duty_cycle(all, (cores / cpus as f64).min(1.0)))),
+        }
+    }
+
+    /// By which means, in words.
+    pub fn means(&self) -> &'static str {
+        match &self.0 {
+            Means::Group(_) => "a control group's quota",
+            Means::DutyCycle { .. } => "stopping and continuing it (SIGSTOP, SIGCONT)",
+        }
+    }
+}
+
+impl Drop for CpuLimit {
+    fn drop(&mut self) {
+        match &mut self.0 {
+            Means::Group(path) => release(path),
+            Means::DutyCycle { done, thread } => {
+                done.store(true, Ordering::Relaxed);
+                if let Some(thread) = thread.take() {
+                    let _ = thread.join();
+                }
+            }
+        }
+    }
+}
+
+/// Makes a control group with a quota, where this process may.
+fn group(cores: f64) -> Option<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let (period, quota) = (PERIOD.as_micros(), (PERIOD.as_micros() as f64 * cores) as u64);
+    let unified = root.join("cgroup.controllers").exists();
+    let parent = if unified { root.to_owned() } else { root.join("cpu") };
+    let path = parent.join(format!("dnsdyno-{}-{}", std::process::id(), ticket()));
+    if !parent.join("cgroup.procs").exists() || fs::create_dir(&path).is_err() {
+        return None;
+    }
+    let written = if unified {
+        fs::write(path.join("cpu.max"), format!("{quota} {period}"))
+    } else {
+        fs::write(path.join("cpu.cfs_period_us"), period.to_string())
+            .and_then(|()| fs::write(path.join("cpu.cfs_quota_us"), quota.to_string()))
+    };
+    if written.is_ok() {
+        return Some(path);
+    }
+    let _ = fs::remove_dir(&path);
+    None
+}
+
+/// A number that tells groups of this machine apart; process numbers of two labs may be the same.
+fn ticket() -> u128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| d.as_nanos())
+}
+
+/// Gives a group's processes back to its parent and removes it.
+fn release(path: &Path) {
+    for _ in 0..REMOVALS {
+        let left = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+        if let Some(parent) = path.parent() {
+            for pid in left.lines() {
+                // One that has ended meanwhile is gone from the group as well.
+                let _ = fs::write(parent.join("cgroup.procs"), pid);
+            }
+        }
+        if fs::remove_dir(path).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Stops and continues processes for their share of each period.
+fn duty_cycle(pids: Vec<u32>, share: f64) -> Means {
+    let done = Arc::new(AtomicBool::new(false));
+    let flag = done.clone();
+    let thread = std::thread::spawn(move || {
+        let send = |signal| {
+            for pid in &pids {
+                // Not waited for by anybody else, so the number is still its own; else nothing happens.
+                let _ = kill(Pid::from_raw(*pid as i32), signal);
+            }
+        };
+        while !flag.load(Ordering::Relaxed) {
+            send(Signal::SIGCONT);
+            std::thread::sleep(PERIOD.mul_f64(share));
+            if share < 1.0 {
+                send(Signal::SIGSTOP);
+                std::thread::sleep(PERIOD.mul_f64(1.0 - share));
+            }
+        }
+        send(Signal::SIGCONT);
+    });
+    Means::DutyCycle { done, thread: Some(thread) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// The state letter of a process.
+    fn state(pid: u32) -> String {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1[..1].to_owned()
+    }
+
+    #[test]
+    fn a_duty_cycle_stops_and_lets_go() {
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let limit = CpuLimit(duty_cycle(vec![child.id()], 0.5));
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..10_000 {
+            seen.insert(state(child.id()));
+            if seen.contains("T") && seen.contains("S") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(seen.contains("T") && seen.contains("S"), "{seen:?}");
+        drop(limit);
+        // Continued at the end; it may take a moment to wake.
+        while state(child.id()) == "T" {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_group_is_left_as_it_was_found() {
+        let Some(path) = group(0.5) else {
+            eprintln!("skipped: no control groups for this user");
+            return;
+        };
+        assert!(path.exists());
+        drop(CpuLimit(Means::Group(path.clone())));
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,494 @@
+//! A run in progress: the visits of its cells, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use experiment::file::Role;
+use experiment::visit::{Found, Replay, take_up};
+use experiment::{
+    Bench, BenchError, Method, NameBudget, Point, TrialSpec, Visit, certify, visit, visit_estimate,
+    visits,
+};
+use measure::{Nanos, Pacing};
+use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
+use wire::{Namespace, Qtype};
+
+use crate::adapter::{Adapter, AdapterError};
+use crate::asked::Asked;
+use crate::authdns::{self, Serves};
+use crate::bench::{LabBench, Target};
+use crate::enter::Lab;
+use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
+use crate::server::{Installed, ServerError, Service};
+use crate::testbed::{Host, Steering, Testbed, address_v4, address_v6};
+use crate::tuning::Tuning;
+use crate::zone_load::{ZoneLoad, zone_load};
+use crate::zonefile::{ZoneRecords, write_zone};
+
+/// The names of a self-test: enough for every rate and duration, and the AuthDNS computes them.
+const SELF_TEST_NAMES: &str = "0.0.0.0/2";
+/// A warm-up is a closed loop with so many queries outstanding.
+const WARM_UP_WINDOW: u32 = 64;
+/// It is given so many names for each second.
+const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
+
+/// What keeps a visit from being made.
+enum Shortfall {
+    /// This machine cannot: the cell is left out, and the run is complete without it.
+    Cannot(String),
+    /// It was tried and failed.
+    Failed(String),
+    /// Somebody wants the run to stop.
+    Interrupted,
+}
+
+impl From<ServerError> for Shortfall {
+    fn from(e: ServerError) -> Self {
+        Shortfall::Failed(e.to_string())
+    }
+}
+
+impl From<BenchError> for Shortfall {
+    fn from(e: BenchError) -> Self {
+        match e {
+            BenchError::Interrupted => Shortfall::Interrupted,
+            other => Shortfall::Failed(other.to_string()),
+        }
+    }
+}
+
+/// A cell and what there is of it.
+struct Cell {
+    record: CellRecord,
+    /// Trials of the repeat that was cut short, to be played again.
+    kept: Vec<TrialRecord>,
+    /// No further visits, since one failed.
+    given_up: bool,
+}
+
+/// A run in progress.
+pub(crate) struct Session<'a> {
+    lab: &'a Lab,
+    checked: &'a Checked<'a>,
+    options: &'a RunOptions,
+    testbed: Testbed,
+    dir: &'a Path,
+    began: Instant,
+    installed: BTreeMap<String, Installed>,
+    zones: Vec<(Namespace, ZoneRecords, PathBuf)>,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(
+        lab: &'a Lab,
+        checked: &'a Checked<'a>,
+        options: &'a RunOptions,
+        testbed: Testbed,
+        dir: &'a Path,
+        began: Instant,
+    ) -> Self {
+        let (installed, zones) = (BTreeMap::new(), Vec::new());
+        Self { lab, checked, options, testbed, dir, began, installed, zones }
+    }
+
+    /// Certifies the Tester, then makes visit after visit.
+    pub(crate) fn run(
+        &mut self,
+        run: &mut Run,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), RunError> {
+        let certificate = self.certificate(tell)?;
+        let mut cells = self.cells(certificate.as_ref());
+        let common = self.checked.experiment.common();
+        let servers = self.checked.adapters.len();
+        let all = visits(
+            servers,
+            self.checked.experiment.points.len(),
+            common.repeats,
+            common.order,
+            self.options.seed,
+        );
+        let done = |v: &Visit, cells: &[Cell]| cells[self.index(v)].record.repeats > v.repeat;
+        let left: Vec<Visit> = all.iter().copied().filter(|v| !done(v, &cells)).collect();
+        let planned: Vec<CellRecord> = cells.iter().map(|cell| cell.record.clone()).collect();
+        tell(Event::Planned(&planned, self.estimate(&left)));
+        let mut cut = BTreeSet::new();
+        for (i, v) in left.iter().enumerate() {
+            let index = self.index(v);
+            if cells[index].given_up {
+                continue;
+            }
+            if self.is_interrupted() {
+                run.complete = false;
+                break;
+            }
+            if common.budget.is_some_and(|budget| self.began.elapsed() >= Duration::from(budget)) {
+                cut.insert(index);
+                continue;
+            }
+            tell(Event::Visit {
+                cell: &cells[index].record,
+                repeat: v.repeat,
+                number: (all.len() - left.len() + i + 1, all.len()),
+                remaining: self.estimate(&left[i..]),
+            });
+            if let Err(shortfall) = self.visit(v, &mut cells[index], tell) {
+                cells[index].given_up = true;
+                self.note(shortfall, &cells[index].record, run, tell);
+            }
+        }
+        for index in cut {
+            let why = format!(
+                "the time budget was used up after {} of {} repeats",
+                cells[index].record.repeats, common.repeats
+            );
+            self.note(Shortfall::Cannot(why), &cells[index].record, run, tell);
+        }
+        let measured = |cell: &CellRecord| cell.repeats > 0 || !cell.trials.is_empty();
+        run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
+        Ok(())
+    }
+
+    /// The place of a visit's cell.
+    fn index(&self, v: &Visit) -> usize {
+        v.point * self.checked.adapters.len() + v.server
+    }
+
+    /// How long visits are expected to take.
+    fn estimate(&self, visits: &[Visit]) -> Nanos {
+        let points = &self.checked.experiment.points;
+        let all = visits.iter().map(|v| visit_estimate(&points[v.point].settings));
+        let whole = all.fold(Nanos::ZERO, |sum, time| sum + time);
+        let budget = self.checked.experiment.common().budget;
+        let left = budget.map(|budget| budget.since(Nanos::from(self.began.elapsed())));
+        left.map_or(whole, |left| left.min(whole))
+    }
+
+    /// The cells, with what there is of them already.
+    fn cells(&self, certificate: Option<&Certificate>) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for point in &self.checked.experiment.points {
+            for adapter in &self.checked.adapters {
+                let mut settings = point.varied.clone();
+                if let Ok(plan) = cpu_plan(&point.settings, self.lab.allowed_cpus()) {
+                    settings.entry("cores".to_owned()).or_insert(plan.dut.count().to_string());
+                }
+                let method = point.settings.method.word();
+                let mut record = CellRecord::new(&adapter.name, settings, method);
+                record.certificate = certificate.cloned();
+                let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
+                let mut kept = Vec::new();
+                if let Some(old) =
+                    resumed.into_iter().find(|r| r.is(&record.server, &record.settings))
+                {
+                    record = old.clone();
+                    // What belongs to a repeat that did not end.
+                    let over = |t: &TrialRecord| t.repeat < old.repeats;
+                    kept = old.trials.iter().filter(|t| !over(t)).cloned().collect();
+                    record.trials.retain(over);
+                }
+                cells.push(Cell { record, kept, given_up: false });
+            }
+        }
+        cells
+    }
+
+    /// Notes what was not done.
+    fn note(
+        &self,
+        shortfall: Shortfall,
+        cell: &CellRecord,
+        run: &mut Run,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) {
+        let (why, complete) = match shortfall {
+            Shortfall::Cannot(why) => (why, true),
+            Shortfall::Failed(why) => (why, false),
+            Shortfall::Interrupted => ("interrupted".to_owned(), false),
+        };
+        run.complete &= complete;
+        let settings = if self.checked.experiment.points.len() > 1 {
+            cell.settings.clone()
+        } else {
+            BTreeMap::new()
+        };
+        let skipped = Skipped { server: cell.server.clone(), settings, why };
+        tell(Event::Skipped(&skipped));
+        run.skipped.push(skipped);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.lab.interrupted().load(Ordering::Relaxed)
+    }
+
+    /// The Tester's certificate, where the method wants one: that of the run before its interruption, or a
+    /// new one.
+    fn certificate(
+        &mut self,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Option<Certificate>, RunError> {
+        let common = self.checked.experiment.common();
+        let wanted = common.method == Method::Search
+            && common.search.as_ref().is_some_and(|search| search.self_test);
+        if !wanted {
+            return Ok(None);
+        }
+        let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
+        let known = resumed.into_iter().find_map(|cell| cell.certificate.clone());
+        let certificate = match known {
+            Some(certificate) => certificate,
+            None => self.certify(tell)?,
+        };
+        tell(Event::Certified(&certificate));
+        Ok(Some(certificate))
+    }
+
+    /// The self-test: the Measurer against the AuthDNS over their own link.
+    fn certify(&self, tell: &mut dyn FnMut(Event<'_>)) -> Result<Certificate, RunError> {
+        tell(Event::SelfTest);
+        let point = &self.checked.experiment.points[0];
+        let asked = &self.checked.asked[0];
+        let namespace =
+            Namespace::with_default_zone(SELF_TEST_NAMES.parse().expect("a prefix of IPv4"));
+        let (pref64, serves) = (asked.pref64, Serves::SelfTest);
+        let (testbed, dir) = (&self.testbed, self.dir);
+        let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
+        let mut tester = point.settings.tester.clone();
+        // The AuthDNS is asked as a server asks it, however its clients do.
+        tester.transport = "udp".to_owned();
+        let target = Target {
+            address: serves.addresses()[0],
+            namespace,
+            qtype: Qtype::AAAA,
+            expect_pref64: Some(pref64),
+            reuse_names: false,
+            recursion: false,
+            repeats: (0.0, 1),
+            seed: self.options.seed,
+            tester,
+        };
+        let mut bench = LabBench::self_test(self.lab, testbed, dir, target, authdns);
+        let search = point.settings.search.as_ref().expect("a search has its table");
+        let certificate = certify(
+            &mut bench,
+            search.max,
+            search.duration,
+            search.timeout,
+            namespace.size(),
+            &mut |trial| tell(Event::SelfTestTrial(trial)),
+        );
+        bench.stop();
+        certificate.map_err(RunError::SelfTest)
+    }
+
+    /// Makes one visit; what it found is in the cell.
+    fn visit(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let adapter = &self.checked.adapters[v.server];
+        let installed = self.installed(adapter, point)?;
+        let plan = cpu_plan(&point.settings, self.lab.allowed_cpus()).map_err(Shortfall::Cannot)?;
+        if plan != *self.testbed.cpu_plan() {
+            self.testbed.move_to(plan, self.dir).map_err(|e| Shortfall::Cannot(e.to_string()))?;
+        }
+        let steering = !self.options.no_steering;
+        let tuning = Tuning::apply(&point.settings.host, steering, &mut self.testbed, self.dir)
+            .map_err(Shortfall::Cannot)?;
+        let outcome = match self.steered(point) {
+            Ok(()) => self.measure(v, cell, &installed, tell),
+            Err(why) => Err(Shortfall::Cannot(why)),
+        };
+        tuning.undo(&self.testbed, self.dir);
+        outcome
+    }
+
+    /// Whether packets are steered as a varied setting wants it.
+    fn steered(&self, point: &Point) -> Result<(), String> {
+        match self.testbed.steering() {
+            Steering::Refused(why) if point.varied.contains_key("packet-steering") => {
+                let wanted = point.settings.host.packet_steering;
+                (!wanted).then_some(()).ok_or(format!("no packet steering here: {why}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The server's program, if it is here and can be varied as the point wants it.
+    fn installed(&mut self, adapter: &Adapter, point: &Point) -> Result<Installed, Shortfall> {
+        for name in point.settings.variables.keys() {
+            if point.varied.contains_key(name) && !adapter.knows_variable(name) {
+                let why = format!("its adapter has no variable `{name}`");
+                return Err(Shortfall::Cannot(why));
+            }
+        }
+        if let Some(installed) = self.installed.get(&adapter.name) {
+            return Ok(installed.clone());
+        }
+        match Installed::find(adapter, &self.testbed, self.dir) {
+            Ok(installed) => {
+                self.installed.insert(adapter.name.clone(), installed.clone());
+                Ok(installed)
+            }
+            // What is not installed was not planned.
+            Err(e @ ServerError::Adapter(AdapterError::NotInstalled { .. })) => {
+                Err(Shortfall::Cannot(e.to_string()))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The zone of an authoritative server; made once for all that serve it.
+    fn zone_file(&mut self, asked: &Asked) -> Result<PathBuf, Shortfall> {
+        let records = asked.records();
+        let known = self.zones.iter().find(|(n, r, _)| (n, r) == (&asked.namespace, &records));
+        if let Some((_, _, path)) = known {
+            return Ok(path.clone());
+        }
+        let path = self.dir.join(format!("zone-{}", self.zones.len()));
+        let server = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
+        write_zone(&path, &asked.namespace, records, server)
+            .map_err(|e| Shortfall::Failed(e.to_string()))?;
+        self.zones.push((asked.namespace, records, path.clone()));
+        Ok(path)
+    }
+
+    /// Starts the server, measures it as the method says, and stops it.
+    fn measure(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let asked = self.checked.asked[v.point];
+        let role = point.settings.role;
+        let authoritative = role == Role::Authoritative;
+        let zone_file = if authoritative { Some(self.zone_file(&asked)?) } else { None };
+        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
+        let authdns = if authoritative {
+            None
+        } else {
+            // A resolver makes up nothing: what it is asked for must be there.
+            let share = point.settings.workload.aaaa_share;
+            let aaaa_share = if role == Role::Resolver { 1.0 } else { share };
+            let serves = Serves::Dut { aaaa_share };
+            let started = authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, dir);
+            Some(started.map_err(|e| Shortfall::Failed(e.to_string()))?)
+        };
+        let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
+        let service = Service {
+            role,
+            namespace: asked.namespace,
+            pref64: asked.pref64,
+            zone_file,
+            ask: asked.ask(),
+            threads: point.settings.dut.threads,
+            variables: variables.collect(),
+        };
+        if point.settings.method == Method::ZoneLoad {
+            let later = point.settings.zone_load.later;
+            let load = zone_load(installed, &service, testbed, lab, dir, later)?;
+            add_repeat(&mut cell.record, load);
+        }
+        let target = asked.target(point, self.options.seed);
+        let over_ipv6 = target.address.is_ipv6();
+        let both = (installed, &service);
+        let limit = point.settings.dut.cpu_limit;
+        let mut bench = LabBench::start(lab, testbed, dir, target, authdns, both, limit)?;
+        tell(Event::Serving(&installed.adapter().title, installed.version()));
+        cell.record.server_version = installed.version().map(str::to_owned);
+        if let Some(server) = bench.server() {
+            cell.record.files = server.files().clone();
+        }
+        let handicap = limit.zip(bench.limited()).map(|(cores, means)| {
+            format!("the server was held to the time of {cores} cores by {means}")
+        });
+        let size = if authoritative { u64::MAX } else { asked.namespace.size() };
+        // An authority remembers nothing, so that its names never run out.
+        let mut names = NameBudget::new(size, false);
+        let found = self.visit_with(&mut bench, v, cell, &mut names, tell);
+        bench.stop();
+        let found = found?;
+        take_up(&mut cell.record, &point.settings, found.clone(), names.reused(), over_ipv6);
+        cell.record.differs.extend(handicap);
+        if role != Role::Dns64 && point.settings.method == Method::Search {
+            let what = if authoritative { "authoritative" } else { "a resolver" };
+            cell.record.differs.push(format!("the server is {what}, not a DNS64 server"));
+        }
+        cell.record.conforming = cell.record.differs.is_empty();
+        let repeat = (v.repeat, point.settings.repeats);
+        tell(Event::Visited { cell: &cell.record, repeat, found: &found });
+        Ok(())
+    }
+
+    /// Warms the server up, and runs the method.
+    fn visit_with(
+        &self,
+        bench: &mut LabBench<'_>,
+        v: &Visit,
+        cell: &mut Cell,
+        names: &mut NameBudget,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Found, Shortfall> {
+        let settings = &self.checked.experiment.points[v.point].settings;
+        let kept = std::mem::take(&mut cell.kept);
+        // Only what is made of plain trials can be taken up in the middle.
+        let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
+        let kept = if replayed {
+            kept
+        } else {
+            if !kept.is_empty() {
+                tell(Event::Forgotten(&cell.record, v.repeat));
+            }
+            Vec::new()
+        };
+        if settings.warm_up != Nanos::ZERO {
+            let wanted = (WARM_UP_NAMES_PER_S * settings.warm_up.as_secs_f64()) as u64;
+            let count = wanted.min(names.size() / 2).max(1);
+            let first_name = names.take(count).map_err(BenchError::from)?;
+            bench.trial(&TrialSpec {
+                pacing: Pacing::Window { outstanding: WARM_UP_WINDOW },
+                duration: settings.warm_up,
+                timeout: Nanos::from_secs(1),
+                goal: None,
+                first_name,
+                names: count,
+            })?;
+        }
+        let mut known = kept.len();
+        let mut replay = Replay::new(bench, kept);
+        // The cell as it is told beside its trials.
+        let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
+        let trials = &mut cell.record.trials;
+        let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
+            trials.push(trial.clone());
+            if known > 0 {
+                known -= 1;
+            } else {
+                tell(Event::Trial(&name, trial));
+            }
+        });
+        Ok(found?)
+    }
+}
+
+/// Adds what loading the zone took in one more repeat.
+fn add_repeat(cell: &mut CellRecord, load: ZoneLoad) {
+    for (name, figure) in load.figures {
+        match cell.figures.get_mut(&name) {
+            Some(known) => known.values.extend(figure.values),
+            None => {
+                cell.figures.insert(name, figure);
+            }
+        }
+    }
+    // That of one repeat is enough to look at.
+    cell.series = load.series;
+}

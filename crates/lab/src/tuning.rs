@@ -1,0 +1,123 @@
+//! Settings of the machine that an experiment varies; what is not to be had here is refused with the reason,
+//! and what was changed is put back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use experiment::settings::HostSettings;
+
+use crate::testbed::{Host, Steering, Testbed};
+
+/// Where the kernel shows the cores.
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// What was changed, to be put back.
+#[derive(Debug, Default)]
+pub(crate) struct Tuning {
+    /// Files of the machine and what they said before.
+    files: Vec<(PathBuf, String)>,
+    /// Files of a host's network namespace, likewise.
+    sysctls: Vec<(Host, PathBuf, String)>,
+    threaded: bool,
+}
+
+impl Tuning {
+    /// Sets the machine as `settings` say. `steering` says whether the run does with packet steering at all.
+    ///
+    /// # Errors
+    /// What this machine does not let itself be told, and why; nothing is changed then.
+    pub(crate) fn apply(
+        settings: &HostSettings,
+        steering: bool,
+        testbed: &mut Testbed,
+        dir: &Path,
+    ) -> Result<Self, String> {
+        let mut tuning = Self::default();
+        match tuning.set(settings, steering, testbed, dir) {
+            Ok(()) => Ok(tuning),
+            Err(why) => {
+                tuning.undo(testbed, dir);
+                Err(why)
+            }
+        }
+    }
+
+    fn set(
+        &mut self,
+        settings: &HostSettings,
+        steering: bool,
+        testbed: &mut Testbed,
+        dir: &Path,
+    ) -> Result<(), String> {
+        testbed.set_steering(settings.packet_steering && steering, dir);
+        if !settings.packet_steering && *testbed.steering() == Steering::On {
+            return Err("packet steering cannot be switched off".to_owned());
+        }
+        if settings.governor != "unchanged" {
+            self.govern(&settings.governor)?;
+        }
+        if settings.threaded_napi {
+            testbed.thread_napi(true, dir)?;
+            self.threaded = true;
+        }
+        for (name, value) in &settings.sysctl {
+            self.sysctl(name, &value.0, testbed)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the frequency governor of all cores.
+    fn govern(&mut self, governor: &str) -> Result<(), String> {
+        let entries = fs::read_dir(CPUS).map_err(|e| format!("{CPUS}: {e}"))?;
+        let files: Vec<PathBuf> = entries
+            .flatten()
+            .map(|entry| entry.path().join("cpufreq/scaling_governor"))
+            .filter(|file| file.exists())
+            .collect();
+        if files.is_empty() {
+            return Err(format!(
+                "the governor {governor} cannot be set: this host has no frequency scaling \
+                 ({CPUS}/cpu0/cpufreq is not there)"
+            ));
+        }
+        for file in files {
+            let old = fs::read_to_string(&file).unwrap_or_default();
+            fs::write(&file, governor).map_err(|e| {
+                format!("the governor {governor} cannot be set ({}): {e}", file.display())
+            })?;
+            self.files.push((file, old));
+        }
+        Ok(())
+    }
+
+    /// Sets a variable of the kernel in every host.
+    fn sysctl(&mut self, name: &str, value: &str, testbed: &Testbed) -> Result<(), String> {
+        let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+        for host in Host::ALL {
+            let swap = || {
+                let old = fs::read_to_string(&path)?;
+                fs::write(&path, value)?;
+                Ok::<_, std::io::Error>(old)
+            };
+            let old = testbed.namespace(host).run(swap).and_then(|done| done);
+            let old =
+                old.map_err(|e| format!("{name} = {value} cannot be set in the testbed: {e}"))?;
+            self.sysctls.push((host, path.clone(), old));
+        }
+        Ok(())
+    }
+
+    /// Puts back what was changed.
+    pub(crate) fn undo(self, testbed: &Testbed, dir: &Path) {
+        // What does not let itself be put back did not let itself be changed.
+        for (file, old) in self.files {
+            let _ = fs::write(file, old);
+        }
+        for (host, path, old) in self.sysctls {
+            let _ = testbed.namespace(host).run(|| fs::write(&path, &old));
+        }
+        if self.threaded {
+            let _ = testbed.thread_napi(false, dir);
+        }
+    }
+}

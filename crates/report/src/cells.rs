@@ -1,0 +1,281 @@
+//! Cells whose method is not a search: tables of their figures, and the tables of the sources where there
+//! is one (seed 000's for lock-step experiments, seed 002's for generators).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use measure::stats;
+use record::{CellRecord, LockStepRow, LockStepTable, Run, SCHEMA, Skipped};
+
+use crate::{lockstep, thousands, time_us};
+
+/// A server that was skipped, with the settings at which it was.
+pub fn skipped_name(skipped: &Skipped) -> String {
+    name(&skipped.server, &skipped.settings)
+}
+
+fn name(server: &str, settings: &BTreeMap<String, String>) -> String {
+    let settings = settings.iter().map(|(key, value)| format!(" {key}={value}"));
+    std::iter::once(server.to_owned()).chain(settings).collect()
+}
+
+/// A value with its unit, as people read it.
+pub fn quantity(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => time_us(value * 1e6),
+        "ms" => time_us(value * 1e3),
+        "B" if value >= 1e9 => format!("{:.2} GB", value / 1e9),
+        "B" if value >= 1e6 => format!("{:.1} MB", value / 1e6),
+        "B" => format!("{:.1} kB", value / 1e3),
+        "%" => format!("{value:.1} %"),
+        "" | "qps" | "1/s" => thousands(value),
+        other => format!("{value:.2} {other}"),
+    }
+}
+
+/// The tables of all cells that have figures instead of a capacity.
+pub(crate) fn tables(run: &Run) -> String {
+    let mut out = String::new();
+    let mut methods: Vec<&str> = Vec::new();
+    for cell in run.results.iter().filter(|cell| cell.method != "search") {
+        if !methods.contains(&cell.method.as_str()) {
+            methods.push(&cell.method);
+        }
+    }
+    for method in methods {
+        let cells: Vec<&CellRecord> = run.results.iter().filter(|c| c.method == method).collect();
+        match method {
+            "lockstep" => lanes(&mut out, &cells),
+            "generators" => generators(&mut out, &cells),
+            _ => figures(&mut out, &cells),
+        }
+    }
+    out
+}
+
+/// Lines of cells, each column as wide as it must be; the first `left` columns flush left.
+fn align(out: &mut String, rows: &[Vec<String>], left: usize) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| {
+        rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, &width))| {
+            if i < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+/// A cell's server and those of its settings that are `varied`.
+pub(crate) fn short_name(cell: &CellRecord, varied: &[String]) -> String {
+    name(&cell.server, &only(cell, varied))
+}
+
+/// The same with the server's version.
+pub(crate) fn long_name(cell: &CellRecord, varied: &[String]) -> String {
+    name(&server(cell), &only(cell, varied))
+}
+
+fn only(cell: &CellRecord, keys: &[String]) -> BTreeMap<String, String> {
+    let settings = cell.settings.iter().filter(|(key, _)| keys.contains(key));
+    settings.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// The settings that differ between cells.
+pub(crate) fn varied(cells: &[&CellRecord]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for key in cells.iter().flat_map(|cell| cell.settings.keys()) {
+        let mut values = cells.iter().map(|cell| cell.settings.get(key));
+        if !keys.contains(key) && !values.all(|value| value == cells[0].settings.get(key)) {
+            keys.push(key.clone());
+        }
+    }
+    keys
+}
+
+/// A line for each cell, a column for each setting that varies and each figure; medians of the repeats.
+fn figures(out: &mut String, cells: &[&CellRecord]) {
+    let keys = varied(cells);
+    let mut names: Vec<&String> = cells.iter().flat_map(|cell| cell.figures.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut head: Vec<String> = vec!["server".into()];
+    head.extend(keys.iter().cloned());
+    head.extend(names.iter().map(|name| name.replace('_', " ")));
+    head.push("repeats".into());
+    let mut rows = vec![head];
+    for cell in cells {
+        let mut row = vec![server(cell)];
+        row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
+        row.extend(names.iter().map(|name| {
+            let figure = cell.figures.get(*name);
+            let median = figure.and_then(|f| Some(quantity(f.median()?, &f.unit)));
+            median.unwrap_or_else(|| "-".to_owned())
+        }));
+        row.push(cell.repeats.to_string());
+        rows.push(row);
+    }
+    align(out, &rows, 1 + keys.len());
+}
+
+/// A server with its version.
+fn server(cell: &CellRecord) -> String {
+    match &cell.server_version {
+        Some(version) => format!("{} {version}", cell.server),
+        None => cell.server.clone(),
+    }
+}
+
+/// The mean of a figure over the repeats.
+fn mean(cell: &CellRecord, name: &str) -> Option<f64> {
+    stats::mean(&cell.figures.get(name)?.values)
+}
+
+/// Seed 000's table for each server and whatever else is varied.
+fn lanes(out: &mut String, cells: &[&CellRecord]) {
+    let mut groups: Vec<(String, Vec<LockStepRow>)> = Vec::new();
+    for cell in cells {
+        let mut others = cell.settings.clone();
+        let threads = others.remove("lanes").and_then(|lanes| lanes.parse().ok()).unwrap_or(1);
+        others.remove("cores");
+        let title = name(&server(cell), &others);
+        // The trial of the last repeat stands for what became of the queries.
+        let Some(last) = cell.trials.last() else { continue };
+        let figure = |name| mean(cell, name);
+        let row = LockStepRow {
+            threads,
+            experiments: (last.trial.planned / 256) as u32,
+            mean_ms: figure("experiment_time").unwrap_or(0.0),
+            std_dev_ms: figure("experiment_time_std_dev").unwrap_or(0.0),
+            max_ms: figure("experiment_time_max").unwrap_or(0.0),
+            qps: figure("qps").unwrap_or(0.0),
+            cpu_percent: figure("cpu"),
+            cpu_std_dev: figure("cpu_std_dev"),
+            trial: last.trial.clone(),
+        };
+        match groups.iter_mut().find(|(other, _)| *other == title) {
+            Some((_, rows)) => rows.push(row),
+            None => groups.push((title, vec![row])),
+        }
+    }
+    for (server, mut rows) in groups {
+        rows.sort_by_key(|row| row.threads);
+        let _ = writeln!(out, "{}", lockstep(&LockStepTable { schema: SCHEMA, server, rows }));
+    }
+}
+
+/// Seed 002's table for each server: a column for each generator.
+fn generators(out: &mut String, cells: &[&CellRecord]) {
+    let mut servers: Vec<String> = cells.iter().map(|cell| server(cell)).collect();
+    servers.dedup();
+    servers.sort_unstable();
+    servers.dedup();
+    for title in servers {
+        let of: Vec<&&CellRecord> = cells.iter().filter(|cell| server(cell) == title).collect();
+        let _ = writeln!(out, "Generators against {title}");
+        let line = |what: &str, which: &str, cell: &dyn Fn(&CellRecord) -> String| {
+            let mut row = vec![what.to_owned(), which.to_owned()];
+            row.extend(of.iter().map(|c| cell(c)));
+            row
+        };
+        let figure = |name: &'static str, digits: usize| {
+            move |c: &CellRecord| mean(c, name).map_or("-".to_owned(), |x| format!("{x:.digits$}"))
+        };
+        let what = |c: &CellRecord| c.settings.get("generator").cloned().unwrap_or_default();
+        let rows = [
+            line("Generator", "", &what),
+            line("Execution time of one experiment (s)", "average", &figure("experiment_time", 4)),
+            line("", "std. dev.", &figure("experiment_time_std_dev", 4)),
+            line("", "maximum", &figure("experiment_time_max", 4)),
+            line("Performance (requests/s)", "", &figure("requests_per_second", 0)),
+            line("Queries without an answer", "", &figure("unanswered", 0)),
+        ];
+        align(out, &rows, 2);
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Figure;
+
+    use super::*;
+
+    fn cell(
+        server: &str,
+        setting: (&str, &str),
+        method: &str,
+        figures: &[(&str, &str, f64)],
+    ) -> CellRecord {
+        let settings = [(setting.0.to_owned(), setting.1.to_owned()), ("cores".into(), "1".into())];
+        let mut cell = CellRecord::new(server, settings.into(), method);
+        cell.repeats = 1;
+        for (name, unit, value) in figures {
+            cell.figures.insert((*name).to_owned(), Figure::new(unit, vec![*value]));
+        }
+        cell
+    }
+
+    #[test]
+    fn figures_stand_in_columns_and_what_is_common_is_left_out() {
+        let figures = [("zone_load", "s", 1.5), ("resident", "B", 2.5e6), ("qps", "qps", 12_345.0)];
+        let run = Run {
+            results: vec![
+                cell("nsd", ("namespace", "10.0.0.0/16"), "zone-load", &figures),
+                cell("knot", ("namespace", "10.0.0.0/12"), "zone-load", &figures[..1]),
+            ],
+            ..Run::default()
+        };
+        let table = tables(&run);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "server  namespace       qps  resident  zone load  repeats",
+                "nsd     10.0.0.0/16  12,345    2.5 MB     1.50 s        1",
+                "knot    10.0.0.0/12       -         -     1.50 s        1",
+            ]
+        );
+    }
+
+    #[test]
+    fn generators_stand_side_by_side() {
+        let of = |generator, s: f64| {
+            let figures = [("experiment_time", "s", s), ("requests_per_second", "1/s", 256.0 / s)];
+            cell("dns64d", ("generator", generator), "generators", &figures)
+        };
+        let run =
+            Run { results: vec![of("script", 4.663), of("lockstep-4", 0.049)], ..Run::default() };
+        let table = tables(&run);
+        let words: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split("  ").map(str::trim).collect()).collect();
+        let row = |what: &str| {
+            let row = words.iter().find(|row| row[0] == what);
+            row.unwrap_or_else(|| panic!("{what}: {table}"))[1..]
+                .iter()
+                .copied()
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(row("Generator"), ["script", "lockstep-4"]);
+        assert_eq!(row("Execution time of one experiment (s)"), ["average", "4.6630", "0.0490"]);
+        assert_eq!(row("Performance (requests/s)"), ["55", "5224"]);
+    }
+
+    #[test]
+    fn units() {
+        let table = [
+            (0.0015, "s", "1.50 ms"),
+            (12.0, "ms", "12.00 ms"),
+            (38_100.0, "B", "38.1 kB"),
+            (23e9, "B", "23.00 GB"),
+            (84.47, "%", "84.5 %"),
+            (2_236_824.0, "qps", "2,236,824"),
+        ];
+        for (value, unit, wanted) in table {
+            assert_eq!(quantity(value, unit), wanted);
+        }
+    }
+}
