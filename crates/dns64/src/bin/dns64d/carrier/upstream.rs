@@ -6,13 +6,15 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
 
-use super::Carrier;
 use super::frames::{self, Frames};
+use super::{Carrier, InForce};
 
 /// How long a connection without queries is kept.
 const KEEP: Duration = Duration::from_secs(10);
@@ -94,6 +96,29 @@ async fn connection(
     }
 }
 
+/// The two directions of a connection, whatever it is.
+type Ways = (Box<dyn AsyncRead + Unpin>, Box<dyn AsyncWrite + Unpin>);
+
+/// Connects to a server, with TLS where that is what upstream is asked by.
+async fn connect(server: SocketAddr, in_force: InForce) -> io::Result<Ways> {
+    let stream = TcpStream::connect(server).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = in_force.upstream_tls else {
+        let (reader, writer) = stream.into_split();
+        return Ok((Box::new(reader), Box::new(writer)));
+    };
+    let name = match in_force.settings.config.upstream.tls_name.as_str() {
+        "" => ServerName::from(server.ip()),
+        name => ServerName::try_from(name.to_owned()).map_err(io::Error::other)?,
+    };
+    let connected = TlsConnector::from(tls).connect(name, stream).await;
+    let stream = connected.inspect_err(|error| {
+        tracing::debug!(%server, %error, "no TLS with upstream");
+    })?;
+    let (reader, writer) = tokio::io::split(stream);
+    Ok((Box::new(reader), Box::new(writer)))
+}
+
 /// Sends queries and takes replies until the connection ends; how many were answered.
 async fn exchange(
     server: SocketAddr,
@@ -102,10 +127,9 @@ async fn exchange(
     waiting: &mut HashMap<u32, Ask>,
     carrier: &Rc<Carrier>,
 ) -> io::Result<u64> {
-    let connecting = TcpStream::connect(server);
-    let mut stream = timeout(patience, connecting).await.map_err(io::Error::from)??;
-    stream.set_nodelay(true)?;
-    let (mut reader, mut writer) = stream.split();
+    let connecting = connect(server, carrier.in_force());
+    let (mut reader, mut writer) =
+        timeout(patience, connecting).await.map_err(io::Error::from)??;
     let (mut frames, mut output) = (Frames::new(), Vec::new());
     let (mut id, mut answered) = (0u16, 0);
     let mut deadline = Instant::now() + KEEP;
@@ -140,7 +164,11 @@ async fn exchange(
                     id = id.wrapping_add(1);
                     next = if waiting.len() < MAX_WAITING { queries.try_recv().ok() } else { None };
                 }
-                timeout(patience, writer.write_all(&output)).await.map_err(io::Error::from)??;
+                let written = async {
+                    writer.write_all(&output).await?;
+                    writer.flush().await
+                };
+                timeout(patience, written).await.map_err(io::Error::from)??;
                 output.clear();
             }
             () = tokio::time::sleep_until(deadline) => return Ok(if waiting.is_empty() { answered } else { 0 }),
