@@ -76,6 +76,7 @@ impl Dns64 {
             let lookup = &mut self.transactions[t].lookups[slot];
             lookup.attempts += 1;
             (lookup.server, lookup.sent) = (server, now);
+            self.counters.upstream_queries += 1;
             self.counters.upstream_retries += u64::from(lookup.attempts > 1);
             return self.ask_by_stream(t, slot, now);
         }

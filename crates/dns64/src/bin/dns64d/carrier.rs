@@ -38,6 +38,8 @@ pub(crate) struct Carrier {
     next: Cell<u64>,
     /// Connections to upstream servers.
     upstreams: RefCell<HashMap<SocketAddr, upstream::Pool>>,
+    /// When the log was last told that there is no TLS with one of them.
+    complained: Cell<Option<tokio::time::Instant>>,
 }
 
 /// Queries of one connection: the lower bits of a stream's number.
@@ -85,6 +87,7 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
         networks: RefCell::default(),
         next: Cell::new(0),
         upstreams: RefCell::default(),
+        complained: Cell::new(None),
     });
     local.block_on(&runtime, async {
         for Listener { socket, tls } in listeners {

@@ -13,11 +13,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
+use super::Carrier;
 use super::frames::{self, Frames};
-use super::{Carrier, InForce};
 
 /// How long a connection without queries is kept.
 const KEEP: Duration = Duration::from_secs(10);
+/// The least time between two warnings about TLS.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Queries that wait on one connection; ids are drawn from 65,536.
 const MAX_WAITING: usize = 1_000;
 
@@ -39,6 +41,15 @@ pub(super) struct Pool {
 }
 
 impl Carrier {
+    /// Logs that a server's TLS is of no use, once in a while: each query would find it so.
+    fn complain(&self, server: SocketAddr, error: &io::Error) {
+        let now = Instant::now();
+        if self.complained.get().is_none_or(|last| now - last >= COMPLAIN_EVERY) {
+            self.complained.set(Some(now));
+            tracing::warn!(%server, "no TLS with upstream: {error}");
+        }
+    }
+
     /// Asks a server; what comes of it goes to the worker.
     pub(super) fn ask(self: &Rc<Self>, server: SocketAddr, ask: Ask) {
         let config = &self.settings().config.upstream;
@@ -100,7 +111,8 @@ async fn connection(
 type Ways = (Box<dyn AsyncRead + Unpin>, Box<dyn AsyncWrite + Unpin>);
 
 /// Connects to a server, with TLS where that is what upstream is asked by.
-async fn connect(server: SocketAddr, in_force: InForce) -> io::Result<Ways> {
+async fn connect(server: SocketAddr, carrier: &Carrier) -> io::Result<Ways> {
+    let in_force = carrier.in_force();
     let stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
     let Some(tls) = in_force.upstream_tls else {
@@ -112,9 +124,7 @@ async fn connect(server: SocketAddr, in_force: InForce) -> io::Result<Ways> {
         name => ServerName::try_from(name.to_owned()).map_err(io::Error::other)?,
     };
     let connected = TlsConnector::from(tls).connect(name, stream).await;
-    let stream = connected.inspect_err(|error| {
-        tracing::debug!(%server, %error, "no TLS with upstream");
-    })?;
+    let stream = connected.inspect_err(|error| carrier.complain(server, error))?;
     let (reader, writer) = tokio::io::split(stream);
     Ok((Box::new(reader), Box::new(writer)))
 }
@@ -127,7 +137,7 @@ async fn exchange(
     waiting: &mut HashMap<u32, Ask>,
     carrier: &Rc<Carrier>,
 ) -> io::Result<u64> {
-    let connecting = connect(server, carrier.in_force());
+    let connecting = connect(server, carrier);
     let (mut reader, mut writer) =
         timeout(patience, connecting).await.map_err(io::Error::from)??;
     let (mut frames, mut output) = (Frames::new(), Vec::new());
