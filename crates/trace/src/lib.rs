@@ -12,19 +12,23 @@
 //! What is absent on purpose: no sockets and no clock. A live interface comes through a pipe from tcpdump, which knows
 //! how to open one on every system and with which rights.
 
+pub mod anonymise;
 pub mod capture;
 pub mod dns;
 mod fragments;
 pub mod messages;
 mod packet;
+pub mod select;
 pub mod source;
 pub mod stats;
 mod tcp;
 pub mod write;
 
+pub use anonymise::Anonymiser;
 pub use capture::{Capture, CaptureError, Frame};
 pub use dns::Dns;
 pub use messages::{Counts, Message, Messages, Transport};
+pub use select::{Select, Ways};
 pub use stats::Stats;
 pub use tcp::TcpCounts;
 pub use write::Writer;

@@ -1,0 +1,203 @@
+//! Which messages are meant: by zone, type, client, time, or a sample of them.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use measure::{Nanos, rng::splitmix64};
+use wire::name::order::{Place, place};
+use wire::{Name, Qtype};
+
+use crate::dns::Dns;
+use crate::messages::Message;
+
+/// What a message must be like; what is empty or open lets all pass.
+#[derive(Clone, Debug)]
+pub struct Select {
+    /// The question is for one of these zones or names below them.
+    pub zones: Vec<Name>,
+    /// The question is of one of these types.
+    pub types: Vec<Qtype>,
+    /// The client is in one of these networks.
+    pub clients: Vec<IpNet>,
+    /// Caught at this time or later.
+    pub from: Nanos,
+    /// Caught before this time.
+    pub to: Nanos,
+    /// This share (0 to 1) of the transactions.
+    pub sample: f64,
+    /// Which sample.
+    pub seed: u64,
+    /// Queries, replies, or both.
+    pub ways: Ways,
+}
+
+/// Queries, replies, or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ways {
+    /// Both.
+    #[default]
+    Both,
+    /// Queries.
+    Queries,
+    /// Replies.
+    Replies,
+}
+
+impl Default for Select {
+    /// Everything.
+    fn default() -> Self {
+        Select {
+            zones: Vec::new(),
+            types: Vec::new(),
+            clients: Vec::new(),
+            from: Nanos::ZERO,
+            to: Nanos::MAX,
+            sample: 1.0,
+            seed: 0,
+            ways: Ways::Both,
+        }
+    }
+}
+
+impl Select {
+    /// Whether this message, of which `dns` is what could be read, is meant. A message without a header is meant only
+    /// where nothing is asked of its content.
+    pub fn takes(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
+        self.takes_time(message.at)
+            && self.takes_content(dns)
+            && self.takes_client(client(message, dns))
+            && self.takes_sample(message, dns)
+    }
+
+    fn takes_time(&self, at: Nanos) -> bool {
+        self.from <= at && (at < self.to || self.to == Nanos::MAX)
+    }
+
+    fn takes_content(&self, dns: Option<&Dns>) -> bool {
+        let way = match (self.ways, dns) {
+            (Ways::Both, _) => true,
+            (_, None) => false,
+            (ways, Some(dns)) => (ways == Ways::Replies) == dns.is_response(),
+        };
+        let question = dns.and_then(|dns| dns.question);
+        let asks =
+            |want: &dyn Fn(&crate::dns::Question) -> bool| question.as_ref().is_some_and(want);
+        way && (self.types.is_empty() || asks(&|q| self.types.contains(&q.qtype)))
+            && (self.zones.is_empty()
+                || asks(&|q| {
+                    let name = q.name.as_wire();
+                    self.zones.iter().any(|zone| place(name, zone.as_wire()) != Place::Outside)
+                }))
+    }
+
+    fn takes_client(&self, client: IpAddr) -> bool {
+        self.clients.is_empty() || self.clients.iter().any(|network| network.contains(&client))
+    }
+
+    /// By what a query and its reply have in common, so that both are in the sample or neither.
+    fn takes_sample(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
+        if self.sample >= 1.0 {
+            return true;
+        }
+        let reply = dns.is_some_and(Dns::is_response);
+        let (client, server) = if reply {
+            (message.destination, message.source)
+        } else {
+            (message.source, message.destination)
+        };
+        let bits = |ip: IpAddr| match ip {
+            IpAddr::V4(v4) => u128::from(u32::from(v4)),
+            IpAddr::V6(v6) => u128::from(v6),
+        };
+        let id = message.bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+        let ports = u64::from(client.port()) << 32 | u64::from(server.port()) << 16 | u64::from(id);
+        let (client, server) = (bits(client.ip()), bits(server.ip()));
+        let mut hash = self.seed;
+        for word in
+            [client as u64, (client >> 64) as u64, server as u64, (server >> 64) as u64, ports]
+        {
+            hash ^= word;
+            hash = splitmix64(&mut hash);
+        }
+        ((hash >> 11) as f64 / (1u64 << 53) as f64) < self.sample
+    }
+}
+
+/// Who asked.
+pub fn client(message: &Message<'_>, dns: Option<&Dns>) -> IpAddr {
+    let end = if dns.is_some_and(Dns::is_response) { message.destination } else { message.source };
+    end.ip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::Transport;
+
+    /// Whether `select` takes a query, and its reply, of `client` for `name`.
+    fn takes(select: &Select, client: u8, id: u16, name: &str, qtype: Qtype, at: u64) -> [bool; 2] {
+        let name: Name = name.parse().expect("a name");
+        let mut bytes = wire::QueryTemplate::new(&name, qtype, true, false, None).bytes().to_vec();
+        bytes[..2].copy_from_slice(&id.to_be_bytes());
+        let (client, server) = (([10, 0, 0, client], 4_000).into(), ([192, 0, 2, 1], 53).into());
+        let mut one = |source, destination| {
+            let message = Message {
+                frame: 1,
+                at: Nanos(at),
+                source,
+                destination,
+                transport: Transport::Udp,
+                fragmented: false,
+                cut: false,
+                len: bytes.len(),
+                bytes: &bytes,
+            };
+            let taken = select.takes(&message, Dns::read(&bytes).as_ref());
+            bytes[2] |= 0x80;
+            taken
+        };
+        [one(client, server), one(server, client)]
+    }
+
+    #[test]
+    fn by_everything() {
+        let all = Select::default();
+        let select = |change: fn(&mut Select)| {
+            let mut select = all.clone();
+            change(&mut select);
+            select
+        };
+        let (yes, no) = ([true; 2], [false; 2]);
+        for (select, expected) in [
+            (all.clone(), yes),
+            (select(|s| s.zones = vec!["example".parse().expect("a name")]), yes),
+            (select(|s| s.zones = vec!["www.EXAMPLE".parse().expect("a name")]), yes),
+            (select(|s| s.zones = vec!["ample".parse().expect("a name")]), no),
+            (select(|s| s.types = vec![Qtype::MX, Qtype::A]), yes),
+            (select(|s| s.types = vec![Qtype::MX]), no),
+            (select(|s| s.clients = vec!["10.0.0.0/30".parse().expect("a network")]), yes),
+            (select(|s| s.clients = vec!["192.0.2.0/24".parse().expect("a network")]), no),
+            (select(|s| s.from = Nanos(7)), yes),
+            (select(|s| s.from = Nanos(8)), no),
+            (select(|s| s.to = Nanos(7)), no),
+            (select(|s| s.ways = Ways::Queries), [true, false]),
+            (select(|s| s.ways = Ways::Replies), [false, true]),
+            (select(|s| s.sample = 0.0), no),
+        ] {
+            assert_eq!(takes(&select, 1, 9, "www.example", Qtype::A, 7), expected, "{select:?}");
+        }
+    }
+
+    #[test]
+    fn a_sample_holds_whole_transactions() {
+        let select = Select { sample: 0.25, seed: 5, ..Select::default() };
+        let taken = (0..4_000u16)
+            .filter(|&id| {
+                let [query, reply] = takes(&select, (id % 100) as u8, id, "a.example", Qtype::A, 0);
+                assert_eq!(query, reply);
+                query
+            })
+            .count();
+        assert!((900..1_100).contains(&taken), "{taken}");
+    }
+}
