@@ -19,6 +19,7 @@ mod pace;
 pub mod permutation;
 pub mod pipeline;
 pub mod plan;
+pub mod replay;
 pub mod tally;
 pub mod workload;
 
@@ -29,5 +30,6 @@ pub use live::Live;
 pub use lockstep::{LockStep, LockStepResult};
 pub use measurer::Measurer;
 pub use plan::Plan;
+pub use replay::{Recorder, Recording, ReplayPlan, Replayer};
 pub use tally::Tally;
 pub use workload::Workload;

@@ -1,0 +1,384 @@
+//! Replay: the queries of a capture, each when it came and from a client of its own, as far as there are addresses.
+//!
+//! ```text
+//! capture ──Recorder, one pass──> unlinked temporary file ──Tape, by chunks──> Replayer (a role)
+//!                                 records: due | hash | client | length | query
+//! ```
+//!
+//! A recording of any length takes constant memory. Each worker takes every n-th record. The message is sent as it
+//! was, but for its id: the ids of the capture are other people's, and may meet in one socket.
+//!
+//! Nothing is held back to leave together with others, and nothing is paced: whoever measures a server by a replay
+//! wants the bursts of the capture.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use measure::Nanos;
+use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
+use wire::{Expect, Header, Invalid, reply};
+
+use crate::flight::Ring;
+use crate::live::{GoalWatch, Live};
+use crate::outcome::Judge;
+use crate::plan::Plan;
+use crate::tally::Tally;
+use crate::workload::file::check_by_hash;
+use crate::workload::{Composed, Workload};
+
+/// The longest query, bytes: what a datagram holds.
+pub const MAX_REPLAYED: usize = 65_507;
+/// Bytes read at once.
+const CHUNK: usize = 256 << 10;
+/// Due time (8), hash of the question (4), client (4), length (2).
+const HEAD: usize = 18;
+/// Queries composed in one call at most; the batch then leaves, and replies are looked at.
+const MAX_BURST: usize = 512;
+
+/// Takes the queries of a capture in.
+pub struct Recorder {
+    out: BufWriter<File>,
+    first: Option<Nanos>,
+    last: Nanos,
+    len: u64,
+    queries: u64,
+}
+
+impl Recorder {
+    /// An empty recording.
+    ///
+    /// # Errors
+    /// When there is no place for the temporary file.
+    pub fn new() -> io::Result<Self> {
+        let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile()?);
+        Ok(Recorder { out, first: None, last: Nanos::ZERO, len: 0, queries: 0 })
+    }
+
+    /// Takes a query that came `at` from client number `client`; whether it can be replayed: it has a header and fits
+    /// a datagram. One that is older than the one before is due with that.
+    ///
+    /// # Errors
+    /// Of the temporary file.
+    pub fn add(&mut self, at: Nanos, client: u32, query: &[u8]) -> io::Result<bool> {
+        if Header::read(query).is_none() || query.len() > MAX_REPLAYED {
+            return Ok(false);
+        }
+        let first = *self.first.get_or_insert(at);
+        self.last = self.last.max(at.since(first));
+        let hash = reply::question(query).map_or(0, reply::question_hash);
+        self.out.write_all(&self.last.0.to_le_bytes())?;
+        self.out.write_all(&hash.to_le_bytes())?;
+        self.out.write_all(&client.to_le_bytes())?;
+        self.out.write_all(&(query.len() as u16).to_le_bytes())?;
+        self.out.write_all(query)?;
+        self.len += (HEAD + query.len()) as u64;
+        self.queries += 1;
+        Ok(true)
+    }
+
+    /// The recording; `None` without queries.
+    ///
+    /// # Errors
+    /// Of the temporary file.
+    pub fn finish(self) -> io::Result<Option<Recording>> {
+        let Recorder { out, last: span, len, queries, .. } = self;
+        let records = Arc::new(out.into_inner().map_err(io::IntoInnerError::into_error)?);
+        Ok((queries > 0).then_some(Recording { records, len, queries, span }))
+    }
+}
+
+/// Queries and their times.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    records: Arc<File>,
+    len: u64,
+    /// How many queries there are.
+    pub queries: u64,
+    /// From the first to the last.
+    pub span: Nanos,
+}
+
+/// A query of a recording.
+#[derive(Clone, Debug)]
+struct Recorded {
+    due: Nanos,
+    hash: u32,
+    client: u32,
+    query: std::ops::Range<usize>,
+}
+
+/// One worker's walk through a recording.
+#[derive(Debug)]
+struct Tape {
+    recording: Recording,
+    chunk: Vec<u8>,
+    /// Where the chunk begins in the file.
+    chunk_at: u64,
+    /// Where the next record begins in the file.
+    at: u64,
+    /// Records of others between two of ours.
+    skip: u32,
+}
+
+impl Tape {
+    fn new(recording: Recording, worker: u32, workers: u32) -> Self {
+        let chunk = Vec::with_capacity(CHUNK);
+        let mut tape = Tape { recording, chunk, chunk_at: 0, at: 0, skip: workers - 1 };
+        tape.pass(worker);
+        tape
+    }
+
+    /// The next record, read in if need be; `None` at the end.
+    #[inline]
+    fn peek(&mut self) -> Option<Recorded> {
+        if self.at >= self.recording.len {
+            return None;
+        }
+        if let Some(found) = self.in_chunk() {
+            return Some(found);
+        }
+        self.chunk.resize(CHUNK.min((self.recording.len - self.at) as usize), 0);
+        self.recording
+            .records
+            .read_exact_at(&mut self.chunk, self.at)
+            .expect("the unlinked temporary file is as long as it was written");
+        self.chunk_at = self.at;
+        Some(self.in_chunk().expect("a chunk is longer than a record"))
+    }
+
+    #[inline]
+    fn in_chunk(&self) -> Option<Recorded> {
+        let start = self.at.wrapping_sub(self.chunk_at) as usize;
+        let head: &[u8; HEAD] = self.chunk.get(start..)?.first_chunk()?;
+        let (due, rest) = head.split_first_chunk()?;
+        let (hash, rest) = rest.split_first_chunk()?;
+        let (client, rest) = rest.split_first_chunk()?;
+        let begin = start + HEAD;
+        let end = begin + usize::from(u16::from_le_bytes(*rest.first_chunk()?));
+        (end <= self.chunk.len()).then(|| Recorded {
+            due: Nanos(u64::from_le_bytes(*due)),
+            hash: u32::from_le_bytes(*hash),
+            client: u32::from_le_bytes(*client),
+            query: begin..end,
+        })
+    }
+
+    /// Goes to the next record of ours.
+    #[inline]
+    fn advance(&mut self) {
+        self.pass(self.skip + 1);
+    }
+
+    fn pass(&mut self, records: u32) {
+        for _ in 0..records {
+            let Some(record) = self.peek() else { return };
+            self.at += (HEAD + record.query.len()) as u64;
+        }
+    }
+}
+
+/// Judges replies by the hashes of their questions.
+struct ByHash;
+
+impl Workload for ByHash {
+    fn next(&mut self, _: &mut [u8]) -> Option<Composed> {
+        None
+    }
+
+    /// A query without one readable question has no hash: any reply will do.
+    fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
+        match (key, Header::read(message)) {
+            (0, Some(header)) if header.is_response() => Ok(header.rcode()),
+            _ => check_by_hash(key, message, &Expect::Answered),
+        }
+    }
+}
+
+/// How a recording is replayed.
+#[derive(Clone, Debug)]
+pub struct ReplayPlan {
+    /// Timeout, sockets, seed, worker; duration is the recording's span at that speed. The pacing is the recording's.
+    pub plan: Plan,
+    /// So many times as fast.
+    pub speed: f64,
+    /// The server.
+    pub target: SocketAddr,
+    /// The addresses that clients have, in turn; none for the host's own.
+    pub sources: Arc<[IpAddr]>,
+}
+
+/// One worker's replay: a role over unconnected sockets, since one socket speaks for many clients.
+pub struct Replayer {
+    plan: ReplayPlan,
+    tape: Tape,
+    judge: Judge,
+    rings: Vec<Ring>,
+    in_flight: u64,
+    start: Option<Nanos>,
+    next_sweep: Nanos,
+    sweep_every: Nanos,
+    /// Socket and sequence of each query of the last batch.
+    last_batch: Vec<(u16, u64)>,
+    watch: GoalWatch,
+    draining: bool,
+}
+
+impl Replayer {
+    /// A worker's replay of its part of `recording`, with counters in `live`.
+    ///
+    /// # Panics
+    /// When the plan has no socket.
+    pub fn new(plan: ReplayPlan, recording: Recording, live: Arc<Live>) -> Self {
+        let Plan { worker, workers, sockets, seed, timeout, duration, .. } = plan.plan;
+        assert!(sockets > 0, "a replay needs a socket");
+        let mut tally = Tally::new(duration);
+        let before = u64::from(worker).min(recording.queries);
+        tally.planned = (recording.queries - before).div_ceil(u64::from(workers));
+        let salt = measure::Rng::part(seed, u64::from(worker)).next_u64() as u16;
+        let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(0x5851)));
+        Replayer {
+            tape: Tape::new(recording, worker, workers),
+            judge: Judge::new(Box::new(ByHash), tally, timeout),
+            rings: (0..sockets).map(ring).collect(),
+            in_flight: 0,
+            start: None,
+            next_sweep: Nanos::ZERO,
+            sweep_every: Nanos((timeout.0 / 64).clamp(1_000, 1_000_000)),
+            last_batch: Vec::with_capacity(MAX_BURST),
+            watch: GoalWatch::new(&plan.plan, live),
+            draining: false,
+            plan,
+        }
+    }
+
+    /// Lets the replay begin at `start` on the engine's clock instead of at the first call.
+    pub fn starting_at(mut self, start: Nanos) -> Self {
+        self.start = Some(start);
+        self
+    }
+
+    /// What became of the queries.
+    pub fn into_tally(mut self) -> Tally {
+        self.judge.tally.unresolved = self.in_flight;
+        self.watch.show(&self.judge.tally);
+        self.judge.tally
+    }
+
+    /// When a record is due.
+    fn due(&self, record: &Recorded) -> Nanos {
+        if self.plan.speed == 1.0 {
+            record.due
+        } else {
+            Nanos((record.due.0 as f64 / self.plan.speed) as u64)
+        }
+    }
+
+    /// From time to time expires what is overdue and shows the counters.
+    fn sweep(&mut self, now: Nanos, full: bool) {
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + self.sweep_every;
+        for ring in self.rings.iter_mut().filter(|_| !full) {
+            let lost = ring.expire(now, self.plan.plan.timeout);
+            self.in_flight -= lost;
+            self.judge.lose(lost);
+        }
+        if self.watch.is_lost(now, &self.judge.tally) && !self.draining {
+            self.judge.tally.stopped_early = true;
+            self.draining = true;
+        }
+    }
+
+    /// Sends what is due; when to come again.
+    fn send_due(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
+        for _ in 0..MAX_BURST {
+            let Some(record) = self.tape.peek() else {
+                self.draining = true;
+                return self.wake(Nanos::MAX);
+            };
+            let due = self.due(&record);
+            if due > now {
+                return self.wake(due);
+            }
+            if tx.is_full(record.query.len()) {
+                return Next::Now;
+            }
+            // A client's queries leave by one socket, unless that has no free id.
+            let first = record.client as usize % self.rings.len();
+            let sockets = (first..self.rings.len()).chain(0..first);
+            let Some(socket) = { sockets }.find(|&socket| self.rings[socket].has_room()) else {
+                self.judge.tally.blocked += 1;
+                return self.wake(Nanos::MAX);
+            };
+            self.launch(due, socket, &record, tx);
+            self.tape.advance();
+        }
+        Next::Now
+    }
+
+    fn launch(&mut self, due: Nanos, socket: usize, record: &Recorded, tx: &mut TxBatch) {
+        let ring = &mut self.rings[socket];
+        self.last_batch.push((socket as u16, ring.next_sequence()));
+        let id = ring.launch(due, record.hash);
+        let query = &self.tape.chunk[record.query.clone()];
+        let sources = &self.plan.sources;
+        let from = sources.get(record.client as usize % sources.len().max(1)).copied();
+        let (socket, peer) = (SocketId(socket as u16), self.plan.target);
+        tx.push(Destination::Peer { socket, peer, from }, query.len(), |out| {
+            out[..query.len()].copy_from_slice(query);
+            out[..2].copy_from_slice(&id.to_be_bytes());
+            query.len()
+        });
+        self.in_flight += 1;
+        self.judge.tally.sent += 1;
+        self.judge.tally.second(due).sent += 1;
+    }
+
+    /// When to be called: at `at`, or at the next expiry; never when all is done.
+    fn wake(&self, at: Nanos) -> Next {
+        match (self.in_flight, at) {
+            (0, Nanos::MAX) if self.draining => Next::Done,
+            (0, Nanos::MAX) => Next::Idle,
+            (0, at) => Next::At(at),
+            (_, at) => Next::At(at.min(self.next_sweep)),
+        }
+    }
+}
+
+impl Role for Replayer {
+    fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+        let start = *self.start.get_or_insert(now);
+        self.judge.tally.started = start;
+        self.last_batch.clear();
+        for received in rx.iter() {
+            let ours = received.peer == self.plan.target;
+            let ring = self.rings.get_mut(usize::from(received.socket.0)).filter(|_| ours);
+            let at = received.at.since(start);
+            self.in_flight -= u64::from(self.judge.reply(ring, at, received.bytes).is_some());
+        }
+        if now < start {
+            return Next::At(start);
+        }
+        let now = now.since(start);
+        self.sweep(now, rx.is_full());
+        let next = if self.draining { self.wake(Nanos::MAX) } else { self.send_due(now, tx) };
+        match next {
+            Next::At(at) => Next::At(start + at),
+            other => other,
+        }
+    }
+
+    fn sent(&mut self, at: Nanos) {
+        let Some(start) = self.start else { return };
+        self.judge.tally.last_sent = at;
+        let at = at.since(start);
+        for &(ring, sequence) in &self.last_batch {
+            let lag = self.rings[usize::from(ring)].left(sequence, at);
+            self.judge.tally.schedule_error.record(lag);
+        }
+    }
+}
