@@ -54,7 +54,7 @@ pub(crate) enum Command {
     #[command(after_help = crate::zone::EXAMPLES)]
     Zone(Box<crate::zone::ZoneArgs>),
     /// Captures of DNS traffic: characterise, filter, turn into queries
-    Trace(crate::trace::TraceArgs),
+    Trace(Box<crate::trace::TraceArgs>),
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
@@ -303,6 +303,8 @@ pub(crate) struct LoadArgs {
     pub(crate) json: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) streams: StreamArgs,
+    #[command(flatten)]
+    pub(crate) replay: crate::trace_replay::ReplayArgs,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]

@@ -12,6 +12,7 @@ use crate::options::{self, WorkloadPlan};
 use crate::progress::Progress;
 use crate::streams::StreamSetup;
 use crate::tester::Setup;
+use crate::trace_replay::Replay;
 
 /// Set by SIGINT and SIGTERM: whatever runs ends cleanly and reports what it has.
 pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
@@ -23,8 +24,16 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
-    let pacing = options::pacing(&args).map_err(Failure::BadInput)?;
-    let mut workload = WorkloadPlan::new(&args.workload).map_err(Failure::BadInput)?;
+    let mut pacing = options::pacing(&args).map_err(Failure::BadInput)?;
+    let mut duration = args.duration;
+    let (mut workload, doubts) = match Replay::new(&args.replay)? {
+        Some(replay) => {
+            (pacing, duration) = (replay.mean(), replay.duration());
+            let doubts = replay.warnings.clone();
+            (WorkloadPlan::Replay(replay), doubts)
+        }
+        None => (WorkloadPlan::new(&args.workload).map_err(Failure::BadInput)?, Vec::new()),
+    };
     if let (Pacing::LockStep { .. }, WorkloadPlan::Namespace(spec)) = (pacing, &mut workload) {
         // dns64perf asks its names in their own order.
         spec.sequential = true;
@@ -36,7 +45,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         streams,
         workload,
         pacing,
-        duration: args.duration,
+        duration,
         timeout: args.timeout,
         goal: args.goal.clone(),
         seed: args.workload.seed,
@@ -51,8 +60,9 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     }
     let live = Arc::new(load::Live::default());
     let progress = Progress::show(format!("load {}", setup.target), &live);
-    let outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
+    let mut outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
     drop(progress);
+    outcome.trial.warnings.extend(doubts);
     if let Some(path) = &args.json {
         record::write(path, &outcome.trial).map_err(Failure::run)?;
     }

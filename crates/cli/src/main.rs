@@ -26,6 +26,8 @@ mod store;
 mod streams;
 mod tester;
 mod trace;
+mod trace_replay;
+mod trace_select;
 mod trace_stats;
 mod zone;
 mod zone_files;
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
         Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(args),
         Command::Zone(args) => zone::run(*args),
-        Command::Trace(args) => trace::run(args),
+        Command::Trace(args) => trace::run(*args),
         Command::Servers(args) => servers::run(&args),
         Command::Runs(args) => runs::list(&args),
         Command::Show(args) => runs::show(&args),

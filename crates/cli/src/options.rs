@@ -13,6 +13,7 @@ use net::{UdpOptions, WaitMode};
 use wire::{Edns, Expect, Name, Namespace, Qtype};
 
 use crate::args::{ExpectArg, GsoArg, LoadArgs, PacingArg, SocketArgs, WaitArg, WorkloadArgs};
+use crate::trace_replay::Replay;
 
 /// A server, perhaps without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,8 @@ pub(crate) enum WorkloadPlan {
     File(QueryFile, QueryOptions, String),
     /// Made up as they go.
     Generated(GeneratedSpec, Qtype, QueryOptions, u64),
+    /// A capture.
+    Replay(Replay),
 }
 
 impl WorkloadPlan {
@@ -248,6 +251,9 @@ impl WorkloadPlan {
     }
 
     /// The workload of one worker.
+    ///
+    /// # Errors
+    /// When there is none: a replay is a role of its own, and says itself when its queries are due.
     pub(crate) fn worker(
         &self,
         worker: u32,
@@ -273,6 +279,7 @@ impl WorkloadPlan {
                     workers,
                 )?)
             }
+            WorkloadPlan::Replay(_) => bail!("a replay goes with UDP and its own pace only"),
         })
     }
 
@@ -309,6 +316,7 @@ impl WorkloadPlan {
                     s.first
                 )
             }
+            WorkloadPlan::Replay(replay) => replay.describe(),
             WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
             WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtype, ..) => {
                 format!("{} {qtype} each time", zone(name))

@@ -7,7 +7,9 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
-use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally, sockets_for};
+use load::{
+    Live, LockStep, LockStepResult, Measurer, Plan, ReplayPlan, Replayer, Tally, sockets_for,
+};
 use measure::{Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Void};
 use net::{Engine, EngineCounters, UdpEngine, UdpFacts, WaitMode, drive, sources, sys};
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
@@ -61,6 +63,7 @@ pub(crate) struct Outcome {
 enum Role {
     Measurer(Box<Measurer>),
     LockStep(Box<LockStep>),
+    Replay(Box<Replayer>),
 }
 
 impl net::Role for Role {
@@ -69,6 +72,7 @@ impl net::Role for Role {
         match self {
             Role::Measurer(role) => role.handle(now, rx, tx),
             Role::LockStep(role) => role.handle(now, rx, tx),
+            Role::Replay(role) => role.handle(now, rx, tx),
         }
     }
 
@@ -77,6 +81,7 @@ impl net::Role for Role {
         match self {
             Role::Measurer(role) => role.sent(at),
             Role::LockStep(role) => role.sent(at),
+            Role::Replay(role) => role.sent(at),
         }
     }
 }
@@ -115,6 +120,12 @@ impl Setup {
                 addresses[0],
                 self.target
             ));
+        }
+        if let WorkloadPlan::Replay(_) = self.workload {
+            // A socket speaks for many clients, each with an address of its own.
+            let (any, udp) = (SocketAddr::new(anywhere, 0), self.sockets.udp(self.pacing));
+            let engine = || UdpEngine::server(&vec![any; each], false, udp);
+            return (0..workers).map(|_| Ok(engine()?)).collect();
         }
         let all = sources(&addresses, each * workers);
         all.chunks(each)
@@ -156,6 +167,13 @@ impl Setup {
             )?)));
         }
         let plan = self.plan(worker, workers, sockets);
+        if let WorkloadPlan::Replay(replay) = &self.workload {
+            let sources = self.sockets.source.map(|source| source.addresses(replay.clients));
+            let sources = sources.unwrap_or_default().into();
+            let plan = ReplayPlan { plan, speed: replay.speed, target: self.target, sources };
+            let recording = replay.recording.clone();
+            return Ok(Role::Replay(Box::new(Replayer::new(plan, recording, live.clone()))));
+        }
         Ok(Role::Measurer(Box::new(Measurer::new(
             plan,
             self.workload.worker(worker, workers)?,
@@ -467,7 +485,10 @@ impl Setup {
                 .word()
                 .to_owned(),
             workload: self.workload.describe(),
-            pacing: describe_pacing(self.pacing),
+            pacing: match &self.workload {
+                WorkloadPlan::Replay(replay) => replay.describe_pacing(),
+                _ => describe_pacing(self.pacing),
+            },
             timeout_s: self.timeout.as_secs_f64(),
             max_burst_us: self.sockets.max_burst_us as f64,
             sockets: facts.sockets * workers,
@@ -499,9 +520,11 @@ fn worker(
     pinned.context("--cpus")?;
     // Whoever is first says when all begin, so that their schedules interleave.
     let start = *start.get_or_init(|| sys::monotonic() + START_DELAY);
-    if let Role::Measurer(measurer) = role {
-        role = Role::Measurer(Box::new(measurer.starting_at(start)));
-    }
+    role = match role {
+        Role::Measurer(measurer) => Role::Measurer(Box::new(measurer.starting_at(start))),
+        Role::Replay(replayer) => Role::Replay(Box::new(replayer.starting_at(start))),
+        lockstep => lockstep,
+    };
     let (began, cpu_before, delay_before) =
         (sys::monotonic(), sys::thread_cpu_time(), sys::thread_run_delay());
     drive(&mut engine, &mut role, wait, stop)?;
@@ -510,6 +533,7 @@ fn worker(
     let (cpu, elapsed) = (sys::thread_cpu_time().since(cpu_before), sys::monotonic().since(began));
     let (tally, times) = match role {
         Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
+        Role::Replay(replayer) => (replayer.into_tally(), Vec::new()),
         Role::LockStep(lockstep) => {
             let LockStepResult { tally, times } = lockstep.into_result();
             (tally, times)

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use trace::{Capture, CaptureError, Message, Messages};
 
 use crate::failure::Failure;
-use crate::trace_stats;
+use crate::{trace_select, trace_stats};
 
 /// `dnsdyno trace`
 #[derive(Args, Clone, Debug)]
@@ -20,6 +20,14 @@ enum TraceCommand {
     /// Characterise a stream: rates, bursts, types, failures, return codes, sizes, clients
     #[command(after_help = STATS_EXAMPLES)]
     Stats(trace_stats::StatsArgs),
+    /// Write the messages that are meant into another capture
+    Filter(trace_select::FilterArgs),
+    /// Write the questions into a query file for `load --queries`, dnsperf and queryperf
+    Queries(trace_select::QueriesArgs),
+    /// Cut a capture by the ranges of labels that `zone slice` cuts a zone by
+    Slice(trace_select::SliceArgs),
+    /// Hide addresses: keyed, one to one, prefixes kept (Crypto-PAn); names stay as they are
+    Anonymise(trace_select::AnonymiseArgs),
 }
 
 const STATS_EXAMPLES: &str = "Examples:
@@ -46,6 +54,10 @@ pub(crate) struct InputArgs {
 pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
     match args.command {
         TraceCommand::Stats(args) => trace_stats::run(&args),
+        TraceCommand::Filter(args) => trace_select::filter(&args),
+        TraceCommand::Queries(args) => trace_select::queries(&args),
+        TraceCommand::Slice(args) => trace_select::slice(&args),
+        TraceCommand::Anonymise(args) => trace_select::anonymise(&args),
     }
 }
 

@@ -98,3 +98,124 @@ fn what_is_cut_or_foreign_is_told() {
     let (code, _, err) = dnsdyno(&["trace", "stats", "/nonexistent.pcap"]);
     assert!(code == 2 && err.contains("cannot read the capture /nonexistent.pcap"), "{err}");
 }
+
+#[test]
+fn a_capture_is_replayed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = capture(dir.path());
+    let file = path.to_str().expect("UTF-8");
+    // A server that keeps what it was asked, and answers with what it got.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let server = socket.local_addr().expect("an address").to_string();
+    let asked = std::thread::spawn(move || {
+        let (mut bytes, mut types) = ([0; 512], [0; 29]);
+        for _ in 0..100 {
+            let (len, peer) = socket.recv_from(&mut bytes).expect("a query");
+            types[usize::from(bytes[len - 11 - 3])] += 1;
+            (bytes[2], bytes[3]) = (0x81, 0x80);
+            socket.send_to(&bytes[..len], peer).expect("sent");
+        }
+        types
+    });
+    let args = ["load", &server, "--replay", file, "--speed", "0.5x", "--json", "-"];
+    let (_, out, err) = dnsdyno(&args);
+    let trial: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    let types = asked.join().expect("it ends");
+    assert_eq!((types[1], types[28]), (75, 25));
+    assert_eq!((&trial["sent"], &trial["valid"]), (&100.into(), &100.into()), "{trial}");
+    assert_eq!(trial["conditions"]["pacing"], "replay at 0.5x");
+    let words = format!("100 queries of 10 clients of {file}");
+    assert_eq!(trial["conditions"]["workload"], words);
+    // 99 ms of capture at half the speed.
+    let seconds = trial["duration_s"].as_f64().expect("a number");
+    assert!((seconds - 0.198).abs() < 1e-6, "{seconds}");
+    for (bad, message) in [
+        (&["--replay", file, "--rate", "5"][..], "cannot be used with"),
+        (&["--replay", file, "--speed", "fast"], "`fast` is not a speed such as 1x, 2x or 0.5x"),
+        (
+            &["--replay", file, "--replay-port", "54"],
+            "there is no query in it to replay (0 replies",
+        ),
+        (&["--replay", "/nonexistent"], "cannot read the capture /nonexistent"),
+    ] {
+        let (code, _, err) = dnsdyno(&[&["load", "127.0.0.1:1"][..], bad].concat());
+        assert!(code == 2 && err.contains(message), "{bad:?} {err}");
+    }
+}
+
+#[test]
+fn a_capture_is_cut_hidden_and_turned_into_queries() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = capture(dir.path());
+    let (file, at) = (path.to_str().expect("UTF-8"), |name: &str| dir.path().join(name));
+    let out = at("out.pcap");
+    let out = out.to_str().expect("UTF-8");
+    // Of a capture: queries, replies, clients.
+    let counts = |file: &str| {
+        let (code, json, err) = dnsdyno(&["trace", "stats", file, "--json", "-"]);
+        assert_eq!(code, 0, "{err}");
+        let stats: Value = serde_json::from_str(&json).expect("JSON");
+        let number = |value: &Value| value.as_u64().expect("a number");
+        [
+            &stats["queries"]["messages"],
+            &stats["replies"]["messages"],
+            &stats["clients"]["distinct"],
+        ]
+        .map(number)
+    };
+    for (select, expected) in [
+        (&["--type", "AAAA"][..], [25, 25, 5]),
+        (&["--type", "MX,AAAA", "--only", "queries"], [25, 0, 5]),
+        (&["--zone", "n7.example,n13.example"], [2, 2, 2]),
+        (&["--client", "10.0.0.0/31,10.0.0.9"], [30, 30, 3]),
+        (&["--from", "2023-11-14T22:13:20.050Z"], [50, 50, 10]),
+        (&["--from", "2023-11-14T22:13:20.010Z", "--to", "1700000000.02"], [10, 10, 10]),
+        (&["--sample", "0"], [0, 0, 0]),
+    ] {
+        let args = [&["trace", "filter", file, "--output", out][..], select].concat();
+        let (code, _, err) = dnsdyno(&args);
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(counts(out), expected, "{select:?}");
+    }
+
+    let prefix = at("part");
+    let args = [
+        "--zone",
+        "example",
+        "--range",
+        "..n3,n3..n8,n8..",
+        "--output",
+        prefix.to_str().expect("UTF-8"),
+    ];
+    let (code, said, err) = dnsdyno(&[&["trace", "slice", file][..], &args].concat());
+    assert_eq!((code, &*err), (0, ""));
+    assert!(said.ends_with("0 messages are about names of no slice\n"), "{said}");
+    let parts =
+        [1, 2, 3].map(|n| counts(at(&format!("part.{n}.pcap")).to_str().expect("UTF-8"))[0]);
+    // n0, n1, n10 to n29; n3 to n7 and n30 to n79; n8, n9 and n80 to n99.
+    assert_eq!(parts, [23, 55, 22]);
+
+    let key = at("key");
+    std::fs::write(&key, "15221722".repeat(8) + "\n").expect("written");
+    let hide = |key: &Path| {
+        let key = key.to_str().expect("UTF-8");
+        dnsdyno(&["trace", "anonymise", file, "--key", key, "--output", out])
+    };
+    assert_eq!(hide(&key).0, 0);
+    assert_eq!(counts(out), [100, 100, 10]);
+    let (_, table, _) = dnsdyno(&["trace", "stats", out]);
+    assert!(!table.contains("10.0.0."), "{table}");
+    std::fs::write(&key, "15").expect("written");
+    let (code, _, err) = hide(&key);
+    assert!(code == 2 && err.contains("2 digits; 64 hexadecimal digits are accepted"), "{err}");
+
+    let (code, text, err) = dnsdyno(&["trace", "queries", file, "--output", "-"]);
+    assert_eq!((code, text.lines().count()), (0, 100), "{err}");
+    assert!(
+        text.starts_with("www.n0.example. AAAA\nwww.n1.example. A\n")
+            || text.starts_with("www.n0.example AAAA\nwww.n1.example A\n"),
+        "{text}"
+    );
+    let (_, again, _) = dnsdyno(&["trace", "queries", file, "--of-replies", "--output", "-"]);
+    assert_eq!(again, text);
+}
