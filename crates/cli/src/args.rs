@@ -10,6 +10,7 @@ use measure::{Goal, Nanos, Qps};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
 use crate::options::{Source, Target, parse_target};
+use crate::store::{RunRef, StoreArgs};
 
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
 #[derive(Debug, Parser)]
@@ -104,6 +105,9 @@ const RUN_EXAMPLES: &str = "Examples:
 
   One of them in full (hours), with every trial in a file
     dnsdyno run dns64-rfc8219 --servers unbound --json unbound.json
+
+  The last one was killed: what it had done is kept, the rest is done
+    dnsdyno run --resume last
 
   What there is, and what one of them would do
     dnsdyno run --list
@@ -672,8 +676,11 @@ pub(crate) enum AaaaArg {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
     /// The experiment's file, or the name of a built-in one
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "resume"])]
     pub(crate) experiment: Option<PathBuf>,
+    /// Take up a run of the store again that was interrupted: its number, or `last`
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store"])]
+    pub(crate) resume: Option<RunRef>,
     /// List the built-in experiments
     #[arg(long)]
     pub(crate) list: bool,
@@ -701,4 +708,9 @@ pub(crate) struct RunArgs {
     /// Write the result with every trial to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Do not keep the run in the store
+    #[arg(long)]
+    pub(crate) no_store: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }

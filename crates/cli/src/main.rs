@@ -11,6 +11,7 @@ mod built_in;
 mod compare;
 mod failure;
 mod host;
+mod keep;
 mod load;
 mod lockstep;
 mod man;

@@ -4,11 +4,14 @@ use std::path::Path;
 
 use experiment::{Experiment, Found};
 use lab::{Checked, Entered, Event, RunOptions, run_experiment};
+use record::{Run, Store};
 
 use crate::args::RunArgs;
 use crate::built_in::{self, BUILT_IN};
 use crate::failure::Failure;
+use crate::keep::Keeper;
 use crate::plan;
+use crate::store::{self, RunRef, StoreArgs};
 use crate::tester::command_line;
 
 pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
@@ -16,18 +19,15 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         plan::list();
         return Ok(());
     }
-    let experiment = read(&args).map_err(Failure::BadInput)?;
-    let experiment = if args.quick { experiment.quick() } else { experiment };
-    let options = RunOptions {
-        servers_dir: args.servers_dir.clone(),
-        only: args.servers.clone(),
-        no_steering: args.no_steering,
-        seed: args.seed,
-        keep: args.keep,
-        command: command_line(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..RunOptions::default()
+    let resumed = args.resume.as_ref().map(|which| unfinished(&args.store, which)).transpose()?;
+    let experiment = match &resumed {
+        Some(run) => again(run)?,
+        None => {
+            let experiment = read(&args).map_err(Failure::BadInput)?;
+            if args.quick { experiment.quick() } else { experiment }
+        }
     };
+    let options = options(&args, resumed);
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     if args.dry_run {
         plan::show(&checked);
@@ -39,23 +39,87 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         Entered::Outside(0) => return Ok(()),
         Entered::Outside(code) => std::process::exit(code.into()),
     };
-    conduct(&lab, &checked, &options, args.json.as_deref())
+    let store = if args.no_store { None } else { Some(args.store.open()?) };
+    conduct(&lab, &checked, &options, store.as_ref(), args.json.as_deref())
 }
 
-/// Runs the experiment and shows what came of it.
+/// A run of the store that is not complete.
+fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
+    let store = store.must_exist()?;
+    let run = store.load(which.id(&store)?).map_err(store::failure)?;
+    let id = run.id.unwrap_or_default();
+    if run.complete {
+        return Err(Failure::input(anyhow::anyhow!("run {id} is complete: nothing is left to do")));
+    }
+    if run.plan.text.is_empty() {
+        let why = "was not made by `dnsdyno run`: it has no experiment";
+        return Err(Failure::input(anyhow::anyhow!("run {id} {why}")));
+    }
+    Ok(run)
+}
+
+/// The experiment of a run, in the form in which it was run.
+fn again(run: &Run) -> Result<Experiment, Failure> {
+    let name = format!("run {}", run.id.unwrap_or_default());
+    let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
+    Ok(if run.plan.quick { experiment.quick() } else { experiment })
+}
+
+/// What the lab is told; a run that is taken up again goes on as it began.
+fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
+    let mut options = RunOptions {
+        servers_dir: args.servers_dir.clone(),
+        only: args.servers.clone(),
+        no_steering: args.no_steering,
+        seed: args.seed,
+        keep: args.keep,
+        command: command_line(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..RunOptions::default()
+    };
+    if let Some(run) = resumed {
+        options.go_on(run);
+    }
+    options
+}
+
+/// Runs the experiment, keeps it, and shows what came of it.
 fn conduct(
     lab: &lab::Lab,
     checked: &Checked<'_>,
     options: &RunOptions,
+    store: Option<&Store>,
     json: Option<&Path>,
 ) -> Result<(), Failure> {
-    let run = run_experiment(lab, checked, options, &mut |event| tell(&event)).map_err(failure)?;
+    let recording = match (store, options.resumed.as_ref().and_then(|run| run.id)) {
+        (Some(store), Some(id)) => {
+            Some(store.resume(id, &options.version).map_err(store::failure)?)
+        }
+        _ => None,
+    };
+    let mut keeper = store.map(|store| Keeper::new(store, recording, lab));
+    let run = run_experiment(lab, checked, options, &mut |event| {
+        if let Some(keeper) = &mut keeper {
+            keeper.keep(&event);
+        }
+        tell(&event);
+    });
+    let complete = run.as_ref().is_ok_and(|run| run.complete);
+    let id = match keeper {
+        Some(keeper) => keeper.finish(complete).map_err(store::failure)?,
+        None => None,
+    };
+    let mut run = run.map_err(failure)?;
+    if let (Some(store), Some(id)) = (store, id) {
+        // As it is kept: with what was measured before an interruption, and the seam.
+        run = store.load(id).map_err(store::failure)?;
+        eprintln!("kept as run {id} in {}", store.path().display());
+    }
     if let Some(path) = json {
         record::write(path, &run).map_err(Failure::run)?;
     }
     if json != Some(Path::new("-")) {
-        println!("\n{}: {}", run.plan.experiment, run.plan.title);
-        print!("{}", report::run(&run));
+        print!("\n{}{}", report::heading(&run), report::run(&run));
     }
     if run.complete { Ok(()) } else { Err(Failure::Silent) }
 }

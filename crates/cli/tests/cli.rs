@@ -9,7 +9,11 @@ use serde_json::Value;
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
 fn dnsdyno(args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(cargo_bin("dnsdyno")).args(args).output().expect("starts");
+    // What these runs leave behind goes away with them.
+    let store = tempfile::tempdir().expect("a temporary folder");
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.env("DNSDYNO_STORE", store.path().join("runs.db"));
+    let output = command.args(args).output().expect("starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }

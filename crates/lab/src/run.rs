@@ -51,6 +51,24 @@ pub struct RunOptions {
     pub resumed: Option<Box<Run>>,
 }
 
+/// What [`RunOptions::go_on`] reads back from a plan's words on the testbed.
+const SEED: &str = "seed";
+const SERVERS: &str = "servers";
+const STEERING: &str = "packet steering";
+
+impl RunOptions {
+    /// Goes on with a run that was interrupted: with its servers, its seed, its way of steering packets.
+    pub fn go_on(&mut self, run: Run) {
+        let word = |name: &str| run.plan.testbed.get(name).map(String::as_str);
+        self.seed = word(SEED).and_then(|seed| seed.parse().ok()).unwrap_or(self.seed);
+        self.no_steering = word(STEERING).is_some_and(|how| how.starts_with("off"));
+        if let Some(servers) = word(SERVERS) {
+            self.only = servers.split(", ").map(str::to_owned).collect();
+        }
+        self.resumed = Some(Box::new(run));
+    }
+}
+
 /// What is told while an experiment runs.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -202,7 +220,7 @@ pub fn run_experiment(
             version: options.version.clone(),
             command: options.command.clone(),
             started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
-            testbed: describe(&testbed, lab, checked.experiment),
+            testbed: describe(&testbed, lab, checked.experiment, options),
             host: options.host.clone(),
             ..Plan::default()
         },
@@ -279,7 +297,12 @@ fn given_plan(settings: &Settings) -> CpuPlan {
 }
 
 /// The testbed in words.
-fn describe(testbed: &Testbed, lab: &Lab, experiment: &Experiment) -> BTreeMap<String, String> {
+fn describe(
+    testbed: &Testbed,
+    lab: &Lab,
+    experiment: &Experiment,
+    options: &RunOptions,
+) -> BTreeMap<String, String> {
     let steering = match testbed.steering() {
         Steering::On => "on: each host pays for what it receives".to_owned(),
         Steering::Off => "off: the sender's core does the receiver's work".to_owned(),
@@ -293,7 +316,8 @@ fn describe(testbed: &Testbed, lab: &Lab, experiment: &Experiment) -> BTreeMap<S
     let mut words = BTreeMap::from([
         ("namespaces".to_owned(), "tester, auth, dut on veth links".to_owned()),
         ("user".to_owned(), if lab.privileged() { "root" } else { "user namespace" }.to_owned()),
-        ("packet steering".to_owned(), steering),
+        (STEERING.to_owned(), steering),
+        (SEED.to_owned(), options.seed.to_string()),
         ("tester cpus".to_owned(), testbed.cpus(Host::Tester).to_string()),
         ("auth cpus".to_owned(), testbed.cpus(Host::Auth).to_string()),
         ("dut cpus".to_owned(), testbed.cpus(Host::Dut).to_string()),
@@ -302,6 +326,9 @@ fn describe(testbed: &Testbed, lab: &Lab, experiment: &Experiment) -> BTreeMap<S
     ]);
     if experiment.points.iter().any(|point| point.settings.dut.cores.is_some()) {
         words.insert("dut cpus".to_owned(), "as each cell says".to_owned());
+    }
+    if !options.only.is_empty() {
+        words.insert(SERVERS.to_owned(), options.only.join(", "));
     }
     if !testbed.refused().is_empty() {
         words.insert("refused settings".to_owned(), testbed.refused().join("; "));
