@@ -8,6 +8,7 @@ mod defaults;
 mod text;
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net};
 use measure::Nanos;
@@ -17,7 +18,8 @@ use wire::{Name, Pref64};
 
 use defaults::{all_ipv4, everybody, no_suffix};
 use text::{
-    address_or_none, addresses, networks, networks_or_none, text, texts, udp_size, udp_size_or_none,
+    address_or_none, addresses, doh_addresses, dot_addresses, networks, networks_or_none, text,
+    texts, udp_size, udp_size_or_none,
 };
 
 pub use text::Bytes;
@@ -52,6 +54,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// What it tells.
     pub metrics: MetricsConfig,
+    /// What it says in private.
+    pub tls: TlsConfig,
 }
 
 /// Whom the server serves, and as what.
@@ -116,6 +120,46 @@ pub enum LogFormat {
     Text,
     /// For machines.
     Json,
+}
+
+/// What the server says in private.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TlsConfig {
+    /// The certificate and those that vouch for it, PEM; empty for none.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+    /// Addresses for TLS (RFC 7858); port 853 unless it is said.
+    #[serde(deserialize_with = "dot_addresses")]
+    pub dot: Vec<SocketAddr>,
+    /// Addresses for HTTP/2 (RFC 8484); port 443 unless it is said.
+    #[serde(deserialize_with = "doh_addresses")]
+    pub doh: Vec<SocketAddr>,
+    /// Addresses for QUIC and HTTP/3 (RFC 9250, RFC 9114); port 853 unless it is said.
+    #[serde(deserialize_with = "dot_addresses")]
+    pub doq: Vec<SocketAddr>,
+    /// Whether queries are taken that come with the handshake of a resumed session.
+    pub early_data: bool,
+}
+
+impl TlsConfig {
+    /// Whether anything is listened on.
+    pub fn listens(&self) -> bool {
+        !(self.dot.is_empty() && self.doh.is_empty() && self.doq.is_empty())
+    }
+}
+
+/// How upstream is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// By UDP, and by TCP what was truncated.
+    Udp,
+    /// By TCP.
+    Tcp,
+    /// By TLS (RFC 7858).
+    Tls,
 }
 
 /// What is synthesised.
@@ -257,6 +301,12 @@ pub struct UpstreamConfig {
     /// Their addresses; port 53 unless it is said.
     #[serde(deserialize_with = "addresses")]
     pub servers: Vec<SocketAddr>,
+    /// How they are asked.
+    pub transport: Transport,
+    /// By TLS, the name in their certificates; empty for their addresses.
+    pub tls_name: String,
+    /// The authorities that vouch for their certificates, PEM; empty to believe any.
+    pub tls_authorities: PathBuf,
     /// When a query is repeated first.
     #[serde(deserialize_with = "text")]
     pub first_timeout: Nanos,
@@ -279,7 +329,7 @@ pub struct UpstreamConfig {
     pub udp_size: u16,
     /// TCP connections to each server.
     pub tcp_connections: usize,
-    /// How long a TCP query may take.
+    /// How long a query by TCP or TLS may take.
     #[serde(deserialize_with = "text")]
     pub tcp_timeout: Nanos,
 }
@@ -427,6 +477,16 @@ impl Config {
         if self.limits.client_ipv4_bits > 32 || self.limits.client_ipv6_bits > 128 {
             return bad("limits.client-ipv4-bits", "an address has 32 or 128 bits".into());
         }
+        if self.tls.listens() {
+            for (key, path) in [("certificate", &self.tls.certificate), ("key", &self.tls.key)] {
+                if path.as_os_str().is_empty() {
+                    return bad(
+                        &format!("tls.{key}"),
+                        "name a PEM file, or listen on nothing".into(),
+                    );
+                }
+            }
+        }
         if self.limits.tcp_pipelined == 0 {
             return bad("limits.tcp-pipelined", "give at least 1".into());
         }
@@ -524,6 +584,9 @@ mod tests {
             ("[limits]\nclient-share = 0", &["limits.client-share"]),
             ("[limits]\noutstanding = 0", &["limits.outstanding"]),
             ("[metrics]\nlisten = \"x\"", &["line 2", "`x`"]),
+            ("[tls]\ndot = [\"::1\"]", &["tls.certificate", "PEM"]),
+            ("[tls]\ndoh = [\"::1\"]\ncertificate = \"x\"", &["tls.key"]),
+            ("[upstream]\ntransport = \"quic\"", &["line 2", "tls"]),
         ] {
             let error = Config::parse(file).expect_err(file).to_string();
             for part in parts {

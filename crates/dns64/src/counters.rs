@@ -66,7 +66,7 @@ counters! {
     upstream_queries,
     /// Queries sent upstream again.
     upstream_retries,
-    /// Queries sent upstream by TCP.
+    /// Queries sent upstream by TCP or TLS.
     upstream_tcp,
     /// Replies from upstream that were waited for.
     upstream_replies,

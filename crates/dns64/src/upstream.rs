@@ -16,7 +16,7 @@ use net::SocketId;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 
-use crate::config::UpstreamConfig;
+use crate::config::{Transport, UpstreamConfig};
 
 /// Queries to one socket before another one is drawn.
 const MAX_RUN: u32 = 64;
@@ -159,7 +159,8 @@ impl Upstreams {
         if self.servers.len() == 1 {
             return 0;
         }
-        let usable = |(_, server): &(usize, &Server)| !server.retired && !server.sockets.is_empty();
+        let by_stream = self.by_stream();
+        let usable = |(_, server): &(usize, &Server)| server.is_usable(by_stream);
         let explore = rng.next_u32().is_multiple_of(EXPLORE);
         let rank = |(id, server): &(usize, &Server)| {
             let rtt = if explore && !server.dead { Nanos::ZERO } else { server.rtt };
@@ -252,7 +253,8 @@ impl Upstreams {
 
     /// A dead server whose probe is due; the next one is due after twice the wait.
     pub(crate) fn probe(&mut self, now: Nanos) -> Option<ServerId> {
-        let due = |s: &Server| s.dead && !s.retired && !s.sockets.is_empty() && s.probe_at <= now;
+        let by_stream = self.by_stream();
+        let due = |s: &Server| s.dead && s.is_usable(by_stream) && s.probe_at <= now;
         let id = self.servers.iter().position(due)?;
         let server = &mut self.servers[id];
         server.probe_wait = (server.probe_wait + server.probe_wait).min(MAX_PROBE_WAIT);
@@ -289,6 +291,9 @@ impl Upstreams {
         now: Nanos,
         rng: &mut ChaCha12Rng,
     ) -> Option<SocketChange> {
+        if self.by_stream() {
+            return None;
+        }
         let wanting = |s: &Server| !s.retired && s.sockets.len() < self.config.source_ports;
         if let Some(server) = self.servers.iter().position(wanting) {
             let target = self.servers[server].address;
@@ -313,6 +318,11 @@ impl Upstreams {
         let Socket { server, waiting, .. } = self.sockets[usize::from(socket.0)]?;
         let target = self.servers[usize::from(server)].address;
         (waiting == 0).then_some(SocketChange { socket: Some(socket), target, server })
+    }
+
+    /// Whether no sockets of ours are needed.
+    fn by_stream(&self) -> bool {
+        self.config.transport != Transport::Udp
     }
 
     /// A socket of a retired server that nothing waits on.
@@ -367,6 +377,11 @@ impl Server {
             case: CaseTrust::Unknown(0),
             retired: false,
         }
+    }
+
+    /// Whether it can be asked: by datagrams it needs a socket.
+    fn is_usable(&self, by_stream: bool) -> bool {
+        !self.retired && (by_stream || !self.sockets.is_empty())
     }
 
     /// How many source ports lead to it.

@@ -1,6 +1,7 @@
 //! What holds where a file says nothing; `defaults.toml` says the same in words.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
@@ -56,6 +57,9 @@ impl Default for UpstreamConfig {
     fn default() -> Self {
         UpstreamConfig {
             servers: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 5353))],
+            transport: Transport::Udp,
+            tls_name: String::new(),
+            tls_authorities: PathBuf::from("/etc/ssl/certs/ca-certificates.crt"),
             first_timeout: Nanos::from_millis(400),
             attempts: 3,
             dead_after: 5,

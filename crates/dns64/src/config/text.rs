@@ -12,6 +12,10 @@ use super::defaults::everybody;
 
 /// The port of a server that does not say another.
 const DNS_PORT: u16 = 53;
+/// That of TLS and QUIC (RFC 7858, RFC 9250).
+const DOT_PORT: u16 = 853;
+/// That of HTTPS.
+const DOH_PORT: u16 = 443;
 
 /// An amount of memory: a number of octets, one with KiB, MiB or GiB behind it, or `off` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,17 +82,38 @@ where
 }
 
 /// An address with or without a port.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT));
+fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     text.parse().or(ip).map_err(|_| {
-        format!("`{text}` is not an address: write 127.0.0.1:53, [::1]:53, or an IP address alone")
+        format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, or an IP address alone")
     })
 }
 
-/// A list of addresses.
-pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
+/// A list of addresses, with this port where none is said.
+fn with_port<'de, D: Deserializer<'de>>(from: D, port: u16) -> Result<Vec<SocketAddr>, D::Error> {
     let list = Vec::<String>::deserialize(from)?;
-    list.iter().map(|text| address(text).map_err(D::Error::custom)).collect()
+    list.iter().map(|text| address(text, port).map_err(D::Error::custom)).collect()
+}
+
+/// A list of addresses for DNS.
+pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
+    with_port(from, DNS_PORT)
+}
+
+/// A list of addresses for DNS over TLS or QUIC.
+pub(super) fn dot_addresses<'de, D>(from: D) -> Result<Vec<SocketAddr>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    with_port(from, DOT_PORT)
+}
+
+/// A list of addresses for DNS over HTTPS.
+pub(super) fn doh_addresses<'de, D>(from: D) -> Result<Vec<SocketAddr>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    with_port(from, DOH_PORT)
 }
 
 /// An address, or an empty text for none.
@@ -97,7 +122,11 @@ where
     D: Deserializer<'de>,
 {
     let text = String::deserialize(from)?;
-    if text.is_empty() { Ok(None) } else { address(&text).map(Some).map_err(D::Error::custom) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        address(&text, DNS_PORT).map(Some).map_err(D::Error::custom)
+    }
 }
 
 /// A list of networks: `10.0.0.0/8`, an address alone, or `any`.

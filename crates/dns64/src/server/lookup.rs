@@ -8,6 +8,7 @@ use wire::message::{HEADER, Header, OPT_FIXED, flag};
 use wire::{Name, Qclass, Qtype};
 
 use super::Dns64;
+use crate::config::Transport;
 use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
 use crate::reply::Reply;
@@ -71,6 +72,14 @@ impl Dns64 {
     fn send(&mut self, t: u32, slot: usize, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
         let only = self.transactions[t].only;
         let server = only.unwrap_or_else(|| self.upstreams.choose(not, &mut self.rng));
+        if self.by_stream() {
+            let lookup = &mut self.transactions[t].lookups[slot];
+            lookup.attempts += 1;
+            (lookup.server, lookup.sent) = (server, now);
+            self.counters.upstream_queries += 1;
+            self.counters.upstream_retries += u64::from(lookup.attempts > 1);
+            return self.ask_by_stream(t, slot, now);
+        }
         let seed = if self.upstreams.mixes_case(server) { self.rng.next_u64() } else { 0 };
         let path = match self.upstreams.take_socket(server, &mut self.rng) {
             Some(socket) => self.send_on(socket, t, slot, seed, tx),
@@ -222,11 +231,14 @@ impl Dns64 {
         match reply {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
+                if self.by_stream() {
+                    self.upstreams.answered(asked.server, now.since(asked.sent));
+                }
                 self.settle_lookup(t, slot, Outcome::Reply(reply), now, tx);
             }
             None => {
                 self.counters.upstream_malformed += u64::from(message.is_some());
-                self.settle_lookup(t, slot, Outcome::Nothing, now, tx);
+                self.unanswered(t, slot, now, tx);
             }
         }
     }
@@ -259,6 +271,31 @@ impl Dns64 {
         self.settle(t, slot, outcome, now, tx);
     }
 
+    /// A lookup gets no reply: it is sent again, or is over.
+    fn unanswered(&mut self, t: u32, slot: usize, now: Nanos, tx: &mut TxBatch) {
+        let lookup = self.transactions[t].lookups[slot];
+        // Not after a truncated reply: that server lives, and was asked for the last time.
+        let usual = matches!(lookup.path, Path::Stream(_)) == self.by_stream();
+        self.release(t, slot);
+        if usual && self.upstreams.timed_out(lookup.server, now) {
+            self.counters.upstream_deaths += 1;
+        }
+        // A dead server is not worth waiting for thrice.
+        let dead = self.upstreams.server(lookup.server).dead
+            && self.upstreams.servers().all(|server| server.dead);
+        let again = lookup.attempts < self.settings.config.upstream.attempts && !dead;
+        if again && usual && self.transactions[t].only.is_none() {
+            self.send(t, slot, Some(lookup.server), now, tx);
+        } else {
+            self.settle(t, slot, Outcome::Nothing, now, tx);
+        }
+    }
+
+    /// Whether upstream is asked by streams alone.
+    fn by_stream(&self) -> bool {
+        self.settings.config.upstream.transport != Transport::Udp
+    }
+
     /// Gives back what a lookup holds; it waits no more.
     pub(super) fn release(&mut self, t: u32, slot: usize) {
         let lookup = &mut self.transactions[t].lookups[slot];
@@ -284,21 +321,8 @@ impl Dns64 {
             if lookup.path == Path::None {
                 continue;
             }
-            let was_stream = matches!(lookup.path, Path::Stream(_));
-            self.release(t, slot);
             self.counters.upstream_timeouts += 1;
-            if !was_stream && self.upstreams.timed_out(lookup.server, now) {
-                self.counters.upstream_deaths += 1;
-            }
-            // A dead server is not worth waiting for thrice.
-            let dead = self.upstreams.server(lookup.server).dead
-                && self.upstreams.servers().all(|server| server.dead);
-            let again = lookup.attempts < self.settings.config.upstream.attempts && !dead;
-            if again && !was_stream && self.transactions[t].only.is_none() {
-                self.send(t, slot, Some(lookup.server), now, tx);
-            } else {
-                self.settle(t, slot, Outcome::Nothing, now, tx);
-            }
+            self.unanswered(t, slot, now, tx);
         }
         self.scratch.expired = expired;
     }

@@ -1,4 +1,4 @@
-//! Streams: TCP of clients (RFC 7766) and to upstream servers, carried for the workers by one thread.
+//! Streams: TCP and TLS of clients (RFC 7766, RFC 7858) and to upstream servers, carried for the workers by one thread.
 //!
 //! ```text
 //!   client ──frames──> connection ──Query──> worker          worker ──Ask──> upstream connection ──frames──> server
@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64::Settings;
 use dns64::streams::{FromStreams, ToStreams};
+use net::tls::ServerTls;
+use rustls::ClientConfig;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +30,7 @@ use crate::worker::Line;
 /// What all streams share.
 pub(crate) struct Carrier {
     lines: Vec<Line>,
-    settings: Arc<Mutex<Arc<Settings>>>,
+    in_force: Shared,
     /// The client connections that are open, by number, with the way to each.
     connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Vec<u8>>>>,
     /// How many each client network has.
@@ -36,16 +38,36 @@ pub(crate) struct Carrier {
     next: Cell<u64>,
     /// Connections to upstream servers.
     upstreams: RefCell<HashMap<SocketAddr, upstream::Pool>>,
+    /// When the log was last told that there is no TLS with one of them.
+    complained: Cell<Option<tokio::time::Instant>>,
 }
 
 /// Queries of one connection: the lower bits of a stream's number.
 const QUERY_BITS: u32 = 24;
 
+/// What a reload changes.
+#[derive(Clone)]
+pub(crate) struct InForce {
+    pub(crate) settings: Arc<Settings>,
+    /// How upstream is asked by TLS.
+    pub(crate) upstream_tls: Option<Arc<ClientConfig>>,
+}
+
+/// The same for the carrier and for who reloads.
+pub(crate) type Shared = Arc<Mutex<InForce>>;
+
+/// Where clients' streams come from.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    /// With TLS, what we show.
+    pub(crate) tls: Option<ServerTls>,
+}
+
 /// What the thread is started with.
 pub(crate) struct Start {
-    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) listeners: Vec<Listener>,
     pub(crate) lines: Vec<Line>,
-    pub(crate) settings: Arc<Mutex<Arc<Settings>>>,
+    pub(crate) in_force: Shared,
     pub(crate) messages: mpsc::UnboundedReceiver<(usize, ToStreams)>,
     pub(crate) end: CancellationToken,
 }
@@ -57,19 +79,20 @@ pub(crate) struct Start {
 pub(crate) fn run(start: Start) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let Start { listeners, lines, settings, mut messages, end } = start;
+    let Start { listeners, lines, in_force, mut messages, end } = start;
     let carrier = Rc::new(Carrier {
         lines,
-        settings,
+        in_force,
         connections: RefCell::default(),
         networks: RefCell::default(),
         next: Cell::new(0),
         upstreams: RefCell::default(),
+        complained: Cell::new(None),
     });
     local.block_on(&runtime, async {
-        for listener in listeners {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(client::accept(listener, carrier.clone()));
+        for Listener { socket, tls } in listeners {
+            let socket = tokio::net::TcpListener::from_std(socket)?;
+            tokio::task::spawn_local(client::accept(socket, tls, carrier.clone()));
         }
         loop {
             let message = tokio::select! {
@@ -95,9 +118,14 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
 }
 
 impl Carrier {
+    /// What is in force.
+    fn in_force(&self) -> InForce {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The settings in force.
     fn settings(&self) -> Arc<Settings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.in_force().settings
     }
 
     /// Hands a query to a worker.

@@ -6,15 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
+use dns64::config::{MAX_UPSTREAMS, TlsConfig, Transport, UpstreamConfig};
 use dns64::{Config, Settings};
+use net::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
 use net::{SocketId, UdpEngine, sys, tcp};
 use rand_chacha::rand_core::{OsRng, TryRngCore};
+use rustls::ClientConfig;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
+use crate::carrier::{InForce, Listener};
 use crate::worker::{Line, Worker};
 use crate::{carrier, log, metrics, privileges, worker};
 
@@ -57,8 +61,10 @@ pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
 /// A server that is up.
 struct Running {
     settings: Arc<Settings>,
-    /// The settings in force, for the carrier.
-    shared: Arc<Mutex<Arc<Settings>>>,
+    /// What is in force, for the carrier.
+    shared: carrier::Shared,
+    /// What we show to clients of TLS and what is built on it.
+    tls: Vec<ServerTls>,
     lines: Vec<Line>,
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     others: Vec<JoinHandle<std::io::Result<()>>>,
@@ -75,6 +81,19 @@ impl Running {
         let addresses = addresses(&engines[0], config.server.listen.len())?;
         let listeners = addresses.iter().map(|&address| tcp::listen(address));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
+        let listeners = listeners.into_iter().map(|socket| Listener { socket, tls: None });
+        let mut listeners: Vec<Listener> = listeners.collect();
+        let mut tls = Vec::new();
+        if !config.tls.dot.is_empty() {
+            let dot = shown(&config.tls, &[ALPN_DOT])?;
+            for &address in &config.tls.dot {
+                let socket = tcp::listen(address).context("tls.dot")?;
+                listeners.push(Listener { socket, tls: Some(dot.clone()) });
+            }
+            tls.push(dot);
+        }
+        let in_force =
+            InForce { settings: settings.clone(), upstream_tls: upstream_tls(&config.upstream)? };
         let metrics =
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
         privileges::drop_to(&config.server.user)?;
@@ -96,12 +115,12 @@ impl Running {
         });
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
 
-        let shared = Arc::new(Mutex::new(settings.clone()));
+        let shared = Arc::new(Mutex::new(in_force));
         let end = CancellationToken::new();
         let start = carrier::Start {
             listeners,
             lines: lines.clone(),
-            settings: shared.clone(),
+            in_force: shared.clone(),
             messages,
             end: end.clone(),
         };
@@ -119,15 +138,20 @@ impl Running {
             workers = settings.workers,
             "ready"
         );
-        Ok(Running { settings, shared, lines, workers, others, end })
+        Ok(Running { settings, shared, tls, lines, workers, others, end })
     }
 
     /// Reads the configuration again; one with mistakes changes nothing.
     fn reload(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
-        let config = text.and_then(|text| Ok(Config::parse(&text)?));
-        let config = match config {
-            Ok(config) => config,
+        let read = text.and_then(|text| {
+            let config = Config::parse(&text)?;
+            let upstream_tls = upstream_tls(&config.upstream)?;
+            self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
+            Ok((config, upstream_tls))
+        });
+        let (config, upstream_tls) = match read {
+            Ok(read) => read,
             Err(error) => {
                 return tracing::error!("{}: {error:#}; nothing was changed", path.display());
             }
@@ -141,13 +165,15 @@ impl Running {
             ("server.log", old.server.log == new.server.log),
             ("limits.outstanding", old.limits.outstanding == new.limits.outstanding),
             ("metrics.listen", old.metrics == new.metrics),
+            ("tls (but for what is in its files)", old.tls == new.tls),
         ] {
             if !same {
                 tracing::warn!("{key} changes only with a restart");
             }
         }
         self.settings = Arc::new(Settings::new(config, self.settings.workers));
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.settings.clone();
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
+            InForce { settings: self.settings.clone(), upstream_tls };
         for line in &self.lines {
             line.reload(self.settings.clone());
         }
@@ -175,6 +201,30 @@ impl Running {
         }
         result
     }
+}
+
+/// What we show to clients that speak one of these protocols.
+fn shown(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Result<ServerTls> {
+    ServerTls::from_files(&config.certificate, &config.key, alpn, config.early_data)
+        .context("tls.certificate, tls.key")
+}
+
+/// How upstream is asked by TLS, if it is.
+fn upstream_tls(config: &UpstreamConfig) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    if config.transport != Transport::Tls {
+        return Ok(None);
+    }
+    let verify = match config.tls_authorities.as_os_str().is_empty() {
+        true => Verify::Nothing,
+        false => Verify::Authorities(config.tls_authorities.clone()),
+    };
+    let tls = ClientTls {
+        verify,
+        alpn: vec![ALPN_DOT.to_vec()],
+        sessions: MAX_UPSTREAMS * config.tcp_connections,
+        ..ClientTls::default()
+    };
+    Ok(Some(Arc::new(tls.build().context("upstream.tls-authorities")?)))
 }
 
 /// Where the first of the workers listens, once free ports are taken.

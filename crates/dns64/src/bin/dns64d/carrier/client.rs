@@ -1,15 +1,17 @@
 //! Connections of clients.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use net::tls::ServerTls;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use super::Carrier;
 use super::frames::{self, Frames};
@@ -18,7 +20,7 @@ use super::frames::{self, Frames};
 const MAX_OUTPUT: usize = 64 << 10;
 
 /// Takes connections for ever.
-pub(super) async fn accept(listener: TcpListener, carrier: Rc<Carrier>) {
+pub(super) async fn accept(listener: TcpListener, tls: Option<ServerTls>, carrier: Rc<Carrier>) {
     loop {
         // A failed accept (a connection reset meanwhile, no descriptor left) passes.
         let Ok((stream, peer)) = listener.accept().await else {
@@ -26,13 +28,34 @@ pub(super) async fn accept(listener: TcpListener, carrier: Rc<Carrier>) {
             continue;
         };
         let Some(place) = Place::take(&carrier, peer.ip()) else { continue };
+        let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
         tokio::task::spawn_local(async move {
-            let _ = stream.set_nodelay(true);
-            let (reader, writer) = stream.into_split();
             // The end of a connection, whatever its reason, is nobody else's business.
-            let _ = serve(reader, writer, peer.ip(), &place).await;
+            let _ = begin(stream, tls, peer.ip(), &place).await;
         });
     }
+}
+
+/// One connection, from its handshake on; that has the time of an idle connection.
+async fn begin(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    client: IpAddr,
+    place: &Place,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let Some(tls) = tls else {
+        let (reader, writer) = stream.into_split();
+        return serve(Frames::new(), reader, writer, client, place).await;
+    };
+    let idle = Duration::from(place.carrier.settings().config.limits.tcp_idle);
+    let mut stream = timeout(idle, tls.accept(stream)).await.map_err(io::Error::from)??;
+    let mut early = Vec::new();
+    if let Some(mut data) = stream.get_mut().1.early_data() {
+        data.read_to_end(&mut early)?;
+    }
+    let (reader, writer) = tokio::io::split(stream);
+    serve(Frames::after(early), reader, writer, client, place).await
 }
 
 /// The right to a connection; given back when it is dropped.
@@ -78,6 +101,7 @@ impl Drop for Place {
 
 /// One connection: queries in, answers out as they come.
 async fn serve(
+    mut frames: Frames,
     mut reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
     client: IpAddr,
@@ -88,7 +112,7 @@ async fn serve(
     let idle = Duration::from(limits.tcp_idle);
     let (sender, mut answers) = mpsc::unbounded_channel::<Vec<u8>>();
     place.carrier.connections.borrow_mut().insert(place.number, sender);
-    let (mut frames, mut output) = (Frames::new(), Vec::new());
+    let mut output = Vec::new();
     let (mut asked, mut waiting, mut open) = (0u64, 0usize, true);
     let mut deadline = Instant::now() + idle;
     loop {
@@ -102,7 +126,7 @@ async fn serve(
             deadline = Instant::now() + idle;
         }
         if !open && waiting == 0 {
-            return Ok(());
+            break;
         }
         tokio::select! {
             more = frames.read(&mut reader), if open && waiting < limits.tcp_pipelined => {
@@ -117,11 +141,16 @@ async fn serve(
                     }
                     next = if output.len() < MAX_OUTPUT { answers.try_recv().ok() } else { None };
                 }
-                timeout(idle, writer.write_all(&output)).await.map_err(io::Error::from)??;
+                let written = async {
+                    writer.write_all(&output).await?;
+                    writer.flush().await
+                };
+                timeout(idle, written).await.map_err(io::Error::from)??;
                 output.clear();
                 deadline = Instant::now() + idle;
             }
-            () = tokio::time::sleep_until(deadline), if waiting == 0 => return Ok(()),
+            () = tokio::time::sleep_until(deadline), if waiting == 0 => break,
         }
     }
+    timeout(idle, writer.shutdown()).await.map_err(io::Error::from)?
 }

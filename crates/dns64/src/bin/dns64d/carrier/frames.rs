@@ -15,7 +15,12 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn new() -> Self {
-        Frames { input: Vec::with_capacity(INPUT), taken: 0 }
+        Self::after(Vec::with_capacity(INPUT))
+    }
+
+    /// Messages of which some octets have come in before.
+    pub(super) fn after(input: Vec<u8>) -> Self {
+        Frames { input, taken: 0 }
     }
 
     /// The next message, if all of it is there.

@@ -6,16 +6,20 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
 
 use super::Carrier;
 use super::frames::{self, Frames};
 
 /// How long a connection without queries is kept.
 const KEEP: Duration = Duration::from_secs(10);
+/// The least time between two warnings about TLS.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Queries that wait on one connection; ids are drawn from 65,536.
 const MAX_WAITING: usize = 1_000;
 
@@ -37,6 +41,15 @@ pub(super) struct Pool {
 }
 
 impl Carrier {
+    /// Logs that a server's TLS is of no use, once in a while: each query would find it so.
+    fn complain(&self, server: SocketAddr, error: &io::Error) {
+        let now = Instant::now();
+        if self.complained.get().is_none_or(|last| now - last >= COMPLAIN_EVERY) {
+            self.complained.set(Some(now));
+            tracing::warn!(%server, "no TLS with upstream: {error}");
+        }
+    }
+
     /// Asks a server; what comes of it goes to the worker.
     pub(super) fn ask(self: &Rc<Self>, server: SocketAddr, ask: Ask) {
         let config = &self.settings().config.upstream;
@@ -94,6 +107,28 @@ async fn connection(
     }
 }
 
+/// The two directions of a connection, whatever it is.
+type Ways = (Box<dyn AsyncRead + Unpin>, Box<dyn AsyncWrite + Unpin>);
+
+/// Connects to a server, with TLS where that is what upstream is asked by.
+async fn connect(server: SocketAddr, carrier: &Carrier) -> io::Result<Ways> {
+    let in_force = carrier.in_force();
+    let stream = TcpStream::connect(server).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = in_force.upstream_tls else {
+        let (reader, writer) = stream.into_split();
+        return Ok((Box::new(reader), Box::new(writer)));
+    };
+    let name = match in_force.settings.config.upstream.tls_name.as_str() {
+        "" => ServerName::from(server.ip()),
+        name => ServerName::try_from(name.to_owned()).map_err(io::Error::other)?,
+    };
+    let connected = TlsConnector::from(tls).connect(name, stream).await;
+    let stream = connected.inspect_err(|error| carrier.complain(server, error))?;
+    let (reader, writer) = tokio::io::split(stream);
+    Ok((Box::new(reader), Box::new(writer)))
+}
+
 /// Sends queries and takes replies until the connection ends; how many were answered.
 async fn exchange(
     server: SocketAddr,
@@ -102,10 +137,9 @@ async fn exchange(
     waiting: &mut HashMap<u32, Ask>,
     carrier: &Rc<Carrier>,
 ) -> io::Result<u64> {
-    let connecting = TcpStream::connect(server);
-    let mut stream = timeout(patience, connecting).await.map_err(io::Error::from)??;
-    stream.set_nodelay(true)?;
-    let (mut reader, mut writer) = stream.split();
+    let connecting = connect(server, carrier);
+    let (mut reader, mut writer) =
+        timeout(patience, connecting).await.map_err(io::Error::from)??;
     let (mut frames, mut output) = (Frames::new(), Vec::new());
     let (mut id, mut answered) = (0u16, 0);
     let mut deadline = Instant::now() + KEEP;
@@ -140,7 +174,11 @@ async fn exchange(
                     id = id.wrapping_add(1);
                     next = if waiting.len() < MAX_WAITING { queries.try_recv().ok() } else { None };
                 }
-                timeout(patience, writer.write_all(&output)).await.map_err(io::Error::from)??;
+                let written = async {
+                    writer.write_all(&output).await?;
+                    writer.flush().await
+                };
+                timeout(patience, written).await.map_err(io::Error::from)??;
                 output.clear();
             }
             () = tokio::time::sleep_until(deadline) => return Ok(if waiting.is_empty() { answered } else { 0 }),
