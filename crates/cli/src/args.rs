@@ -705,6 +705,9 @@ pub(crate) struct RunArgs {
     /// Keep the servers' configurations and logs
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Tell Prometheus how the run goes on, at this address: http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Write the result with every trial to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -15,6 +15,7 @@ mod keep;
 mod load;
 mod lockstep;
 mod man;
+mod metrics;
 mod options;
 mod plan;
 mod progress;

@@ -10,6 +10,7 @@ use crate::args::RunArgs;
 use crate::built_in::{self, BUILT_IN};
 use crate::failure::Failure;
 use crate::keep::Keeper;
+use crate::metrics::{Listener, Metrics};
 use crate::plan;
 use crate::store::{self, RunRef, StoreArgs};
 use crate::tester::command_line;
@@ -33,14 +34,18 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         plan::show(&checked);
         return Ok(());
     }
+    // The lab has a network of its own, where nobody would find it.
+    let listener = args.metrics.map(Listener::open).transpose()?;
+    let variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     // From here on this is the first process of a pid namespace; the one outside only waits.
-    let lab = match lab::enter().map_err(Failure::run)? {
+    let lab = match lab::enter_with(&variables).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
         Entered::Outside(0) => return Ok(()),
         Entered::Outside(code) => std::process::exit(code.into()),
     };
     let store = if args.no_store { None } else { Some(args.store.open()?) };
-    conduct(&lab, &checked, &options, store.as_ref(), args.json.as_deref())
+    let metrics = Metrics::serve(listener)?;
+    conduct(&lab, &checked, &options, (store.as_ref(), &metrics), args.json.as_deref())
 }
 
 /// A run of the store that is not complete.
@@ -88,7 +93,7 @@ fn conduct(
     lab: &lab::Lab,
     checked: &Checked<'_>,
     options: &RunOptions,
-    store: Option<&Store>,
+    (store, metrics): (Option<&Store>, &Metrics),
     json: Option<&Path>,
 ) -> Result<(), Failure> {
     let recording = match (store, options.resumed.as_ref().and_then(|run| run.id)) {
@@ -102,6 +107,7 @@ fn conduct(
         if let Some(keeper) = &mut keeper {
             keeper.keep(&event);
         }
+        metrics.see(&event);
         tell(&event);
     });
     let complete = run.as_ref().is_ok_and(|run| run.complete);

@@ -140,8 +140,16 @@ pub enum EnterError {
 /// # Errors
 /// Where the kernel forbids it; the message names the setting.
 pub fn enter() -> Result<Entered, EnterError> {
+    enter_with(&[])
+}
+
+/// The same, with variables that the inner process is to have in its environment.
+///
+/// # Errors
+/// Where the kernel forbids it; the message names the setting.
+pub fn enter_with(variables: &[(&str, String)]) -> Result<Entered, EnterError> {
     match std::env::var_os(INSIDE) {
-        None => outer().map(Entered::Outside),
+        None => outer(variables).map(Entered::Outside),
         Some(fd) => inner(&fd).map(Entered::Inside),
     }
 }
@@ -162,7 +170,7 @@ pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
     command.env_remove(INSIDE)
 }
 
-fn outer() -> Result<u8, EnterError> {
+fn outer(variables: &[(&str, String)]) -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
     // Before anything is unshared: a signal that comes from here on is forwarded.
     let polite = polite();
@@ -181,6 +189,7 @@ fn outer() -> Result<u8, EnterError> {
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
         .args(std::env::args_os().skip(1))
         .env(INSIDE, theirs.as_raw_fd().to_string())
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .spawn()
         .map_err(|source| EnterError::Start { what: "execute itself again", source });
     blocked.thread_unblock().map_err(failed("unblock signals"))?;

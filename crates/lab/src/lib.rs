@@ -52,7 +52,7 @@ pub use adapter::{Adapter, AdapterError};
 pub use bench::{LabBench, Target};
 pub use catalogue::Catalogue;
 pub use cpus::{CpuList, CpuPlan};
-pub use enter::{EnterError, Entered, Lab, enter};
+pub use enter::{EnterError, Entered, Lab, enter, enter_with};
 pub use exec::exec_main;
 pub use netns::Namespace;
 pub use process::{Launch, Process, ProcessError};

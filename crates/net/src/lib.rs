@@ -13,8 +13,8 @@
 //!   StreamRole ──> StreamEngine     the same for connections (`stream`): TCP, TLS, HTTP, QUIC
 //! ```
 //!
-//! All `unsafe` of the workspace lives in this crate: in `udp` (system calls on batches) and in `sys`
-//! (clocks, scheduling).
+//! All `unsafe` of the workspace lives in this crate: in `udp` (system calls on batches), in `sys`
+//! (clocks, scheduling) and in `scrape` (a socket that comes over exec).
 
 mod address_error;
 pub mod batch;
@@ -22,6 +22,7 @@ pub mod drive;
 pub mod engine;
 pub mod http;
 pub mod network;
+pub mod scrape;
 pub mod serve;
 pub mod sim;
 pub mod stream;
