@@ -370,6 +370,27 @@ pub(crate) struct StreamArgs {
     /// Application protocols offered, separated by commas; empty for none [default: the transport's]
     #[arg(long, value_name = "LIST")]
     pub(crate) alpn: Option<String>,
+    /// Whose queries come next: all clients in turn, or any client by chance, each a Poisson process in a Poisson load
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) pick: Option<PickArg>,
+    /// A connection without a query for so long is closed; its client opens another for its next
+    #[arg(long, value_name = "TIME")]
+    pub(crate) close_idle: Option<Nanos>,
+    /// Each client sends a DNS cookie of its own (RFC 7873)
+    #[arg(long)]
+    pub(crate) cookies: bool,
+    /// Each client asks for a network of its own by EDNS client subnet, from this prefix on, /24 or /56 each
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) subnets: Option<Source>,
+    /// Ask how long a connection may be kept without a query (RFC 7828)
+    #[arg(long)]
+    pub(crate) keepalive: bool,
+    /// Pad queries to a multiple of so many bytes (RFC 7830, RFC 8467)
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "128")]
+    pub(crate) pad: Option<u16>,
+    /// Begin connections with the PROXY protocol (version 2), for clients of this prefix in turn
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) proxy: Option<Source>,
     /// Resume TLS sessions of earlier connections
     #[arg(long)]
     pub(crate) resume: bool,
@@ -402,6 +423,13 @@ impl StreamArgs {
             (self.connection_rate.is_some(), "--connection-rate"),
             (self.on_demand, "--on-demand"),
             (self.fast_open, "--fast-open"),
+            (self.pick.is_some(), "--pick"),
+            (self.close_idle.is_some(), "--close-idle"),
+            (self.cookies, "--cookies"),
+            (self.subnets.is_some(), "--subnets"),
+            (self.keepalive, "--keepalive"),
+            (self.pad.is_some(), "--pad"),
+            (self.proxy.is_some(), "--proxy"),
             (self.http_method.is_some(), "--http-method"),
             (self.http_path.is_some(), "--http-path"),
         ]
@@ -459,6 +487,15 @@ impl TransportArg {
     pub(crate) fn has_http(self) -> bool {
         matches!(self, TransportArg::Https | TransportArg::Http3)
     }
+}
+
+/// Whose queries come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PickArg {
+    /// That of the client whose turn it is
+    Turn,
+    /// Any client's
+    Chance,
 }
 
 /// How HTTP carries queries.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
+use load::Networks;
 use load::workload::file::{QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
@@ -56,6 +57,8 @@ pub(crate) struct Source {
     first: IpAddr,
     /// How many addresses there are, as far as sockets could use them.
     count: u32,
+    /// The length of the prefix, bits.
+    len: u32,
 }
 
 impl Source {
@@ -67,6 +70,13 @@ impl Source {
             IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6).wrapping_add(i as u128))),
         };
         (0..count).map(nth).collect()
+    }
+
+    /// The networks of it, /24 or /56.
+    pub(crate) fn networks(&self) -> Networks {
+        let bits: u8 = if self.first.is_ipv4() { 24 } else { 56 };
+        let count = 1 << u32::from(bits).saturating_sub(self.len).min(16);
+        Networks { first: self.first, count, bits }
     }
 }
 
@@ -81,7 +91,7 @@ impl FromStr for Source {
         let bits = if first.is_ipv4() { 32 } else { 128 };
         let len: u32 = len.map_or(Ok(bits), str::parse).map_err(|_| error())?;
         let host_bits = bits.checked_sub(len).ok_or_else(error)?;
-        Ok(Source { first, count: 1 << host_bits.min(16) })
+        Ok(Source { first, count: 1 << host_bits.min(16), len })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use load::{ClientPlan, Clients, ConnectionTally, Live, Plan};
+use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps};
 use net::http::{Method, Resource};
 use net::stream::{Bytes, Carriage, Dialer, Failure, TlsDialer};
@@ -14,12 +14,17 @@ use net::tls::{ClientTls, TlsVersion, Verify};
 use net::{StreamEngine, UdpFacts, WaitMode, sys};
 use record::{Connections, Times};
 
-use crate::args::{CloseArg, HttpMethodArg, LoadArgs, StreamArgs, TlsVersionArg, TransportArg};
+use crate::args::{
+    CloseArg, HttpMethodArg, LoadArgs, PickArg, StreamArgs, TlsVersionArg, TransportArg,
+};
 use crate::options::WorkloadPlan;
 use crate::tester::{Report, START_DELAY};
 
 /// Queries outstanding over all connections of an open loop, by default.
 const OUTSTANDING: u32 = 1 << 16;
+
+/// The largest block that queries are padded to, bytes.
+const MAX_PADDING: u16 = 512;
 
 /// Checked: what connections carry the queries.
 #[derive(Clone, Debug)]
@@ -32,6 +37,7 @@ pub(crate) struct StreamSetup {
     opening: u32,
     connection_rate: Option<Qps>,
     open_first: bool,
+    population: Population,
 }
 
 /// What the connections of one worker, or of all, were.
@@ -91,14 +97,18 @@ impl StreamSetup {
             outstanding,
             opening: streams.opening.max(workers),
             connection_rate: streams.connection_rate,
-            open_first: streams.queries_per_connection.is_none() && !streams.on_demand,
+            open_first: streams.queries_per_connection.is_none()
+                && streams.close_idle.is_none()
+                && !streams.on_demand,
+            population: population(streams)?,
         }))
     }
 
     /// The share of `worker` among `workers`.
     fn plan(&self, plan: Plan) -> ClientPlan {
         let (worker, workers) = (plan.worker, plan.workers);
-        let share = |n: u32| n / workers + u32::from(worker < n % workers);
+        let share_of = |worker: u32, n: u32| n / workers + u32::from(worker < n % workers);
+        let share = |n| share_of(worker, n);
         let rate = self.connection_rate.map(|rate| rate.get() / f64::from(workers));
         ClientPlan {
             clients: share(self.clients),
@@ -106,6 +116,8 @@ impl StreamSetup {
             outstanding: self.outstanding,
             opening: share(self.opening).max(1),
             connection_rate: rate.and_then(Qps::new),
+            population: self.population.clone(),
+            first_client: (0..worker).map(|w| share_of(w, self.clients)).sum(),
             plan,
         }
     }
@@ -143,6 +155,7 @@ impl StreamSetup {
             resumption_rate: t.resumed as f64 / t.established.max(1) as f64,
             early_data: t.early_data,
             completed: t.completed,
+            closed_idle: t.closed_idle,
             closed_by_server: t.closed_by_peer,
             failed: failed.map(|(why, count)| (why.reason().to_owned(), count)).collect(),
             slow: t.slow,
@@ -188,6 +201,22 @@ impl StreamSetup {
     }
 }
 
+/// Who the clients are.
+fn population(streams: &StreamArgs) -> anyhow::Result<Population> {
+    let padding = streams.pad.unwrap_or(0);
+    if padding > MAX_PADDING {
+        bail!("--pad {padding}: at most {MAX_PADDING}");
+    }
+    Ok(Population {
+        by_chance: streams.pick == Some(PickArg::Chance),
+        close_idle: streams.close_idle,
+        cookies: streams.cookies,
+        subnets: streams.subnets.map(|source| source.networks()),
+        keepalive: streams.keepalive,
+        padding,
+    })
+}
+
 /// How connections come to be.
 fn dialer(args: &LoadArgs, target: SocketAddr) -> anyhow::Result<Dialer> {
     let streams = &args.streams;
@@ -216,6 +245,12 @@ fn dialer(args: &LoadArgs, target: SocketAddr) -> anyhow::Result<Dialer> {
         bail!("--fast-open goes with --transport tcp, tls or https");
     }
     dialer.carriage = carriage(streams, target)?;
+    if let Some(clients) = streams.proxy {
+        if !transport.has_tcp() {
+            bail!("--proxy goes with --transport tcp, tls or https");
+        }
+        dialer.proxied = clients.addresses(usize::MAX);
+    }
     Ok(dialer)
 }
 

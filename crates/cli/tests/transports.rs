@@ -159,3 +159,20 @@ fn who_is_not_there_and_who_says_too_much_is_named() {
     );
     assert!(quiet["connections"]["failed"]["handshake-stalled"].as_u64() > Some(0), "{quiet}");
 }
+
+#[test]
+fn a_population_comes_and_goes() {
+    let auth = AuthDns::start();
+    let many = load(
+        &auth.plain,
+        "--transport tcp --pacing poisson --rate 200 --duration 1s --timeout 30s --clients 40 --pick chance \
+         --close-idle 100ms --cookies --subnets 10.0.0.0/8 --keepalive --pad 128",
+    );
+    assert_eq!(many["sent"], many["valid"], "{many}");
+    let c = &many["connections"];
+    assert!(c["closed_idle"].as_u64() > Some(0), "{c}");
+    assert_eq!(c["closed_idle"], c["completed"], "{c}");
+    // A length and a padded query.
+    let sent = many["sent"].as_u64().expect("a number");
+    assert_eq!(c["bytes_sent"].as_u64(), Some(sent * 130), "{c}");
+}

@@ -27,11 +27,18 @@ use crate::outcome::Judge;
 use crate::pace::{Due, Pace};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
+use crate::population::Population;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
 /// Queries ordered in one call at most.
 const MAX_BURST: u32 = 512;
+/// So many clients are tried by chance before a query waits.
+const CHANCES: u32 = 8;
+/// So long a query waits before others are tried.
+const CHANCE_REST: Nanos = Nanos::from_micros(100);
+/// What EDNS options and padding may add to a query, bytes.
+const MAX_OPTIONS: usize = 1_024;
 /// So long a client rests when its connection has failed, before it opens another.
 const REST: Nanos = Nanos::from_millis(100);
 
@@ -50,6 +57,10 @@ pub struct ClientPlan {
     pub opening: u32,
     /// Connections opened a second by this worker, at most.
     pub connection_rate: Option<Qps>,
+    /// Who the clients are.
+    pub population: Population,
+    /// The number of this worker's first client among all.
+    pub first_client: u32,
 }
 
 /// What the clients measured.
@@ -98,6 +109,8 @@ struct Client {
     sending: bool,
     /// When the connection last gave a sign of life.
     heard: Nanos,
+    /// EDNS options of its queries, in wire form.
+    options: Box<[u8]>,
 }
 
 /// What became of an attempt to send.
@@ -119,6 +132,7 @@ pub struct Clients {
     phase: Phase,
     start: Option<Nanos>,
     clients: Vec<Client>,
+    rng: measure::Rng,
     /// Clients that have room on their connection, and, some of them, had it and have not any more.
     line: VecDeque<ConnId>,
     /// Clients whose connection may be opened.
@@ -159,7 +173,8 @@ impl Clients {
         let (pace, planned) = Pace::new(&plan.plan);
         tally.planned = planned;
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
-        let client = |_| Client {
+        let seed = plan.plan.seed;
+        let client = |k| Client {
             standing: Standing::Closed,
             pipeline: Pipeline::new(plan.outstanding, rng.next_u64() as u16),
             asked: 0,
@@ -168,14 +183,17 @@ impl Clients {
             slow: false,
             sending: false,
             heard: Nanos::ZERO,
+            options: plan.population.options(plan.first_client + k, seed).into(),
         };
+        let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         Clients {
             judge: Judge::new(workload, tally, plan.plan.timeout),
             pace,
             closed_loop: matches!(plan.plan.pacing, Pacing::Window { .. }),
             phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
             start: None,
-            clients: (0..plan.clients).map(client).collect(),
+            clients,
+            rng,
             line: VecDeque::with_capacity(plan.clients as usize),
             closed: (0..plan.clients).collect(),
             resting: VecDeque::new(),
@@ -248,6 +266,12 @@ impl Clients {
             return None;
         }
         let conn = self.closed.pop_front()?;
+        self.open(conn, now, orders);
+        Some(conn)
+    }
+
+    /// Opens the connection of a client that has none.
+    fn open(&mut self, conn: ConnId, now: Nanos, orders: &mut Orders) {
         if let Some(rate) = self.plan.connection_rate {
             // What was not opened in a pause is not caught up with.
             let gap = Nanos((1e9 / rate.get()) as u64);
@@ -260,7 +284,21 @@ impl Clients {
         self.opening += 1;
         self.connections.attempts += 1;
         orders.open(conn);
-        Some(conn)
+    }
+
+    /// The client that wants to ask, whoever he is; none when those who do may not.
+    fn chance_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
+        for _ in 0..CHANCES {
+            let conn = (self.rng.next_u64() % u64::from(self.plan.clients)) as ConnId;
+            let standing = self.clients[conn as usize].standing;
+            if standing == Standing::Closed && self.may_open() <= now {
+                self.open(conn, now, orders);
+            }
+            if self.room(conn) > 0 {
+                return Some(conn);
+            }
+        }
+        None
     }
 
     /// The client whose turn it is; it stays first in line.
@@ -287,8 +325,16 @@ impl Clients {
 
     /// Composes one query.
     fn launch(&mut self, due: Nanos, now: Nanos, orders: &mut Orders) -> Launch {
-        let Some(conn) = self.next_client(now, orders) else {
+        let next = if self.plan.population.by_chance {
+            self.chance_client(now, orders)
+        } else {
+            self.next_client(now, orders)
+        };
+        let Some(conn) = next else {
             self.blocked = true;
+            if self.plan.population.by_chance {
+                return Launch::Blocked(now + CHANCE_REST);
+            }
             let rested = self.resting.front().map_or(Nanos::MAX, |(until, _)| *until);
             let may_open = if self.closed.is_empty() { rested } else { self.may_open() };
             return Launch::Blocked(may_open);
@@ -297,15 +343,22 @@ impl Clients {
             self.room_since = now;
         }
         let (client, workload) = (&mut self.clients[conn as usize], &mut self.judge.workload);
-        let mut ended = false;
-        orders.send(conn, MAX_QUERY, |out| {
-            let Some(composed) = workload.next(out) else {
+        let (mut ended, population) = (false, &self.plan.population);
+        let changes = population.changes_queries();
+        let room = MAX_QUERY + if changes { MAX_OPTIONS } else { 0 };
+        orders.send(conn, room, |out| {
+            let Some(composed) = workload.next(&mut out[..MAX_QUERY]) else {
                 ended = true;
                 return 0;
             };
             let id = client.pipeline.launch(due, composed.key);
             out[..2].copy_from_slice(&id.to_be_bytes());
-            composed.len
+            if !changes {
+                return composed.len;
+            }
+            // There is room for all options; a message of another shape is sent as it is.
+            wire::extend::extend(out, composed.len, &client.options, population.padding.into())
+                .unwrap_or(composed.len)
         });
         if ended {
             self.judge.tally.exhausted = true;
@@ -319,7 +372,7 @@ impl Clients {
         self.in_flight += 1;
         self.judge.tally.sent += 1;
         self.judge.tally.second(due).sent += 1;
-        if !self.closed_loop {
+        if !self.closed_loop && !self.plan.population.by_chance {
             self.leave_line();
             self.stand_in_line(conn);
         }
@@ -365,7 +418,8 @@ impl Clients {
 
     /// When to be called: at `at`, or at the next sweep.
     fn wake(&self, at: Nanos) -> Next {
-        let sweep = if self.in_flight > 0 { self.next_sweep } else { Nanos::MAX };
+        let idle = self.plan.population.close_idle.is_some() && self.open > 0;
+        let sweep = if self.in_flight > 0 || idle { self.next_sweep } else { Nanos::MAX };
         match at.min(sweep) {
             Nanos::MAX => Next::Idle,
             at => Next::At(at),
@@ -390,6 +444,15 @@ impl Clients {
             let client = &mut self.clients[conn as usize];
             let lost = client.pipeline.expire(now, timeout);
             if lost == 0 {
+                let idle = self.plan.population.close_idle;
+                if idle.is_some_and(|idle| client.heard + idle <= now)
+                    && client.standing == Standing::Open
+                    && client.pipeline.outstanding() == 0
+                {
+                    client.standing = Standing::Ending(None);
+                    self.connections.closed_idle += 1;
+                    self.ending.push(conn);
+                }
                 continue;
             }
             self.in_flight -= lost;
@@ -501,6 +564,10 @@ impl StreamRole for Clients {
         self.judge.lose(lost);
         self.connections.lost_with_connection += lost;
         match failure {
+            _ if self.plan.population.by_chance => {
+                let failed = failure.map(Failure::index);
+                failed.into_iter().for_each(|why| self.connections.failed[why] += 1);
+            }
             None => self.closed.push_back(conn),
             Some(failure) => {
                 self.connections.failed[failure.index()] += 1;

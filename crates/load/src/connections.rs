@@ -21,6 +21,8 @@ pub struct ConnectionTally {
     pub early_data: u64,
     /// Closed by us when all their queries were answered.
     pub completed: u64,
+    /// Those of them that were closed because they had been idle.
+    pub closed_idle: u64,
     /// Closed by the peer when no query was outstanding.
     pub closed_by_peer: u64,
     /// Failed, by reason ([`Failure::index`]).
@@ -53,6 +55,7 @@ impl Default for ConnectionTally {
             resumed: 0,
             early_data: 0,
             completed: 0,
+            closed_idle: 0,
             closed_by_peer: 0,
             failed: [0; Failure::ALL.len()],
             slow: 0,
@@ -81,6 +84,7 @@ impl ConnectionTally {
         self.resumed += other.resumed;
         self.early_data += other.early_data;
         self.completed += other.completed;
+        self.closed_idle += other.closed_idle;
         self.closed_by_peer += other.closed_by_peer;
         self.failed.iter_mut().zip(&other.failed).for_each(|(a, b)| *a += b);
         self.slow += other.slow;

@@ -28,6 +28,9 @@ pub struct Connections {
     pub early_data: u64,
     /// Closed by the Tester when their queries were answered.
     pub completed: u64,
+    /// Those of them that had been without a query for too long.
+    #[serde(default)]
+    pub closed_idle: u64,
     /// Closed by the server when no query was outstanding.
     pub closed_by_server: u64,
     /// Failed, by reason.

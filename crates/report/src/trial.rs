@@ -133,8 +133,9 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     line(
         "ended",
         format!(
-            "{} completed, {} by the server, {} open at the end",
+            "{} completed ({} of them for being idle), {} by the server, {} open at the end",
             n(c.completed),
+            n(c.closed_idle),
             n(c.closed_by_server),
             n(c.open_at_end)
         ),

@@ -19,6 +19,7 @@
 //! runs once per query. Every walk over foreign bytes has a stated bound.
 
 pub mod edns;
+pub mod extend;
 pub mod message;
 pub mod name;
 pub mod namespace;

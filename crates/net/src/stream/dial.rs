@@ -21,6 +21,7 @@ use super::exchange::Exchange;
 use super::http2::Http2;
 use super::http3::Http3;
 use super::meter::{Meter, Metered};
+use super::proxy;
 use super::quic::{Doq, Endpoints};
 use super::{ConnId, Failure, Opened};
 use crate::http::Resource;
@@ -79,6 +80,8 @@ pub struct Dialer {
     pub target: SocketAddr,
     /// Source addresses, used in turn by the connections' numbers; none: the kernel's choice.
     pub sources: Vec<IpAddr>,
+    /// Clients that connections are for, by the PROXY protocol, used in turn; none: it is not spoken.
+    pub proxied: Vec<IpAddr>,
     /// TCP and TLS together must be done within this time.
     pub timeout: Duration,
     /// What carries messages.
@@ -99,6 +102,7 @@ impl Dialer {
         Dialer {
             target,
             sources: Vec::new(),
+            proxied: Vec::new(),
             timeout: Duration::from_secs(5),
             carriage: Carriage::Framed,
             tls: None,
@@ -163,7 +167,14 @@ impl Dialer {
             reset_at_end(&stream);
         }
         let connect = sys::monotonic().since(began);
-        let tcp = Metered { inner: stream, meter };
+        let mut tcp = Metered { inner: stream, meter };
+        if !self.proxied.is_empty() {
+            let client = self.proxied[conn as usize % self.proxied.len()];
+            let port = tcp.inner.local_addr().map_err(failed)?.port();
+            let header = proxy::header(SocketAddr::new(client, port), self.target);
+            // So short a thing fits into the buffer of a new connection.
+            tcp.write_all(&header).await.map_err(failed)?;
+        }
         let Some(tls) = &self.tls else { return Ok(Stream::Tcp { tcp, connect }) };
         let connector = TlsConnector::from(tls.config.clone()).early_data(tls.early_data);
         match timeout_at(deadline, connector.connect(tls.name.clone(), tcp)).await {

@@ -24,6 +24,7 @@ mod framed;
 mod http2;
 mod http3;
 mod meter;
+mod proxy;
 mod quic;
 
 pub use dial::{Carriage, Dialer, TlsDialer};

@@ -200,6 +200,22 @@ fn each_failure_has_its_reason() {
 }
 
 #[test]
+fn a_proxys_header_comes_first() {
+    let peer = |mut stream: TcpStream| {
+        let mut header = [0; 16 + 12];
+        stream.read_exact(&mut header).unwrap();
+        assert_eq!(header[12..20], [0x21, 0x11, 0, 12, 192, 0, 2, 7]);
+        let mut frame = [0; 5];
+        stream.read_exact(&mut frame).unwrap();
+        assert_eq!(frame, *b"\0\x03abc");
+        stream.write_all(&frame).unwrap();
+        let _ = stream.read(&mut frame);
+    };
+    let client = against(peer, |dialer| dialer.proxied = vec!["192.0.2.7".parse().unwrap()]);
+    assert_eq!((client.replies, client.end), (vec![b"abc".to_vec()], Some(End::Ordered)));
+}
+
+#[test]
 fn a_handshake_has_its_time_and_its_protocol() {
     let tls = |dialer: &mut Dialer| {
         dialer.tls = Some(tls_dialer(&ClientTls::default(), "localhost"));
