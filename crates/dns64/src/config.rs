@@ -133,10 +133,10 @@ pub struct TlsConfig {
     /// Addresses for TLS (RFC 7858); port 853 unless it is said.
     #[serde(deserialize_with = "dot_addresses")]
     pub dot: Vec<SocketAddr>,
-    /// Addresses for HTTP/2 (RFC 8484); port 443 unless it is said.
+    /// Addresses for HTTP/2 and HTTP/3 (RFC 8484); port 443 unless it is said.
     #[serde(deserialize_with = "doh_addresses")]
     pub doh: Vec<SocketAddr>,
-    /// Addresses for QUIC and HTTP/3 (RFC 9250, RFC 9114); port 853 unless it is said.
+    /// Addresses for QUIC (RFC 9250); port 853 unless it is said.
     #[serde(deserialize_with = "dot_addresses")]
     pub doq: Vec<SocketAddr>,
     /// Whether queries are taken that come with the handshake of a resumed session.

@@ -9,11 +9,17 @@ mod quic;
 pub use http2::http2;
 pub use quic::{listen, quic};
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Who answers messages.
 pub trait Answer {
+    /// A place for a connection of QUIC, held while it lasts; `None` refuses it.
+    fn place(&self, _client: SocketAddr) -> Option<Box<dyn Any>> {
+        Some(Box::new(()))
+    }
+
     /// The reply to `message` of `client`; an empty one where there is to be none.
     fn answer(&self, client: SocketAddr, message: Vec<u8>) -> impl Future<Output = Vec<u8>>;
 

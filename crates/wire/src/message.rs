@@ -170,6 +170,28 @@ impl<'a> Record<'a> {
     }
 }
 
+/// For how many seconds a reply may be kept whole (RFC 8484 section 5.1): the smallest TTL of its answers, or, without
+/// any, what its SOA record says of negative ones (RFC 2308 section 5). `None` where nothing says.
+pub fn freshness(reply: &[u8]) -> Option<u32> {
+    let counts = Header::read(reply)?.counts;
+    let mut at = question_end(reply)?;
+    let mut section = |count: u16, life: fn(&Record<'_>) -> Option<u32>| {
+        let mut least = None;
+        for _ in 0..count {
+            let (record, end) = Record::read(reply, at)?;
+            at = end;
+            least = [least, life(&record)].into_iter().flatten().min();
+        }
+        Some(least)
+    };
+    let answers = section(counts[1], |record| Some(record.ttl))?;
+    let negative = section(counts[2], |record| {
+        let minimum = record.rdata.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))?;
+        (record.rtype == Qtype::SOA).then_some(record.ttl.min(minimum))
+    })?;
+    answers.or(negative)
+}
+
 /// How many labels and pointers may still be visited in a message.
 #[derive(Debug)]
 pub(crate) struct Budget(pub(crate) u32);
@@ -407,6 +429,29 @@ mod tests {
         ] {
             assert_eq!(name_at(MESSAGE, at), name.map(|name| name.parse().unwrap()), "{at}");
         }
+    }
+
+    #[test]
+    fn a_reply_is_fresh_for_the_least_of_its_ttls() {
+        let reply = |counts: [u16; 3], records: &[(u16, u32, &[u8])]| {
+            let header = Header { id: 0, flags: 0, counts: [1, counts[0], counts[1], counts[2]] };
+            let mut reply = [&header.to_bytes()[..], b"\x01a\0\0\x1c\0\x01"].concat();
+            for &(rtype, ttl, rdata) in records {
+                reply.extend_from_slice(&[0xc0, 12]);
+                reply.extend_from_slice(&rtype.to_be_bytes());
+                reply.extend_from_slice(&[0, 1]);
+                reply.extend_from_slice(&ttl.to_be_bytes());
+                reply.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+                reply.extend_from_slice(rdata);
+            }
+            freshness(&reply)
+        };
+        let soa = &[0, 0, 0, 0, 0, 30][..];
+        assert_eq!(reply([2, 1, 0], &[(28, 60, b"x"), (28, 50, b"x"), (6, 9, soa)]), Some(50));
+        assert_eq!(reply([0, 2, 1], &[(2, 5, b"x"), (6, 90, soa), (1, 1, b"x")]), Some(30));
+        assert_eq!(reply([0, 1, 0], &[(6, 20, soa)]), Some(20));
+        assert_eq!(reply([0, 0, 0], &[]), None);
+        assert_eq!(reply([3, 0, 0], &[(28, 60, b"x")]), None);
     }
 
     #[test]

@@ -58,10 +58,11 @@ pub async fn quic<A: Answer + 'static>(
         Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
     let open = Rc::new(Cell::new(0));
     while let Some(incoming) = endpoint.accept().await {
-        if open.get() >= limits.connections {
+        let place = answer.place(incoming.remote_address());
+        let Some(place) = place.filter(|_| open.get() < limits.connections) else {
             incoming.refuse();
             continue;
-        }
+        };
         // The certificate may have been read again.
         let now = tls.current();
         if !Arc::ptr_eq(&now, &shown) {
@@ -74,6 +75,7 @@ pub async fn quic<A: Answer + 'static>(
             // The end of a connection, whatever its reason, is nobody else's business.
             let _ = connection(incoming, config, limits, &*answer).await;
             open.set(open.get() - 1);
+            drop(place);
         });
     }
     Ok(())

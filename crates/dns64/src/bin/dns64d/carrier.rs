@@ -1,4 +1,5 @@
-//! Streams: TCP and TLS of clients (RFC 7766, RFC 7858) and to upstream servers, carried for the workers by one thread.
+//! Streams: TCP, TLS, HTTP and QUIC of clients (RFC 7766, 7858, 8484, 9250), TCP and TLS to upstream servers; carried for
+//! the workers by one thread.
 //!
 //! ```text
 //!   client ──frames──> connection ──Query──> worker          worker ──Ask──> upstream connection ──frames──> server
@@ -10,11 +11,12 @@
 
 mod client;
 mod frames;
+mod requests;
 mod upstream;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::worker::Line;
+use client::Speaks;
 
 /// What all streams share.
 pub(crate) struct Carrier {
@@ -56,11 +59,16 @@ pub(crate) struct InForce {
 /// The same for the carrier and for who reloads.
 pub(crate) type Shared = Arc<Mutex<InForce>>;
 
-/// Where clients' streams come from.
-pub(crate) struct Listener {
-    pub(crate) socket: TcpListener,
-    /// With TLS, what we show.
-    pub(crate) tls: Option<ServerTls>,
+/// Where clients' streams come from, and what we show there.
+pub(crate) enum Listener {
+    /// TCP.
+    Plain(TcpListener),
+    /// TLS.
+    Tls(TcpListener, ServerTls),
+    /// HTTP/2.
+    Http(TcpListener, ServerTls),
+    /// QUIC or HTTP/3, as the client wishes and we show.
+    Quic(UdpSocket, ServerTls),
 }
 
 /// What the thread is started with.
@@ -90,9 +98,18 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
         complained: Cell::new(None),
     });
     local.block_on(&runtime, async {
-        for Listener { socket, tls } in listeners {
+        for listener in listeners {
+            let (socket, speaks) = match listener {
+                Listener::Plain(socket) => (socket, Speaks::Frames),
+                Listener::Tls(socket, tls) => (socket, Speaks::Tls(tls)),
+                Listener::Http(socket, tls) => (socket, Speaks::Http(tls)),
+                Listener::Quic(socket, tls) => {
+                    requests::spawn_quic(socket, tls, &carrier);
+                    continue;
+                }
+            };
             let socket = tokio::net::TcpListener::from_std(socket)?;
-            tokio::task::spawn_local(client::accept(socket, tls, carrier.clone()));
+            tokio::task::spawn_local(client::accept(socket, speaks, carrier.clone()));
         }
         loop {
             let message = tokio::select! {
@@ -126,6 +143,11 @@ impl Carrier {
     /// The settings in force.
     fn settings(&self) -> Arc<Settings> {
         self.in_force().settings
+    }
+
+    /// A number for one more connection.
+    fn number(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
     }
 
     /// Hands a query to a worker.

@@ -8,8 +8,10 @@ use std::thread::JoinHandle;
 use anyhow::{Context, anyhow};
 use dns64::config::{MAX_UPSTREAMS, TlsConfig, Transport, UpstreamConfig};
 use dns64::{Config, Settings};
+use net::http::{ALPN_H2, ALPN_H3};
+use net::stream::ALPN_DOQ;
 use net::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
-use net::{SocketId, UdpEngine, sys, tcp};
+use net::{SocketId, UdpEngine, serve, sys, tcp};
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use rustls::ClientConfig;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -81,17 +83,8 @@ impl Running {
         let addresses = addresses(&engines[0], config.server.listen.len())?;
         let listeners = addresses.iter().map(|&address| tcp::listen(address));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
-        let listeners = listeners.into_iter().map(|socket| Listener { socket, tls: None });
-        let mut listeners: Vec<Listener> = listeners.collect();
-        let mut tls = Vec::new();
-        if !config.tls.dot.is_empty() {
-            let dot = shown(&config.tls, &[ALPN_DOT])?;
-            for &address in &config.tls.dot {
-                let socket = tcp::listen(address).context("tls.dot")?;
-                listeners.push(Listener { socket, tls: Some(dot.clone()) });
-            }
-            tls.push(dot);
-        }
+        let mut listeners: Vec<Listener> = listeners.into_iter().map(Listener::Plain).collect();
+        let tls = listen_in_private(&config.tls, &mut listeners)?;
         let in_force =
             InForce { settings: settings.clone(), upstream_tls: upstream_tls(&config.upstream)? };
         let metrics =
@@ -201,6 +194,36 @@ impl Running {
         }
         result
     }
+}
+
+/// Binds what is private; what we show there.
+fn listen_in_private(
+    config: &TlsConfig,
+    listeners: &mut Vec<Listener>,
+) -> anyhow::Result<Vec<ServerTls>> {
+    let mut all = Vec::new();
+    let mut show = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
+        let tls = (!addresses.is_empty()).then(|| shown(config, alpn)).transpose()?;
+        all.extend(tls.clone());
+        anyhow::Ok(tls)
+    };
+    if let Some(tls) = show(&config.dot, &[ALPN_DOT])? {
+        for &address in &config.dot {
+            listeners.push(Listener::Tls(tcp::listen(address).context("tls.dot")?, tls.clone()));
+        }
+    }
+    if let (Some(h2), Some(h3)) = (show(&config.doh, &[ALPN_H2])?, show(&config.doh, &[ALPN_H3])?) {
+        for &address in &config.doh {
+            listeners.push(Listener::Http(tcp::listen(address).context("tls.doh")?, h2.clone()));
+            listeners.push(Listener::Quic(serve::listen(address).context("tls.doh")?, h3.clone()));
+        }
+    }
+    if let Some(tls) = show(&config.doq, &[ALPN_DOQ])? {
+        for &address in &config.doq {
+            listeners.push(Listener::Quic(serve::listen(address).context("tls.doq")?, tls.clone()));
+        }
+    }
+    Ok(all)
 }
 
 /// What we show to clients that speak one of these protocols.

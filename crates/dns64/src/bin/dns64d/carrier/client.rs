@@ -1,7 +1,7 @@
 //! Connections of clients.
 
 use std::io::{self, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Carrier;
 use super::frames::{self, Frames};
+use super::requests::{self, Requests};
 
 /// Replies that are written together, octets.
 const MAX_OUTPUT: usize = 64 << 10;
 
 /// Takes connections for ever.
-pub(super) async fn accept(listener: TcpListener, tls: Option<ServerTls>, carrier: Rc<Carrier>) {
+pub(super) async fn accept(listener: TcpListener, speaks: Speaks, carrier: Rc<Carrier>) {
     loop {
         // A failed accept (a connection reset meanwhile, no descriptor left) passes.
         let Ok((stream, peer)) = listener.accept().await else {
@@ -28,38 +29,54 @@ pub(super) async fn accept(listener: TcpListener, tls: Option<ServerTls>, carrie
             continue;
         };
         let Some(place) = Place::take(&carrier, peer.ip()) else { continue };
-        let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
+        let speaks = speaks.clone();
         tokio::task::spawn_local(async move {
             // The end of a connection, whatever its reason, is nobody else's business.
-            let _ = begin(stream, tls, peer.ip(), &place).await;
+            let _ = begin(stream, speaks, peer, &place).await;
         });
     }
+}
+
+/// What is spoken on a connection.
+#[derive(Clone)]
+pub(super) enum Speaks {
+    /// Messages behind their lengths.
+    Frames,
+    /// The same in TLS.
+    Tls(ServerTls),
+    /// HTTP/2 in TLS.
+    Http(ServerTls),
 }
 
 /// One connection, from its handshake on; that has the time of an idle connection.
 async fn begin(
     stream: TcpStream,
-    tls: Option<TlsAcceptor>,
-    client: IpAddr,
+    speaks: Speaks,
+    client: SocketAddr,
     place: &Place,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let Some(tls) = tls else {
+    let (Speaks::Tls(tls) | Speaks::Http(tls)) = &speaks else {
         let (reader, writer) = stream.into_split();
-        return serve(Frames::new(), reader, writer, client, place).await;
+        return serve(Frames::new(), reader, writer, client.ip(), place).await;
     };
     let idle = Duration::from(place.carrier.settings().config.limits.tcp_idle);
-    let mut stream = timeout(idle, tls.accept(stream)).await.map_err(io::Error::from)??;
+    let accepting = TlsAcceptor::from(tls.current()).accept(stream);
+    let mut stream = timeout(idle, accepting).await.map_err(io::Error::from)??;
+    if matches!(speaks, Speaks::Http(_)) {
+        let (carrier, limits) = (place.carrier.clone(), requests::limits(&place.carrier));
+        return net::serve::http2(stream, client, limits, &Requests(carrier)).await;
+    }
     let mut early = Vec::new();
     if let Some(mut data) = stream.get_mut().1.early_data() {
         data.read_to_end(&mut early)?;
     }
     let (reader, writer) = tokio::io::split(stream);
-    serve(Frames::after(early), reader, writer, client, place).await
+    serve(Frames::after(early), reader, writer, client.ip(), place).await
 }
 
 /// The right to a connection; given back when it is dropped.
-struct Place {
+pub(super) struct Place {
     carrier: Rc<Carrier>,
     number: u64,
     network: IpAddr,
@@ -67,7 +84,7 @@ struct Place {
 
 impl Place {
     /// A place for a client, if there is one.
-    fn take(carrier: &Rc<Carrier>, client: IpAddr) -> Option<Self> {
+    pub(super) fn take(carrier: &Rc<Carrier>, client: IpAddr) -> Option<Self> {
         let settings = carrier.settings();
         let limits = &settings.config.limits;
         let bits = if client.is_ipv4() { limits.client_ipv4_bits } else { limits.client_ipv6_bits };
@@ -81,7 +98,7 @@ impl Place {
         }
         networks.insert(network, count + 1);
         drop(networks);
-        let number = carrier.next.replace(carrier.next.get() + 1);
+        let number = carrier.number();
         Some(Place { carrier: carrier.clone(), number, network })
     }
 }
