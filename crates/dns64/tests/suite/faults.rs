@@ -17,29 +17,29 @@ use crate::kit::server::{Kind, Server};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What every name has in these scripts, and the address that is made of it.
 const A: &str = "$ 60 A 192.0.2.33";
-const SYNTHESISED: &str = "2001:db8:64::c000:221";
+pub(crate) const SYNTHESISED: &str = "2001:db8:64::c000:221";
 
 /// An upstream that has A and no AAAA for every name.
-fn ipv4_only() -> Script {
+pub(crate) fn ipv4_only() -> Script {
     let script = Script::start(&[]);
     script.others(domain::base::iana::Rtype::A, A);
     script
 }
 
 /// dns64d before some upstreams.
-fn dns64d(upstreams: &[&Script], config: &str) -> Server {
+pub(crate) fn dns64d(upstreams: &[&Script], config: &str) -> Server {
     let upstreams: Vec<_> = upstreams.iter().map(|script| script.address()).collect();
     Server::start(Kind::Dns64d, &upstreams, config).expect("it starts")
 }
 
 /// Whether a reply is the synthesised address that it should be, and nothing else.
-fn is_right(reply: &Reply) -> bool {
+pub(crate) fn is_right(reply: &Reply) -> bool {
     let [seen] = &reply.answer[..] else { return false };
     reply.rcode == "NOERROR" && seen.data == SYNTHESISED
 }
 
 /// Waits until something is so.
-fn wait_for(what: &str, is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, is_so: impl FnMut() -> bool) {
     let mut is_so = is_so;
     let start = Instant::now();
     while !is_so() {

@@ -10,6 +10,7 @@
 mod compare;
 mod faults;
 mod kit;
+mod private;
 mod row;
 mod table;
 
