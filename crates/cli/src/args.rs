@@ -51,6 +51,9 @@ pub(crate) enum Command {
     Compare(crate::compare::CompareArgs),
     /// Delete runs
     Delete(crate::runs::DeleteArgs),
+    /// Make streams of dynamic updates, send them, look them up
+    #[command(after_help = crate::update::EXAMPLES)]
+    Update(Box<crate::update::UpdateArgs>),
     /// Make zone files, cut them, count them, sign them
     #[command(after_help = crate::zone::EXAMPLES)]
     Zone(Box<crate::zone::ZoneArgs>),

@@ -31,6 +31,9 @@ mod trace;
 mod trace_replay;
 mod trace_select;
 mod trace_stats;
+mod update;
+mod update_check;
+mod update_send;
 mod zone;
 mod zone_files;
 mod zone_generate;
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(*args),
         Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(args),
+        Command::Update(args) => update::run(*args),
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Servers(args) => servers::run(&args),

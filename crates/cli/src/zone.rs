@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
-use crate::zone_files::{self, QueriesArgs, SliceArgs, StatsArgs};
+use crate::zone_files::{self, CompareArgs, QueriesArgs, SliceArgs, StatsArgs};
 use crate::zone_generate::{self, GenerateArgs};
 use crate::zone_sign::{self, SignArgs};
 
@@ -26,6 +26,8 @@ enum ZoneCommand {
     Stats(StatsArgs),
     /// Write queries for the names of a zone
     Queries(QueriesArgs),
+    /// Say whether two zone files hold the same records, in any order
+    Compare(CompareArgs),
     /// Sign a zone with an installed signer
     Sign(SignArgs),
 }
@@ -50,6 +52,7 @@ pub(crate) fn run(args: ZoneArgs) -> Result<(), Failure> {
         ZoneCommand::Slice(args) => zone_files::slice(args),
         ZoneCommand::Stats(args) => zone_files::stats(args),
         ZoneCommand::Queries(args) => zone_files::queries(args),
+        ZoneCommand::Compare(args) => zone_files::compare(&args),
         ZoneCommand::Sign(args) => zone_sign::run(args),
     }
 }

@@ -15,6 +15,9 @@ use zone::{Reader, ZoneFileError};
 use crate::failure::Failure;
 use crate::zone::{create, output, parse_count};
 
+/// Differences shown of each zone.
+const SHOWN: usize = 10;
+
 /// A zone file to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Input {
@@ -101,6 +104,23 @@ pub(crate) struct QueriesArgs {
     /// The query file (- for the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+}
+
+/// `dnsdyno zone compare`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CompareArgs {
+    /// A zone file
+    #[arg(value_name = "FILE")]
+    first: PathBuf,
+    /// Another one; the answer to a transfer as dig prints it is one too
+    #[arg(value_name = "FILE")]
+    second: PathBuf,
+    /// The SOA record counts too, with its serial
+    #[arg(long)]
+    soa: bool,
+    /// What signing adds counts too
+    #[arg(long)]
+    signatures: bool,
 }
 
 /// Reads a share from 0 to 1.
@@ -216,4 +236,28 @@ pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
     })?;
     eprintln!("{} queries, of {names} names of {}", args.count, args.input.path().display());
     Ok(())
+}
+
+pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
+    let compared = zone::compare::Compared { soa: args.soa, signatures: args.signatures };
+    let open = |path: &PathBuf| {
+        let path = path.clone();
+        move || Reader::open(&path, None)
+    };
+    let difference = zone::compare::compare([open(&args.first), open(&args.second)], compared);
+    let difference = difference.map_err(Failure::input)?;
+    if difference.is_none() {
+        println!("the same {} records", difference.records[0]);
+        return Ok(());
+    }
+    for (path, (records, only)) in
+        [&args.first, &args.second].iter().zip(difference.records.iter().zip(&difference.only))
+    {
+        println!("{}: {records} records, {} of them only there", path.display(), only.len());
+        only.iter().take(SHOWN).for_each(|record| println!("  {record}"));
+    }
+    if difference.more {
+        println!("and more");
+    }
+    Err(Failure::Silent)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Who may import whom; nothing else may.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("wire", &[]),
     ("measure", &[]),
     ("net", &["measure"]),
@@ -15,6 +15,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("dns64", &["wire", "net", "measure"]),
     ("zone", &["wire", "measure"]),
     ("trace", &["wire", "measure"]),
+    ("update", &["wire", "measure", "zone"]),
     ("record", &["measure"]),
     ("experiment", &["record", "measure"]),
     ("lab", &["experiment", "record", "measure", "wire", "zone"]),
@@ -33,6 +34,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "lab",
             "report",
             "trace",
+            "update",
         ],
     ),
 ];

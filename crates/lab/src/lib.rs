@@ -28,6 +28,7 @@ pub mod bench;
 pub mod catalogue;
 pub mod cpus;
 pub mod detect;
+pub mod durability;
 pub mod enter;
 pub mod exec;
 mod generator;

@@ -22,6 +22,7 @@ pub mod store;
 pub mod times;
 pub mod trace;
 pub mod trial;
+pub mod updates;
 
 pub use self::csv::{Table, write_csv};
 pub use compare::{Compared, Comparison, Missing, Outcome, compare};
@@ -40,6 +41,7 @@ pub use trace::{
     TraceType,
 };
 pub use trial::{Conditions, Cpu, Drops, Second, Trial, Voidness};
+pub use updates::{Durability, UpdateRun};
 
 /// The version of these types' JSON.
 pub const SCHEMA: u32 = 1;

@@ -9,6 +9,7 @@ mod spread;
 mod stored;
 mod trace;
 mod trial;
+mod updates;
 
 pub use cells::{quantity, skipped_name};
 pub use comparison::comparison;
@@ -17,6 +18,7 @@ pub use run::run;
 pub use stored::{cell_name, figures, heading, runs};
 pub use trace::trace;
 pub use trial::{trial, trial_line};
+pub use updates::updates;
 
 /// A whole number with its thousands apart.
 fn thousands(x: f64) -> String {

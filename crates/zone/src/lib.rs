@@ -13,6 +13,7 @@
 //! zones come out in it, slices are ranges of it, and a stream of queries cut by the same ranges falls into the same
 //! slices.
 
+pub mod compare;
 pub mod generate;
 pub mod labels;
 pub mod queries;
@@ -20,6 +21,8 @@ pub mod reader;
 pub mod slice;
 pub mod stats;
 mod text;
+mod writer;
 
 pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
 pub use reader::{Reader, Record, ZoneFileError};
+pub use writer::ZoneWriter;

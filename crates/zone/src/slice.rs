@@ -19,8 +19,7 @@ use measure::Rng;
 use wire::name::order::{Place, place};
 use wire::{LabelRange, Name};
 
-use crate::text::Text;
-use crate::{Reader, Record, Written, ZoneFileError};
+use crate::{Reader, Record, Written, ZoneFileError, ZoneWriter};
 
 /// The most slices.
 pub const MAX_PARTS: usize = 256;
@@ -168,7 +167,7 @@ impl Slicer {
         }
         let finish = |(number, slice): (usize, Slice<'_, W>)| {
             let written = slice
-                .text
+                .file
                 .finish()
                 .map_err(|source| SliceError::Write { number: number + 1, source })?;
             Ok(Sliced { written, shared: slice.shared })
@@ -303,32 +302,17 @@ fn name_of_query(line: &[u8]) -> Result<Option<Name>, String> {
 
 /// A slice that is being written.
 struct Slice<'a, W: Write> {
-    text: Text<'a, W>,
-    /// TTL of records that say none, seconds; none before the first record.
-    ttl: Option<u32>,
-    owner: Vec<u8>,
+    file: ZoneWriter<'a, W>,
     shared: u64,
 }
 
 impl<'a, W: Write> Slice<'a, W> {
     fn new(out: &'a mut W) -> Self {
-        Slice { text: Text::new(out), ttl: None, owner: Vec::new(), shared: 0 }
+        Slice { file: ZoneWriter::new(out), shared: 0 }
     }
 
     fn put(&mut self, number: usize, record: &Record, apex: &[u8]) -> Result<(), SliceError> {
-        let ttl = *self.ttl.get_or_insert_with(|| {
-            let zone = Name::from_wire(apex).unwrap_or(Name::ROOT);
-            let dot = if zone.is_root() { "" } else { "." };
-            self.text.put(format!("$ORIGIN {zone}{dot}\n$TTL {}\n", record.ttl()).as_bytes());
-            record.ttl()
-        });
-        let another = self.owner != record.owner();
-        if another {
-            self.owner.clear();
-            self.owner.extend_from_slice(record.owner());
-        }
-        self.text
-            .record(record, apex, ttl, another)
-            .map_err(|source| SliceError::Write { number: number + 1, source })
+        let written = self.file.put(record, apex);
+        written.map_err(|source| SliceError::Write { number: number + 1, source })
     }
 }

@@ -107,22 +107,29 @@ impl<'a, W: Write> Text<'a, W> {
         if record.ttl() != default_ttl {
             self.put(b"\t").number(u64::from(record.ttl()));
         }
-        let data = record.data();
-        match (record.rtype(), data) {
+        let rtype = record.rtype();
+        if !self.data(rtype, record.data(), apex) {
+            let data = record.scanned().data().display_zonefile(DisplayKind::Simple);
+            self.put(format!("\t{rtype}\t{data}").as_bytes());
+        }
+        self.end(1)
+    }
+
+    /// Appends type and data of the most frequent types of records; false for others.
+    pub(crate) fn data(&mut self, rtype: Rtype, data: &[u8], apex: &[u8]) -> bool {
+        match (rtype, data) {
             (Rtype::NS, name) => self.put(b"\tNS\t").name(name, apex),
             (Rtype::CNAME, name) => self.put(b"\tCNAME\t").name(name, apex),
             (Rtype::A, &[a, b, c, d]) => self.put(b"\tA\t").v4(u32::from_be_bytes([a, b, c, d])),
-            (Rtype::AAAA, octets) if octets.len() == 16 => {
-                let mut address = [0; 16];
-                address.copy_from_slice(octets);
-                self.put(b"\tAAAA\t").put(Ipv6Addr::from(address).to_string().as_bytes())
-            }
-            (rtype, _) => {
-                let data = record.scanned().data().display_zonefile(DisplayKind::Simple);
-                self.put(format!("\t{rtype}\t{data}").as_bytes())
-            }
+            (Rtype::AAAA, octets) => match <[u8; 16]>::try_from(octets) {
+                Ok(octets) => {
+                    self.put(b"\tAAAA\t").put(Ipv6Addr::from(octets).to_string().as_bytes())
+                }
+                Err(_) => return false,
+            },
+            _ => return false,
         };
-        self.end(1)
+        true
     }
 
     /// Ends a line that holds so many records.

@@ -1,0 +1,139 @@
+//! Whether updates are in a server: each is looked up by the RRsets it made or took away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use record::Durability;
+use update::{Operation, Update, UpdateReader};
+use wire::Name;
+
+use crate::update_send::Connection;
+
+/// How long a server may take to answer a query.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a query is asked.
+const TRIES: u32 = 3;
+/// Names of missing updates that are shown.
+const EXAMPLES: usize = 10;
+/// The type NS.
+const NS: u16 = 2;
+
+/// An RRset as it must be.
+type Rrsets = BTreeMap<(Vec<u8>, u16), BTreeSet<Vec<u8>>>;
+
+/// Looks up the updates of a stream that `wanted` says yes to, by their number from 0.
+pub(crate) fn check<R: BufRead>(
+    server: SocketAddr,
+    mut updates: UpdateReader<R>,
+    wanted: impl Fn(u64) -> bool,
+) -> anyhow::Result<Durability> {
+    let mut connection = Connection::to(server, false, PATIENCE)?;
+    let mut found = Durability { acknowledged: 0, gone: 0, examples: Vec::new() };
+    let mut number = 0;
+    while let Some(update) = updates.next_update()? {
+        number += 1;
+        if !wanted(number - 1) {
+            continue;
+        }
+        found.acknowledged += 1;
+        for ((name, rtype), records) in expected(&update) {
+            let there = look_up(&mut connection, server, &name, rtype)
+                .with_context(|| format!("cannot look updates up in {server}"))?;
+            if there != records {
+                found.gone += 1;
+                if found.examples.len() < EXAMPLES {
+                    found.examples.push(Name::from_wire(&name)?.to_string());
+                }
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Waits until a server answers for a zone, as long as `is_alive` finds nothing wrong.
+pub(crate) fn wait_ready(
+    server: SocketAddr,
+    zone: &Name,
+    limit: Duration,
+    mut is_alive: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let until = Instant::now() + limit;
+    loop {
+        let asked = Connection::to(server, false, PATIENCE)
+            .and_then(|mut connection| ask(&mut connection, zone.as_wire(), 6));
+        match asked {
+            Ok(reply) if reply[3] & 0x0f == 0 => return Ok(()),
+            _ if Instant::now() > until => {
+                return Err(anyhow!(
+                    "{server} does not serve {zone} within {limit:?} of its start"
+                ));
+            }
+            _ => {
+                is_alive()?;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+/// The RRsets that an update leaves, in lower case.
+fn expected(update: &Update) -> Rrsets {
+    let mut rrsets = Rrsets::new();
+    for (name, operation) in update.operations() {
+        let name = name.to_ascii_lowercase();
+        match operation {
+            Operation::Add { rtype, data, .. } => {
+                rrsets.entry((name, rtype)).or_default().insert(data.to_ascii_lowercase());
+            }
+            // Whatever else it had: a delegation had these.
+            Operation::DeleteName => drop(rrsets.insert((name, NS), BTreeSet::new())),
+            Operation::DeleteRrset { rtype } => {
+                drop(rrsets.insert((name, rtype), BTreeSet::new()));
+            }
+            Operation::DeleteRecord { rtype, data } => {
+                if let Some(records) = rrsets.get_mut(&(name, rtype)) {
+                    records.remove(&data.to_ascii_lowercase());
+                }
+            }
+        }
+    }
+    rrsets
+}
+
+/// The records of a name and type that a server has, in lower case; it may say so in a referral.
+fn look_up(
+    connection: &mut Connection,
+    server: SocketAddr,
+    name: &[u8],
+    rtype: u16,
+) -> anyhow::Result<BTreeSet<Vec<u8>>> {
+    let mut tries = 0;
+    let reply = loop {
+        match ask(connection, name, rtype) {
+            Ok(reply) => break reply,
+            Err(error) => {
+                tries += 1;
+                if tries == TRIES {
+                    return Err(error.into());
+                }
+                *connection = Connection::to(server, false, PATIENCE)?;
+            }
+        }
+    };
+    let records = update::message::records_of(&reply, name, rtype);
+    records.ok_or_else(|| anyhow!("a malformed reply"))
+}
+
+/// Asks a question without recursion.
+fn ask(connection: &mut Connection, name: &[u8], rtype: u16) -> io::Result<Vec<u8>> {
+    // One query at a time on this socket, so any id will do.
+    let mut query = vec![0x2a, 0x2a, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend_from_slice(name);
+    query.extend_from_slice(&rtype.to_be_bytes());
+    query.extend_from_slice(&1u16.to_be_bytes());
+    connection.ask(&query, PATIENCE)
+}

@@ -1,0 +1,283 @@
+//! Updates into real primaries: BIND and Knot DNS, where they are installed.
+//!
+//! `DNSDYNO_UPDATES=10000 cargo test -p dnsdyno-cli --test updates` sends as many as ISC-TN-2008-1 did.
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+const SECRET: &str = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0";
+
+/// How many updates are sent to each primary.
+fn count() -> u64 {
+    std::env::var("DNSDYNO_UPDATES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let dirs = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
+    let more = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
+}
+
+/// A port that is free over UDP and TCP now.
+fn free_port() -> u16 {
+    loop {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let port = udp.local_addr().expect("bound").port();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A primary of the zone `test`, ended when dropped.
+struct Primary {
+    child: Child,
+    command: Vec<String>,
+    address: String,
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Names of primaries, their programs, and what writes their configuration and gives their arguments.
+type Kind = (&'static str, fn(&Path, u16) -> Vec<String>);
+const KINDS: [Kind; 2] = [("named", bind), ("knotd", knot)];
+
+fn bind(dir: &Path, port: u16) -> Vec<String> {
+    let text = format!(
+        "options {{ directory \"{dir}\"; pid-file none; session-keyfile \"{dir}/session.key\"; recursion no;\n\
+         listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; notify no; allow-transfer {{ any; }};\n\
+         managed-keys-directory \"{dir}\"; dnssec-validation no; }};\ncontrols {{ }};\n\
+         key lab {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
+         zone test {{ type primary; file \"test.zone\"; allow-update {{ key lab; }}; }};\n\
+         zone \"refused.example\" {{ type primary; file \"refused.zone\"; }};\n",
+        dir = dir.display(),
+    );
+    std::fs::write(dir.join("named.conf"), text).expect("writes");
+    vec!["-g".into(), "-n".into(), "1".into(), "-c".into(), format!("{}/named.conf", dir.display())]
+}
+
+fn knot(dir: &Path, port: u16) -> Vec<String> {
+    // Knot does not make it, and then fails every update.
+    std::fs::create_dir(dir.join("db")).expect("creates");
+    let text = format!(
+        "server:\n  rundir: \"{dir}\"\n  listen: 127.0.0.1@{port}\n  udp-workers: 1\n  tcp-workers: 1\n\
+         log:\n  - target: stderr\n    any: error\ndatabase:\n  storage: \"{dir}/db\"\n  journal-db-max-size: 64M\n  timer-db-max-size: 16M\n  kasp-db-max-size: 16M\n\
+         key:\n  - id: lab\n    algorithm: hmac-sha256\n    secret: {SECRET}\n\
+         acl:\n  - id: update\n    key: lab\n    action: update\n  - id: transfer\n    action: transfer\n\
+         template:\n  - id: default\n    storage: \"{dir}\"\n    zonefile-sync: -1\n    zonefile-load: whole\n    journal-content: changes\n\
+         zone:\n  - domain: test\n    file: test.zone\n    acl: [update, transfer]\n  - domain: refused.example\n    file: refused.zone\n",
+        dir = dir.display(),
+    );
+    std::fs::write(dir.join("knot.conf"), text).expect("writes");
+    vec!["-c".into(), format!("{}/knot.conf", dir.display())]
+}
+
+/// Runs `dnsdyno`; exit code, standard output, standard error.
+fn dnsdyno(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(cargo_bin("dnsdyno")).args(args).current_dir(dir).output();
+    let output = output.expect("starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+fn run(dir: &Path, line: &str) -> String {
+    let (code, out, err) = dnsdyno(dir, &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(code, 0, "{line}: {out}{err}");
+    out
+}
+
+/// Makes the zone and starts a primary of it; `None` where the program is not installed.
+fn start(kind: Kind, dir: &Path) -> Option<Primary> {
+    let Some(program) = find(kind.0) else {
+        eprintln!("skipped: {} is not installed", kind.0);
+        return None;
+    };
+    let delegations = 4 * count();
+    run(dir, &format!("zone generate tld --delegations {delegations} --output test.zone"));
+    std::fs::copy(dir.join("test.zone"), dir.join("before.zone")).expect("copies");
+    run(dir, "zone generate leaf --zone refused.example --hosts 1 --output refused.zone");
+    let port = free_port();
+    let mut command = vec![program.display().to_string()];
+    command.extend(kind.1(dir, port));
+    let log = std::fs::File::create(dir.join("log")).expect("creates");
+    let mut server = Command::new(&command[0]);
+    server.args(&command[1..]).current_dir(dir).stdin(Stdio::null()).stderr(log);
+    let child = server.spawn().expect("starts");
+    let primary = Primary { child, command, address: format!("127.0.0.1:{port}") };
+    wait_ready(&primary.address, dir);
+    Some(primary)
+}
+
+/// Waits until a primary answers for its zone.
+fn wait_ready(address: &str, dir: &Path) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+    socket.connect(address).expect("connects");
+    socket.set_read_timeout(Some(Duration::from_millis(100))).expect("sets");
+    let query = b"\0\x01\0\0\0\x01\0\0\0\0\0\0\x04test\0\0\x06\0\x01";
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut reply = [0; 512];
+        // Refused while nobody listens.
+        let answered = socket.send(query).is_ok()
+            && socket.recv(&mut reply).is_ok_and(|n| n > 12 && reply[3] & 15 == 0 && reply[7] == 1);
+        if answered {
+            return;
+        }
+        let log = || std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+        assert!(Instant::now() < limit, "{address} does not serve its zone: {}", log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The zone as it is transferred.
+fn transfer(primary: &Primary, dir: &Path) -> bool {
+    let Some(dig) = find("dig") else {
+        eprintln!("skipped: dig is not installed (bind9-dnsutils)");
+        return false;
+    };
+    let port = primary.address.rsplit(':').next().expect("a port");
+    let out = Command::new(dig)
+        .args(["@127.0.0.1", "-p", port, "test", "AXFR", "+nocomments", "+nocmd", "+nostats"])
+        .output()
+        .expect("starts");
+    std::fs::write(dir.join("transferred.zone"), out.stdout).expect("writes");
+    true
+}
+
+#[test]
+fn every_update_is_done_and_the_zone_is_the_one_computed() {
+    for kind in KINDS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path();
+        let Some(primary) = start(kind, dir) else { continue };
+        let count = count();
+        run(dir, &format!("update generate before.zone --count {count} --output binary"));
+        let key = format!("hmac-sha256:lab:{SECRET}");
+        let send = format!("update send {} binary --key {key} --json result.json", primary.address);
+        print!("{}", run(dir, &send));
+        let json = std::fs::read_to_string(dir.join("result.json")).expect("reads");
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["rcodes"], serde_json::json!({ "NOERROR": count }), "{}", kind.0);
+        assert_eq!((json["sent"].as_u64(), json["lost"].as_u64()), (Some(count), Some(0)));
+        assert_eq!(json["latency_us"]["count"].as_u64(), Some(count));
+        let checked = run(dir, &format!("update check {} binary", primary.address));
+        assert_eq!(checked, format!("{count} updates looked up, 0 are not there\n"));
+        run(dir, "update apply before.zone binary --output computed.zone");
+        if transfer(&primary, dir) {
+            run(dir, "zone compare computed.zone transferred.zone");
+            let (code, out, _) = dnsdyno(dir, &["zone", "compare", "before.zone", "computed.zone"]);
+            assert!(code == 1 && out.contains("only there"), "{out}");
+        }
+        // Once more: nothing of it can be done twice, and nothing breaks.
+        let (code, out, err) = dnsdyno(dir, &send.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("YXDOMAIN") && out.contains("NXDOMAIN"), "{out}");
+    }
+}
+
+#[test]
+fn scripts_windows_and_tcp_do_the_same() {
+    for kind in KINDS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path();
+        let Some(primary) = start(kind, dir) else { continue };
+        run(dir, "update generate before.zone --count 90 --form nsupdate --output script");
+        let key = format!("hmac-sha256:lab:{SECRET}");
+        let address = &primary.address;
+        run(dir, &format!("update send {address} script --key {key} --tcp --window 4 --rate 500"));
+        run(dir, "update apply before.zone script --output computed.zone");
+        if transfer(&primary, dir) {
+            run(dir, "zone compare computed.zone transferred.zone");
+        }
+    }
+}
+
+#[test]
+fn a_primary_that_refuses_is_understood() {
+    for kind in KINDS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path();
+        let Some(primary) = start(kind, dir) else { continue };
+        run(dir, "update generate before.zone --count 20 --output updates");
+        std::fs::write(
+            dir.join("refused"),
+            "zone refused.example\nupdate add x.refused.example 60 A 192.0.2.1\nsend\n",
+        )
+        .expect("writes");
+        let wrong = "hmac-sha256:lab:b3RoZXItb3RoZXItb3RoZXItb3RoZXI=";
+        let unknown = format!("hmac-sha256:other:{SECRET}");
+        let right = format!("hmac-sha256:lab:{SECRET}");
+        let table: [(&[&str], &str); 4] = [
+            (&["updates", "--key", wrong], "BADSIG"),
+            (&["updates", "--key", &unknown], "BADKEY"),
+            (&["updates"], "update"),
+            (&["refused", "--key", &right], "update"),
+        ];
+        for (more, part) in table {
+            let args = [&["update", "send", &primary.address], more].concat();
+            let (code, out, err) = dnsdyno(dir, &args);
+            assert_eq!(code, 1, "{}: {args:?}: {out}{err}", kind.0);
+            assert!(err.contains(part), "{}: {args:?}: {err}", kind.0);
+            assert!(err.contains("0 updates were done before and stay done"), "{err}");
+            assert!(out.contains("ended before the stream did"), "{out}");
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_looked_up_after_a_kill() {
+    for kind in KINDS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path();
+        let Some(mut primary) = start(kind, dir) else { continue };
+        run(dir, "update generate before.zone --count 200 --output updates");
+        let key = format!("hmac-sha256:lab:{SECRET}");
+        let pid = primary.child.id().to_string();
+        // The shell says which process is to be ended at last.
+        // Knot finds its process number still taken until the killed process is waited for, by us.
+        let restart =
+            format!("rm -f knot.pid; echo $$ > pid; exec {} 2>> log", primary.command.join(" "));
+        let result = dir.join("result.json");
+        let result = result.to_str().expect("UTF-8");
+        let address = primary.address.clone();
+        let args = [
+            "update",
+            "send",
+            &address,
+            "updates",
+            "--key",
+            &key,
+            "--kill",
+            &pid,
+            "--kill-after",
+            "100",
+            "--restart",
+            &restart,
+            "--json",
+            result,
+            "--timeout",
+            "2s",
+        ];
+        let (code, out, err) = dnsdyno(dir, &args);
+        let pid = std::fs::read_to_string(dir.join("pid")).unwrap_or_default();
+        let ended = Command::new("kill").args(["-9", pid.trim()]).status();
+        let _ = primary.child.wait();
+        assert_eq!(code, 0, "{}: {out}{err}", kind.0);
+        assert!(ended.is_ok_and(|status| status.success()), "the second primary ran");
+        let json = std::fs::read_to_string(result).expect("reads");
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["durability"]["acknowledged"], 100, "{json}");
+        println!("{}: {} gone", kind.0, json["durability"]["gone"]);
+    }
+}

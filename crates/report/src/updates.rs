@@ -1,0 +1,109 @@
+//! Updates to words.
+
+use std::fmt::Write as _;
+
+use record::UpdateRun;
+
+use crate::{thousands, time_us};
+
+/// What became of a stream of updates.
+pub fn updates(run: &UpdateRun) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = write_updates(run, &mut out);
+    out
+}
+
+fn write_updates(run: &UpdateRun, out: &mut String) -> std::fmt::Result {
+    let signed = run.key.as_ref().map_or("unsigned".to_owned(), |key| format!("key {key}"));
+    let pace = match run.rate {
+        Some(rate) => format!("{rate} a second"),
+        None => format!("as fast as acknowledged, {} at once", run.window),
+    };
+    writeln!(out, "updates to {} over {}, {signed}, {pace}", run.server, run.transport)?;
+    writeln!(
+        out,
+        "  {} sent in {:.2} s, {} acknowledged: {:.1} a second",
+        thousands(run.sent as f64),
+        run.seconds,
+        thousands(run.acknowledged as f64),
+        run.per_second
+    )?;
+    for (rcode, count) in &run.rcodes {
+        writeln!(out, "  {rcode:<10} {count}")?;
+    }
+    if run.lost > 0 {
+        writeln!(out, "  no reply   {}", run.lost)?;
+    }
+    let latency = &run.latency_us;
+    if latency.count > 0 {
+        writeln!(
+            out,
+            "  latency    median {}, 90 % {}, 99 % {}, largest {}",
+            time_us(latency.p50),
+            time_us(latency.p90),
+            time_us(latency.p99),
+            time_us(latency.max)
+        )?;
+    }
+    if let Some(found) = &run.durability {
+        let verdict = match found.gone {
+            0 => "every acknowledged update survived".to_owned(),
+            gone => format!("{gone} acknowledged updates are gone"),
+        };
+        writeln!(out, "  SIGKILL    {verdict} ({} looked up)", found.acknowledged)?;
+        for name in &found.examples {
+            writeln!(out, "             gone: {name}")?;
+        }
+    }
+    if let Some(why) = &run.ended_by {
+        writeln!(out, "  ended before the stream did: {why}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use record::updates::Durability;
+
+    use super::*;
+
+    #[test]
+    fn all_that_can_be_said() {
+        let run = UpdateRun {
+            schema: 1,
+            server: "127.0.0.1:53".to_owned(),
+            transport: "udp".to_owned(),
+            key: Some("lab".to_owned()),
+            rate: None,
+            window: 4,
+            seconds: 2.0,
+            sent: 1_003,
+            acknowledged: 1_000,
+            rcodes: BTreeMap::from([("NOERROR".to_owned(), 1_000), ("YXDOMAIN".to_owned(), 2)]),
+            lost: 1,
+            per_second: 500.0,
+            latency_us: record::Times::default(),
+            ended_by: Some("it was killed".to_owned()),
+            durability: Some(Durability {
+                acknowledged: 1_000,
+                gone: 1,
+                examples: vec!["a.test".to_owned()],
+            }),
+        };
+        let text = updates(&run);
+        for part in [
+            "updates to 127.0.0.1:53 over udp, key lab, as fast as acknowledged, 4 at once\n",
+            "1,003 sent in 2.00 s, 1,000 acknowledged: 500.0 a second\n",
+            "YXDOMAIN   2\n",
+            "no reply   1\n",
+            "1 acknowledged updates are gone (1000 looked up)\n",
+            "gone: a.test\n",
+            "ended before the stream did: it was killed\n",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Streams of dynamic updates (RFC 2136): made to fit a zone, kept in files, signed, and applied to the zone they
+//! were made for.
+//!
+//! ```text
+//!   zone ──> generate ──> stream (script, binary) ──> message ──> tsig ──> the primary ──> outcome
+//!     └────────────────────────────────┴──> apply ──> the zone that must come out
+//! ```
+//!
+//! Nothing here opens a socket or reads a clock: the command that sends does.
+
+pub mod apply;
+pub mod generate;
+pub mod message;
+pub mod outcome;
+pub mod script;
+pub mod stream;
+pub mod tsig;
+
+pub use generate::{Generate, GenerateError, Prerequisites};
+pub use message::{Operation, Update};
+pub use outcome::{Outcome, Tally};
+pub use stream::{StreamError, UpdateReader};
+pub use tsig::{Key, KeyError, TsigError};

@@ -1,0 +1,382 @@
+//! An update as a message (RFC 2136 section 2): the zone, what must hold, what is to change.
+//!
+//! | what | class | type | TTL | data | section |
+//! |---|---|---|---|---|---|
+//! | the name exists | ANY | ANY | 0 | none | prerequisites |
+//! | the RRset exists | ANY | its own | 0 | none | prerequisites |
+//! | the name does not exist | NONE | ANY | 0 | none | prerequisites |
+//! | the RRset does not exist | NONE | its own | 0 | none | prerequisites |
+//! | add a record | IN | its own | its own | its own | updates |
+//! | delete an RRset | ANY | its own | 0 | none | updates |
+//! | delete a name | ANY | ANY | 0 | none | updates |
+//! | delete a record | NONE | its own | 0 | its own | updates |
+
+use std::collections::BTreeSet;
+
+use domain::base::Message;
+use domain::base::name::ToName;
+use domain::base::rdata::ComposeRecordData;
+use domain::rdata::AllRecordData;
+use wire::Name;
+
+/// The opcode UPDATE in the second word of a header.
+pub const OPCODE_UPDATE: u16 = 5 << 11;
+const CLASS_IN: u16 = 1;
+const CLASS_NONE: u16 = 254;
+const CLASS_ANY: u16 = 255;
+const TYPE_SOA: u16 = 6;
+const TYPE_ANY: u16 = 255;
+/// The longest message: a length of 16 bits, less room for a signature.
+pub const MAX_MESSAGE: usize = 65_535 - 512;
+
+/// A dynamic update, not yet signed. All its names are uncompressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    zone: Name,
+    prerequisites: Vec<u8>,
+    prerequisite_count: u16,
+    operations: Vec<u8>,
+    operation_count: u16,
+}
+
+/// A change that an update makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// Adds a record.
+    Add {
+        /// Type.
+        rtype: u16,
+        /// Seconds.
+        ttl: u32,
+        /// Data in wire form.
+        data: &'a [u8],
+    },
+    /// Deletes all records of a name.
+    DeleteName,
+    /// Deletes the records of one type.
+    DeleteRrset {
+        /// Type.
+        rtype: u16,
+    },
+    /// Deletes one record.
+    DeleteRecord {
+        /// Type.
+        rtype: u16,
+        /// Data in wire form.
+        data: &'a [u8],
+    },
+}
+
+/// Something that must hold for an update to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prerequisite {
+    /// The name has records.
+    NameExists,
+    /// The name has none.
+    NameAbsent,
+    /// The name has records of this type.
+    RrsetExists(u16),
+    /// The name has no records of this type.
+    RrsetAbsent(u16),
+}
+
+/// Octets that are no update this program can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// It ends too early, or has something behind its end.
+    #[error("the message does not end where its records do")]
+    Length,
+    /// It is no request with opcode UPDATE and one zone.
+    #[error("the message is no dynamic update")]
+    NotAnUpdate,
+    /// A name cannot be read.
+    #[error("a name in the message: {0}")]
+    Name(#[from] wire::NameError),
+    /// A class and TTL that no operation has.
+    #[error("a record of the message is none of those of RFC 2136 section 2")]
+    Record,
+    /// It has grown too long.
+    #[error("an update has more than {MAX_MESSAGE} octets")]
+    TooLong,
+}
+
+impl Update {
+    /// An update of `zone` that does nothing yet.
+    pub fn new(zone: Name) -> Self {
+        Update {
+            zone,
+            prerequisites: Vec::new(),
+            prerequisite_count: 0,
+            operations: Vec::new(),
+            operation_count: 0,
+        }
+    }
+
+    /// The zone.
+    pub fn zone(&self) -> &Name {
+        &self.zone
+    }
+
+    /// Whether it neither asks nor does anything.
+    pub fn is_empty(&self) -> bool {
+        self.prerequisite_count == 0 && self.operation_count == 0
+    }
+
+    /// Adds something that must hold.
+    ///
+    /// # Errors
+    /// When the message gets too long.
+    pub fn require(&mut self, name: &[u8], what: Prerequisite) -> Result<(), MessageError> {
+        let (class, rtype) = match what {
+            Prerequisite::NameExists => (CLASS_ANY, TYPE_ANY),
+            Prerequisite::RrsetExists(rtype) => (CLASS_ANY, rtype),
+            Prerequisite::NameAbsent => (CLASS_NONE, TYPE_ANY),
+            Prerequisite::RrsetAbsent(rtype) => (CLASS_NONE, rtype),
+        };
+        put_record(&mut self.prerequisites, name, (rtype, class, 0, &[]));
+        self.prerequisite_count += 1;
+        self.check_length()
+    }
+
+    /// Adds an operation.
+    ///
+    /// # Errors
+    /// When the message gets too long.
+    pub fn push(&mut self, name: &[u8], operation: Operation<'_>) -> Result<(), MessageError> {
+        let record = match operation {
+            Operation::Add { rtype, ttl, data } => (rtype, CLASS_IN, ttl, data),
+            Operation::DeleteName => (TYPE_ANY, CLASS_ANY, 0, &[][..]),
+            Operation::DeleteRrset { rtype } => (rtype, CLASS_ANY, 0, &[][..]),
+            Operation::DeleteRecord { rtype, data } => (rtype, CLASS_NONE, 0, data),
+        };
+        put_record(&mut self.operations, name, record);
+        self.operation_count += 1;
+        self.check_length()
+    }
+
+    fn check_length(&self) -> Result<(), MessageError> {
+        let length =
+            12 + self.zone.wire_len() + 4 + self.prerequisites.len() + self.operations.len();
+        if length > MAX_MESSAGE { Err(MessageError::TooLong) } else { Ok(()) }
+    }
+
+    /// The message.
+    pub fn to_wire(&self, id: u16) -> Vec<u8> {
+        let mut wire = Vec::with_capacity(512);
+        let counts = [1, self.prerequisite_count, self.operation_count, 0];
+        for word in [id, OPCODE_UPDATE].into_iter().chain(counts) {
+            wire.extend_from_slice(&word.to_be_bytes());
+        }
+        wire.extend_from_slice(&self.zone_section());
+        wire.extend_from_slice(&self.prerequisites);
+        wire.extend_from_slice(&self.operations);
+        wire
+    }
+
+    /// Reads an unsigned message without compressed names.
+    ///
+    /// # Errors
+    /// When it is not such a message.
+    pub fn from_wire(wire: &[u8]) -> Result<Self, MessageError> {
+        let word = |at: usize| match wire.get(at..at + 2) {
+            Some(&[high, low]) => Ok(u16::from_be_bytes([high, low])),
+            _ => Err(MessageError::Length),
+        };
+        let counts = [word(4)?, word(6)?, word(8)?, word(10)?];
+        if word(2)? != OPCODE_UPDATE || counts[0] != 1 || counts[3] != 0 {
+            return Err(MessageError::NotAnUpdate);
+        }
+        let end = 12 + wire::name::wire_len(&wire[12..])?;
+        let zone = Name::from_wire(&wire[12..end])?;
+        let mut at = end + 4;
+        if word(end)? != TYPE_SOA || word(end + 2)? != CLASS_IN {
+            return Err(MessageError::NotAnUpdate);
+        }
+        let mut section = |count: u16, check: fn(&RawRecord<'_>) -> bool| {
+            let begin = at;
+            for _ in 0..count {
+                let record = RawRecord::read(wire.get(at..).unwrap_or_default())?;
+                if !check(&record) {
+                    return Err(MessageError::Record);
+                }
+                at += record.octets.len();
+            }
+            Ok(wire[begin..at].to_vec())
+        };
+        let prerequisites = section(counts[1], |record| record.prerequisite().is_some())?;
+        let operations = section(counts[2], |record| record.operation().is_some())?;
+        if at != wire.len() {
+            return Err(MessageError::Length);
+        }
+        let (prerequisite_count, operation_count) = (counts[1], counts[2]);
+        Ok(Update { zone, prerequisites, prerequisite_count, operations, operation_count })
+    }
+
+    /// What must hold, and of which name.
+    pub fn prerequisites(&self) -> impl Iterator<Item = (&[u8], Prerequisite)> {
+        records(&self.prerequisites).filter_map(|r| Some((r.name, r.prerequisite()?)))
+    }
+
+    /// What it does, and to which name.
+    pub fn operations(&self) -> impl Iterator<Item = (&[u8], Operation<'_>)> {
+        records(&self.operations).filter_map(|r| Some((r.name, r.operation()?)))
+    }
+
+    /// The zone section.
+    pub(crate) fn zone_section(&self) -> Vec<u8> {
+        let mut octets = self.zone.as_wire().to_vec();
+        octets.extend_from_slice(&TYPE_SOA.to_be_bytes());
+        octets.extend_from_slice(&CLASS_IN.to_be_bytes());
+        octets
+    }
+
+    /// The records of the prerequisite section.
+    pub(crate) fn raw_prerequisites(&self) -> impl Iterator<Item = &[u8]> {
+        records(&self.prerequisites).map(|record| record.octets)
+    }
+
+    /// The records of the update section.
+    pub(crate) fn raw_operations(&self) -> impl Iterator<Item = &[u8]> {
+        records(&self.operations).map(|record| record.octets)
+    }
+}
+
+fn put_record(out: &mut Vec<u8>, name: &[u8], record: (u16, u16, u32, &[u8])) {
+    let (rtype, class, ttl, data) = record;
+    out.extend_from_slice(name);
+    out.extend_from_slice(&rtype.to_be_bytes());
+    out.extend_from_slice(&class.to_be_bytes());
+    out.extend_from_slice(&ttl.to_be_bytes());
+    // What is longer than a message is refused by the caller.
+    out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+/// A record as it stands in a message.
+struct RawRecord<'a> {
+    name: &'a [u8],
+    rtype: u16,
+    class: u16,
+    ttl: u32,
+    data: &'a [u8],
+    /// All of it.
+    octets: &'a [u8],
+}
+
+impl<'a> RawRecord<'a> {
+    fn read(wire: &'a [u8]) -> Result<Self, MessageError> {
+        let end = wire::name::wire_len(wire)?;
+        let &[t0, t1, c0, c1, l0, l1, l2, l3, d0, d1] =
+            wire.get(end..).and_then(|rest| rest.first_chunk()).ok_or(MessageError::Length)?;
+        let length = end + 10 + usize::from(u16::from_be_bytes([d0, d1]));
+        Ok(RawRecord {
+            name: &wire[..end],
+            rtype: u16::from_be_bytes([t0, t1]),
+            class: u16::from_be_bytes([c0, c1]),
+            ttl: u32::from_be_bytes([l0, l1, l2, l3]),
+            data: wire.get(end + 10..length).ok_or(MessageError::Length)?,
+            octets: &wire[..length],
+        })
+    }
+
+    fn prerequisite(&self) -> Option<Prerequisite> {
+        if self.ttl != 0 || !self.data.is_empty() {
+            return None;
+        }
+        match (self.class, self.rtype) {
+            (CLASS_ANY, TYPE_ANY) => Some(Prerequisite::NameExists),
+            (CLASS_NONE, TYPE_ANY) => Some(Prerequisite::NameAbsent),
+            (CLASS_ANY, rtype) => Some(Prerequisite::RrsetExists(rtype)),
+            (CLASS_NONE, rtype) => Some(Prerequisite::RrsetAbsent(rtype)),
+            _ => None,
+        }
+    }
+
+    fn operation(&self) -> Option<Operation<'a>> {
+        let (rtype, ttl, data) = (self.rtype, self.ttl, self.data);
+        match (self.class, rtype) {
+            (CLASS_IN, _) => Some(Operation::Add { rtype, ttl, data }),
+            (CLASS_ANY, TYPE_ANY) => Some(Operation::DeleteName),
+            (CLASS_ANY, _) => Some(Operation::DeleteRrset { rtype }),
+            (CLASS_NONE, _) => Some(Operation::DeleteRecord { rtype, data }),
+            _ => None,
+        }
+    }
+}
+
+/// The records of a section that was checked before.
+fn records(mut section: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
+    std::iter::from_fn(move || {
+        let record = RawRecord::read(section).ok()?;
+        section = &section[record.octets.len()..];
+        Some(record)
+    })
+}
+
+/// The data of the records of a name and type in answer and authority section of a reply, in lower case and without
+/// compression; `None` if the reply is malformed.
+pub fn records_of(reply: &[u8], name: &[u8], rtype: u16) -> Option<BTreeSet<Vec<u8>>> {
+    let message = Message::from_octets(reply).ok()?;
+    let wanted = domain::base::Name::from_octets(name).ok()?;
+    let mut found = BTreeSet::new();
+    let (_, answer, authority, _) = message.sections().ok()?;
+    for record in answer.into_iter().chain(authority) {
+        let record = record.ok()?;
+        if record.rtype().to_int() != rtype || !record.owner().name_eq(&wanted) {
+            continue;
+        }
+        let record = record.to_any_record::<AllRecordData<_, _>>().ok()?;
+        let mut data = Vec::new();
+        record.data().compose_rdata(&mut data).ok()?;
+        data.make_ascii_lowercase();
+        found.insert(data);
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn update() -> Update {
+        let mut update = Update::new("test".parse().unwrap());
+        update.require(b"\x01a\x04test\0", Prerequisite::NameAbsent).unwrap();
+        update.require(b"\x01b\x04test\0", Prerequisite::RrsetExists(2)).unwrap();
+        let data = [192, 0, 2, 1];
+        update.push(b"\x01a\x04test\0", Operation::Add { rtype: 1, ttl: 60, data: &data }).unwrap();
+        update.push(b"\x01b\x04test\0", Operation::DeleteRrset { rtype: 2 }).unwrap();
+        update.push(b"\x01c\x04test\0", Operation::DeleteName).unwrap();
+        update.push(b"\x01d\x04test\0", Operation::DeleteRecord { rtype: 1, data: &data }).unwrap();
+        update
+    }
+
+    #[test]
+    fn messages_read_back() {
+        let wire = update().to_wire(7);
+        assert_eq!(&wire[..12], b"\0\x07\x28\0\0\x01\0\x02\0\x04\0\0");
+        let read = Update::from_wire(&wire).unwrap();
+        assert_eq!(read, update());
+        assert_eq!(read.operations().count(), 4);
+        assert_eq!(read.prerequisites().next().unwrap().1, Prerequisite::NameAbsent);
+        for cut in 0..wire.len() {
+            assert!(Update::from_wire(&wire[..cut]).is_err(), "{cut}");
+        }
+        assert_eq!(Update::from_wire(&[&wire[..], b"x"].concat()), Err(MessageError::Length));
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_survived(at in 0usize..200, octet: u8, tail: Vec<u8>) {
+            let mut wire = update().to_wire(1);
+            let at = at % wire.len();
+            wire[at] = octet;
+            if let Ok(read) = Update::from_wire(&wire) {
+                prop_assert_eq!(&read.to_wire(1)[2..], &wire[2..]);
+            }
+            wire.extend(tail);
+            let _ = Update::from_wire(&wire);
+        }
+    }
+}

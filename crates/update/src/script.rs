@@ -1,0 +1,395 @@
+//! Scripts of nsupdate, written and read.
+//!
+//! ```text
+//!   zone test
+//!   prereq nxdomain new.test.
+//!   update add new.test. 172800 NS ns1.hoster.invalid.
+//!   send
+//! ```
+//!
+//! Read are `zone`, `ttl`, `class IN`, `prereq`, `update` (and `add`, `del`, `delete` by themselves), `send` and empty
+//! lines; `server`, `local`, `debug`, `show` and `answer` say nothing about the updates and are passed over.
+
+use std::io::{self, BufRead, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use wire::Name;
+use zone::Reader;
+
+use crate::Update;
+use crate::message::{Operation, Prerequisite};
+use crate::stream::StreamError;
+
+/// A line longer than this is none; a record with 64 KiB of data in hexadecimal fits.
+const MAX_LINE: usize = 1 << 18;
+
+/// Writes the start of a script: what is done with it.
+///
+/// # Errors
+/// What `out` reports.
+pub fn begin(out: &mut impl Write, comment: &str) -> io::Result<()> {
+    writeln!(out, "; {comment}")
+}
+
+/// Writes an update as a part of a script.
+///
+/// # Errors
+/// What `out` reports.
+pub fn write(out: &mut impl Write, update: &Update) -> io::Result<()> {
+    writeln!(out, "zone {}", dotted(update.zone().as_wire()))?;
+    for (name, what) in update.prerequisites() {
+        let name = dotted(name);
+        match what {
+            Prerequisite::NameExists => writeln!(out, "prereq yxdomain {name}")?,
+            Prerequisite::NameAbsent => writeln!(out, "prereq nxdomain {name}")?,
+            Prerequisite::RrsetExists(t) => writeln!(out, "prereq yxrrset {name} {}", rtype(t))?,
+            Prerequisite::RrsetAbsent(t) => writeln!(out, "prereq nxrrset {name} {}", rtype(t))?,
+        }
+    }
+    for (name, operation) in update.operations() {
+        let name = dotted(name);
+        match operation {
+            Operation::Add { rtype: t, ttl, data } => {
+                writeln!(out, "update add {name} {ttl} {} {}", rtype(t), text_of(t, data))?;
+            }
+            Operation::DeleteName => writeln!(out, "update delete {name}")?,
+            Operation::DeleteRrset { rtype: t } => {
+                writeln!(out, "update delete {name} {}", rtype(t))?;
+            }
+            Operation::DeleteRecord { rtype: t, data } => {
+                writeln!(out, "update delete {name} {} {}", rtype(t), text_of(t, data))?;
+            }
+        }
+    }
+    writeln!(out, "send")
+}
+
+fn rtype(number: u16) -> domain::base::Rtype {
+    domain::base::Rtype::from_int(number)
+}
+
+/// A name with its closing dot.
+fn dotted(name: &[u8]) -> String {
+    match Name::from_wire(name) {
+        Ok(name) if !name.is_root() => format!("{name}."),
+        _ => ".".to_owned(),
+    }
+}
+
+/// Record data in text; in the form of RFC 3597 unless it is a name or an address.
+fn text_of(rtype: u16, data: &[u8]) -> String {
+    match (rtype, data) {
+        (2 | 5, name) => dotted(name),
+        (1, &[a, b, c, d]) => Ipv4Addr::new(a, b, c, d).to_string(),
+        (28, octets) if octets.len() == 16 => {
+            let mut address = [0; 16];
+            address.copy_from_slice(octets);
+            Ipv6Addr::from(address).to_string()
+        }
+        _ => {
+            let hex: String = data.iter().map(|octet| format!("{octet:02x}")).collect();
+            format!("\\# {} {hex}", data.len())
+        }
+    }
+}
+
+/// A script that is being read: what holds for the lines to come.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    line: u64,
+    zone: Option<Name>,
+    ttl: Option<u32>,
+}
+
+/// What is wrong with a line, and where.
+type Bad = (usize, String);
+
+const ACCEPTED: &str = "zone, ttl, prereq, update add, update delete, send";
+
+impl Script {
+    /// Reads up to and with the next `send`.
+    pub(crate) fn next_update(
+        &mut self,
+        input: &mut impl BufRead,
+        path: &Path,
+    ) -> Result<Option<Update>, StreamError> {
+        let mut update: Option<Update> = None;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = Read::take(&mut *input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+            let read =
+                read.map_err(|source| StreamError::Unreadable { path: path.to_owned(), source })?;
+            if read == 0 {
+                return Ok(update);
+            }
+            self.line += 1;
+            let number = self.line;
+            let bad = |(column, why): Bad| {
+                let path = path.to_owned();
+                StreamError::BadLine { path, line: number, column, why }
+            };
+            if line.len() > MAX_LINE {
+                return Err(bad((MAX_LINE, format!("the line is longer than {MAX_LINE} octets"))));
+            }
+            let text = std::str::from_utf8(&line)
+                .map_err(|e| bad((e.valid_up_to() + 1, "the line is not text".to_owned())))?;
+            if self.read_line(text, &mut update).map_err(bad)? && update.is_some() {
+                return Ok(update);
+            }
+        }
+    }
+
+    /// Reads a line; true when it ends an update.
+    fn read_line(&mut self, line: &str, update: &mut Option<Update>) -> Result<bool, Bad> {
+        let mut words = Words { line, at: 0 };
+        let Some((column, word)) = words.next() else { return Ok(true) };
+        match word {
+            _ if word.starts_with([';', '#']) => Ok(false),
+            "send" => Ok(true),
+            "server" | "local" | "debug" | "show" | "answer" | "quit" => Ok(false),
+            "class" => match words.next() {
+                Some((_, "IN" | "in")) => Ok(false),
+                _ => Err((words.at + 1, "only the class IN is known".to_owned())),
+            },
+            "zone" => {
+                self.zone = Some(words.name("a zone")?.1);
+                Ok(false)
+            }
+            "ttl" => {
+                self.ttl = Some(words.number()?);
+                Ok(false)
+            }
+            "key" => Err((column, "give the key with --key, not in the script".to_owned())),
+            "prereq" => self.prerequisite(&mut words, update).map(|()| false),
+            "update" => match words.next() {
+                Some((_, "add")) => self.add(&mut words, update).map(|()| false),
+                Some((_, "delete" | "del")) => self.delete(&mut words, update).map(|()| false),
+                _ => Err((words.at + 1, "`add` or `delete` belongs here".to_owned())),
+            },
+            "add" => self.add(&mut words, update).map(|()| false),
+            "delete" | "del" => self.delete(&mut words, update).map(|()| false),
+            _ => Err((column, format!("`{word}` is not known here; accepted: {ACCEPTED}"))),
+        }
+    }
+
+    /// The update at hand.
+    fn update<'u>(&self, update: &'u mut Option<Update>) -> Result<&'u mut Update, Bad> {
+        let zone = self
+            .zone
+            .ok_or((1, "the zone is not said yet: write `zone NAME` before".to_owned()))?;
+        Ok(update.get_or_insert_with(|| Update::new(zone)))
+    }
+
+    fn prerequisite(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Bad> {
+        let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
+        let (_, name) = words.name("a name")?;
+        let what = match kind {
+            "nxdomain" => Prerequisite::NameAbsent,
+            "yxdomain" => Prerequisite::NameExists,
+            "nxrrset" => Prerequisite::RrsetAbsent(words.rtype()?),
+            "yxrrset" => Prerequisite::RrsetExists(words.rtype()?),
+            _ => {
+                let why = format!(
+                    "`{kind}` is not known here; accepted: nxdomain, yxdomain, nxrrset, yxrrset"
+                );
+                return Err((column, why));
+            }
+        };
+        if let Some((column, word)) = words.next() {
+            return Err((
+                column,
+                format!("`{word}` is too much: values of RRsets are not compared"),
+            ));
+        }
+        let too_long = |e: crate::message::MessageError| (1, e.to_string());
+        self.update(update)?.require(name.as_wire(), what).map_err(too_long)
+    }
+
+    fn add(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Bad> {
+        let (_, name) = words.name("a name")?;
+        let rest = words.clone();
+        let ttl = match (words.number(), self.ttl) {
+            (Ok(ttl), _) => ttl,
+            (Err(_), Some(ttl)) => {
+                *words = rest;
+                ttl
+            }
+            (Err(bad), None) => return Err(bad),
+        };
+        let rtype = words.rtype()?;
+        let data = words.data(rtype)?;
+        let operation = Operation::Add { rtype, ttl, data: &data };
+        let too_long = |e: crate::message::MessageError| (1, e.to_string());
+        self.update(update)?.push(name.as_wire(), operation).map_err(too_long)
+    }
+
+    fn delete(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Bad> {
+        let (_, name) = words.name("a name")?;
+        // A TTL is allowed and means nothing.
+        let rest = words.clone();
+        if words.number().is_err() {
+            *words = rest;
+        }
+        let data;
+        let operation = if words.is_at_end() {
+            Operation::DeleteName
+        } else {
+            let rtype = words.rtype()?;
+            if words.is_at_end() {
+                Operation::DeleteRrset { rtype }
+            } else {
+                data = words.data(rtype)?;
+                Operation::DeleteRecord { rtype, data: &data }
+            }
+        };
+        let too_long = |e: crate::message::MessageError| (1, e.to_string());
+        self.update(update)?.push(name.as_wire(), operation).map_err(too_long)
+    }
+}
+
+/// The words of a line, with their columns from 1.
+#[derive(Clone)]
+struct Words<'a> {
+    line: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = (usize, &'a str);
+
+    fn next(&mut self) -> Option<(usize, &'a str)> {
+        let rest = &self.line[self.at..];
+        let start = self.at + (rest.len() - rest.trim_ascii_start().len());
+        let word = self.line[start..].split(|c: char| c.is_ascii_whitespace()).next()?;
+        self.at = start + word.len();
+        (!word.is_empty()).then_some((start + 1, word))
+    }
+}
+
+impl Words<'_> {
+    fn is_at_end(&self) -> bool {
+        self.line[self.at..].trim_ascii().is_empty()
+    }
+
+    fn name(&mut self, what: &str) -> Result<(usize, Name), Bad> {
+        let (column, word) =
+            self.next().ok_or_else(|| (self.at + 1, format!("{what} belongs here")))?;
+        match word.parse() {
+            Ok(name) => Ok((column, name)),
+            Err(e) => Err((column, format!("`{word}` is not a name: {e}"))),
+        }
+    }
+
+    fn number(&mut self) -> Result<u32, Bad> {
+        let (column, word) = self.next().unwrap_or((self.at + 1, ""));
+        word.parse().map_err(|_| (column, format!("`{word}` is not a TTL in seconds")))
+    }
+
+    /// A type, behind a class or not.
+    fn rtype(&mut self) -> Result<u16, Bad> {
+        let (mut column, mut word) = self.next().unwrap_or((self.at + 1, ""));
+        if word.eq_ignore_ascii_case("IN") {
+            (column, word) = self.next().unwrap_or((self.at + 1, ""));
+        }
+        let rtype = word.parse::<domain::base::Rtype>();
+        rtype
+            .map(|t| t.to_int())
+            .map_err(|_| (column, format!("`{word}` is not a type of records")))
+    }
+
+    /// The rest of the line as record data.
+    fn data(&mut self, rtype: u16) -> Result<Vec<u8>, Bad> {
+        let data = self.line[self.at..].trim_ascii();
+        let column = self.at + 2;
+        self.at = self.line.len();
+        // The parser of zone files knows all types.
+        let record = format!(". 0 IN {} {data}\n", self::rtype(rtype));
+        let mut reader = Reader::new(record.as_bytes(), Path::new(""), Some(Name::ROOT));
+        match reader.next_record() {
+            Ok(Some(record)) => Ok(record.data().to_vec()),
+            Ok(None) => Err((column, "the record's data is missing".to_owned())),
+            Err(zone::ZoneFileError::BadEntry { why, .. }) => Err((column, why)),
+            Err(other) => Err((column, other.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::stream::{self, UpdateReader};
+
+    fn read(text: &[u8]) -> Result<Vec<Update>, String> {
+        let mut reader = UpdateReader::new(text, Path::new("u")).map_err(|e| e.to_string())?;
+        let mut all = Vec::new();
+        while let Some(update) = reader.next_update().map_err(|e| e.to_string())? {
+            all.push(update);
+        }
+        Ok(all)
+    }
+
+    const SCRIPT: &str = "; made by hand\nserver 127.0.0.1 53\nzone test.\nttl 60\n\
+        prereq nxdomain a.test\nprereq yxrrset b.test. IN NS\nupdate add a.test. 30 IN A 192.0.2.1\n\
+        add a.test TXT \"x; y\" z\nsend\n\nupdate delete b.test. 0 IN NS ns1.b.test.\n\
+        del c.test\nupdate delete d.test. AAAA\n\n";
+
+    #[test]
+    fn what_nsupdate_takes() {
+        let updates = read(SCRIPT.as_bytes()).unwrap();
+        assert_eq!(updates.len(), 2);
+        let operations: Vec<_> = updates[0].operations().map(|(_, o)| o).collect();
+        let text = Operation::Add { rtype: 16, ttl: 60, data: b"\x04x; y\x01z" };
+        assert_eq!(operations, [Operation::Add { rtype: 1, ttl: 30, data: &[192, 0, 2, 1] }, text]);
+        assert_eq!(updates[0].prerequisites().count(), 2);
+        let operations: Vec<_> = updates[1].operations().map(|(_, o)| o).collect();
+        let ns1 = b"\x03ns1\x01b\x04test\0";
+        assert_eq!(operations[0], Operation::DeleteRecord { rtype: 2, data: ns1 });
+        assert_eq!(operations[1..], [Operation::DeleteName, Operation::DeleteRrset { rtype: 28 }]);
+    }
+
+    #[test]
+    fn both_forms_keep_everything() {
+        let updates = read(SCRIPT.as_bytes()).unwrap();
+        let (mut script, mut binary) = (Vec::new(), Vec::new());
+        begin(&mut script, "again").unwrap();
+        stream::begin(&mut binary).unwrap();
+        for update in &updates {
+            write(&mut script, update).unwrap();
+            stream::write(&mut binary, update).unwrap();
+        }
+        assert_eq!(read(&script).unwrap(), updates);
+        assert_eq!(read(&binary).unwrap(), updates);
+        let error = read(&binary[..binary.len() - 1]).unwrap_err();
+        assert!(error.starts_with("u: update 2, octet ") && error.contains("end"), "{error}");
+    }
+
+    #[test]
+    fn errors_have_their_place() {
+        for (text, message) in [
+            ("zone test\nupdat add", "u:2:1: `updat` is not known here"),
+            ("update delete a.test", "u:1:1: the zone is not said yet"),
+            ("zone a..b", "u:1:6: `a..b` is not a name"),
+            ("zone test\nupdate add a.test 60 A 192.0.2.256", "u:2:24: "),
+            ("zone test\nupdate add a.test A 192.0.2.1", "u:2:19: `A` is not a TTL"),
+            ("zone test\nupdate add a.test 60 AX 1", "u:2:22: `AX` is not a type"),
+            ("zone test\nprereq nx a.test", "u:2:8: `nx` is not known here"),
+            ("zone test\nkey lab x", "u:2:1: give the key with --key"),
+        ] {
+            let error = read(text.as_bytes()).unwrap_err();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text: String, octets: Vec<u8>) {
+            let _ = read(text.as_bytes());
+            let _ = read(format!("zone test\nupdate {text}").as_bytes());
+            let _ = read(&[stream::MAGIC, &octets].concat());
+        }
+    }
+}

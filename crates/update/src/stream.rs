@@ -1,0 +1,158 @@
+//! Updates in files: nsupdate scripts, and a binary form that is read as fast as it can be sent.
+//!
+//! ```text
+//!   binary:  "dnsdyno updates 1\n"   length (u16, big-endian) | message   length | message   ...
+//! ```
+//!
+//! The messages are those of RFC 2136 with the id 0, unsigned, names uncompressed. Which form a file has is told by
+//! its first octets.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use crate::Update;
+use crate::message::MessageError;
+use crate::script::Script;
+
+/// The first octets of a binary stream.
+pub const MAGIC: &[u8] = b"dnsdyno updates 1\n";
+
+/// Why a stream of updates cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The file cannot be read.
+    #[error("cannot read the updates {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A message of a binary stream is bad.
+    #[error("{}: update {number}, octet {octet}: {source}", path.display())]
+    BadMessage {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        number: u64,
+        /// Where it begins, from 0.
+        octet: u64,
+        /// What is wrong.
+        source: MessageError,
+    },
+    /// A line of a script is bad.
+    #[error("{}:{line}:{column}: {why}", path.display())]
+    BadLine {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u64,
+        /// From 1.
+        column: usize,
+        /// What is wrong, and what is accepted.
+        why: String,
+    },
+}
+
+/// Writes the start of a binary stream.
+///
+/// # Errors
+/// What `out` reports.
+pub fn begin(out: &mut impl Write) -> io::Result<()> {
+    out.write_all(MAGIC)
+}
+
+/// Writes an update to a binary stream.
+///
+/// # Errors
+/// What `out` reports.
+pub fn write(out: &mut impl Write, update: &Update) -> io::Result<()> {
+    let wire = update.to_wire(0);
+    out.write_all(&(wire.len() as u16).to_be_bytes())?;
+    out.write_all(&wire)
+}
+
+/// Updates that are being read from a file.
+#[derive(Debug)]
+pub struct UpdateReader<R> {
+    input: R,
+    path: PathBuf,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Binary { number: u64, octet: u64 },
+    Script(Box<Script>),
+}
+
+impl UpdateReader<BufReader<File>> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(path: &Path) -> Result<Self, StreamError> {
+        let unreadable = |source| StreamError::Unreadable { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        Self::new(BufReader::with_capacity(256 << 10, file), path)
+    }
+}
+
+impl<R: BufRead> UpdateReader<R> {
+    /// Reads from `input`; `path` is named in errors.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn new(mut input: R, path: &Path) -> Result<Self, StreamError> {
+        let path = path.to_owned();
+        let start = input
+            .fill_buf()
+            .map_err(|source| StreamError::Unreadable { path: path.clone(), source })?;
+        let form = if start.starts_with(MAGIC) {
+            input.consume(MAGIC.len());
+            Form::Binary { number: 0, octet: MAGIC.len() as u64 }
+        } else {
+            Form::Script(Box::default())
+        };
+        Ok(UpdateReader { input, path, form })
+    }
+
+    /// The next update; `None` after the last.
+    ///
+    /// # Errors
+    /// When it is not understood; with its place.
+    pub fn next_update(&mut self) -> Result<Option<Update>, StreamError> {
+        match &mut self.form {
+            Form::Script(script) => script.next_update(&mut self.input, &self.path),
+            Form::Binary { number, octet } => {
+                let path = &self.path;
+                let unreadable = |source| StreamError::Unreadable { path: path.clone(), source };
+                if self.input.fill_buf().map_err(unreadable)?.is_empty() {
+                    return Ok(None);
+                }
+                *number += 1;
+                let bad = |source| {
+                    let (number, octet) = (*number, *octet);
+                    StreamError::BadMessage { path: path.clone(), number, octet, source }
+                };
+                let mut length = [0; 2];
+                let mut message = Vec::new();
+                let read = self.input.read_exact(&mut length).and_then(|()| {
+                    message.resize(usize::from(u16::from_be_bytes(length)), 0);
+                    self.input.read_exact(&mut message)
+                });
+                match read {
+                    Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                        return Err(bad(MessageError::Length));
+                    }
+                    Err(source) => return Err(unreadable(source)),
+                    Ok(()) => {}
+                }
+                let update = Update::from_wire(&message).map_err(bad)?;
+                *octet += 2 + message.len() as u64;
+                Ok(Some(update))
+            }
+        }
+    }
+}

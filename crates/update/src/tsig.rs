@@ -1,0 +1,296 @@
+//! Signatures of requests and replies by a shared key (RFC 8945), through `domain`.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use domain::base::iana::{Opcode, Rcode};
+use domain::base::message_builder::{AdditionalBuilder, MessageBuilder};
+use domain::base::question::ComposeQuestion;
+use domain::base::record::ComposeRecord;
+use domain::base::wire::Composer;
+use domain::base::{Message, Name};
+use domain::rdata::tsig::Time48;
+use domain::tsig::{Algorithm, ClientTransaction, KeyName, ValidationError};
+
+use crate::Update;
+
+/// A key that a server knows too.
+#[derive(Clone, Debug)]
+pub struct Key {
+    key: Arc<domain::tsig::Key>,
+    name: String,
+    algorithm: String,
+    secret: String,
+}
+
+/// A text that is no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It has another form.
+    #[error("`{0}` is not a key: write [ALGORITHM:]NAME:SECRET, such as hmac-sha256:lab:c2VjcmV0")]
+    Form(String),
+    /// The algorithm is not known.
+    #[error(
+        "`{0}` is not an algorithm of a key: take hmac-sha1, hmac-sha256, hmac-sha384 or hmac-sha512"
+    )]
+    Algorithm(String),
+    /// The name is none.
+    #[error("the key's name `{0}` is not a domain name")]
+    Name(String),
+    /// The secret is not Base64.
+    #[error("the secret of the key {0} is not Base64")]
+    Secret(String),
+    /// A key file without a key.
+    #[error("no `key NAME {{ algorithm ...; secret ...; }};` in it")]
+    File,
+}
+
+/// Why a reply is not trusted, or what the server says about the request's signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TsigError {
+    /// The server does not know the key.
+    #[error("the server does not know the key (BADKEY): check its name and algorithm")]
+    BadKey,
+    /// The server has another secret.
+    #[error("the server finds the signature wrong (BADSIG): its key has another secret")]
+    BadSignature,
+    /// The clocks differ.
+    #[error("the server's clock differs by more than five minutes (BADTIME)")]
+    BadTime,
+    /// The reply has no signature.
+    #[error("the reply is not signed")]
+    Unsigned,
+    /// The reply's signature is wrong.
+    #[error("the reply's signature is wrong")]
+    Reply,
+    /// The reply is no message.
+    #[error("the reply is malformed")]
+    Malformed,
+}
+
+impl Key {
+    /// The key's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The algorithm's name, as `hmac-sha256`.
+    pub fn algorithm(&self) -> &str {
+        &self.algorithm
+    }
+
+    /// The secret, Base64.
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// Reads a key file as BIND's `tsig-keygen` writes it.
+    ///
+    /// # Errors
+    /// When there is no key in it.
+    pub fn from_file_text(text: &str) -> Result<Self, KeyError> {
+        let words: Vec<&str> = text
+            .split(|c: char| c.is_ascii_whitespace() || matches!(c, '"' | ';' | '{' | '}'))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let after = |what: &str| {
+            let at = words.iter().position(|word| *word == what)?;
+            words.get(at + 1).copied()
+        };
+        match (after("key"), after("algorithm"), after("secret")) {
+            (Some(name), Some(algorithm), Some(secret)) => {
+                format!("{algorithm}:{name}:{secret}").parse()
+            }
+            _ => Err(KeyError::File),
+        }
+    }
+
+    /// Signs an update: the message to send, and what its reply is checked with.
+    pub fn sign(&self, update: &Update, id: u16, now_s: u64) -> (Vec<u8>, Signed) {
+        let mut message = raw_message(update, id);
+        let now = Time48::from_u64(now_s);
+        let transaction = ClientTransaction::request(self.key.clone(), &mut message, now)
+            .expect("an update leaves room for its signature");
+        (message.finish(), Signed(transaction))
+    }
+}
+
+/// A request that was signed.
+#[derive(Clone, Debug)]
+pub struct Signed(ClientTransaction<Arc<domain::tsig::Key>>);
+
+impl Signed {
+    /// Checks the signature of a reply and gives its RCODE.
+    ///
+    /// # Errors
+    /// When the server did not take the request's signature, or the reply's is wrong.
+    pub fn check(&self, reply: &[u8], now_s: u64) -> Result<u8, TsigError> {
+        let mut message = Message::from_octets(reply.to_vec()).map_err(|_| TsigError::Malformed)?;
+        match self.0.answer(&mut message, Time48::from_u64(now_s)) {
+            Ok(()) => Ok(message.header().rcode().to_int()),
+            Err(ValidationError::ServerBadKey) => Err(TsigError::BadKey),
+            Err(ValidationError::ServerBadSig) => Err(TsigError::BadSignature),
+            Err(ValidationError::ServerBadTime { .. } | ValidationError::BadTime) => {
+                Err(TsigError::BadTime)
+            }
+            // A server that refuses without looking at the signature does not sign.
+            Err(ValidationError::ServerUnsigned) => match message.header().rcode() {
+                Rcode::NOERROR => Err(TsigError::Unsigned),
+                rcode => Ok(rcode.to_int()),
+            },
+            Err(ValidationError::FormErr) => Err(TsigError::Malformed),
+            // It refuses the signature, whatever it puts into the record that says so.
+            Err(_) if message.header().rcode() == Rcode::NOTAUTH => Err(TsigError::BadSignature),
+            Err(_) => Err(TsigError::Reply),
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = KeyError;
+
+    /// `[ALGORITHM:]NAME:SECRET`, as dig and nsupdate take it; HMAC-SHA256 if no algorithm is said.
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (algorithm, name, secret) = match parts[..] {
+            [name, secret] => ("hmac-sha256", name, secret),
+            [algorithm, name, secret] => (algorithm, name, secret),
+            // Without the secret.
+            _ => return Err(KeyError::Form(parts.first().copied().unwrap_or_default().to_owned())),
+        };
+        let kind = match algorithm.to_ascii_lowercase().trim_end_matches('.') {
+            "hmac-sha1" => Algorithm::Sha1,
+            "hmac-sha256" => Algorithm::Sha256,
+            "hmac-sha384" => Algorithm::Sha384,
+            "hmac-sha512" => Algorithm::Sha512,
+            _ => return Err(KeyError::Algorithm(algorithm.to_owned())),
+        };
+        let octets = domain::utils::base64::decode::<Vec<u8>>(secret)
+            .map_err(|_| KeyError::Secret(name.to_owned()))?;
+        let key_name: KeyName = Name::<Vec<u8>>::from_str(name)
+            .ok()
+            .and_then(|name| KeyName::from_octets(name.as_slice().try_into().ok()?).ok())
+            .ok_or_else(|| KeyError::Name(name.to_owned()))?;
+        let key = domain::tsig::Key::new(kind, &octets, key_name, None, None)
+            .map_err(|_| KeyError::Secret(name.to_owned()))?;
+        let (name, secret) = (name.to_owned(), secret.to_owned());
+        Ok(Key { key: Arc::new(key), name, algorithm: algorithm.to_ascii_lowercase(), secret })
+    }
+}
+
+/// Octets that go into a message as they are.
+struct Raw<'a>(&'a [u8]);
+
+impl ComposeQuestion for Raw<'_> {
+    fn compose_question<T: Composer + ?Sized>(&self, target: &mut T) -> Result<(), T::AppendError> {
+        target.append_slice(self.0)
+    }
+}
+
+impl ComposeRecord for Raw<'_> {
+    fn compose_record<T: Composer + ?Sized>(&self, target: &mut T) -> Result<(), T::AppendError> {
+        target.append_slice(self.0)
+    }
+}
+
+/// The update as a message of `domain`, which can be signed.
+fn raw_message(update: &Update, id: u16) -> AdditionalBuilder<Vec<u8>> {
+    const GROWS: &str = "a Vec has room for a message";
+    let mut builder = MessageBuilder::new_vec();
+    builder.header_mut().set_id(id);
+    builder.header_mut().set_opcode(Opcode::UPDATE);
+    let mut question = builder.question();
+    question.push(Raw(&update.zone_section())).expect(GROWS);
+    let mut answer = question.answer();
+    for record in update.raw_prerequisites() {
+        answer.push(Raw(record)).expect(GROWS);
+    }
+    let mut authority = answer.authority();
+    for record in update.raw_operations() {
+        authority.push(Raw(record)).expect(GROWS);
+    }
+    authority.additional()
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::tsig::ServerTransaction;
+
+    use super::*;
+    use crate::message::{Operation, Prerequisite};
+
+    const KEY: &str = "hmac-sha256:lab:c2VjcmV0LXNlY3JldC1zZWNyZXQ=";
+    const NOW: u64 = 1_800_000_000;
+
+    fn update() -> Update {
+        let mut update = Update::new("test".parse().unwrap());
+        update.require(b"\x01a\x04test\0", Prerequisite::NameAbsent).unwrap();
+        let data = [192, 0, 2, 1];
+        update.push(b"\x01a\x04test\0", Operation::Add { rtype: 1, ttl: 60, data: &data }).unwrap();
+        update
+    }
+
+    #[test]
+    fn a_server_takes_the_signature_and_its_reply_is_taken() {
+        let key: Key = KEY.parse().unwrap();
+        let (wire, signed) = key.sign(&update(), 77, NOW);
+        let plain = update().to_wire(77);
+        assert_eq!(wire[12..plain.len()], plain[12..]);
+        assert_eq!(wire[..11], plain[..11]);
+        assert_eq!(wire[11], 1, "one additional record, the signature");
+
+        let mut request = Message::from_octets(wire).unwrap();
+        let now = Time48::from_u64(NOW);
+        let server = ServerTransaction::request(&key.key, &mut request, now).unwrap().unwrap();
+        let reply = MessageBuilder::new_vec().start_answer(&request, Rcode::YXDOMAIN).unwrap();
+        let mut reply = reply.additional();
+        server.answer(&mut reply, now).unwrap();
+        let reply = reply.finish();
+        assert_eq!(signed.check(&reply, NOW), Ok(6));
+        let mut forged = reply.clone();
+        forged[3] &= 0xf0;
+        assert_eq!(signed.check(&forged, NOW), Err(TsigError::Reply));
+        assert_eq!(signed.check(&reply, NOW + 3_600), Err(TsigError::BadTime));
+        assert_eq!(signed.check(&reply[..11], NOW), Err(TsigError::Malformed));
+        let bare = MessageBuilder::new_vec().start_answer(&request, Rcode::NOERROR).unwrap();
+        assert_eq!(signed.check(&bare.finish(), NOW), Err(TsigError::Unsigned));
+        let refused = MessageBuilder::new_vec().start_answer(&request, Rcode::REFUSED).unwrap();
+        assert_eq!(signed.check(&refused.finish(), NOW), Ok(5));
+    }
+
+    #[test]
+    fn what_a_server_says_of_a_wrong_key() {
+        let ours: Key = KEY.parse().unwrap();
+        for (theirs, error) in [
+            ("hmac-sha256:other:c2VjcmV0LXNlY3JldC1zZWNyZXQ=", TsigError::BadKey),
+            ("hmac-sha256:lab:b3RoZXItb3RoZXItb3RoZXI=", TsigError::BadSignature),
+        ] {
+            let (wire, signed) = ours.sign(&update(), 1, NOW);
+            let theirs: Key = theirs.parse().unwrap();
+            let mut request = Message::from_octets(wire).unwrap();
+            let refused =
+                ServerTransaction::request(&theirs.key, &mut request, Time48::from_u64(NOW));
+            let reply = refused.unwrap_err().build_message(&request, MessageBuilder::new_vec());
+            assert_eq!(signed.check(&reply.unwrap().finish(), NOW), Err(error));
+        }
+    }
+
+    #[test]
+    fn texts_of_keys() {
+        let file = "key \"lab\" {\n\talgorithm hmac-sha512;\n\tsecret \"c2VjcmV0\";\n};\n";
+        let key = Key::from_file_text(file).unwrap();
+        assert_eq!((key.name(), key.algorithm(), key.secret()), ("lab", "hmac-sha512", "c2VjcmV0"));
+        assert_eq!("lab:c2VjcmV0".parse::<Key>().unwrap().algorithm(), "hmac-sha256");
+        for (text, part) in [
+            ("lab", "`lab` is not a key"),
+            ("hmac-md5:lab:c2VjcmV0", "`hmac-md5` is not an algorithm"),
+            ("hmac-sha1:a..b:c2VjcmV0", "`a..b` is not a domain name"),
+            ("lab:%%", "the secret of the key lab is not Base64"),
+            ("a:b:c:SECRET", "`a` is not a key"),
+        ] {
+            let error = text.parse::<Key>().unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("SECRET:"), "{error}");
+        }
+        assert_eq!(Key::from_file_text("key lab {").unwrap_err(), KeyError::File);
+    }
+}

@@ -1,0 +1,84 @@
+//! Zone files written record by record.
+
+use std::io::{self, Write};
+
+use domain::base::Rtype;
+use wire::Name;
+
+use crate::text::Text;
+use crate::{Record, Written};
+
+/// A zone file that is being written: owners and TTLs are left out where they stand before already.
+pub struct ZoneWriter<'a, W: Write> {
+    text: Text<'a, W>,
+    /// TTL of records that say none, seconds; none before the first record.
+    ttl: Option<u32>,
+    owner: Vec<u8>,
+}
+
+impl<'a, W: Write> ZoneWriter<'a, W> {
+    /// Writes to `out`.
+    pub fn new(out: &'a mut W) -> Self {
+        ZoneWriter { text: Text::new(out), ttl: None, owner: Vec::new() }
+    }
+
+    /// Writes a record; all of a file with the same `apex`.
+    ///
+    /// # Errors
+    /// What the file reports.
+    pub fn put(&mut self, record: &Record, apex: &[u8]) -> io::Result<()> {
+        let with_owner = self.begin(record.owner(), record.ttl(), apex);
+        let ttl = self.ttl.unwrap_or_default();
+        self.text.record(record, apex, ttl, with_owner)
+    }
+
+    /// Writes a record whose owner and data are in wire form, uncompressed.
+    ///
+    /// # Errors
+    /// What the file reports.
+    pub fn put_wire(
+        &mut self,
+        owner: &[u8],
+        ttl: u32,
+        rtype: u16,
+        data: &[u8],
+        apex: &[u8],
+    ) -> io::Result<()> {
+        if self.begin(owner, ttl, apex) {
+            self.text.name(owner, apex);
+        }
+        if Some(ttl) != self.ttl {
+            self.text.put(b"\t").number(u64::from(ttl));
+        }
+        let rtype = Rtype::from_int(rtype);
+        if !self.text.data(rtype, data, apex) {
+            // The form of RFC 3597, which all servers take.
+            self.text.put(format!("\t{rtype}\t\\# {} ", data.len()).as_bytes()).hex(data);
+        }
+        self.text.end(1)
+    }
+
+    /// Writes what is left, and says how much it all was.
+    ///
+    /// # Errors
+    /// What the file reports.
+    pub fn finish(self) -> io::Result<Written> {
+        self.text.finish()
+    }
+
+    /// Says the zone before the first record; whether the owner is another than before.
+    fn begin(&mut self, owner: &[u8], ttl: u32, apex: &[u8]) -> bool {
+        if self.ttl.is_none() {
+            let zone = Name::from_wire(apex).unwrap_or(Name::ROOT);
+            let dot = if zone.is_root() { "" } else { "." };
+            self.text.put(format!("$ORIGIN {zone}{dot}\n$TTL {ttl}\n").as_bytes());
+            self.ttl = Some(ttl);
+        }
+        let another = self.owner != owner;
+        if another {
+            self.owner.clear();
+            self.owner.extend_from_slice(owner);
+        }
+        another
+    }
+}
