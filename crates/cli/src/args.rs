@@ -39,6 +39,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// List the servers that the lab can drive, and what of them is installed
     Servers(crate::servers::ServersArgs),
+    /// What this host is, how fast its parts are, and what spoils measurements on it
+    #[command(after_help = crate::fingerprint::EXAMPLES)]
+    Host(crate::fingerprint::HostArgs),
     /// List the runs that are kept
     Runs(crate::runs::RunsArgs),
     /// Show a run that is kept

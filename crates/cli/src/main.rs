@@ -8,8 +8,10 @@ mod args;
 mod auth;
 mod bench;
 mod built_in;
+mod ceilings;
 mod compare;
 mod failure;
+mod fingerprint;
 mod host;
 mod keep;
 mod load;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Update(args) => update::run(*args),
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(*args),
+        Command::Host(args) => fingerprint::run(&args),
         Command::Servers(args) => servers::run(&args),
         Command::Runs(args) => runs::list(&args),
         Command::Show(args) => runs::show(&args),

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use experiment::{Experiment, Found};
+use lab::host::Depth;
 use lab::{Checked, Entered, Event, RunOptions, run_experiment};
 use record::{Run, Store};
 
 use crate::args::RunArgs;
 use crate::built_in::{self, BUILT_IN};
 use crate::failure::Failure;
+use crate::fingerprint;
 use crate::keep::Keeper;
 use crate::metrics::{Listener, Metrics};
 use crate::plan;
@@ -44,6 +46,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         Entered::Outside(code) => std::process::exit(code.into()),
     };
     let store = if args.no_store { None } else { Some(args.store.open()?) };
+    let options = RunOptions { host: fingerprint(&options), ..options.clone() };
     let metrics = Metrics::serve(listener)?;
     conduct(&lab, &checked, &options, (store.as_ref(), &metrics), args.json.as_deref())
 }
@@ -86,6 +89,18 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
         options.go_on(run);
     }
     options
+}
+
+/// The host as it is before the run; its warnings are told. A run that is taken up again has its own.
+fn fingerprint(options: &RunOptions) -> serde_json::Value {
+    if options.resumed.is_some() {
+        return serde_json::Value::Null;
+    }
+    let host = fingerprint::take(Depth::Quick);
+    for warning in host["warnings"].as_array().into_iter().flatten().filter_map(|w| w.as_str()) {
+        eprintln!("host: {warning}");
+    }
+    host
 }
 
 /// Runs the experiment, keeps it, and shows what came of it.

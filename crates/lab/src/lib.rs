@@ -32,6 +32,7 @@ pub mod durability;
 pub mod enter;
 pub mod exec;
 mod generator;
+pub mod host;
 pub mod limit;
 mod links;
 pub mod netns;

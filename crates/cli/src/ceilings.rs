@@ -1,0 +1,132 @@
+//! The packet ceilings of this host by engine: round trips a second between a client and an echo over
+//! loopback. What no DNS server here can exceed through the same kernel; in short form, a look of some
+//! tenths of a second each.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use measure::Nanos;
+use net::{
+    Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, UdpEngine, UdpOptions, WaitMode,
+    drive, sources, sys,
+};
+use serde_json::{Value, json};
+
+/// Bytes of a datagram: a usual query.
+const LEN: usize = 76;
+/// Datagrams outstanding.
+const WINDOW: u64 = 1_024;
+/// Consecutive datagrams of one socket: what an engine may send as one message.
+const RUN: u64 = 32;
+/// Sockets of the client: receive queues are spread by the ports.
+const SOCKETS: u64 = 8;
+/// A datagram that is not back by then was lost.
+const PATIENCE: Nanos = Nanos::from_millis(100);
+
+/// Sends everything back.
+struct Echo;
+
+impl Role for Echo {
+    fn handle(&mut self, _: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+        for received in rx.iter() {
+            tx.push(Destination::reply_to(&received), received.bytes.len(), |room| {
+                room.copy_from_slice(received.bytes);
+                room.len()
+            });
+        }
+        Next::Idle
+    }
+}
+
+/// Keeps datagrams outstanding until its time is over.
+struct Window {
+    until: Nanos,
+    last: Nanos,
+    sent: u64,
+    back: u64,
+    outstanding: u64,
+}
+
+impl Role for Window {
+    fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+        if now >= self.until {
+            return Next::Done;
+        }
+        let back = rx.iter().count() as u64;
+        self.back += back;
+        self.outstanding = self.outstanding.saturating_sub(back);
+        if back > 0 {
+            self.last = now;
+        } else if now > self.last + PATIENCE {
+            // Lost: the window is to be full again.
+            (self.outstanding, self.last) = (0, now);
+        }
+        while self.outstanding < WINDOW {
+            let socket = SocketId((self.sent / RUN % SOCKETS) as u16);
+            if !tx.push(Destination::Connected(socket), LEN, |_| LEN) {
+                return Next::Now;
+            }
+            self.sent += 1;
+            self.outstanding += 1;
+        }
+        Next::At((self.last + PATIENCE).min(self.until))
+    }
+}
+
+/// The ceilings, each measured for `time` on the first and the last of `cpus`.
+pub(crate) fn measure(cpus: &[usize], time: Nanos) -> Value {
+    let on = UdpOptions::default();
+    let plain = UdpOptions { gso: false, gro: false, ..on };
+    let engines = [("udp, a message a datagram", plain), ("udp, segmentation offload", on)];
+    let ceilings = engines.map(|(engine, options)| match round_trips(options, cpus, time) {
+        Ok(qps) => json!({ "engine": engine, "round_trips_per_s": qps.round() }),
+        Err(e) => json!({ "engine": engine, "not_measured": e.to_string() }),
+    });
+    Value::from(ceilings.to_vec())
+}
+
+fn round_trips(options: UdpOptions, cpus: &[usize], time: Nanos) -> io::Result<f64> {
+    let host = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    let serving = UdpOptions { timestamps: false, ..options };
+    let mut server = UdpEngine::server(&[SocketAddr::new(host, 0)], false, serving)?;
+    let target = server.local_address(SocketId(0))?;
+    let mut client = UdpEngine::client(target, &sources(&[host], SOCKETS as usize), options)?;
+    let stop = AtomicBool::new(false);
+    let (first, last) = (cpus.first().copied().unwrap_or(0), cpus.last().copied().unwrap_or(0));
+    // On one core each must let the other run.
+    let mode = if first == last { WaitMode::Sleep } else { WaitMode::Spin };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = sys::pin_to_cpus(&[last]);
+            // What goes wrong here shows as answers that do not come.
+            let _ = drive(&mut server, &mut Echo, mode, &stop);
+        });
+        let client = scope.spawn(|| {
+            let _ = sys::pin_to_cpus(&[first]);
+            let began = client.now();
+            let mut role =
+                Window { until: began + time, last: began, sent: 0, back: 0, outstanding: 0 };
+            drive(&mut client, &mut role, mode, &AtomicBool::new(false))?;
+            Ok(role.back as f64 / (client.now() - began).as_secs_f64())
+        });
+        let found = client.join().unwrap_or_else(|_| Err(io::Error::other("the client failed")));
+        stop.store(true, Ordering::Relaxed);
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_comes_back() {
+        let cpus = sys::allowed_cpus().expect("readable");
+        let ceilings = measure(&cpus, Nanos::from_millis(50));
+        for ceiling in ceilings.as_array().expect("a list") {
+            let found = ceiling["round_trips_per_s"].as_f64();
+            assert!(found.is_some_and(|qps| qps > 0.0), "{ceiling}");
+        }
+    }
+}

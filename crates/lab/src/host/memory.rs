@@ -1,0 +1,192 @@
+//! Memory: bandwidth by STREAM's four kernels, latency by chasing pointers through working sets.
+//!
+//! STREAM (McCalpin): copy `c = a`, scale `b = s c`, add `c = a + b`, triad `a = b + s c`, over arrays that no
+//! cache holds, every core its part; bytes read and written a second, the best of several rounds.
+//! Latency: one cycle through all lines of the working set, in random order, each load's address the
+//! result of the one before, so that neither prefetching nor overlap helps (as lmbench's lat_mem_rd).
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use measure::rng::Rng;
+use nix::sched::sched_setaffinity;
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use super::facts::Facts;
+use crate::cpus::CpuList;
+
+/// Bytes of a STREAM array at least and at most: the three are to fit, and to be measured within seconds.
+const ARRAY: (u64, u64) = (8 << 20, 256 << 20);
+/// Working sets of the latencies: the first, and the last at most, bytes.
+const SETS: (u64, u64) = (8 << 10, 256 << 20);
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
+/// What STREAM's kernels move, bytes a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Bandwidth {
+    /// `c = a`.
+    pub copy: f64,
+    /// `b = s c`.
+    pub scale: f64,
+    /// `c = a + b`.
+    pub add: f64,
+    /// `a = b + s c`.
+    pub triad: f64,
+    /// Size of each array, bytes.
+    pub array: u64,
+    /// How many threads, a core each.
+    pub threads: usize,
+}
+
+/// How long a load takes that waits for the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Working set, bytes.
+    pub bytes: u64,
+    /// Nanoseconds of a load.
+    pub ns: f64,
+}
+
+/// The part of a thread: its pieces of the three arrays.
+type Part<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
+/// One of the kernels.
+type Kernel = fn(&mut Part<'_>);
+
+/// The kernels, each with how many arrays it reads or writes.
+const KERNELS: [(Kernel, f64); 4] = [
+    (|(a, _, c)| c.copy_from_slice(a), 2.0),
+    (|(_, b, c)| b.iter_mut().zip(&**c).for_each(|(b, c)| *b = 3.0 * c), 2.0),
+    (|(a, b, c)| c.iter_mut().zip(&**a).zip(&**b).for_each(|((c, a), b)| *c = a + b), 3.0),
+    (|(a, b, c)| a.iter_mut().zip(&**b).zip(&**c).for_each(|((a, b), c)| *a = b + 3.0 * c), 3.0),
+];
+
+/// Runs STREAM's kernels on the cores `on`.
+pub(super) fn bandwidth(facts: &Facts, on: &CpuList, full: bool) -> Bandwidth {
+    // STREAM's rule is four times the last cache; the short form takes twice.
+    let (caches, rounds) = if full { (4, 10) } else { (2, 3) };
+    let room = facts.memory.available / 16;
+    let array = (caches * facts.last_cache()).min(room).clamp(ARRAY.0, ARRAY.1);
+    let array = if full { array } else { array.min(64 << 20) };
+    let len = (array / 8) as usize;
+    let (mut a, mut b, mut c) = (vec![1.0_f64; len], vec![2.0; len], vec![0.0; len]);
+    let piece = len.div_ceil(on.count());
+    let mut parts: Vec<Part<'_>> = a
+        .chunks_mut(piece)
+        .zip(b.chunks_mut(piece))
+        .zip(c.chunks_mut(piece))
+        .map(|((a, b), c)| (a, b, c))
+        .collect();
+    let mut best = [0.0_f64; 4];
+    for _ in 0..rounds {
+        for ((kernel, arrays), best) in KERNELS.into_iter().zip(&mut best) {
+            let took = on_each(&mut parts, on, kernel);
+            *best = best.max(arrays * array as f64 / took.as_secs_f64().max(1e-9));
+        }
+    }
+    let threads = parts.len();
+    black_box((&a, &b, &c));
+    let [copy, scale, add, triad] = best;
+    Bandwidth { copy, scale, add, triad, array, threads }
+}
+
+/// Runs `kernel` on every part, each on a core of its own; how long the slowest took.
+fn on_each(parts: &mut [Part<'_>], on: &CpuList, kernel: Kernel) -> Duration {
+    std::thread::scope(|scope| {
+        let threads = parts.iter_mut().zip(on.cpus()).map(|(part, cpu)| {
+            scope.spawn(move || {
+                bind(*cpu);
+                let began = Instant::now();
+                kernel(part);
+                began.elapsed()
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let took = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+        took.max().unwrap_or_default()
+    })
+}
+
+/// Binds the calling thread to a core; where that is refused, it runs where it may.
+pub(super) fn bind(cpu: usize) {
+    if let Some(set) = CpuList::new([cpu]).and_then(|list| list.to_set()) {
+        let _ = sched_setaffinity(Pid::from_raw(0), &set);
+    }
+}
+
+/// The latency of working sets, each twice the one before.
+pub(super) fn latencies(facts: &Facts, full: bool) -> Vec<Latency> {
+    let time = Duration::from_millis(if full { 100 } else { 10 });
+    let caches = if full { 4 } else { 2 };
+    let largest = (caches * facts.last_cache()).min(facts.memory.available / 16).min(SETS.1);
+    let largest = if full { largest } else { largest.min(64 << 20) };
+    let sets = std::iter::successors(Some(SETS.0), |bytes| Some(bytes * 2));
+    sets.take_while(|bytes| *bytes <= largest.max(1 << 20))
+        .map(|bytes| latency(bytes, time))
+        .collect()
+}
+
+/// A cache line that says which one is next.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line {
+    next: u32,
+}
+
+fn latency(bytes: u64, time: Duration) -> Latency {
+    const STEPS: u32 = 4_096;
+    let lines = (bytes / LINE) as u32;
+    let mut chain: Vec<Line> = (0..lines).map(|next| Line { next }).collect();
+    // Sattolo's algorithm: what comes out is one cycle through all of them.
+    let mut rng = Rng::new(bytes);
+    for i in (1..lines as usize).rev() {
+        let j = rng.below(i as u64) as usize;
+        let held = chain[i].next;
+        chain[i].next = chain[j].next;
+        chain[j].next = held;
+    }
+    let mut at = 0;
+    let mut walk = |steps: u32| {
+        for _ in 0..steps {
+            at = chain[at as usize].next;
+        }
+        black_box(at);
+    };
+    // Once round, so that the caches hold what they can, but no longer than is measured.
+    let began = Instant::now();
+    let mut warm = 0;
+    while warm < lines && began.elapsed() < time {
+        walk(STEPS);
+        warm += STEPS;
+    }
+    let began = Instant::now();
+    let mut steps = 0_u64;
+    while began.elapsed() < time {
+        walk(STEPS);
+        steps += u64::from(STEPS);
+    }
+    Latency { bytes, ns: began.elapsed().as_secs_f64() * 1e9 / steps as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_compute() {
+        let (mut a, mut b, mut c) = ([1.0], [2.0], [0.0]);
+        let mut part: Part<'_> = (&mut a, &mut b, &mut c);
+        for (kernel, _) in KERNELS {
+            kernel(&mut part);
+        }
+        // c = 1; b = 3; c = 1 + 3; a = 3 + 3 * 4.
+        assert_eq!((a, b, c), ([15.0], [3.0], [4.0]));
+    }
+
+    #[test]
+    fn a_walk_takes_time() {
+        let found = latency(8 << 10, Duration::from_millis(1));
+        assert!(found.ns > 0.0 && found.bytes == 8 << 10);
+    }
+}
