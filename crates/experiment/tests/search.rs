@@ -2,10 +2,11 @@
 
 use dnsdyno_experiment::settings::OpenPacing;
 use dnsdyno_experiment::{
-    Bench, BenchError, NameBudget, Repeats, Search, TrialSpec, certify, differs,
+    Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Search, TrialSpec, certify,
+    differs, take_up, visit,
 };
 use measure::{Goal, Histogram, Limiter, Nanos, Pacing, Qps};
-use record::{Conditions, Drops, SCHEMA, Times, Trial, Voidness};
+use record::{CellRecord, Conditions, Drops, SCHEMA, Times, Trial, Voidness};
 
 /// What the scripted bench does with a rate.
 #[derive(Clone, Copy)]
@@ -227,4 +228,76 @@ fn the_certificate_goes_down_until_it_passes() {
         Vec::<String>::new()
     );
     assert_eq!(differs(&conforming, 20, Some(&certificate), Some(129_000.0), false, true).len(), 1);
+}
+
+/// A search that was cut short after any of its trials comes to the same end, and runs only what is left.
+#[test]
+fn a_search_is_taken_up_where_it_was_cut() {
+    let text = r#"
+name = "x"
+title = "x"
+role = "dns64"
+servers = ["a"]
+repeats = 2
+search = { goal = "zero-loss", start = "10k", max = "1M", resolution = 0.05, duration = "1s" }
+"#;
+    let experiment = Experiment::parse(text, std::path::Path::new("x.toml")).expect("good");
+    let settings = experiment.common();
+    let bench = |ran: Vec<(u64, u64)>| Scripted {
+        fate: |rate: f64| if rate < 44_000.0 { Fate::Pass } else { Fate::Fail(Limiter::Dut) },
+        ranges: ran,
+    };
+    let names = || NameBudget::new(1 << 30, false);
+    let mut whole = Vec::new();
+    let mut first = bench(Vec::new());
+    let found = visit(settings, &mut first, &mut names(), 1, &mut |t| whole.push(t.clone()));
+    let found = found.expect("the bench does not fail");
+    assert!(whole.len() > 4 && whole.iter().all(|t| t.repeat == 1));
+    for cut in 0..=whole.len() {
+        let mut second = bench(Vec::new());
+        let mut seen = Vec::new();
+        let mut replay = Replay::new(&mut second, whole[..cut].to_vec());
+        let again = visit(settings, &mut replay, &mut names(), 1, &mut |t| seen.push(t.clone()));
+        assert_eq!(again.expect("the bench does not fail"), found);
+        assert_eq!(seen, whole);
+        assert_eq!(second.ranges.len(), whole.len() - cut, "only what is left is run");
+        assert!(second.ranges.iter().all(|r| first.ranges.contains(r)), "and with the same names");
+    }
+    let mut cell = CellRecord::new("a", Default::default(), "search");
+    take_up(&mut cell, settings, found, false, true);
+    assert_eq!((cell.repeats, cell.capacities.len()), (1, 1));
+    assert!(
+        cell.differs.iter().any(|why| why == "ended after 1 of 2 searches"),
+        "{:?}",
+        cell.differs
+    );
+}
+
+#[test]
+fn a_load_is_a_trial_at_each_rate_and_void_ones_are_run_again() {
+    let text = r#"
+name = "x"
+title = "x"
+role = "dns64"
+servers = ["a"]
+method = "load"
+load = { rates = ["1k", "2k", "4k"], duration = "1s" }
+"#;
+    let experiment = Experiment::parse(text, std::path::Path::new("x.toml")).expect("good");
+    let mut calls = 0;
+    let mut bench = Scripted {
+        fate: |_| {
+            calls += 1;
+            if calls == 2 { Fate::Void } else { Fate::Pass }
+        },
+        ranges: Vec::new(),
+    };
+    let mut rates = Vec::new();
+    let mut names = NameBudget::new(1 << 20, false);
+    let found =
+        visit(experiment.common(), &mut bench, &mut names, 0, &mut |t| rates.push(t.rate_qps));
+    assert_eq!(rates, [1e3, 2e3, 2e3, 4e3]);
+    assert!(bench.ranges.windows(2).all(|w| w[0].1 <= w[1].0), "no name twice");
+    let figures = vec![("highest_answered".to_owned(), "qps", 4e3)];
+    assert_eq!(found.expect("the bench does not fail"), Found::Figures(figures));
 }

@@ -1,0 +1,19 @@
+//! Experiment files: refused with their place, or of sense in both forms.
+#![no_main]
+
+use std::path::Path;
+
+use experiment::{Experiment, estimate};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    match Experiment::parse(text, Path::new("x.toml")) {
+        Err(error) => assert!(error.to_string().starts_with("x.toml:")),
+        Ok(experiment) => {
+            for form in [experiment.clone(), experiment.quick()] {
+                assert!(!form.points.is_empty() && form.points.len() <= 4_096);
+                let _ = estimate(&form, 1, |_| true);
+            }
+        }
+    }
+});
