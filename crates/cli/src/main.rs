@@ -30,6 +30,7 @@ mod store;
 mod streams;
 mod tester;
 mod trace;
+mod trace_export;
 mod trace_replay;
 mod trace_select;
 mod trace_stats;

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use trace::{Capture, CaptureError, Message, Messages};
 
 use crate::failure::Failure;
-use crate::{trace_select, trace_stats};
+use crate::{trace_export, trace_select, trace_stats};
 
 /// `dnsdyno trace`
 #[derive(Args, Clone, Debug)]
@@ -28,6 +28,8 @@ enum TraceCommand {
     Slice(trace_select::SliceArgs),
     /// Hide addresses: keyed, one to one, prefixes kept (Crypto-PAn); names stay as they are
     Anonymise(trace_select::AnonymiseArgs),
+    /// Write a table of transactions, each query with its reply, for a data base
+    Export(trace_export::ExportArgs),
 }
 
 const STATS_EXAMPLES: &str = "Examples:
@@ -58,6 +60,7 @@ pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
         TraceCommand::Queries(args) => trace_select::queries(&args),
         TraceCommand::Slice(args) => trace_select::slice(&args),
         TraceCommand::Anonymise(args) => trace_select::anonymise(&args),
+        TraceCommand::Export(args) => trace_export::run(&args),
     }
 }
 

@@ -80,7 +80,8 @@ fn parse_time(text: &str) -> Result<Nanos, String> {
 }
 
 impl SelectArgs {
-    fn select(&self) -> Select {
+    /// The selection they mean.
+    pub(crate) fn select(&self) -> Select {
         Select {
             zones: self.zone.clone(),
             types: self.qtype.clone(),

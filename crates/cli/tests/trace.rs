@@ -218,4 +218,10 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     );
     let (_, again, _) = dnsdyno(&["trace", "queries", file, "--of-replies", "--output", "-"]);
     assert_eq!(again, text);
+
+    let table = at("table.parquet");
+    let table = table.to_str().expect("UTF-8");
+    let (code, _, err) = dnsdyno(&["trace", "export", file, "--type", "AAAA", "--parquet", table]);
+    assert_eq!((code, &*err), (0, &*format!("25 transactions are in {table}\n")));
+    assert!(std::fs::read(table).expect("there").starts_with(b"PAR1"));
 }

@@ -15,6 +15,7 @@
 pub mod anonymise;
 pub mod capture;
 pub mod dns;
+pub mod export;
 mod fragments;
 pub mod messages;
 mod packet;
@@ -22,6 +23,7 @@ pub mod select;
 pub mod source;
 pub mod stats;
 mod tcp;
+pub mod transactions;
 pub mod write;
 
 pub use anonymise::Anonymiser;
