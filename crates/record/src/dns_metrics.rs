@@ -164,7 +164,7 @@ fn connections(t: &Trial) -> Value {
     };
     let kind = match t.conditions.transport.as_str() {
         "tcp" => "tcp",
-        "quic" => "quic_conn",
+        "quic" | "http3" => "quic_conn",
         _ => "tls_conn",
     };
     let failed: u64 = c.failed.values().sum();

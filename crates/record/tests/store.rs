@@ -254,6 +254,49 @@ fn strange_files_are_refused_and_left_as_they_are() {
     assert_eq!(std::fs::read(&sound).expect("readable"), bytes);
 }
 
+/// Bytes are changed at random: the store is refused and left as it is, or it is read, wholly or with an error;
+/// nothing else happens.
+#[test]
+fn spoiled_stores_do_no_harm() {
+    let dir = folder();
+    let sound = dir.path().join("sound.db");
+    {
+        let store = Store::open(&sound).expect("a new store");
+        let mut recording = store.begin(&plan()).expect("begins");
+        for i in 0..3 {
+            recording.trial(&cell("unbound", i), &trial(0, f64::from(i))).expect("stores");
+            recording.cell(&cell("unbound", i), true).expect("stores");
+        }
+        recording.finish(true).expect("ends");
+    }
+    let bytes = std::fs::read(&sound).expect("readable");
+    let mut rng = measure::Rng::new(6);
+    let (mut refused, mut unreadable) = (0, 0);
+    for n in 0..80 {
+        let mut content = bytes.clone();
+        for _ in 0..1 << (n % 6) {
+            let at = rng.below(content.len() as u64) as usize;
+            content[at] = rng.next_u64() as u8;
+        }
+        let path = dir.path().join(format!("{n}.db"));
+        std::fs::write(&path, &content).expect("writes");
+        match Store::open(&path) {
+            Err(e) => {
+                refused += 1;
+                assert!(e.to_string().contains(&format!("{n}.db")), "{e}");
+                assert!(std::fs::read(&path).expect("readable") == content, "{n} was changed");
+            }
+            Ok(store) => {
+                let read = store.runs().and_then(|runs| {
+                    runs.iter().try_for_each(|line| store.load(line.id).map(|_| ()))
+                });
+                unreadable += usize::from(read.is_err());
+            }
+        }
+    }
+    assert!(refused > 5 && unreadable > 5, "{refused} refused, {unreadable} unreadable");
+}
+
 /// A store as version 1 of the schema left it: a dump, so that a change of it can be seen.
 const SCHEMA_1: &str = include_str!("fixtures/schema_1.sql");
 
@@ -264,7 +307,13 @@ fn a_store_of_the_first_schema_opens() {
     let old = rusqlite::Connection::open(&path).expect("a new file");
     old.execute_batch(SCHEMA_1).expect("the dump is SQL");
     drop(old);
+    let version = |path: &Path| -> i32 {
+        let connection = rusqlite::Connection::open(path).expect("opens");
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a version")
+    };
+    assert_eq!(version(&path), 1);
     let store = Store::open(&path).expect("opens");
+    assert_eq!(version(&path), 2, "it is brought to this version");
     let line = &store.runs().expect("a list")[0];
     assert_eq!((line.id, line.state, line.trials), (1, RunState::Complete, 2));
     let run = store.load(1).expect("loads");
@@ -272,6 +321,14 @@ fn a_store_of_the_first_schema_opens() {
     let mut wanted = cell("unbound", 1);
     wanted.trials = vec![trial(0, 8_000.0), trial(1, 9_000.5)];
     assert_eq!(run.results, vec![wanted]);
+    let connection = rusqlite::Connection::open(&path).expect("opens");
+    let sql = "SELECT server, median_qps, sum(lost), max(rate_qps), count(void)
+               FROM result JOIN measured USING (run, server)";
+    let row: (String, f64, u64, f64, u64) = connection
+        .query_row(sql, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)))
+        .expect("the views of version 2 hold for what version 1 wrote");
+    assert_eq!(row, ("unbound".to_owned(), 11_000.0, 0, 9_000.5, 0));
+    drop(connection);
     store.begin(&plan()).expect("it can be written").finish(true).expect("ends");
     drop(store);
     assert_eq!(Store::open(&path).expect("opens again").runs().expect("a list").len(), 2);

@@ -17,7 +17,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(super) const APPLICATION_ID: i32 = 0x6479_6e6f;
 
 /// The steps: the first makes the tables of version 1 in an empty file.
-const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
+const STEPS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 /// The version that this program writes.
 pub(super) const VERSION: i32 = STEPS.len() as i32;
