@@ -120,14 +120,14 @@ impl Server {
             .spawn()
             .map_err(|e| format!("{}: {e}", kind.program()))?;
         let mut server = Server { child, dir, port, metrics };
-        // Answered by all of them, refused by ours, and no question to an upstream.
-        let ready = Query::parse("version.bind TXT +class=CH +noedns");
+        // Answered by all of them, refused by ours, and no question to an upstream; BIND limits the rate by UDP.
+        let ready = Query::parse("version.bind TXT +class=CH +noedns +tcp");
         // Long for a server that is alone, not for one of many on a busy machine.
         for _ in 0..1000 {
             if server.child.try_wait().map_err(|e| e.to_string())?.is_some() {
                 return Err(server.log());
             }
-            if ready.ask(server.address(), Duration::from_millis(50)).is_some() {
+            if ready.ask(server.address(), Duration::from_secs(5)).is_some() {
                 return Ok(server);
             }
             // A closed port answers at once.
