@@ -40,7 +40,7 @@ counters! {
     truncated,
     /// Replies withheld by the rate limit.
     rate_limited,
-    /// Replies withheld because a batch was full.
+    /// Replies withheld because a batch, or the room for streams, was full.
     unsent,
     /// Replies with synthesised AAAA records.
     synthesised,

@@ -3,6 +3,7 @@
 use wire::edns::EdnsSeen;
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
 use wire::reply::chain::{Answers, ChainEnd, MAX_HOPS, Seen};
+use wire::reply::sound::{self, Shape};
 use wire::{Invalid, Name, Opcode, Qtype};
 
 use crate::answer::{Answer, MAX_MESSAGE};
@@ -189,6 +190,13 @@ impl<'a> Reply<'a> {
         self.soas <= 1
     }
 
+    /// Whether whoever gets it can read all of its records.
+    pub(crate) fn is_sound(&self) -> bool {
+        let [_, answers, authority, _] = self.header.counts;
+        let count = usize::from(answers) + usize::from(authority) + usize::from(self.additional);
+        sound::is_sound(self.bytes, HEADER + self.question.len(), count)
+    }
+
     /// Whether it says that there is nothing: how long that holds is the SOA's word.
     pub(crate) fn is_negative(&self, wanted: u32) -> bool {
         self.rcode == 3 || self.rcode == 0 && wanted == 0
@@ -294,14 +302,8 @@ fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option
 
 /// Adds the data of a record of `message` to `out` with its names uncompressed.
 fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: usize) -> Option<()> {
-    // Octets in front of the names, the names, octets behind them.
-    let (front, names) = match rtype {
-        Qtype::NS | Qtype::CNAME | Qtype::PTR | Qtype::DNAME => (0, 1),
-        Qtype::MX => (2, 1),
-        Qtype::SRV => (6, 1),
-        Qtype::SOA => (0, 2),
-        _ => (len, 0),
-    };
+    let Shape { front, names, behind } =
+        Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, behind: 0 });
     let end = at + len;
     let mut at = at + front;
     out.extend_from_slice(message.get(at - front..at).filter(|_| at <= end)?);
@@ -309,7 +311,7 @@ fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: us
         out.extend_from_slice(name_at(message, at)?.as_wire());
         at = wire::message::skip_name(message, at)?;
     }
-    out.extend_from_slice(message.get(at..end)?);
+    out.extend_from_slice(message.get(at..end).filter(|rest| rest.len() == behind)?);
     Some(())
 }
 

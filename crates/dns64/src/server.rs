@@ -33,7 +33,7 @@ use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::reply::Found;
 use crate::settings::Settings;
-use crate::streams::{FromStreams, ToStreams};
+use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::table::ids::Ids;
 use crate::table::slab::{NONE, Slab};
 use crate::table::wheel::Wheel;
@@ -64,7 +64,7 @@ pub struct Dns64 {
     tickets: u32,
     counters: Counters,
     inbox: VecDeque<FromStreams>,
-    outbox: Vec<ToStreams>,
+    outbox: Outbox,
     scratch: Scratch,
 }
 
@@ -138,7 +138,7 @@ impl Dns64 {
             tickets: 0,
             counters: Counters::default(),
             inbox: VecDeque::new(),
-            outbox: Vec::new(),
+            outbox: Outbox::default(),
             scratch: Scratch {
                 answer: Answer::new(),
                 question: Vec::new(),
@@ -209,6 +209,11 @@ impl Dns64 {
         self.upstreams.not_changed(change, now);
     }
 
+    /// Whether it has worked on all that came by streams.
+    pub fn has_taken_all(&self) -> bool {
+        self.inbox.is_empty()
+    }
+
     /// Takes what came by a stream; it is worked on when the role is handled next.
     pub fn take(&mut self, message: FromStreams) {
         self.inbox.push_back(message);
@@ -216,7 +221,7 @@ impl Dns64 {
 
     /// Gives what is to go by streams.
     pub fn give(&mut self) -> std::vec::Drain<'_, ToStreams> {
-        self.outbox.drain(..)
+        self.outbox.drain()
     }
 }
 
@@ -229,7 +234,9 @@ impl Role for Dns64 {
                 None => self.on_query(&received, now, tx),
             }
         }
-        while let Some(message) = self.inbox.pop_front() {
+        while !self.outbox.has_enough()
+            && let Some(message) = self.inbox.pop_front()
+        {
             match message {
                 FromStreams::Query { stream, client, message } => {
                     self.on_stream_query(stream, client, &message, now, tx);
@@ -241,6 +248,9 @@ impl Role for Dns64 {
         }
         self.expire(now, tx);
         self.probe(now, tx);
+        if !self.inbox.is_empty() {
+            return Next::Now;
+        }
         let tend = now + TEND_EVERY;
         Next::At(self.wheel.next().map_or(tend, |next| next.min(tend)))
     }

@@ -251,6 +251,14 @@ pub fn name_at(message: &[u8], at: usize) -> Option<Name> {
     Name::from_wire(name.as_wire()).ok()
 }
 
+/// How many octets the possibly compressed name at `at` takes there, or `None` if it is malformed or the budget is spent.
+pub(crate) fn name_len(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
+    for label in labels(message, at, budget) {
+        label?;
+    }
+    Some(skip_name(message, at)? - at)
+}
+
 /// How the possibly compressed name at `at` relates to the uncompressed `name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {

@@ -16,6 +16,7 @@
 //! (the "0x20" trick), is right both times. Octets behind the last record make a reply malformed.
 
 pub mod chain;
+pub mod sound;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -20,6 +20,9 @@ use crate::transaction::{Client, Phase, ReplyTo, Transaction, Waiter};
 
 /// The longest bare header, question and OPT record that an error takes.
 const MAX_ERROR: usize = 12 + 255 + 4 + 11;
+/// Options of one client that go along upstream, octets; more are left out, all of them (RFC 6891 section 6.1.2). A
+/// client subnet takes 24 at most.
+const MAX_OPTIONS: usize = 512;
 
 impl Dns64 {
     /// A datagram from a client.
@@ -132,6 +135,9 @@ impl Dns64 {
         let mut options = Vec::new();
         if let Some(edns) = &query.edns {
             reply::copy_options(edns.options_wire(), &mut options);
+        }
+        if options.len() > MAX_OPTIONS {
+            options.clear();
         }
         // An answer made for one client's options is nobody else's.
         let shared = options.is_empty();

@@ -8,7 +8,7 @@ use super::Dns64;
 use crate::admission::{Admission, Verdict};
 use crate::answer::{Age, AnswerRef, MAX_MESSAGE};
 use crate::counters::Counters;
-use crate::streams::ToStreams;
+use crate::streams::Outbox;
 use crate::table::slab::NONE;
 use crate::transaction::{Client, ReplyTo, Waiter};
 
@@ -38,7 +38,11 @@ impl Dns64 {
     ) {
         match to {
             ReplyTo::Stream(stream) => {
-                self.outbox.push(ToStreams::Answer { stream, message: message.to_vec() });
+                let sent = self.outbox.answer(stream, message.len(), |out| {
+                    out.copy_from_slice(message);
+                    message.len()
+                });
+                self.counters.unsent += u64::from(!sent);
             }
             ReplyTo::Datagram(to) if !message.is_empty() => {
                 if self.admission.reply(network, now) != Verdict::Send {
@@ -191,18 +195,19 @@ pub(super) fn deliver(
     tx: &mut TxBatch,
     admission: &mut Admission,
     counters: &mut Counters,
-    outbox: &mut Vec<ToStreams>,
+    outbox: &mut Outbox,
 ) {
     let mut truncated = false;
     match client.to {
         ReplyTo::Stream(stream) => {
-            let mut message =
-                vec![0; (answer.bytes.len() + answer.options.len() + 11).min(MAX_MESSAGE)];
-            let (len, cut) = answer.deliver(&client.wants, age, &mut message);
-            message.truncate(len);
-            truncated = cut;
-            counters.replies += 1;
-            outbox.push(ToStreams::Answer { stream, message });
+            let room = (answer.bytes.len() + answer.options.len() + 11).min(MAX_MESSAGE);
+            let sent = outbox.answer(stream, room, |out| {
+                let len;
+                (len, truncated) = answer.deliver(&client.wants, age, out);
+                len
+            });
+            counters.replies += u64::from(sent);
+            counters.unsent += u64::from(!sent);
         }
         ReplyTo::Datagram(to) => {
             let mut wants = client.wants;

@@ -201,7 +201,7 @@ impl Dns64 {
         message.truncate(len);
         let lookup = &mut transaction.lookups[slot];
         lookup.path = Path::Stream(self.tickets);
-        self.outbox.push(ToStreams::Ask {
+        self.outbox.ask(ToStreams::Ask {
             server: self.upstreams.server(lookup.server).address,
             lookup: number(t, slot),
             ticket: self.tickets,

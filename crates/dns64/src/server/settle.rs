@@ -266,6 +266,10 @@ impl Dns64 {
         let asked = transaction.lookups[0].qtype;
         let unmoved = transaction.chain.is_empty() && transaction.name.is_none();
         if unmoved && reply.is_plain() && !self.strips_hints(t) {
+            if !reply.is_sound() {
+                self.counters.upstream_malformed += 1;
+                return self.fail(t, now, tx);
+            }
             self.question_of(t);
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
             self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {

@@ -12,6 +12,7 @@
 mod client;
 mod frames;
 mod requests;
+mod room;
 mod upstream;
 
 use std::cell::{Cell, RefCell};
@@ -27,6 +28,7 @@ use rustls::ClientConfig;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::room::{Room, Taken};
 use crate::worker::Line;
 use client::Speaks;
 
@@ -35,7 +37,7 @@ pub(crate) struct Carrier {
     lines: Vec<Line>,
     in_force: Shared,
     /// The client connections that are open, by number, with the way to each.
-    connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Vec<u8>>>>,
+    connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
     /// How many each client network has.
     networks: RefCell<HashMap<IpAddr, usize>>,
     next: Cell<u64>,
@@ -43,6 +45,21 @@ pub(crate) struct Carrier {
     upstreams: RefCell<HashMap<SocketAddr, upstream::Pool>>,
     /// When the log was last told that there is no TLS with one of them.
     complained: Cell<Option<tokio::time::Instant>>,
+}
+
+/// What a worker has for a stream.
+pub(crate) struct Outgoing {
+    /// The worker.
+    pub(crate) worker: usize,
+    pub(crate) message: ToStreams,
+    /// The room that an answer takes until it is written.
+    pub(crate) room: Option<Taken>,
+}
+
+/// An answer, and the room that it takes.
+struct Waiting {
+    message: Vec<u8>,
+    room: Option<Taken>,
 }
 
 /// Queries of one connection: the lower bits of a stream's number.
@@ -76,7 +93,7 @@ pub(crate) struct Start {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) lines: Vec<Line>,
     pub(crate) in_force: Shared,
-    pub(crate) messages: mpsc::UnboundedReceiver<(usize, ToStreams)>,
+    pub(crate) messages: mpsc::UnboundedReceiver<Outgoing>,
     pub(crate) end: CancellationToken,
 }
 
@@ -117,14 +134,18 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
                 () = end.cancelled() => return Ok(()),
             };
             match message {
-                Some((_, ToStreams::Answer { stream, message })) => {
+                Some(Outgoing { message: ToStreams::Answer { stream, message }, room, .. }) => {
                     let connections = carrier.connections.borrow();
                     if let Some(connection) = connections.get(&(stream >> QUERY_BITS)) {
                         // Who has closed his connection wants no answer.
-                        let _ = connection.send(message);
+                        let _ = connection.send(Waiting { message, room });
                     }
                 }
-                Some((worker, ToStreams::Ask { server, lookup, ticket, message })) => {
+                Some(Outgoing {
+                    worker,
+                    message: ToStreams::Ask { server, lookup, ticket, message },
+                    ..
+                }) => {
                     let ask = upstream::Ask { worker, lookup, ticket, message, again: true };
                     carrier.ask(server, ask);
                 }

@@ -92,12 +92,19 @@ impl Running {
         privileges::drop_to(&config.server.user)?;
 
         let (sender, messages) = mpsc::unbounded_channel();
+        let room = carrier::Room::default();
         let mut lines = Vec::new();
         let mut ready = Vec::new();
         for (number, engine) in engines.into_iter().enumerate() {
             let mut seed = [0; 32];
             OsRng.try_fill_bytes(&mut seed).context("no random numbers from the system")?;
-            let worker = Worker::new(engine, settings.clone(), seed, number, sender.clone())?;
+            let worker = Worker::new(
+                engine,
+                settings.clone(),
+                seed,
+                number,
+                (sender.clone(), room.clone()),
+            )?;
             lines.push(worker.line());
             ready.push(worker);
         }

@@ -53,17 +53,20 @@ fn metrics(lines: &[Line], up: Duration) -> String {
     let mut counters = Counters::default();
     let mut gauges = Gauges::default();
     let mut engine = EngineCounters::default();
+    let mut lost = 0;
     let mut servers: Vec<(usize, ServerHealth)> = Vec::new();
     for (worker, status) in lines.iter().map(Line::status).enumerate() {
         counters.merge(&status.counters);
         gauges.merge(&status.gauges);
         engine.merge(&status.engine);
+        lost += status.lost;
         servers.extend(status.health.into_iter().map(|server| (worker, server)));
     }
     let mut text = Exposition::default();
     let own = [
         ("socket_drops", "Datagrams dropped because a receive queue was full.", engine.dropped),
         ("send_errors", "Datagrams that the kernel would not take.", engine.send_errors),
+        ("stream_messages_lost", "Queries and answers of streams that found no room.", lost),
     ];
     for (name, help, value) in counters.list().into_iter().chain(own) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);

@@ -12,6 +12,8 @@ use measure::Nanos;
 use net::{Doorbell, Engine, EngineCounters, SocketId, Tended, UdpEngine, UdpOptions, WaitMode};
 use tokio::sync::mpsc;
 
+use crate::carrier::{Outgoing, Room};
+
 /// Free ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
 /// Receive and send buffers of each socket: what 10 ms of absence bring at a million queries a second.
@@ -21,7 +23,7 @@ const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
 /// How long queries under way are waited for at the end.
 const LAST_ANSWERS: Nanos = Nanos::from_secs(5);
 /// Messages from streams that wait for a worker.
-const INBOX: usize = 65_536;
+const INBOX: usize = 16_384;
 
 /// What a worker shows to others.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,8 @@ pub(crate) struct Status {
     pub(crate) gauges: Gauges,
     pub(crate) health: Vec<ServerHealth>,
     pub(crate) engine: EngineCounters,
+    /// Messages of streams that found no room.
+    pub(crate) lost: u64,
 }
 
 /// What others use to speak with a worker.
@@ -44,7 +48,7 @@ struct Shared {
     status: Mutex<Status>,
     /// Set when the worker is to end once nothing is under way.
     ending: AtomicBool,
-    /// Messages that found no room.
+    /// Messages of streams that found no room, in or out.
     lost: AtomicU64,
 }
 
@@ -99,7 +103,9 @@ pub(crate) struct Worker {
     line: Line,
     /// Its number, for those who carry its streams.
     number: usize,
-    streams: mpsc::UnboundedSender<(usize, ToStreams)>,
+    streams: mpsc::UnboundedSender<Outgoing>,
+    /// Room for answers on their way to streams, shared with all workers.
+    room: Room,
     published: Nanos,
     /// When the end was asked for.
     ending_since: Option<Nanos>,
@@ -115,7 +121,7 @@ impl Worker {
         settings: Arc<Settings>,
         seed: [u8; 32],
         number: usize,
-        streams: mpsc::UnboundedSender<(usize, ToStreams)>,
+        (streams, room): (mpsc::UnboundedSender<Outgoing>, Room),
     ) -> anyhow::Result<Self> {
         let bell = engine.doorbell()?;
         let now = engine.now();
@@ -129,7 +135,7 @@ impl Worker {
         let line = Line { bell, shared };
         let published = Nanos::ZERO;
         let mut worker =
-            Worker { engine, role, line, number, streams, published, ending_since: None };
+            Worker { engine, role, line, number, streams, room, published, ending_since: None };
         worker.change_sockets(now).context("upstream.servers")?;
         Ok(worker)
     }
@@ -148,16 +154,26 @@ impl Worker {
             net::sys::pin_to_cpus(&[cpu]).context("server.cpus")?;
         }
         let stop = AtomicBool::new(false);
-        let Worker { engine, role, line, number, streams, published, ending_since } = &mut self;
+        let Worker { engine, role, line, number, streams, room, published, ending_since } =
+            &mut self;
         net::drive_and_tend(engine, role, WaitMode::Sleep, &stop, |engine, role| {
             let now = engine.now();
             let mut tended = Tended::Nothing;
             if line.take(role) {
                 tended = Tended::Role;
             }
-            for message in role.give() {
+            for mut message in role.give() {
+                let taken = match &mut message {
+                    ToStreams::Answer { message, .. } => room.take(message.len()).or_else(|| {
+                        // The stream is told that there is none.
+                        *message = Vec::new();
+                        line.shared.lost.fetch_add(1, Ordering::Relaxed);
+                        None
+                    }),
+                    ToStreams::Ask { .. } => None,
+                };
                 // Whoever carries the streams has gone only when all ends.
-                let _ = streams.send((*number, message));
+                let _ = streams.send(Outgoing { worker: *number, message, room: taken });
             }
             // A change that fails now is tried again.
             let _ = change_sockets(engine, role, now);
@@ -188,11 +204,15 @@ impl Line {
         // Most often nothing is there, and the lock is free.
         let mut inbox = lock(&self.shared.inbox);
         let Inbox { messages, settings } = &mut *inbox;
-        let any = !messages.is_empty() || settings.is_some();
+        let ready = role.has_taken_all();
+        let any = ready && !messages.is_empty() || settings.is_some();
         if let Some(settings) = settings.take() {
             role.reload(settings);
         }
-        messages.drain(..).for_each(|message| role.take(message));
+        // So what waits is bounded by the inbox, and by what the role took before.
+        if ready {
+            messages.drain(..).for_each(|message| role.take(message));
+        }
         any
     }
 
@@ -211,7 +231,8 @@ impl Line {
             }
         }
         let (counters, gauges, engine) = (role.counters(), role.gauges(), engine.counters());
-        *status = Status { counters, gauges, health, engine };
+        let lost = self.shared.lost.load(Ordering::Relaxed);
+        *status = Status { counters, gauges, health, engine, lost };
     }
 }
 

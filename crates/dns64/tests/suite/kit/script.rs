@@ -205,6 +205,8 @@ struct State {
     /// What every name is answered with for a type, where the table has nothing.
     others: HashMap<Rtype, String>,
     asked: Vec<Asked>,
+    /// Nothing is replied to at all.
+    silent: bool,
     /// Replies that are held may go.
     released: bool,
 }
@@ -214,6 +216,9 @@ impl State {
     fn turn(&mut self, asked: Asked) -> Vec<Scripted> {
         let key = (asked.name.clone(), asked.rtype);
         self.asked.push(asked);
+        if self.silent {
+            return Vec::new();
+        }
         if let Some((turns, next)) = self.table.get_mut(&key) {
             let turn = turns[(*next).min(turns.len() - 1)].clone();
             *next += 1;
@@ -291,6 +296,11 @@ impl Script {
     /// From now on questions of a type for other names are replied to so; `$` stands for the name.
     pub(crate) fn others(&self, rtype: Rtype, reply: &str) {
         lock(&self.state).others.insert(rtype, reply.to_owned());
+    }
+
+    /// Replies to nothing any more, whatever the script says; or to all again.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        lock(&self.state).silent = silent;
     }
 
     /// Sends the replies that are held, and holds no more.

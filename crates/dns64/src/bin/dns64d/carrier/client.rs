@@ -13,10 +13,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::Carrier;
 use super::frames::{self, Frames};
 use super::requests::{self, Requests};
+use super::{Carrier, Waiting};
 
+/// The longest query: a name, a type and options of any use take less. Who sends more is not served.
+pub(super) const MAX_QUERY: usize = 4 << 10;
 /// Replies that are written together, octets.
 const MAX_OUTPUT: usize = 64 << 10;
 
@@ -127,15 +129,18 @@ async fn serve(
     let settings = place.carrier.settings();
     let limits = &settings.config.limits;
     let idle = Duration::from(limits.tcp_idle);
-    let (sender, mut answers) = mpsc::unbounded_channel::<Vec<u8>>();
+    let (sender, mut answers) = mpsc::unbounded_channel::<Waiting>();
     place.carrier.connections.borrow_mut().insert(place.number, sender);
-    let mut output = Vec::new();
+    let (mut output, mut rooms) = (Vec::new(), Vec::new());
     let (mut asked, mut waiting, mut open) = (0u64, 0usize, true);
     let mut deadline = Instant::now() + idle;
     loop {
         while waiting < limits.tcp_pipelined
             && let Some(message) = frames.next()
         {
+            if message.len() > MAX_QUERY {
+                return Ok(());
+            }
             // What the worker has no room for is not answered, as if it was lost.
             let taken = place.carrier.query(place.number, asked, client, message.to_vec());
             waiting += usize::from(taken);
@@ -153,9 +158,10 @@ async fn serve(
                 let mut next = Some(answer);
                 while let Some(answer) = next {
                     waiting -= 1;
-                    if !answer.is_empty() {
-                        frames::push(&mut output, &answer);
+                    if !answer.message.is_empty() {
+                        frames::push(&mut output, &answer.message);
                     }
+                    rooms.extend(answer.room);
                     next = if output.len() < MAX_OUTPUT { answers.try_recv().ok() } else { None };
                 }
                 let written = async {
@@ -164,6 +170,7 @@ async fn serve(
                 };
                 timeout(idle, written).await.map_err(io::Error::from)??;
                 output.clear();
+                rooms.clear();
                 deadline = Instant::now() + idle;
             }
             () = tokio::time::sleep_until(deadline), if waiting == 0 => break,

@@ -9,8 +9,8 @@ use net::serve::{self, Answer, StreamLimits};
 use net::tls::ServerTls;
 use tokio::sync::mpsc;
 
-use super::Carrier;
-use super::client::Place;
+use super::client::{MAX_QUERY, Place};
+use super::{Carrier, Waiting};
 
 /// Has the workers answer requests.
 pub(super) struct Requests(pub(super) Rc<Carrier>);
@@ -22,10 +22,10 @@ impl Answer for Requests {
 
     async fn answer(&self, client: SocketAddr, message: Vec<u8>) -> Vec<u8> {
         let mut request = Request::new(&self.0);
-        if !self.0.query(request.number, 0, client.ip(), message) {
+        if message.len() > MAX_QUERY || !self.0.query(request.number, 0, client.ip(), message) {
             return Vec::new();
         }
-        request.answer.recv().await.unwrap_or_default()
+        request.answer.recv().await.map(|answer| answer.message).unwrap_or_default()
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {
@@ -37,7 +37,7 @@ impl Answer for Requests {
 struct Request<'a> {
     carrier: &'a Carrier,
     number: u64,
-    answer: mpsc::UnboundedReceiver<Vec<u8>>,
+    answer: mpsc::UnboundedReceiver<Waiting>,
 }
 
 impl<'a> Request<'a> {
