@@ -189,10 +189,12 @@ pub fn trial_line(r: &TrialRecord) -> String {
     let verdict = match (&t.void.0, t.passed) {
         (Some(why), _) => format!("void: {why}"),
         (None, Some(true)) => "passed".into(),
-        (None, _) => {
+        (None, judged) => {
             let invalid: Vec<String> =
                 t.invalid.iter().map(|(reason, n)| format!(", {reason} {n}")).collect();
-            format!("failed: lost {}{} of {} ({})", t.lost, invalid.concat(), t.sent, t.limiter)
+            // Without a goal there is nothing to fail.
+            let failed = if judged.is_some() { "failed: " } else { "" };
+            format!("{failed}lost {}{} of {} ({})", t.lost, invalid.concat(), t.sent, t.limiter)
         }
     };
     format!("{:>11} qps  p99 {:>9}  {verdict}", thousands(r.rate_qps), time_us(t.latency_us.p99))
