@@ -27,6 +27,8 @@ pub struct Comparison {
     pub added: Vec<Missing>,
     /// What else differs between the runs, in words.
     pub differs: Vec<String>,
+    /// What spoils measurements on the hosts, as their fingerprints say.
+    pub doubts: Vec<String>,
 }
 
 /// A cell that one of the runs has no result of.
@@ -149,6 +151,13 @@ pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
         missing: Vec::new(),
         added: Vec::new(),
         differs: differences(first, second),
+        doubts: [(first, "first"), (second, "second")]
+            .iter()
+            .flat_map(|(run, which)| {
+                let warnings = run.plan.host["warnings"].as_array().into_iter().flatten();
+                warnings.filter_map(move |w| Some(format!("{which} run: {}", w.as_str()?)))
+            })
+            .collect(),
     };
     let mut pairs = Vec::new();
     for cell in &first.results {
@@ -290,12 +299,28 @@ fn unlike(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String>
         }
     };
     differ("packet steering", steering(a), steering(b));
-    let transport = |cell: &CellRecord| {
-        cell.trials.first().map_or(String::new(), |t| t.trial.conditions.transport.clone())
-    };
-    differ("transport", &transport(a), &transport(b));
+    differ("transport", transport(a), transport(b));
     why
 }
+
+/// How the queries of a cell were carried; early records do not say so: it was UDP.
+fn transport(cell: &CellRecord) -> &str {
+    let word = cell.trials.first().map_or("", |t| t.trial.conditions.transport.as_str());
+    if word.is_empty() { "udp" } else { word }
+}
+
+/// Facts of a fingerprint that make two hosts different ones, and where they stand in it.
+const OF_HOSTS: [(&str, &str); 9] = [
+    ("CPU model", "/cpu/model"),
+    ("cores", "/cpu/online"),
+    ("SMT", "/cpu/smt"),
+    ("frequency governors", "/cpu/governors"),
+    ("boost", "/cpu/boost"),
+    ("mitigations", "/cpu/mitigations"),
+    ("kernel release", "/kernel/release"),
+    ("clock source", "/kernel/clock_source"),
+    ("memory", "/memory/total"),
+];
 
 /// What differs between the runs as a whole.
 fn differences(first: &Run, second: &Run) -> Vec<String> {
@@ -309,6 +334,17 @@ fn differences(first: &Run, second: &Run) -> Vec<String> {
     let of = |map: &BTreeMap<String, String>, key: &str| {
         map.get(key).cloned().unwrap_or_else(|| "(none)".to_owned())
     };
+    // Hosts are compared where both runs have taken the fingerprint.
+    if a.host.is_object() && b.host.is_object() {
+        let fact = |host: &serde_json::Value, place: &str| {
+            host.pointer(place).map_or("(none)".to_owned(), ToString::to_string)
+        };
+        pairs.extend(
+            OF_HOSTS.iter().map(|(what, place)| {
+                ((*what).to_owned(), fact(&a.host, place), fact(&b.host, place))
+            }),
+        );
+    }
     let keys: std::collections::BTreeSet<&String> =
         a.testbed.keys().chain(b.testbed.keys()).collect();
     pairs.extend(keys.into_iter().map(|k| (k.clone(), of(&a.testbed, k), of(&b.testbed, k))));

@@ -136,11 +136,16 @@ fn what_is_missing_or_new_is_said() {
     second.skipped =
         vec![Skipped { server: "nsd".into(), why: "not installed".into(), ..Skipped::default() }];
     second.plan.version = "0.2.0".into();
-    let c = compare(&run(vec![nsd, knot]), &second, &TERMS);
+    let host = |model: &str, warnings: &[&str]| serde_json::json!({"cpu": {"model": model, "online": 2}, "steal": 0.1, "warnings": warnings});
+    second.plan.host = host("B", &["the hypervisor takes 10 %"]);
+    let mut first = run(vec![nsd, knot]);
+    first.plan.host = host("A", &[]);
+    let c = compare(&first, &second, &TERMS);
     let why: Vec<(&str, &str)> =
         c.missing.iter().map(|m| (m.server.as_str(), m.why.as_str())).collect();
     assert_eq!(why, [("nsd", "not measured: not installed"), ("knot", "no capacity")]);
     assert_eq!((c.added.len(), c.added[0].server.as_str()), (1, "yadifa"));
-    assert_eq!(c.differs, ["dnsdyno: ; then 0.2.0"]);
+    assert_eq!(c.differs, ["dnsdyno: ; then 0.2.0", "CPU model: \"A\"; then \"B\""]);
+    assert_eq!(c.doubts, ["second run: the hypervisor takes 10 %"]);
     assert!(!c.says_something());
 }

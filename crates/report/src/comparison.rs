@@ -47,6 +47,9 @@ pub fn comparison(c: &Comparison) -> String {
     for line in &c.differs {
         let _ = writeln!(out, "differs: {line}");
     }
+    for line in &c.doubts {
+        let _ = writeln!(out, "doubt: {line}");
+    }
     out
 }
 
