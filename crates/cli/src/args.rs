@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use auth::FaultSpec;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use experiment::Custom;
 use lab::CpuList;
 use measure::{Goal, Nanos, Qps};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
@@ -739,6 +740,9 @@ pub(crate) struct RunArgs {
     /// A folder of further server adapters (*.toml)
     #[arg(long, value_name = "DIR")]
     pub(crate) servers_dir: Option<PathBuf>,
+    /// Measure a server of your own too: NAME=COMMAND, the command a template (docs/servers.md); may be repeated
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_custom, conflicts_with = "resume")]
+    pub(crate) custom: Vec<(String, Custom)>,
     /// Do without receive packet steering: the sender's core then does the receiver's work
     #[arg(long)]
     pub(crate) no_steering: bool,
@@ -759,4 +763,14 @@ pub(crate) struct RunArgs {
     pub(crate) no_store: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+/// A server of the user's own.
+fn parse_custom(text: &str) -> Result<(String, Custom), String> {
+    let (name, command) = text.split_once('=').ok_or("it is NAME=COMMAND")?;
+    let custom = Custom::new(command);
+    match custom.nonsense() {
+        Some(why) => Err(why.to_owned()),
+        None => Ok((name.to_owned(), custom)),
+    }
 }

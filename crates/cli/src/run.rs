@@ -78,6 +78,7 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
     let mut options = RunOptions {
         servers_dir: args.servers_dir.clone(),
         only: args.servers.clone(),
+        custom: args.custom.clone(),
         no_steering: args.no_steering,
         seed: args.seed,
         keep: args.keep,

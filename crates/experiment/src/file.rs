@@ -25,9 +25,9 @@ const MAX_POINTS: usize = 4_096;
 /// More bytes than this are no experiment file.
 const MAX_TEXT: usize = 1 << 20;
 /// What belongs to the experiment as a whole and cannot be varied.
-const COMMON: [&str; 12] = [
+const COMMON: [&str; 13] = [
     "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
-    "quick", "warm-up",
+    "quick", "warm-up", "custom",
 ];
 
 /// An experiment, as its file says.

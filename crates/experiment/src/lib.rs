@@ -10,6 +10,7 @@
 pub mod bench;
 pub mod certify;
 pub mod conformance;
+pub mod custom;
 pub mod file;
 pub mod names;
 pub mod plan;
@@ -22,6 +23,7 @@ pub mod visit;
 pub use bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
 pub use certify::certify;
 pub use conformance::differs;
+pub use custom::Custom;
 pub use file::{Experiment, FileError, Point};
 pub use names::{NameBudget, NamesExhausted};
 pub use plan::{Visit, estimate, self_test_estimate, visit_estimate, visits};

@@ -44,6 +44,16 @@ fn common(s: &Settings) -> Result<(), Complaint> {
             return Err(("servers", format!("`servers` names {server} twice")));
         }
     }
+    for (name, custom) in &s.custom {
+        if let Some(why) = custom.nonsense() {
+            return Err(("custom", format!("{name}: {why}")));
+        }
+        let named = s.servers.contains(name);
+        let named = named || s.servers.iter().any(|server| server.ends_with(&format!("+{name}")));
+        if !named {
+            return Err(("custom", format!("`servers` does not name {name}")));
+        }
+    }
     must(
         (1..=MAX_REPEATS).contains(&s.repeats),
         "repeats",

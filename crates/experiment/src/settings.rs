@@ -11,6 +11,7 @@ use measure::{Goal, Nanos, Pacing, Qps};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
+use crate::custom::Custom;
 use crate::search::Search;
 
 /// An experiment at one point of its matrix.
@@ -71,6 +72,9 @@ pub struct Settings {
     /// Which cores are whose.
     #[serde(default)]
     pub cpus: CpuPlan,
+    /// Servers of the user's own, by name.
+    #[serde(default)]
+    pub custom: BTreeMap<String, Custom>,
     /// Variables for the templates of the servers' adapters.
     #[serde(default)]
     pub variables: BTreeMap<String, Scalar>,
@@ -485,7 +489,7 @@ fn yes() -> bool {
 }
 
 /// A value written as text, such as `"5s"`.
-fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)

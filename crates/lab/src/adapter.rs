@@ -14,12 +14,14 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use experiment::Custom;
 use experiment::file::{Role, place};
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
+use crate::server::PORT;
 use crate::template::{self, Setting};
 
 /// Where servers are installed that are not on everyone's PATH.
@@ -62,6 +64,9 @@ pub struct Adapter {
     pub version: VersionQuery,
     /// How it is started.
     pub start: Start,
+    /// Where it listens.
+    #[serde(default)]
+    pub listen: Listen,
     /// When it must be ready.
     #[serde(default)]
     pub ready: Ready,
@@ -96,6 +101,24 @@ pub struct Start {
     /// Variables added to its environment, each value a template.
     #[serde(default)]
     pub environment: BTreeMap<String, Spanned<String>>,
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// The port: for one that cannot be told.
+    pub port: u16,
+    /// Whether it listens on IPv6: the Tester then asks over it.
+    pub ipv6: bool,
+    /// Whether it listens on IPv4.
+    pub ipv4: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { port: PORT, ipv6: true, ipv4: true }
+    }
 }
 
 /// When a server must be ready.
@@ -240,6 +263,50 @@ impl Adapter {
         Ok(adapter)
     }
 
+    /// An adapter for a server of the user's own, which the shell starts.
+    ///
+    /// # Errors
+    /// When its name, its command or a file of it makes no sense.
+    pub fn custom(name: &str, role: Role, custom: &Custom) -> Result<Self, AdapterError> {
+        let template = |text: &str| Spanned::new(0..0, text.to_owned());
+        let files = custom.files.iter();
+        let files =
+            files.map(|(path, text)| FileTemplate { path: path.clone(), text: template(text) });
+        let adapter = Adapter {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            roles: vec![role],
+            front: false,
+            behind: None,
+            package: String::new(),
+            binaries: vec!["sh".to_owned()],
+            // It is not known how to ask for its version.
+            version: VersionQuery { arguments: vec!["-c".into(), ":".into()], after: "\0".into() },
+            start: Start {
+                through: None,
+                arguments: vec![template("-c"), template(&format!("exec {}", custom.command))],
+                environment: BTreeMap::new(),
+            },
+            listen: Listen { port: custom.port, ipv6: custom.ipv6, ipv4: custom.ipv4 },
+            ready: Ready { timeout: custom.ready.into() },
+            stop: Stop::default(),
+            files: files.collect(),
+        };
+        let bad = |line: usize, why: String| {
+            let path = PathBuf::from(format!("server {name}"));
+            AdapterError::Bad { path, line, column: 1, why }
+        };
+        if let Some(why) = adapter.nonsense().or_else(|| custom.nonsense().map(str::to_owned)) {
+            return Err(bad(1, why));
+        }
+        for (text, sample) in
+            adapter.templates().flat_map(|t| adapter.samples().map(move |s| (t, s)))
+        {
+            template::render(text.get_ref(), &sample).map_err(|e| bad(e.line, e.why))?;
+        }
+        Ok(adapter)
+    }
+
     /// Values to try its templates with.
     fn samples(&self) -> impl Iterator<Item = Setting> {
         let roles = if self.front { ROLES.as_slice() } else { self.roles.as_slice() };
@@ -279,6 +346,9 @@ impl Adapter {
             let normal = |part| matches!(part, Component::Normal(_));
             path.is_empty() || !Path::new(path).components().all(normal)
         };
+        if self.listen.port == 0 || !(self.listen.ipv4 || self.listen.ipv6) {
+            return Some("`listen` needs a port, and IPv6 or IPv4".to_owned());
+        }
         let file = self.files.iter().find(|file| outside(&file.path))?;
         Some(format!("the path `{}` does not stay in the directory of the run", file.path))
     }
@@ -396,6 +466,25 @@ listen {{ listen.v6 }}
         for (text, start) in table {
             let error = parse(&text).unwrap_err().to_string();
             assert!(error.starts_with(start), "{error}\nwanted {start}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_the_users_own() {
+        let mut custom = Custom::new("/opt/x/x -p {{ listen.port }} {{ dir }}/x.conf");
+        custom.files.insert("x.conf".to_owned(), "threads {{ threads }}\n".to_owned());
+        let adapter = Adapter::custom("x", Role::Dns64, &custom).unwrap();
+        assert_eq!((adapter.listen.port, adapter.roles.as_slice()), (53, [Role::Dns64].as_slice()));
+        assert!(adapter.program().is_ok() && adapter.read_version("1.0").is_none());
+        let table = [
+            ("X", Custom::new("x"), "server X:1:1: the name `X`"),
+            ("x", Custom::new("x {{ nothing }}"), "server x:1:1: undefined"),
+            ("x", Custom::new(" "), "server x:1:1: `command` is empty"),
+            ("x", Custom { port: 0, ..Custom::new("x") }, "server x:1:1: `listen` needs a port"),
+        ];
+        for (name, custom, start) in table {
+            let error = Adapter::custom(name, Role::Dns64, &custom).unwrap_err().to_string();
+            assert!(error.starts_with(start), "{error}");
         }
     }
 

@@ -1,12 +1,13 @@
 //! What an experiment asks at one point of its matrix, understood.
 
+use std::net::SocketAddr;
+
 use experiment::file::Role;
 use experiment::{Experiment, FileError, Method, Point};
 use wire::{Namespace, Pref64, Qtype};
 
 use crate::bench::Target;
 use crate::ready::Ask;
-use crate::server::Server;
 use crate::zonefile::{MAX_NAMES, ZoneRecords};
 
 /// The workload of a point.
@@ -72,12 +73,12 @@ impl Asked {
     }
 
     /// What the server under test is asked, and how.
-    pub(crate) fn target(&self, point: &Point, seed: u64) -> Target {
+    pub(crate) fn target(&self, point: &Point, seed: u64, address: SocketAddr) -> Target {
         let authoritative = point.settings.role == Role::Authoritative;
         let w = &point.settings.workload;
         let tester = point.settings.tester.clone();
         Target {
-            address: Server::address(),
+            address,
             namespace: self.namespace,
             qtype: self.qtype,
             expect_pref64: (self.qtype == Qtype::AAAA).then_some(self.pref64),

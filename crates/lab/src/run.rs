@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use experiment::{BenchError, Experiment, FileError, Found, Point, Settings};
+use experiment::{BenchError, Custom, Experiment, FileError, Found, Point, Settings};
 use measure::Nanos;
 use record::{CellRecord, Certificate, Plan, Run, SCHEMA, Skipped, TrialRecord};
 
@@ -35,6 +35,8 @@ pub struct RunOptions {
     pub servers_dir: Option<PathBuf>,
     /// Only these servers; they must be installed.
     pub only: Vec<String>,
+    /// Servers of the user's own, measured beside those of the experiment.
+    pub custom: Vec<(String, Custom)>,
     /// Do without receive packet steering, also where it is allowed.
     pub no_steering: bool,
     /// Seed of the names' order and of the visits'.
@@ -189,7 +191,12 @@ pub fn check<'e>(
 ) -> Result<Checked<'e>, RunError> {
     let asked = experiment.points.iter().map(|point| Asked::new(experiment, point));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
-    let catalogue = Catalogue::load(options.servers_dir.as_deref())?;
+    let mut catalogue = Catalogue::load(options.servers_dir.as_deref())?;
+    let common = experiment.common();
+    let custom = common.custom.iter().chain(options.custom.iter().map(|(name, c)| (name, c)));
+    for (name, custom) in custom {
+        catalogue.add(Adapter::custom(name, common.role, custom)?);
+    }
     let adapters = chosen(experiment, options, &catalogue)?;
     Ok(Checked { experiment, adapters, asked })
 }
@@ -250,15 +257,18 @@ fn chosen(
     catalogue: &Catalogue,
 ) -> Result<Vec<Adapter>, RunError> {
     let common = experiment.common();
+    let custom = options.custom.iter().map(|(name, _)| name.clone());
+    let custom = custom.filter(|name| !common.servers.contains(name));
+    let servers: Vec<String> = common.servers.iter().cloned().chain(custom).collect();
     for name in &options.only {
         catalogue.get(name)?;
-        if !common.servers.contains(name) {
-            let (name, known) = (name.clone(), common.servers.join(", "));
+        if !servers.contains(name) {
+            let (name, known) = (name.clone(), servers.join(", "));
             return Err(RunError::NotInExperiment { name, known });
         }
     }
     let wanted =
-        common.servers.iter().filter(|name| options.only.is_empty() || options.only.contains(name));
+        servers.iter().filter(|name| options.only.is_empty() || options.only.contains(name));
     let mut adapters = Vec::new();
     for name in wanted {
         let adapter = catalogue.get(name)?;

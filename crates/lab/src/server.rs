@@ -182,8 +182,17 @@ impl Installed {
         let stage = Stage { service, testbed, lab, dir };
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
-        self.add_to(&mut server, stage, PORT)?;
+        self.add_to(&mut server, stage, self.adapter.listen.port)?;
         Ok(server)
+    }
+
+    /// Where the Tester finds it: IPv6 where it can be, as RFC 8219 has it for the clients of a DNS64 server.
+    pub fn address(&self) -> SocketAddr {
+        let ip = match self.adapter.listen.ipv6 {
+            true => IpAddr::V6(address_v6(Host::Dut, Host::Tester)),
+            false => IpAddr::V4(address_v4(Host::Dut, Host::Tester)),
+        };
+        SocketAddr::new(ip, self.adapter.listen.port)
     }
 
     /// Where it keeps its configuration and state, in the directory of a run.
@@ -197,8 +206,11 @@ impl Installed {
         let behind = match &self.behind {
             None => None,
             Some(behind) => {
-                behind.add_to(server, Stage { dir: &state, ..stage }, PORT_BEHIND)?;
-                Some(listening(PORT_BEHIND))
+                // One that cannot be told stays where it is.
+                let own = behind.adapter.listen.port;
+                let port = if own == PORT { PORT_BEHIND } else { own };
+                behind.add_to(server, Stage { dir: &state, ..stage }, port)?;
+                Some(listening(port))
             }
         };
         let setting = Setting { behind, ..self.setting(stage, &state, port) };
@@ -251,7 +263,7 @@ impl Installed {
         })?)
     }
 
-    /// Waits until it answers right over IPv6 and over IPv4; how long the first took since `began`.
+    /// Waits until it answers right over IPv6 and over IPv4, where it has them; how long the first took since `began`.
     fn wait_ready(
         &self,
         process: &mut Process,
@@ -266,9 +278,16 @@ impl Installed {
             let address = SocketAddr::new(address, port);
             wait_ready(process, client, address, &questions, limit, stage.lab.interrupted())
         };
-        wait(IpAddr::V6(address_v6(Host::Dut, Host::Tester)))?;
-        let loaded = began.elapsed();
-        wait(IpAddr::V4(address_v4(Host::Dut, Host::Tester)))?;
+        let listen = self.adapter.listen;
+        let v6 = listen.ipv6.then_some(IpAddr::V6(address_v6(Host::Dut, Host::Tester)));
+        let v4 = listen.ipv4.then_some(IpAddr::V4(address_v4(Host::Dut, Host::Tester)));
+        let mut loaded = Duration::ZERO;
+        for (i, address) in v6.into_iter().chain(v4).enumerate() {
+            wait(address)?;
+            if i == 0 {
+                loaded = began.elapsed();
+            }
+        }
         Ok(loaded)
     }
 
@@ -321,11 +340,6 @@ fn listening(port: u16) -> Place {
 }
 
 impl Server {
-    /// Where the Tester finds it: IPv6, as RFC 8219 has it for the clients of a DNS64 server.
-    pub fn address() -> SocketAddr {
-        SocketAddr::new(IpAddr::V6(address_v6(Host::Dut, Host::Tester)), PORT)
-    }
-
     /// Checks that it still runs, and what stands behind it.
     ///
     /// # Errors

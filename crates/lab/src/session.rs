@@ -397,7 +397,7 @@ impl<'a> Session<'a> {
             let load = zone_load(installed, &service, testbed, lab, dir, later)?;
             add_repeat(&mut cell.record, load);
         }
-        let target = asked.target(point, self.options.seed);
+        let target = asked.target(point, self.options.seed, installed.address());
         let over_ipv6 = target.address.is_ipv6();
         let both = (installed, &service);
         let limit = point.settings.dut.cpu_limit;

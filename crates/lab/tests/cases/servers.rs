@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use experiment::Custom;
 use experiment::file::Role;
 use lab::authdns::{self, Serves};
 use lab::probe::{Observed, Snapshot};
@@ -118,6 +119,42 @@ pub(crate) fn zones_load(lab: &Lab) -> u8 {
     assert!(load.series.iter().any(|series| series.name == "dut.resident"), "{:?}", load.series);
     assert!(load.files["nsd.conf"].contains("zonefile"));
     0
+}
+
+/// A binary that only this run knows, on a port of its own and over IPv4 alone.
+pub(crate) fn a_custom_server_serves(lab: &Lab) {
+    let (testbed, dir) = hosts::testbed(lab);
+    let program = std::env::current_exe().unwrap();
+    let custom = Custom {
+        port: 5_301,
+        ipv6: false,
+        files: [("x.conf".to_owned(), "{{ threads }} {{ zone_file }}\n".to_owned())].into(),
+        ..Custom::new(&format!(
+            "\"{}\" auth --listen {{{{ listen.v4 }}}}:{{{{ listen.port }}}} \
+             --namespace {{{{ namespace }}}} --pref64 {{{{ pref64 }}}} --aaaa always",
+            program.display()
+        ))
+    };
+    let adapter = Adapter::custom("own", Role::Authoritative, &custom).unwrap();
+    let installed = Installed::find(&adapter, &testbed, dir.path()).unwrap();
+    assert_eq!(installed.version(), None);
+    assert_eq!(installed.address(), (address_v4(Host::Dut, Host::Tester), 5_301).into());
+    let service = service(Role::Authoritative, dir.path());
+    let server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
+    assert!(server.files()["x.conf"].ends_with("/zone\n"), "{:?}", server.files());
+    server.stop();
+    // Behind a front it keeps its port.
+    let mut catalogue = Catalogue::load(None).unwrap();
+    catalogue.add(adapter);
+    let both = catalogue.get("dnsdist+own").unwrap();
+    if both.program().is_ok() {
+        let installed = Installed::find(both, &testbed, dir.path()).unwrap();
+        installed.start(&service, &testbed, lab, dir.path()).unwrap().stop();
+    }
+    let missing = Adapter::custom("own", Role::Authoritative, &Custom::new("/no/such/x")).unwrap();
+    let installed = Installed::find(&missing, &testbed, dir.path()).unwrap();
+    let error = installed.start(&service, &testbed, lab, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("exit code 127") && error.contains("/no/such/x"), "{error}");
 }
 
 /// A server that does not start shows its log; one that dies later is noticed at once.

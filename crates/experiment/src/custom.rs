@@ -1,0 +1,123 @@
+//! Servers that only one experiment knows: a binary of the user's, with its command line.
+//!
+//! ```toml
+//! servers = ["mtd64-ng"]
+//!
+//! [custom.mtd64-ng]
+//! command = "/opt/mtd64-ng/mtd64-ng -c {{ dir }}/mtd64.conf"
+//! ipv4 = false
+//! files = { "mtd64.conf" = "nameserver {{ upstream.v4 }}\ndns64-prefix {{ pref64 }}\n" }
+//! ```
+
+use std::collections::BTreeMap;
+
+use measure::Nanos;
+use serde::Deserialize;
+
+use crate::settings::text;
+
+/// A server of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Custom {
+    /// Its command line, for the shell; a template. It stays in the foreground.
+    pub command: String,
+    /// The port it listens on.
+    #[serde(default = "default_port")]
+    pub port: u16,
+    /// Whether it listens on IPv6: the Tester then asks over it.
+    #[serde(default = "yes")]
+    pub ipv6: bool,
+    /// Whether it listens on IPv4.
+    #[serde(default = "yes")]
+    pub ipv4: bool,
+    /// It must answer the first and the last name right within this time of its start.
+    #[serde(default = "default_ready", deserialize_with = "text")]
+    pub ready: Nanos,
+    /// Its configuration: templates, by their paths in the directory of the run.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+fn default_port() -> u16 {
+    53
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_ready() -> Nanos {
+    Nanos::from_secs(20)
+}
+
+impl Custom {
+    /// A server started by `command`, with all else as usual.
+    pub fn new(command: &str) -> Self {
+        Custom {
+            command: command.to_owned(),
+            port: default_port(),
+            ipv6: true,
+            ipv4: true,
+            ready: default_ready(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// What makes no sense of it, if anything.
+    pub fn nonsense(&self) -> Option<&'static str> {
+        if self.command.trim().is_empty() {
+            Some("`command` is empty")
+        } else if self.port == 0 {
+            Some("`port` is a number from 1 to 65535")
+        } else if !self.ipv4 && !self.ipv6 {
+            Some("it listens on `ipv4`, or on `ipv6`, or on both")
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Experiment;
+
+    const FILE: &str = r#"
+name = "x"
+title = "a server of my own"
+role = "dns64"
+method = "closed"
+servers = ["unbound", "own"]
+[custom.own]
+command = "/opt/own -p {{ listen.port }}"
+port = 5353
+ipv4 = false
+ready = "3s"
+files = { "own.conf" = "threads {{ threads }}" }
+"#;
+
+    #[test]
+    fn a_file_may_bring_a_server() {
+        let experiment = Experiment::parse(FILE, Path::new("x.toml")).expect("good");
+        let own = &experiment.common().custom["own"];
+        assert_eq!((own.port, own.ipv6, own.ipv4), (5353, true, false));
+        assert_eq!((own.ready, own.files.len()), (Nanos::from_secs(3), 1));
+        let table = [
+            (FILE.replace(", \"own\"", ""), "`servers` does not name own"),
+            (
+                FILE.replace("ipv4 = false", "ipv4 = false\nipv6 = false"),
+                "own: it listens on `ipv4`",
+            ),
+            (FILE.replace("port = 5353", "port = 65536"), "65536"),
+            (FILE.replace("port =", "prot ="), "unknown field `prot`"),
+            (FILE.replace("\"3s\"", "\"3x\""), "3x"),
+        ];
+        for (text, part) in table {
+            let error = Experiment::parse(&text, Path::new("x.toml")).expect_err(part).to_string();
+            assert!(error.starts_with("x.toml:") && error.contains(part), "{error}");
+        }
+    }
+}
