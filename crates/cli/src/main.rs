@@ -21,6 +21,7 @@ mod metrics;
 mod options;
 mod plan;
 mod progress;
+mod replicate;
 mod run;
 mod runs;
 mod search;

@@ -14,6 +14,7 @@ use crate::fingerprint;
 use crate::keep::Keeper;
 use crate::metrics::{Listener, Metrics};
 use crate::plan;
+use crate::replicate;
 use crate::store::{self, RunRef, StoreArgs};
 use crate::tester::command_line;
 
@@ -21,6 +22,9 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     if args.list {
         plan::list();
         return Ok(());
+    }
+    if let Some(text) = replicate::text(&args) {
+        return replicate::run(&args, &text);
     }
     let resumed = args.resume.as_ref().map(|which| unfinished(&args.store, which)).transpose()?;
     let experiment = match &resumed {

@@ -63,19 +63,27 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 /// Updates a second, or a share of the zone's delegations a day.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Rate {
+pub(crate) enum Rate {
     PerSecond(f64),
     PercentPerDay(f64),
 }
 
 impl Rate {
+    /// Updates a second, of a zone with so many delegations.
+    pub(crate) fn of(self, delegations: u64) -> f64 {
+        match self {
+            Rate::PerSecond(rate) => rate,
+            Rate::PercentPerDay(percent) => delegations as f64 * percent / 100.0 / DAY,
+        }
+    }
+
     fn per_second(
         self,
         delegations: impl FnOnce() -> Result<u64, Failure>,
     ) -> Result<f64, Failure> {
         match self {
             Rate::PerSecond(rate) => Ok(rate),
-            Rate::PercentPerDay(percent) => Ok(delegations()? as f64 * percent / 100.0 / DAY),
+            Rate::PercentPerDay(_) => Ok(self.of(delegations()?)),
         }
     }
 }
@@ -294,6 +302,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         rate,
         window: args.window,
         kill: args.kill.map(|pid| (pid, args.kill_after)),
+        watch: Vec::new(),
     };
     let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
     let updates = open()?;
@@ -359,7 +368,7 @@ fn survivors(
 }
 
 /// The numbers of the updates with NOERROR.
-fn acknowledged(path: &Path) -> anyhow::Result<std::collections::HashSet<u64>> {
+pub(crate) fn acknowledged(path: &Path) -> anyhow::Result<std::collections::HashSet<u64>> {
     let text = std::fs::read_to_string(path)?;
     let number = |(at, line): (usize, &str)| {
         let mut words = line.split(' ');

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use measure::{Histogram, Nanos};
 use record::Durability;
 use update::{Operation, Update, UpdateReader};
-use wire::Name;
+use wire::{Name, Qtype};
 
 use crate::update_send::Connection;
 
@@ -18,6 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const TRIES: u32 = 3;
 /// Names of missing updates that are shown.
 const EXAMPLES: usize = 10;
+/// How long a secondary may lag before it is given up; after the queries ended, and before.
+const LAST_LAG: Duration = Duration::from_secs(10);
+const LONGEST_LAG: Duration = Duration::from_secs(60);
+/// How often it is asked.
+const LOOK: Duration = Duration::from_millis(2);
 /// The type NS.
 const NS: u16 = 2;
 
@@ -80,6 +88,93 @@ pub(crate) fn wait_ready(
     }
 }
 
+/// How long a secondary took to have what its primary had acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct Lag {
+    pub(crate) times: Histogram,
+    /// Updates it never had as long as it was watched.
+    pub(crate) unseen: u64,
+}
+
+/// Looks in `server` for each update that comes, again and again until it is there.
+pub(crate) fn watch(
+    server: SocketAddr,
+    updates: Receiver<(Update, Instant)>,
+    stop: &AtomicBool,
+) -> Lag {
+    let mut lag = Lag::default();
+    let Ok(mut connection) = Connection::to(server, false, PATIENCE) else { return lag };
+    for (update, acknowledged) in updates {
+        let rrsets = expected(&update);
+        let mut is_there = || {
+            rrsets.iter().all(|((name, rtype), records)| {
+                look_up(&mut connection, server, name, *rtype).is_ok_and(|there| there == *records)
+            })
+        };
+        let limit = acknowledged + LONGEST_LAG;
+        loop {
+            if is_there() {
+                lag.times.record(Nanos::from(acknowledged.elapsed()));
+                break;
+            }
+            let over = stop.load(Ordering::Relaxed) && acknowledged.elapsed() > LAST_LAG;
+            if over || Instant::now() > limit {
+                lag.unseen += 1;
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    lag
+}
+
+/// The serial number of a zone in a server.
+pub(crate) fn serial(server: SocketAddr, zone: &str) -> Option<u32> {
+    let records = records(server, zone, 6)?;
+    let soa = records.first()?;
+    // Behind two names stand the serial and four more numbers (RFC 1035 section 3.3.13).
+    let at = soa.len().checked_sub(20)?;
+    Some(u32::from_be_bytes(soa.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Whether a server has records of a type at the zone's apex.
+pub(crate) fn has_records(server: SocketAddr, zone: &str, rtype: u16) -> bool {
+    records(server, zone, rtype).is_some_and(|records| !records.is_empty())
+}
+
+fn records(server: SocketAddr, zone: &str, rtype: u16) -> Option<BTreeSet<Vec<u8>>> {
+    let name: Name = zone.parse().ok()?;
+    let mut connection = Connection::to(server, false, PATIENCE).ok()?;
+    let reply = ask(&mut connection, name.as_wire(), rtype).ok()?;
+    update::message::records_of(&reply, name.as_wire(), rtype)
+}
+
+/// The average octets of queries from a file and of their replies, over UDP; with EDNS and DO, or without.
+pub(crate) fn average_sizes(
+    server: SocketAddr,
+    queries: impl BufRead,
+    most: usize,
+    dnssec: bool,
+) -> anyhow::Result<(f64, f64)> {
+    let mut connection = Connection::to(server, false, PATIENCE)?;
+    let (mut asked, mut sent, mut received) = (0, 0, 0);
+    for line in queries.lines().take(most) {
+        let line = line?;
+        let Some((name, rtype)) = line.split_once(' ') else { continue };
+        let (name, rtype): (Name, Qtype) = (name.parse()?, rtype.parse()?);
+        let mut query = question(name.as_wire(), rtype.0);
+        if dnssec {
+            // An OPT record for 1232 octets with DO (RFC 6891, RFC 3225).
+            query[11] = 1;
+            query.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
+        }
+        let reply = connection.ask(&query, PATIENCE)?;
+        (asked, sent, received) = (asked + 1, sent + query.len(), received + reply.len());
+    }
+    let average = |octets: usize| octets as f64 / f64::max(1.0, f64::from(asked));
+    Ok((average(sent), average(received)))
+}
+
 /// The RRsets that an update leaves, in lower case.
 fn expected(update: &Update) -> Rrsets {
     let mut rrsets = Rrsets::new();
@@ -130,10 +225,14 @@ fn look_up(
 
 /// Asks a question without recursion.
 fn ask(connection: &mut Connection, name: &[u8], rtype: u16) -> io::Result<Vec<u8>> {
+    connection.ask(&question(name, rtype), PATIENCE)
+}
+
+fn question(name: &[u8], rtype: u16) -> Vec<u8> {
     // One query at a time on this socket, so any id will do.
     let mut query = vec![0x2a, 0x2a, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     query.extend_from_slice(name);
     query.extend_from_slice(&rtype.to_be_bytes());
     query.extend_from_slice(&1u16.to_be_bytes());
-    connection.ask(&query, PATIENCE)
+    query
 }

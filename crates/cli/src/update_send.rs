@@ -12,6 +12,7 @@
 use std::io::{self, BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -44,6 +45,8 @@ pub(crate) struct Sender {
     pub(crate) window: u32,
     /// Kills the primary after so many acknowledgements.
     pub(crate) kill: Option<(i32, u64)>,
+    /// Who wants to know of acknowledged updates, as far as he keeps up.
+    pub(crate) watch: Vec<SyncSender<(Update, Instant)>>,
 }
 
 /// What came of it.
@@ -197,6 +200,13 @@ impl<'a, R: BufRead> Worker<'a, R> {
             }
             // An id is only told from the last of the same socket.
             let outcome = self.exchange(number as u16, &update);
+            if matches!(outcome, Ok(update::outcome::NOERROR)) {
+                let now = Instant::now();
+                for watcher in &sender.watch {
+                    // It still looks for the one before.
+                    let _ = watcher.try_send((update.clone(), now));
+                }
+            }
             self.account(number, outcome, due.elapsed());
         }
         self.tally

@@ -39,6 +39,7 @@ pub mod netns;
 pub mod probe;
 pub mod process;
 pub mod ready;
+pub mod replication;
 pub mod run;
 pub mod rundir;
 pub mod server;

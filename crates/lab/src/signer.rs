@@ -250,7 +250,7 @@ fn execute<'a>(
 }
 
 /// Where a program lies: in `PATH`, or where Debian puts what belongs to the system.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(more).map(|dir| dir.join(program)).find(|p| p.is_file())
