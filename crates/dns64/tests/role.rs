@@ -525,6 +525,40 @@ fn answers_are_kept_served_stale_and_refreshed() {
 }
 
 #[test]
+fn a_refresh_that_fails_takes_nothing_away() {
+    for silent in [true, false] {
+        let mut bench = Bench::new("cache.prefetch = true\nupstream.attempts = 1");
+        let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
+        bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+        bench.now += Nanos::from_secs(240);
+        let refresh = bench.ask(2, &query("www.test", Qtype::A, 2)).upstream.remove(0);
+        if silent {
+            bench.wait(600);
+        } else {
+            bench.reply(&refresh, &reply(&refresh.bytes, Rcode::SERVFAIL, &[]));
+        }
+        assert_eq!(bench.role.gauges().outstanding, 0, "it has failed");
+        let out = bench.ask(3, &query("www.test", Qtype::A, 3));
+        assert_eq!((rcode(&out.clients[0].1), out.upstream.len()), (0, 0), "it holds still");
+    }
+}
+
+#[test]
+fn a_refreshed_reverse_name_is_asked_for_as_before() {
+    let mut bench = Bench::new("cache.prefetch = true");
+    let name = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
+    let mut asked = Vec::new();
+    for id in 1..=2 {
+        let sent = bench.ask(1, &query(name, Qtype::PTR, id)).upstream.remove(0);
+        asked.push(sent.name().to_lowercase());
+        let target = b"\x03www\x04test\0";
+        bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::PTR, target)]));
+        bench.now += Nanos::from_secs(240);
+    }
+    assert_eq!(asked, ["4.4.8.8.in-addr.arpa"; 2]);
+}
+
+#[test]
 fn a_reload_loses_nothing_under_way() {
     let mut bench = Bench::new("cache.size = 0");
     let aaaa = bench.ask(1, &query("www.test", Qtype::AAAA, 1)).upstream.remove(0);

@@ -141,11 +141,17 @@ impl Dns64 {
         }
         // An answer made for one client's options is nobody else's.
         let shared = options.is_empty();
-        if shared
-            && (self.answer_cached(&client, &key, hash, now, tx)
-                || self.join(&client, &key, hash, now, tx))
-        {
-            return;
+        if shared {
+            if let Some(refresh) = self.answer_cached(&client, &key, hash, now, tx) {
+                if refresh && let Some(t) = self.open(None, key, hash, now, tx) {
+                    self.share(t);
+                    self.start(t, special, now, tx);
+                }
+                return;
+            }
+            if self.join(&client, &key, hash, now, tx) {
+                return;
+            }
         }
         let Some(t) = self.open(Some(client), key, hash, now, tx) else { return };
         if !shared {
@@ -156,7 +162,7 @@ impl Dns64 {
         self.start(t, special, now, tx);
     }
 
-    /// Answers from the cache, if the answer is there.
+    /// Answers from the cache, if the answer is there, and says whether it is to be refreshed.
     fn answer_cached(
         &mut self,
         client: &Client,
@@ -164,11 +170,11 @@ impl Dns64 {
         hash: u64,
         now: Nanos,
         tx: &mut TxBatch,
-    ) -> bool {
+    ) -> Option<bool> {
         if self.cache.is_off() {
-            return false;
+            return None;
         }
-        let Some(hit) = self.cache.get(key, hash, now, None) else { return false };
+        let hit = self.cache.get(key, hash, now, None)?;
         self.counters.cache_hits += 1;
         let refresh = hit.refresh && self.settings.config.cache.prefetch;
         super::deliver::deliver(
@@ -181,11 +187,7 @@ impl Dns64 {
             &mut self.counters,
             &mut self.outbox,
         );
-        if refresh && let Some(t) = self.open(None, *key, hash, now, tx) {
-            self.share(t);
-            self.start(t, Special::No, now, tx);
-        }
-        true
+        Some(refresh)
     }
 
     /// Lets a client wait for a question that is under way, if there is one.

@@ -69,6 +69,17 @@ impl Dns64 {
 
     /// Ends a question without an answer: with what expired not long ago, if that is allowed and there, else SERVFAIL.
     pub(super) fn fail(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        if self.serve_stale(t, now, tx) {
+            return;
+        }
+        self.question_of(t);
+        self.scratch.answer.bare(&self.scratch.question, Rcode::SERVFAIL);
+        self.scratch.answer.failure = true;
+        self.finish(t, now, tx);
+    }
+
+    /// Ends a question with what expired not long ago, if that is allowed and there (RFC 8767 section 5).
+    pub(super) fn serve_stale(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) -> bool {
         let config = &self.settings.config.cache;
         let transaction = &self.transactions[t];
         let (key, hash) = (transaction.key, transaction.hash);
@@ -87,12 +98,10 @@ impl Dns64 {
             out.rcode = answer.rcode;
             out.options.extend_from_slice(answer.options);
             self.give_to_all(t, age, now, tx);
-            return self.close(t);
+            self.close(t);
+            return true;
         }
-        self.question_of(t);
-        self.scratch.answer.bare(&self.scratch.question, Rcode::SERVFAIL);
-        self.scratch.answer.failure = true;
-        self.finish(t, now, tx);
+        false
     }
 
     /// Ends a question without a word to those who wait.
@@ -123,19 +132,25 @@ impl Dns64 {
         }
         let config = &self.settings.config.cache;
         let answer = &mut self.scratch.answer;
+        let failed = answer.failure || !matches!(answer.rcode, 0 | 3);
+        let (key, hash) = (&transaction.key, transaction.hash);
+        if failed && self.cache.get(key, hash, now, Some((config.serve_stale, 0))).is_some() {
+            // A refresh that failed takes nothing away.
+            return;
+        }
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         // What clients are told agrees with how long it is kept.
         answer.bound_ttls(seconds(config.min_ttl), seconds(config.max_ttl));
         let ttl = Nanos::from_secs(answer.ttl.into());
         let negative = answer.rcode == 3 || answer.bytes()[6..8] == [0, 0];
-        let life = if answer.failure || !matches!(answer.rcode, 0 | 3) {
+        let life = if failed {
             config.failure_ttl
         } else if negative {
             ttl.min(config.max_negative_ttl)
         } else {
             ttl.max(config.min_ttl).min(config.max_ttl)
         };
-        self.cache.put(&transaction.key, transaction.hash, answer, now, life);
+        self.cache.put(key, hash, answer, now, life);
     }
 
     /// Gives the answer in the making to all who wait for it.

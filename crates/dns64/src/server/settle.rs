@@ -262,6 +262,10 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
+        // An error of upstream is no reason to forget what expired (RFC 8767 section 5).
+        if !matches!(reply.rcode, 0 | 3) && self.serve_stale(t, now, tx) {
+            return;
+        }
         let transaction = &self.transactions[t];
         let asked = transaction.lookups[0].qtype;
         let unmoved = transaction.chain.is_empty() && transaction.name.is_none();

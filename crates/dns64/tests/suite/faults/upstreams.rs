@@ -221,3 +221,21 @@ fn what_is_cached_outlives_upstream() {
     }
     assert!(server.metric("dns64d_uptime_seconds") >= 2);
 }
+
+#[test]
+fn what_expired_outlives_errors_of_upstream() {
+    let script = ipv4_only();
+    script.on("short.example A", "short.example 1 A 192.0.2.33 || SERVFAIL");
+    script.on(
+        "short.example AAAA",
+        "authority; example 1 SOA ns.example host.example 1 7200 3600 86400 1 || SERVFAIL",
+    );
+    let server = dns64d(&[&script], &format!("{}\nserve-stale = \"1h\"", upstream("")));
+    assert!(is_right(&server.ask("short.example AAAA")));
+    // Until its second is over.
+    std::thread::sleep(Duration::from_millis(2_100));
+    for _ in 0..3 {
+        let reply = server.ask("short.example AAAA");
+        assert!(is_right(&reply), "what expired, each time: {reply}");
+    }
+}
