@@ -224,6 +224,11 @@ impl State {
             *next += 1;
             return turn;
         }
+        // A name out of a mangled reply may be one that no zone file holds; nobody knows it.
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !key.0.chars().all(plain) {
+            return vec![Scripted::parse("NXDOMAIN", "example")];
+        }
         if let Some(text) = self.others.get(&key.1) {
             return parse(&text.replace('$', &key.0), &key.0).remove(0);
         }
