@@ -23,6 +23,8 @@ use crate::load::interruption;
 /// Connections over TCP and TLS at once: as many clients as a load may have.
 const MAX_CONNECTIONS: usize = 100_000;
 
+/// A connection may be without a query for so long: many clients ask seldom.
+const IDLE: Duration = Duration::from_secs(300);
 /// So often a free port is looked for.
 const PORT_ATTEMPTS: u32 = 16;
 
@@ -83,7 +85,11 @@ impl Server {
                 })
             })
             .collect();
-        let limits = tcp::TcpLimits { connections: MAX_CONNECTIONS, ..tcp::TcpLimits::default() };
+        let limits = tcp::TcpLimits {
+            connections: MAX_CONNECTIONS,
+            idle: IDLE,
+            ..tcp::TcpLimits::default()
+        };
         let tcp = {
             let (mut auth, stop) = (Auth::new(config.clone()), stop.clone());
             let answer = move |message: &[u8], reply: &mut Vec<u8>| {

@@ -1,7 +1,7 @@
 //! The experiments that come with the program.
 
 /// Their names and texts, in the order of the list.
-pub(crate) const BUILT_IN: [(&str, &str); 11] = [
+pub(crate) const BUILT_IN: [(&str, &str); 15] = [
     ("dns64-rfc8219", include_str!("../../../experiments/dns64-rfc8219.toml")),
     ("dns64-lockstep", include_str!("../../../experiments/dns64-lockstep.toml")),
     ("dns64-existing-aaaa", include_str!("../../../experiments/dns64-existing-aaaa.toml")),
@@ -12,6 +12,10 @@ pub(crate) const BUILT_IN: [(&str, &str); 11] = [
     ("zone-size", include_str!("../../../experiments/zone-size.toml")),
     ("rss", include_str!("../../../experiments/rss.toml")),
     ("generators", include_str!("../../../experiments/generators.toml")),
+    ("transport-clients", include_str!("../../../experiments/transport-clients.toml")),
+    ("queries-per-connection", include_str!("../../../experiments/queries-per-connection.toml")),
+    ("many-clients", include_str!("../../../experiments/many-clients.toml")),
+    ("resumption", include_str!("../../../experiments/resumption.toml")),
     ("os-evaluation", include_str!("../../../experiments/os-evaluation.toml")),
 ];
 

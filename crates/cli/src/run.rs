@@ -5,6 +5,7 @@ use std::path::Path;
 use experiment::{Experiment, Found};
 use lab::host::Depth;
 use lab::{Checked, Entered, Event, RunOptions, run_experiment};
+use net::tls::Authority;
 use record::{Run, Store};
 
 use crate::args::RunArgs;
@@ -88,6 +89,10 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
         keep: args.keep,
         command: command_line(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        certify: Some(|dir, names| {
+            let authority = Authority::new().map_err(|e| e.to_string())?;
+            authority.write(dir, names).map_err(|e| e.to_string())
+        }),
         ..RunOptions::default()
     };
     if let Some(run) = resumed {

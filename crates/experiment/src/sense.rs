@@ -11,7 +11,7 @@ const MAX_THREADS: usize = 4_096;
 /// dns64perf's experiment is 256 queries, so many lanes at most share them.
 const MAX_LANES: u32 = 256;
 /// The transports of `dnsdyno load`.
-const TRANSPORTS: [&str; 5] = ["udp", "tcp", "tls", "https", "quic"];
+const TRANSPORTS: [&str; 6] = ["udp", "tcp", "tls", "https", "quic", "http3"];
 
 /// A key (dots between), and what is wrong with its value.
 type Complaint = (&'static str, String);

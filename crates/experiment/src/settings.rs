@@ -346,8 +346,14 @@ pub struct TesterSettings {
     pub transport: String,
     /// Queries on a connection before it is closed; without an end where it is absent.
     pub queries_per_connection: Option<u32>,
-    /// Connections of a stream transport at a time.
+    /// Connections of a stream transport at a time; source ports of UDP.
     pub clients: Option<u32>,
+    /// Queries outstanding on a connection; the window's share where it is absent.
+    pub outstanding: Option<u32>,
+    /// Whether TLS sessions are resumed.
+    pub resume: bool,
+    /// Whether queries travel with the handshake of a resumed session (0-RTT).
+    pub early_data: bool,
 }
 
 impl Default for TesterSettings {
@@ -360,6 +366,9 @@ impl Default for TesterSettings {
             transport: "udp".into(),
             queries_per_connection: None,
             clients: None,
+            outstanding: None,
+            resume: false,
+            early_data: false,
         }
     }
 }

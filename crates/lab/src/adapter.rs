@@ -53,6 +53,9 @@ pub struct Adapter {
     /// Whether it stands in front of another server and passes queries on to it.
     #[serde(default)]
     pub front: bool,
+    /// Transports beside UDP and TCP that it speaks, each with the version from which on it does.
+    #[serde(default)]
+    pub transports: BTreeMap<String, String>,
     /// The server that stands behind it: only in adapters that [`Catalogue`](crate::Catalogue) joins.
     #[serde(skip)]
     pub behind: Option<Box<Adapter>>,
@@ -273,6 +276,7 @@ impl Adapter {
         let files =
             files.map(|(path, text)| FileTemplate { path: path.clone(), text: template(text) });
         let adapter = Adapter {
+            transports: BTreeMap::new(),
             name: name.to_owned(),
             title: name.to_owned(),
             roles: vec![role],
@@ -317,6 +321,13 @@ impl Adapter {
     fn templates(&self) -> impl Iterator<Item = &Spanned<String>> {
         let files = self.files.iter().map(|file| &file.text);
         files.chain(&self.start.arguments).chain(self.start.environment.values())
+    }
+
+    /// Whether its `version` speaks `transport`.
+    pub fn speaks(&self, transport: &str, version: Option<&str>) -> bool {
+        let since = self.transports.get(transport);
+        matches!(transport, "udp" | "tcp")
+            || since.is_some_and(|since| template::at_least(version.unwrap_or_default(), since))
     }
 
     /// Whether one of its templates, or of what stands behind it, uses the variable `name`.

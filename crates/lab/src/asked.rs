@@ -87,6 +87,7 @@ impl Asked {
             repeats: (w.repeat_share, w.repeat_names),
             seed,
             tester,
+            authority: None,
         }
     }
 

@@ -73,6 +73,8 @@ pub struct Target {
     pub seed: u64,
     /// How they are sent.
     pub tester: TesterSettings,
+    /// Whose certificates are believed, PEM; of transports with TLS.
+    pub authority: Option<PathBuf>,
 }
 
 /// Trials in the lab.
@@ -250,6 +252,29 @@ impl<'a> LabBench<'a> {
         args
     }
 
+    /// What loads over connections have beside.
+    fn connecting(&self, option: &mut impl FnMut(&str, &dyn fmt::Display)) {
+        let (t, authority) = (&self.target.tester, &self.target.authority);
+        if let Some(queries) = t.queries_per_connection {
+            option("--queries-per-connection", &queries);
+            // The Tester's ports must not wait a minute after each connection.
+            option("--close", &"reset");
+        }
+        if matches!(t.transport.as_str(), "https" | "http3") {
+            // Knot Resolver 5 refuses requests that are interleaved with the bodies of others.
+            option("--http-method", &"get");
+        }
+        if let Some(clients) = t.clients {
+            option("--clients", &clients);
+        }
+        if let Some(outstanding) = t.outstanding {
+            option("--outstanding", &outstanding);
+        }
+        if let Some(authority) = authority {
+            option("--ca", &authority.display());
+        }
+    }
+
     /// What every load has in common: whom it asks for which names, and through which sockets.
     fn asking(&self, first_name: u64, names: Option<u64>) -> Vec<OsString> {
         let t = &self.target;
@@ -272,14 +297,15 @@ impl<'a> LabBench<'a> {
         } else {
             option("--transport", &t.tester.transport);
         }
-        if let Some(ports) = t.tester.ports {
+        let datagrams = t.tester.transport == "udp";
+        // A client of UDP is a port.
+        if let Some(ports) =
+            t.tester.ports.map(u32::from).or(t.tester.clients.filter(|_| datagrams))
+        {
             option("--sockets", &ports);
         }
-        if let Some(queries) = t.tester.queries_per_connection {
-            option("--queries-per-connection", &queries);
-        }
-        if let Some(clients) = t.tester.clients {
-            option("--clients", &clients);
+        if !datagrams {
+            self.connecting(&mut option);
         }
         if t.repeats.0 > 0.0 {
             option("--repeat-share", &t.repeats.0);
@@ -299,6 +325,12 @@ impl<'a> LabBench<'a> {
             (!t.recursion, "--no-recursion"),
             (!t.tester.gro, "--no-gro"),
             (self.shares_core(), "--shared-core"),
+        ];
+        args.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.into()));
+        let private = t.authority.is_some();
+        let flags = [
+            (t.tester.resume && private, "--resume"),
+            (t.tester.early_data && private, "--early-data"),
         ];
         args.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.into()));
         args

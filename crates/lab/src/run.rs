@@ -49,9 +49,15 @@ pub struct RunOptions {
     pub version: String,
     /// The fingerprint of the host, for the record; null when none was taken.
     pub host: serde_json::Value,
+    /// Makes a certification authority and a certificate for names and addresses: writes `ca.pem`, `server.pem` and
+    /// `server.key` into a directory. Without it no server speaks TLS here.
+    pub certify: Option<Certify>,
     /// What was done of this run before it was interrupted.
     pub resumed: Option<Box<Run>>,
 }
+
+/// See [`RunOptions::certify`]; an error in words.
+pub type Certify = fn(&Path, &[&str]) -> Result<(), String>;
 
 /// What [`RunOptions::go_on`] reads back from a plan's words on the testbed.
 const SEED: &str = "seed";

@@ -20,6 +20,10 @@ use crate::zonefile::reverse_zone;
 
 /// The port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;
+/// The port of TLS and QUIC (RFC 7858, RFC 9250).
+const PORT_TLS: u16 = 853;
+/// The port of HTTPS.
+const PORT_HTTPS: u16 = 443;
 /// The port of a server that stands behind another one.
 const PORT_BEHIND: u16 = 5300;
 /// How long a server may take to print its version.
@@ -337,6 +341,15 @@ impl Installed {
 fn listening(port: u16) -> Place {
     let (v4, v6) = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
     Place { v4, v6, port }
+}
+
+/// The port on which a server speaks `transport`.
+pub fn transport_port(transport: &str) -> u16 {
+    match transport {
+        "tls" | "quic" => PORT_TLS,
+        "https" | "http3" => PORT_HTTPS,
+        _ => PORT,
+    }
 }
 
 impl Server {

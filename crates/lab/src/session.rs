@@ -21,7 +21,7 @@ use crate::authdns::{self, Serves};
 use crate::bench::{LabBench, Target};
 use crate::enter::Lab;
 use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
-use crate::server::{Installed, ServerError, Service};
+use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Steering, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::zone_load::{ZoneLoad, zone_load};
@@ -268,6 +268,7 @@ impl<'a> Session<'a> {
             repeats: (0.0, 1),
             seed: self.options.seed,
             tester,
+            authority: None,
         };
         let mut bench = LabBench::self_test(self.lab, testbed, dir, target, authdns);
         let search = point.settings.search.as_ref().expect("a search has its table");
@@ -327,6 +328,17 @@ impl<'a> Session<'a> {
                 return Err(Shortfall::Cannot(why));
             }
         }
+        let installed = self.find(adapter)?;
+        let (transport, version) = (&point.settings.tester.transport, installed.version());
+        if adapter.speaks(transport, version) {
+            return Ok(installed);
+        }
+        let version = version.unwrap_or_default();
+        Err(Shortfall::Cannot(format!("{} {version} does not speak {transport}", adapter.title)))
+    }
+
+    /// The server's program, looked for once.
+    fn find(&mut self, adapter: &Adapter) -> Result<Installed, Shortfall> {
         if let Some(installed) = self.installed.get(&adapter.name) {
             return Ok(installed.clone());
         }
@@ -358,6 +370,23 @@ impl<'a> Session<'a> {
         Ok(path)
     }
 
+    /// The directory with the authority of this run and the certificate that all its servers show.
+    fn certified(&self) -> Result<PathBuf, Shortfall> {
+        let dir = self.dir.join("certificates");
+        if dir.join("server.key").is_file() {
+            return Ok(dir);
+        }
+        let certify = self
+            .options
+            .certify
+            .ok_or_else(|| Shortfall::Cannot("nobody makes certificates here".to_owned()))?;
+        std::fs::create_dir_all(&dir).map_err(|e| Shortfall::Failed(e.to_string()))?;
+        let v4 = address_v4(Host::Dut, Host::Tester).to_string();
+        let v6 = address_v6(Host::Dut, Host::Tester).to_string();
+        certify(&dir, &[&v6, &v4]).map_err(Shortfall::Failed)?;
+        Ok(dir)
+    }
+
     /// Starts the server, measures it as the method says, and stops it.
     fn measure(
         &mut self,
@@ -383,6 +412,18 @@ impl<'a> Session<'a> {
             Some(started.map_err(|e| Shortfall::Failed(e.to_string()))?)
         };
         let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
+        let mut variables: BTreeMap<String, String> = variables.collect();
+        let transport = &point.settings.tester.transport;
+        let believed = if matches!(transport.as_str(), "udp" | "tcp") {
+            None
+        } else {
+            let dir = self.certified()?;
+            let path = |file: &str| dir.join(file).display().to_string();
+            variables.insert("transport".to_owned(), transport.clone());
+            variables.insert("certificate".to_owned(), path("server.pem"));
+            variables.insert("key".to_owned(), path("server.key"));
+            Some(dir.join("ca.pem"))
+        };
         let service = Service {
             role,
             namespace: asked.namespace,
@@ -390,14 +431,18 @@ impl<'a> Session<'a> {
             zone_file,
             ask: asked.ask(),
             threads: point.settings.dut.threads,
-            variables: variables.collect(),
+            variables,
         };
         if point.settings.method == Method::ZoneLoad {
             let later = point.settings.zone_load.later;
             let load = zone_load(installed, &service, testbed, lab, dir, later)?;
             add_repeat(&mut cell.record, load);
         }
-        let target = asked.target(point, self.options.seed, installed.address());
+        let mut target = asked.target(point, self.options.seed, installed.address());
+        if believed.is_some() {
+            target.address.set_port(transport_port(transport));
+        }
+        target.authority = believed;
         let over_ipv6 = target.address.is_ipv6();
         let both = (installed, &service);
         let limit = point.settings.dut.cpu_limit;

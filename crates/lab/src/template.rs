@@ -125,7 +125,7 @@ pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateEr
 }
 
 /// Whether a version is at least another, by their leading numbers: `9.18.49-1~deb12` is `9.18.49`.
-fn at_least(version: &str, least: &str) -> bool {
+pub(crate) fn at_least(version: &str, least: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         text[..end].split('.').map_while(|part| part.parse().ok()).collect()
