@@ -153,7 +153,8 @@ fn more_connections_than_are_allowed() {
             served += 1;
         }
     }
-    assert_eq!(served, 10);
+    // The connection by which the server was seen to be ready may have a place still.
+    assert!((9..=10).contains(&served), "{served} served");
     assert!(is_right(&server.ask("datagram.example AAAA")), "UDP goes on");
     drop(streams);
     wait_for("places are free again", || {
