@@ -63,6 +63,9 @@ pub(crate) enum Command {
     Zone(Box<crate::zone::ZoneArgs>),
     /// Captures of DNS traffic: characterise, filter, turn into queries
     Trace(Box<crate::trace::TraceArgs>),
+    /// Write runs as one HTML page that needs no network
+    #[command(after_help = crate::report_page::REPORT_EXAMPLES)]
+    Report(crate::report_page::ReportArgs),
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {

@@ -22,6 +22,7 @@ mod options;
 mod plan;
 mod progress;
 mod replicate;
+mod report_page;
 mod run;
 mod runs;
 mod search;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Export(args) => runs::export(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Delete(args) => runs::delete(&args),
+        Command::Report(args) => report_page::run(&args),
         Command::Man { dir } => man::run(&dir),
     };
     match done {

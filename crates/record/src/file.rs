@@ -48,15 +48,25 @@ pub enum RecordError {
 /// # Errors
 /// What the file system says.
 pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
-    let error = |source| RecordError::Io { what: "write", path: path.to_owned(), source };
+    let error =
+        |source: io::Error| RecordError::Io { what: "write", path: path.to_owned(), source };
     let mut text = serde_json::to_vec_pretty(record).map_err(|e| error(e.into()))?;
     text.push(b'\n');
+    write_bytes(path, &text)
+}
+
+/// Writes what was made of records to `path` (`-` is the standard output), through a temporary file beside it.
+///
+/// # Errors
+/// What the file system says.
+pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
+    let error = |source| RecordError::Io { what: "write", path: path.to_owned(), source };
     if path == Path::new("-") {
-        return io::stdout().lock().write_all(&text).map_err(error);
+        return io::stdout().lock().write_all(text).map_err(error);
     }
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
-    std::fs::write(&beside, &text).and_then(|()| std::fs::rename(&beside, path)).map_err(|e| {
+    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).map_err(|e| {
         // What is left of a failed attempt is of no use to anyone.
         let _ = std::fs::remove_file(&beside);
         error(e)

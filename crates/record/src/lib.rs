@@ -28,7 +28,7 @@ pub use self::csv::{Table, write_csv};
 pub use compare::{Compared, Comparison, Missing, Outcome, compare};
 pub use connections::Connections;
 pub use dns_metrics::write_dns_metrics;
-pub use file::{RecordError, read, write};
+pub use file::{RecordError, read, write, write_bytes};
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use plan::{Plan, Seam};
 pub use run::{Capacity, CellRecord, Certificate, Run, SelfTest, Skipped, TrialRecord};

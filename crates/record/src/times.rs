@@ -27,7 +27,8 @@ pub struct Times {
     pub stdev: f64,
     /// How many times there are.
     pub count: u64,
-    /// The non-empty buckets: largest time and count.
+    /// The non-empty buckets: largest time and count; `hdr` says the same.
+    #[serde(default)]
     pub buckets: Vec<(f64, u64)>,
     /// The histogram in nanoseconds: HDR V2, base64.
     pub hdr: String,

@@ -1,8 +1,9 @@
-//! Records to words for a terminal. Pure: no role, no engine, no clock, so that every report can be
+//! Records to words for a terminal, and to one HTML page. Pure: no role, no engine, no clock, so that every report can be
 //! made again from what was kept.
 
 mod cells;
 mod comparison;
+mod html;
 mod lockstep;
 mod run;
 mod spread;
@@ -13,6 +14,7 @@ mod updates;
 
 pub use cells::{quantity, skipped_name};
 pub use comparison::comparison;
+pub use html::html;
 pub use lockstep::lockstep;
 pub use run::run;
 pub use stored::{cell_name, figures, heading, runs};

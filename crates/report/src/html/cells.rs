@@ -1,0 +1,247 @@
+//! The cells of a run, named by what was varied, and laid out along the setting that is a number.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use measure::{Histogram, Limiter};
+use record::{CellRecord, Run, Times, TrialRecord};
+
+use super::plot::Scale;
+
+/// Settings that make an axis, before any other that is a number.
+const AXES: [&str; 6] = ["cores", "threads", "clients", "queries-per-connection", "zone", "share"];
+
+/// A run's cells.
+pub(crate) struct Cells<'a> {
+    /// The settings that differ between cells.
+    pub(crate) varied: Vec<String>,
+    /// The one that makes the horizontal axis, if one of them is a number.
+    pub(crate) across: Option<Across>,
+    /// The cells in their order.
+    pub(crate) cells: Vec<Cell<'a>>,
+    /// The names of the lines: all that was varied but the axis.
+    pub(crate) lines: Vec<String>,
+}
+
+/// One cell.
+pub(crate) struct Cell<'a> {
+    /// What was measured.
+    pub(crate) record: &'a CellRecord,
+    /// The server and all that was varied.
+    pub(crate) name: String,
+    /// The line that it belongs to.
+    pub(crate) line: usize,
+    /// Its place along the axis.
+    pub(crate) x: Option<f64>,
+}
+
+/// A setting as an axis.
+#[derive(Clone, Debug)]
+pub(crate) struct Across {
+    pub(crate) key: String,
+    /// The values, rising, with their texts.
+    pub(crate) values: Vec<(f64, String)>,
+}
+
+impl Across {
+    /// Logarithmic where the values span more than a factor of six.
+    pub(crate) fn scale(&self) -> Scale {
+        let values = || self.values.iter().map(|(x, _)| *x);
+        let (low, high) = (self.values[0].0, self.values[self.values.len() - 1].0);
+        if low > 0.0 && high / low > 6.0 { Scale::log(values()) } else { Scale::around(values()) }
+    }
+
+    /// The values as ticks, thinned to about seven.
+    pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
+        self.values.iter().step_by(self.values.len().div_ceil(7)).cloned().collect()
+    }
+}
+
+/// A setting's value as a number: with k, M, s, ms or %, or the size of an IPv4 prefix.
+fn number(text: &str) -> Option<f64> {
+    if let Some((_, length)) = text.split_once('/') {
+        let length: u32 = length.parse().ok().filter(|l| *l <= 32)?;
+        return Some(2f64.powi(32 - length as i32));
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '%').trim_end();
+    let factor = match text[digits.len()..].trim() {
+        "" | "%" | "s" | "B" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        _ => return None,
+    };
+    digits.parse::<f64>().ok().filter(|x| x.is_finite()).map(|x| x * factor)
+}
+
+impl<'a> Cells<'a> {
+    /// Of a run.
+    pub(crate) fn of(run: &'a Run) -> Self {
+        let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (key, value) in run.results.iter().flat_map(|c| &c.settings) {
+            seen.entry(key).or_default().insert(value);
+        }
+        // A setting that only some cells have varies too.
+        let everywhere = |key: &str| run.results.iter().all(|c| c.settings.contains_key(key));
+        let varied: Vec<String> = seen
+            .iter()
+            .filter(|(key, values)| values.len() > 1 || !everywhere(key))
+            .map(|(key, _)| (*key).to_owned())
+            .collect();
+        let across = axis(&varied, &seen);
+        let mut lines = Vec::new();
+        let cells = run
+            .results
+            .iter()
+            .map(|record| {
+                let line_name = name(record, &varied, across.as_ref().map(|a| a.key.as_str()));
+                let line = lines.iter().position(|l| *l == line_name).unwrap_or_else(|| {
+                    lines.push(line_name);
+                    lines.len() - 1
+                });
+                let x = across.as_ref().and_then(|a| number(record.settings.get(&a.key)?));
+                Cell { record, name: name(record, &varied, None), line, x }
+            })
+            .collect();
+        Cells { varied, across, cells, lines }
+    }
+}
+
+/// The server and what was varied, but for one setting.
+fn name(cell: &CellRecord, varied: &[String], without: Option<&str>) -> String {
+    let settings = varied
+        .iter()
+        .filter(|key| Some(key.as_str()) != without)
+        .filter_map(|key| Some(format!(", {key} {}", cell.settings.get(key)?)));
+    format!("{}{}", cell.server, settings.collect::<String>())
+}
+
+/// The setting that makes the axis.
+fn axis(varied: &[String], seen: &BTreeMap<&str, BTreeSet<&str>>) -> Option<Across> {
+    let rank = |key: &str| AXES.iter().position(|a| *a == key).unwrap_or(AXES.len());
+    let mut numeric: Vec<Across> = varied
+        .iter()
+        .filter_map(|key| {
+            let texts = seen[key.as_str()].iter();
+            let mut values: Vec<(f64, String)> =
+                texts.map(|t| Some((number(t)?, (*t).to_owned()))).collect::<Option<_>>()?;
+            values.sort_by(|a, b| a.0.total_cmp(&b.0));
+            values.dedup_by(|a, b| a.0 == b.0);
+            (values.len() > 1).then(|| Across { key: key.clone(), values })
+        })
+        .collect();
+    // Of two of the same rank, the one with more values.
+    numeric.sort_by_key(|a| (rank(&a.key), usize::MAX - a.values.len()));
+    numeric.into_iter().next()
+}
+
+impl Cell<'_> {
+    /// The trials that stand for the cell: of each repeat the one that decided (the highest that passed; if
+    /// none did, the lowest that failed), or without a goal the highest rate. None of them void.
+    pub(crate) fn deciding(&self) -> Vec<&TrialRecord> {
+        let sound = || self.record.trials.iter().filter(|t| !t.trial.void.is_void());
+        let passed = sound().any(|t| t.trial.passed == Some(true));
+        let judged = sound().any(|t| t.trial.passed.is_some());
+        let mut chosen: BTreeMap<u32, &TrialRecord> = BTreeMap::new();
+        for t in sound().filter(|t| !passed || t.trial.passed == Some(true)) {
+            let best = chosen.entry(t.repeat).or_insert(t);
+            let better = if judged && !passed {
+                t.rate_qps < best.rate_qps
+            } else {
+                t.rate_qps >= best.rate_qps
+            };
+            if better {
+                *best = t;
+            }
+        }
+        chosen.into_values().collect()
+    }
+
+    /// The deciding trials' distribution of some time, merged.
+    pub(crate) fn merged(&self, which: impl Fn(&TrialRecord) -> &Times) -> Option<Histogram> {
+        let mut all = Histogram::new();
+        for t in self.deciding() {
+            all.merge(&which(t).histogram().ok()?);
+        }
+        (all.count() > 0).then_some(all)
+    }
+
+    /// The server with its version.
+    pub(crate) fn server(&self) -> String {
+        match &self.record.server_version {
+            Some(version) => format!("{} {version}", self.record.server),
+            None => self.record.server.clone(),
+        }
+    }
+}
+
+/// A limiter in words.
+pub(crate) fn limiter(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::Dut => "the server",
+        Limiter::Target => "the server or the way to it",
+        Limiter::TesterCpu => "the Tester’s CPU",
+        Limiter::TesterSchedule => "the Tester’s schedule",
+        Limiter::TesterDrops => "the Tester’s receive queue",
+        Limiter::AuthDns => "the AuthDNS",
+        Limiter::Link => "a link",
+        Limiter::Offered => "nothing: all was answered",
+        Limiter::SearchBound => "the search’s upper bound",
+        Limiter::Unknown => "not known",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(cells: &[(&str, &[(&str, &str)])]) -> Run {
+        let results = cells
+            .iter()
+            .map(|(server, settings)| {
+                let settings =
+                    settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+                CellRecord::new(server, settings, "search")
+            })
+            .collect();
+        Run { results, ..Run::default() }
+    }
+
+    #[test]
+    fn cells_are_named_by_what_varies() {
+        let run = run(&[
+            ("nsd", &[("cores", "1"), ("role", "auth"), ("hash", "on")]),
+            ("nsd", &[("cores", "2"), ("role", "auth"), ("hash", "on")]),
+            ("knot", &[("cores", "1"), ("role", "auth"), ("hash", "off")]),
+        ]);
+        let cells = Cells::of(&run);
+        let names: Vec<&str> = cells.cells.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["nsd, cores 1, hash on", "nsd, cores 2, hash on", "knot, cores 1, hash off"]
+        );
+        assert_eq!(cells.lines, ["nsd, hash on", "knot, hash off"]);
+        let across = cells.across.as_ref().expect("cores are numbers");
+        assert_eq!((across.key.as_str(), across.values.len()), ("cores", 2));
+        assert_eq!(cells.cells.iter().map(|c| c.line).collect::<Vec<_>>(), [0, 0, 1]);
+    }
+
+    #[test]
+    fn settings_as_numbers() {
+        let table = [
+            ("4", Some(4.0)),
+            ("20k", Some(20_000.0)),
+            ("5ms", Some(0.005)),
+            ("40 %", Some(40.0)),
+            ("10.0.0.0/16", Some(65_536.0)),
+            ("/12", Some(1_048_576.0)),
+            ("/99", None),
+            ("on", None),
+            ("", None),
+        ];
+        for (text, value) in table {
+            assert_eq!(number(text), value, "{text}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Under which conditions: the testbed, the host, the certificate, the files as used, and the raw data.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use maud::{Markup, html};
+use record::Run;
+
+use super::cells::Cells;
+use super::fold;
+use crate::thousands;
+
+/// Folded sections.
+pub(crate) fn section(run: &Run, cells: &Cells<'_>, number: usize) -> Markup {
+    html! {
+        h3 { "Conditions" }
+        (fold("How it was run", how(run)))
+        @if !run.plan.testbed.is_empty() { (fold("Testbed", pairs(run.plan.testbed.iter().map(|(k, v)| (k.clone(), v.clone()))))) }
+        @if !run.plan.host.is_null() { (fold("Host", host(&run.plan.host))) }
+        @if cells.cells.iter().any(|c| c.record.certificate.is_some()) { (fold("The Tester’s self-test", certificates(cells))) }
+        (fold("Settings of the cells", settings(cells)))
+        @if !run.plan.text.is_empty() { (fold("The experiment’s file", html! { pre { (run.plan.text) } })) }
+        (files(run))
+        (raw(run, number))
+    }
+}
+
+fn how(run: &Run) -> Markup {
+    let first = run.results.iter().flat_map(|c| &c.trials).next();
+    let mut out = vec![("Command".to_owned(), run.plan.command.clone())];
+    out.push(("dnsdyno".into(), run.plan.version.clone()));
+    if let Some(t) = first {
+        let c = &t.trial.conditions;
+        let on = |b: bool| if b { "on" } else { "off" };
+        out.extend([
+            ("Target".to_owned(), c.target.clone()),
+            ("Workload".into(), c.workload.clone()),
+            ("Pacing".into(), c.pacing.clone()),
+            ("Timeout".into(), format!("{} s", c.timeout_s)),
+            ("Workers".into(), format!("{}, {} sockets", c.workers, c.sockets)),
+            (
+                "Offloads".into(),
+                format!(
+                    "GSO {}, GRO {}, kernel timestamps {}",
+                    on(c.gso),
+                    on(c.gro),
+                    on(c.timestamps)
+                ),
+            ),
+            ("Held back at most".into(), format!("{} µs", c.max_burst_us)),
+            ("Seed".into(), c.seed.to_string()),
+        ]);
+        if let Some(steering) = c.packet_steering {
+            out.push(("Packet steering".into(), on(steering).into()));
+        }
+    }
+    html! { @if first.is_some() { p.note { "Of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
+}
+
+fn pairs(pairs: impl Iterator<Item = (String, String)>) -> Markup {
+    html! { dl { @for (what, how) in pairs { dt { (what) } dd { (how) } } } }
+}
+
+/// The fingerprint: its leaves by their paths.
+fn host(value: &serde_json::Value) -> Markup {
+    let mut leaves = Vec::new();
+    flatten(value, String::new(), &mut leaves);
+    pairs(leaves.into_iter())
+}
+
+fn flatten(value: &serde_json::Value, path: String, out: &mut Vec<(String, String)>) {
+    let below =
+        |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path} › {key}") };
+    match value {
+        serde_json::Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| flatten(value, below(key), out));
+        }
+        serde_json::Value::Array(items) if items.iter().any(|i| i.is_object() || i.is_array()) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(i, v)| flatten(v, below(&(i + 1).to_string()), out));
+        }
+        serde_json::Value::Array(items) => {
+            let words: Vec<String> = items.iter().map(leaf).collect();
+            out.push((path, words.join(", ")));
+        }
+        other => out.push((path, leaf(other))),
+    }
+}
+
+fn leaf(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn certificates(cells: &Cells<'_>) -> Markup {
+    let mut said: Vec<String> = Vec::new();
+    for c in cells.cells.iter().filter_map(|c| c.record.certificate.as_ref()) {
+        let text = format!(
+            "{}: certified up to {} queries/s by a self-test at {} queries/s, timeout {} s, {} s long, {} trials",
+            if c.passed { "Passed" } else { "Failed" },
+            thousands(c.certified_qps),
+            thousands(c.self_test_qps),
+            c.timeout_s,
+            c.duration_s,
+            c.trials.len()
+        );
+        if !said.contains(&text) {
+            said.push(text);
+        }
+    }
+    html! { ul { @for text in said { li { (text) } } } }
+}
+
+fn settings(cells: &Cells<'_>) -> Markup {
+    pairs(cells.cells.iter().map(|c| {
+        let settings: Vec<String> =
+            c.record.settings.iter().map(|(k, v)| format!("{k} {v}")).collect();
+        (c.server(), format!("{}: {}", c.record.method, settings.join(", ")))
+    }))
+}
+
+/// Configuration files; one that several cells used alike is shown once.
+fn files(run: &Run) -> Markup {
+    let mut by_text: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for (name, text) in &run.plan.files {
+        by_text.entry((name, text)).or_default().push("Tester".into());
+    }
+    for cell in &run.results {
+        for (name, text) in &cell.files {
+            let of = by_text.entry((name, text)).or_default();
+            if !of.contains(&cell.server) {
+                of.push(cell.server.clone());
+            }
+        }
+    }
+    html! {
+        @for ((name, text), of) in by_text { (fold(&format!("{name} ({})", of.join(", ")), html! { pre { (text) } })) }
+    }
+}
+
+/// The record itself: compressed, in a link that needs no network; the script offers it plain as well.
+fn raw(run: &Run, number: usize) -> Markup {
+    let name = format!("dnsdyno-{}-{number}.json", run.plan.experiment);
+    html! {
+        p.raw {
+            a download=(format!("{name}.gz")) href=(format!("data:application/gzip;base64,{}", packed(run))) data-json=(name) { "Raw data (JSON, gzip)" }
+            " Every trial with its histograms, as " code { "dnsdyno" } " reads them; the field " code { "buckets" }
+            " is left out, since " code { "hdr" } " says the same."
+        }
+    }
+}
+
+/// The record as JSON without the histograms' buckets, gzip, base64.
+pub(crate) fn packed(run: &Run) -> String {
+    let mut value = serde_json::to_value(run).unwrap_or_default();
+    strip(&mut value);
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to a vector does not fail.
+    let done = gzip.write_all(value.to_string().as_bytes()).and_then(|()| gzip.finish());
+    BASE64_STANDARD.encode(done.unwrap_or_default())
+}
+
+/// Empties every list of buckets: they double the size and say what `hdr` says.
+fn strip(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            if fields.contains_key("hdr") {
+                fields.remove("buckets");
+            }
+            fields.values_mut().for_each(strip);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}

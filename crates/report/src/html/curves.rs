@@ -1,0 +1,270 @@
+//! A value of each cell as a picture: bars, or lines over the setting that is a number, with the models
+//! that such curves are held against.
+
+use maud::{Markup, html};
+
+use super::cells::{Across, Cell, Cells};
+use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Plot, Point, Scale};
+use super::unit::Unit;
+
+/// More bars are cut into further pictures.
+const MAX_BARS: usize = 16;
+
+/// A cell's value.
+pub(crate) struct Value {
+    pub(crate) y: f64,
+    /// Its spread over the repeats.
+    pub(crate) spread: Option<(f64, f64)>,
+    /// In full.
+    pub(crate) text: String,
+    /// What it says when it is pointed at.
+    pub(crate) tip: String,
+    /// A lower bound.
+    pub(crate) hollow: bool,
+}
+
+/// What is drawn.
+pub(crate) struct Quantity<'a> {
+    pub(crate) title: &'a str,
+    /// Of the axis.
+    pub(crate) label: &'a str,
+    pub(crate) unit: Unit,
+    pub(crate) note: &'a str,
+}
+
+/// A line's name and its points.
+type NamedLine = (String, Vec<(f64, f64)>);
+
+/// The pictures of a quantity.
+pub(crate) fn curves(
+    cells: &Cells<'_>,
+    quantity: &Quantity<'_>,
+    value: &dyn Fn(&Cell<'_>) -> Option<Value>,
+) -> Markup {
+    let Some(across) = &cells.across else {
+        return bars(cells, quantity, value);
+    };
+    let lines = lines(cells, value);
+    // With a single value along the axis for every line there is nothing to join.
+    if lines.iter().all(|l| l.points.len() < 2) {
+        return bars(cells, quantity, value);
+    }
+    let shares = shares_of_udp(cells, value);
+    html! {
+        @for lines in lines.chunks(MAX_LINES) { (over(across, quantity, lines.to_vec())) }
+        @if !shares.is_empty() {
+            @let quantity = Quantity {
+                title: &format!("{}, % of UDP", quantity.title),
+                label: "% of UDP",
+                unit: Unit::Percent,
+                note: "Each value over UDP’s at the same settings.",
+            };
+            (over(across, &quantity, shares))
+        }
+    }
+}
+
+fn bars(
+    cells: &Cells<'_>,
+    quantity: &Quantity<'_>,
+    value: &dyn Fn(&Cell<'_>) -> Option<Value>,
+) -> Markup {
+    let bars: Vec<Bar> = cells
+        .cells
+        .iter()
+        .filter_map(|c| {
+            let v = value(c)?;
+            let (label, style) = (c.name.clone(), c.line);
+            let (spread, text, hollow) = (v.spread, v.text, v.hollow);
+            Some(Bar { label, style, value: Some(v.y), spread, text, hollow })
+        })
+        .collect();
+    html! {
+        @for bars in bars.chunks(MAX_BARS) {
+            (Bars {
+                title: quantity.title.to_owned(),
+                alt: bars.iter().map(|b| format!("{} {}", b.label, b.text)).collect::<Vec<_>>().join(", "),
+                note: quantity.note.to_owned(),
+                label: quantity.label.to_owned(),
+                unit: quantity.unit.clone(),
+                bars: bars.to_vec(),
+            }.figure())
+        }
+    }
+}
+
+/// The lines over the axis, those that have points.
+fn lines(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<Line> {
+    let line = |(style, name): (usize, &String)| {
+        let of_line = cells.cells.iter().filter(|c| c.line == style);
+        let mut points: Vec<Point> = of_line
+            .filter_map(|c| {
+                let v = value(c)?;
+                Some(Point { x: c.x?, y: v.y, spread: v.spread, tip: v.tip, hollow: v.hollow })
+            })
+            .collect();
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let name = name.clone();
+        (!points.is_empty()).then_some(Line { name, style, points, joined: true, marked: true })
+    };
+    cells.lines.iter().enumerate().filter_map(line).collect()
+}
+
+fn over(across: &Across, quantity: &Quantity<'_>, lines: Vec<Line>) -> Markup {
+    let mut x = Axis::new(&across.key, across.scale(), Unit::of(""));
+    x.ticks = Some(across.ticks());
+    let points = lines.iter().flat_map(|l| &l.points);
+    let y = Scale::from_zero(points.flat_map(|p| [p.y, p.spread.map_or(p.y, |s| s.1)]));
+    let (guides, fits) = amortisation(across, quantity, &lines);
+    Plot {
+        title: format!("{} over {}", quantity.title, across.key),
+        alt: lines.iter().map(|l| in_words(l, &quantity.unit)).collect::<Vec<_>>().join(". "),
+        note: format!("{} {fits}", quantity.note).trim().to_owned(),
+        x,
+        y: Axis::new(quantity.label, y, quantity.unit.clone()),
+        lines,
+        guides,
+    }
+    .figure()
+}
+
+/// Where a line begins and ends.
+fn in_words(line: &Line, unit: &Unit) -> String {
+    let text = |p: Option<&Point>| p.map_or(String::new(), |p| unit.full(p.y));
+    format!("{} from {} to {}", line.name, text(line.points.first()), text(line.points.last()))
+}
+
+/// Each line's values as percent of UDP's at the same settings, where the transport was varied.
+fn shares_of_udp(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<Line> {
+    const KEY: &str = "transport";
+    if !cells.varied.iter().any(|key| key == KEY) {
+        return Vec::new();
+    }
+    let base = |cell: &Cell<'_>| {
+        let mut settings = cell.record.settings.clone();
+        settings.insert(KEY.to_owned(), "udp".to_owned());
+        let udp = cells.cells.iter().find(|c| c.record.is(&cell.record.server, &settings))?;
+        value(udp).map(|v| v.y).filter(|y| *y > 0.0)
+    };
+    let share = |cell: &Cell<'_>| {
+        let (v, base) = (value(cell)?, base(cell)?);
+        let percent = |y: f64| 100.0 * y / base;
+        Some(Value {
+            y: percent(v.y),
+            spread: v.spread.map(|(low, high)| (percent(low), percent(high))),
+            tip: format!("{}: {:.1} % of UDP", cell.name, percent(v.y)),
+            text: v.text,
+            hollow: v.hollow,
+        })
+    };
+    lines(cells, &share)
+}
+
+/// The model of a connection's cost spread over its N queries, N + 1 exchanges for N answers, as dotted
+/// guides, and what fits better: Q(N) = Qmax N / (N + h), h queries' worth of work a connection.
+fn amortisation(
+    across: &Across,
+    quantity: &Quantity<'_>,
+    lines: &[Line],
+) -> (Vec<NamedLine>, String) {
+    let per_connection = across.key.replace(['_', ' '], "-") == "queries-per-connection";
+    if !per_connection || quantity.unit != Unit::Qps {
+        return (Vec::new(), String::new());
+    }
+    let (mut guides, mut fits) = (Vec::new(), Vec::new());
+    for line in lines.iter().filter(|l| l.points.len() > 2) {
+        let top = line.points.iter().map(|p| p.y).fold(0.0, f64::max);
+        let curve = line.points.iter().map(|p| (p.x, top * p.x / (p.x + 1.0))).collect();
+        guides.push((format!("{}: N/(N+1) of its best", line.name), curve));
+        if let Some((best, h, error)) = fit(&line.points) {
+            fits.push(format!(
+                "{}: Q(N) = {} N / (N + {h:.1}) fits within {:.0} %.",
+                line.name,
+                quantity.unit.full(best),
+                100.0 * error
+            ));
+        }
+    }
+    (guides, fits.join(" "))
+}
+
+/// Qmax and h of Q(N) = Qmax N / (N + h) by least squares of the relative errors of 1/Q, and the largest
+/// relative residual; `None` when no such curve fits.
+fn fit(points: &[Point]) -> Option<(f64, f64, f64)> {
+    // 1/Q = 1/Qmax + (h/Qmax) (1/N): a straight line, weighted by Q squared.
+    let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for p in points.iter().filter(|p| p.x > 0.0 && p.y > 0.0) {
+        let (x, y, weight) = (1.0 / p.x, 1.0 / p.y, p.y * p.y);
+        (w, wx, wy) = (w + weight, wx + weight * x, wy + weight * y);
+        (wxx, wxy) = (wxx + weight * x * x, wxy + weight * x * y);
+    }
+    let slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
+    let (best, h) = {
+        let intercept = (wy - slope * wx) / w;
+        (1.0 / intercept, slope / intercept)
+    };
+    let sound = best.is_finite() && best > 0.0 && h.is_finite() && h >= 0.0;
+    let residual = |p: &Point| (best * p.x / (p.x + h) / p.y - 1.0).abs();
+    sound.then(|| (best, h, points.iter().map(residual).fold(0.0, f64::max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use record::{CellRecord, Figure, Run};
+
+    use super::*;
+
+    fn page(settings: &[(&[(&str, &str)], f64)]) -> String {
+        let cell = |(settings, qps): &(&[(&str, &str)], f64)| {
+            let settings: BTreeMap<String, String> =
+                settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let mut cell = CellRecord::new("nsd", settings, "load");
+            cell.figures.insert("rate".into(), Figure::new("qps", vec![*qps]));
+            cell
+        };
+        let run = Run { results: settings.iter().map(cell).collect(), ..Run::default() };
+        let value = |c: &Cell<'_>| {
+            let y = c.record.figures["rate"].median()?;
+            let (text, tip) = (y.to_string(), c.name.clone());
+            Some(Value { y, spread: None, text, tip, hollow: false })
+        };
+        let quantity = Quantity { title: "Rate", label: "qps", unit: Unit::Qps, note: "As it is." };
+        curves(&Cells::of(&run), &quantity, &value).into_string()
+    }
+
+    #[test]
+    fn the_amortisation_of_connections() {
+        let n = ["1", "10", "100", "1000"];
+        let settings: Vec<[(&str, &str); 1]> =
+            n.iter().map(|n| [("queries-per-connection", *n)]).collect();
+        let qps = |n: &str| {
+            let n: f64 = n.parse().expect("a number");
+            50_000.0 * n / (n + 8.0)
+        };
+        let cells: Vec<(&[(&str, &str)], f64)> =
+            settings.iter().map(|s| (s.as_slice(), qps(s[0].1))).collect();
+        let page = page(&cells);
+        assert!(page.contains("Q(N) = 50,000 N / (N + 8.0) fits within 0 %"), "{page}");
+        assert!(page.contains("N/(N+1) of its best") && page.contains("class=\"guide\""));
+    }
+
+    #[test]
+    fn transports_as_percent_of_udp() {
+        let page = page(&[
+            (&[("transport", "udp"), ("clients", "1")], 1_000.0),
+            (&[("transport", "udp"), ("clients", "2")], 2_000.0),
+            (&[("transport", "tls"), ("clients", "1")], 250.0),
+            (&[("transport", "tls"), ("clients", "2")], 600.0),
+        ]);
+        assert!(page.contains("nsd, clients 1, transport tls: 25.0 % of UDP"), "{page}");
+        assert!(page.contains("nsd, clients 2, transport tls: 30.0 % of UDP"));
+    }
+
+    #[test]
+    fn without_an_axis_there_are_bars() {
+        let page = page(&[(&[("hash", "on")], 9.0), (&[("hash", "off")], 5.0)]);
+        assert!(page.contains("class=\"bar\"") && page.contains("nsd, hash off"), "{page}");
+    }
+}

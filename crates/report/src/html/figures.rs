@@ -1,0 +1,126 @@
+//! What other methods found: a table of every figure, and a picture of each.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+use measure::stats;
+use record::Figure;
+
+use super::cells::{Cell, Cells};
+use super::curves::{Quantity, Value, curves};
+use super::unit::Unit;
+use super::{Narrow, name_cell, number_cell, table};
+
+/// A figure's name as people say it: `zone_load` is a zone load.
+pub(crate) fn spoken(name: &str) -> String {
+    let words = name.replace(['_', '.'], " ");
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
+}
+
+/// Its smallest and largest value, where there are several.
+fn range(figure: &Figure) -> Option<(f64, f64)> {
+    let (low, high) =
+        figure.values.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
+    (figure.values.len() > 1).then_some((low, high))
+}
+
+/// Median and spread in words.
+pub(crate) fn in_words(figure: &Figure) -> String {
+    let unit = Unit::of(&figure.unit);
+    let Some(median) = figure.median() else { return "–".to_owned() };
+    match (range(figure), stats::mean(&figure.values), stats::std_dev(&figure.values)) {
+        (Some((low, high)), Some(mean), Some(deviation)) => format!(
+            "{} ({} to {}, mean {}, std. dev. {}, n = {})",
+            unit.full(median),
+            unit.full(low),
+            unit.full(high),
+            unit.full(mean),
+            unit.full(deviation),
+            figure.values.len()
+        ),
+        _ => format!("{} (measured once)", unit.full(median)),
+    }
+}
+
+/// The names of all figures of a run.
+pub(crate) fn names<'a>(cells: &'a Cells<'_>) -> BTreeSet<&'a str> {
+    cells.cells.iter().flat_map(|c| c.record.figures.keys().map(String::as_str)).collect()
+}
+
+/// All of it; empty without figures.
+pub(crate) fn section(cells: &Cells<'_>) -> Markup {
+    let names = names(cells);
+    html! {
+        @if !names.is_empty() {
+            h3 { "Figures" }
+            (all(cells, &names))
+            p.note { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats." }
+            div.plots { @for name in &names { (picture(cells, name)) } }
+        }
+    }
+}
+
+fn all(cells: &Cells<'_>, names: &BTreeSet<&str>) -> Markup {
+    let spoken: Vec<String> = names.iter().map(|n| spoken(n)).collect();
+    let mut heads = vec!["server"];
+    heads.extend(cells.varied.iter().map(String::as_str));
+    heads.extend(spoken.iter().map(String::as_str));
+    let with = cells.cells.iter().filter(|c| !c.record.figures.is_empty());
+    let rows = with.map(|cell| {
+        html! {
+            (name_cell("server", &cell.server()))
+            @for key in &cells.varied {
+                @let value = cell.record.settings.get(key).map_or("–", String::as_str);
+                td data-h=(key) data-v=(value) { (value) }
+            }
+            @for (name, head) in names.iter().zip(&spoken) { (figure_cell(head, cell.record.figures.get(*name))) }
+        }
+    });
+    table("Figures of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
+}
+
+fn figure_cell(head: &str, figure: Option<&Figure>) -> Markup {
+    let Some((figure, median)) = figure.and_then(|f| Some((f, f.median()?))) else {
+        return number_cell(head, None, "–".into());
+    };
+    let unit = Unit::of(&figure.unit);
+    let spread = match (range(figure), stats::mean(&figure.values), stats::std_dev(&figure.values))
+    {
+        (Some((low, high)), Some(mean), Some(deviation)) => format!(
+            "{} ± {}; {} to {}; n = {}",
+            unit.full(mean),
+            unit.full(deviation),
+            unit.full(low),
+            unit.full(high),
+            figure.values.len()
+        ),
+        _ => "n = 1".to_owned(),
+    };
+    html! { td.n data-h=(head) data-v=(median) { (unit.full(median)) small { (spread) } } }
+}
+
+fn picture(cells: &Cells<'_>, name: &str) -> Markup {
+    let figures = || cells.cells.iter().filter_map(|c| c.record.figures.get(name));
+    let Some(unit) = figures().next().map(|f| Unit::of(&f.unit)) else { return html! {} };
+    let value = |cell: &Cell<'_>| {
+        let figure = cell.record.figures.get(name)?;
+        let y = figure.median()?;
+        Some(Value {
+            y,
+            spread: range(figure),
+            text: unit.full(y),
+            tip: format!("{}: {}", cell.name, in_words(figure)),
+            hollow: false,
+        })
+    };
+    let label = match &unit {
+        Unit::Other(name) if name.is_empty() => spoken(name),
+        unit => unit.name().to_owned(),
+    };
+    let note = "Error bars: the smallest and the largest of the repeats.";
+    let spread = figures().any(|f| f.values.len() > 1);
+    let title = spoken(name);
+    let note = if spread { note } else { "" };
+    curves(cells, &Quantity { title: &title, label: &label, unit: unit.clone(), note }, &value)
+}

@@ -1,0 +1,120 @@
+//! Runs to one HTML page that needs nothing else: no network, no fonts, no library.
+//!
+//! ```text
+//! runs ──> cells (named by what varies) ──> summary            in words, and what is doubtful
+//!                                      ├──> capacity, figures   tables and curves (curves, plot)
+//!                                      ├──> trials              latency, schedule, time lines
+//!                                      └──> conditions          testbed, host, files, raw data
+//! ```
+//!
+//! Text from records passes through maud, which escapes it; the page's own policy forbids it to load
+//! anything. Pictures are SVG made here, the script only sorts tables, switches the theme and unpacks
+//! the raw data: without it everything can be read.
+
+mod capacity;
+mod cells;
+mod conditions;
+mod curves;
+mod figures;
+mod plot;
+mod summary;
+mod trials;
+mod unit;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use record::Run;
+
+use cells::Cells;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+/// The page may use what is in it and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The page of some runs.
+pub fn html(runs: &[Run]) -> String {
+    let title = match runs {
+        [run] => format!("{} – dnsdyno", summary::heading(run)),
+        runs => format!("{} runs – dnsdyno", runs.len()),
+    };
+    let parts: Vec<(&Run, Cells<'_>, String)> = runs
+        .iter()
+        .enumerate()
+        .map(|(i, run)| (run, Cells::of(run), format!("run-{}", i + 1)))
+        .collect();
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "dnsdyno report" }
+                    button #theme type="button" hidden { "Light or dark" }
+                }
+                main {
+                    section #summary aria-label="Summary" {
+                        h2 { "Summary" }
+                        @for (run, cells, anchor) in &parts { (summary::section(run, cells, anchor)) }
+                    }
+                    @for (i, (run, cells, anchor)) in parts.iter().enumerate() {
+                        section id=(anchor) aria-label=(summary::heading(run)) {
+                            h2 { (summary::heading(run)) }
+                            (summary::course(run))
+                            (capacity::section(cells))
+                            (figures::section(cells))
+                            (trials::section(cells))
+                            (conditions::section(run, cells, i + 1))
+                        }
+                    }
+                }
+                footer { "Made by dnsdyno " (env!("CARGO_PKG_VERSION")) ". Every number says what limited it." }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// How a table fits a narrow screen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Narrow {
+    /// Each row becomes a card.
+    Cards,
+    /// It is scrolled sideways by itself.
+    Scrolls,
+}
+
+/// A table whose columns can be sorted.
+fn table(caption: &str, narrow: Narrow, heads: &[&str], rows: &[Markup]) -> Markup {
+    html! {
+        div.scroll.wide[narrow == Narrow::Scrolls] tabindex="0" role="region" aria-label=(caption) {
+            table.sortable {
+                caption { (caption) }
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody { @for row in rows { tr { (row) } } }
+            }
+        }
+    }
+}
+
+/// The cell that names its row.
+fn name_cell(head: &str, text: &str) -> Markup {
+    html! { th scope="row" data-h=(head) data-v=(text) { (text) } }
+}
+
+/// A number: the exact value for sorting and for scripts, the rounded one for people.
+fn number_cell(head: &str, value: Option<f64>, text: String) -> Markup {
+    html! { td.n data-h=(head) data-v=[value] { (text) } }
+}
+
+/// A section that is folded away.
+fn fold(title: &str, body: Markup) -> Markup {
+    html! { details.fold { summary { (title) } div.body { (body) } } }
+}

@@ -1,0 +1,89 @@
+//! Bars that lie: the label above, the value behind the bar, the spread across its end.
+
+use maud::{Markup, html};
+
+use super::{Axis, style_class};
+use crate::html::unit::Unit;
+
+/// One bar.
+#[derive(Clone, Debug)]
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) style: usize,
+    /// Absent where nothing was found; the text says so.
+    pub(crate) value: Option<f64>,
+    /// The spread, drawn as an error bar.
+    pub(crate) spread: Option<(f64, f64)>,
+    /// What stands behind the bar.
+    pub(crate) text: String,
+    /// Drawn hollow: a lower bound.
+    pub(crate) hollow: bool,
+}
+
+/// A plot of bars.
+#[derive(Clone, Debug)]
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    /// What it shows, in a sentence, for those who cannot see it.
+    pub(crate) alt: String,
+    /// What has to be known to read it.
+    pub(crate) note: String,
+    pub(crate) label: String,
+    pub(crate) unit: Unit,
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// The picture's width in its own units.
+const WIDTH: f64 = 440.0;
+/// Height of a bar with its label.
+const ROW: f64 = 38.0;
+
+impl Bars {
+    /// The figure: title, picture, note.
+    pub(crate) fn figure(&self) -> Markup {
+        let values = self.bars.iter().flat_map(|b| [b.value, b.spread.map(|(_, high)| high)]);
+        let scale = super::Scale::from_zero(values.flatten());
+        let axis = Axis::new(&self.label, scale, self.unit.clone());
+        let bottom = 8.0 + ROW * self.bars.len() as f64;
+        let (left, right) = (8.0, WIDTH - 24.0);
+        let x = |v: f64| left + scale.place(v) * (right - left);
+        let alt = format!("{}: {}", self.title, self.alt);
+        html! {
+            figure.plot {
+                figcaption { (self.title) }
+                svg viewBox=(format!("0 0 {WIDTH} {:.0}", bottom + 44.0)) role="img" aria-label=(alt) {
+                    @for (at, text) in axis.texts(5) {
+                        path class="grid" d=(format!("M{:.1} 4V{bottom:.1}", x(at))) {}
+                        text.tick x=(format!("{:.1}", x(at))) y=(format!("{:.1}", bottom + 16.0)) text-anchor="middle" { (text) }
+                    }
+                    @for (i, bar) in self.bars.iter().enumerate() {
+                        (one(bar, 8.0 + ROW * i as f64, left, &x))
+                    }
+                    path class="axis" d=(format!("M{left:.1} 4V{bottom:.1}H{right:.1}")) {}
+                    text.label x=(format!("{:.1}", (left + right) / 2.0)) y=(format!("{:.1}", bottom + 36.0)) text-anchor="middle" { (self.label) }
+                }
+                @if !self.note.is_empty() { p.note { (self.note) } }
+            }
+        }
+    }
+}
+
+/// One bar whose row begins at `top`.
+fn one(bar: &Bar, top: f64, left: f64, x: &dyn Fn(f64) -> f64) -> Markup {
+    let end = x(bar.value.unwrap_or(0.0));
+    let middle = top + 26.0;
+    html! {
+        g class=(style_class(bar.style)) {
+            text.barlabel x=(format!("{:.1}", left + 5.0)) y=(format!("{:.1}", top + 13.0)) {
+                (bar.label) ": " tspan.value { (bar.text) }
+            }
+            path class=(if bar.hollow { "bar hollow" } else { "bar" }) d=(format!("M{left:.1} {:.1}H{end:.1}v14H{left:.1}Z", top + 19.0)) {
+                title { (bar.label) ": " (bar.text) }
+            }
+            @if let Some((low, high)) = bar.spread {
+                @let (low, high) = (x(low), x(high));
+                path class="error" d=(format!("M{low:.1} {middle:.1}H{high:.1}M{low:.1} {:.1}v8M{high:.1} {:.1}v8", middle - 4.0, middle - 4.0)) {}
+            }
+        }
+    }
+}

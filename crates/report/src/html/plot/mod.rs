@@ -1,0 +1,286 @@
+//! Plots as SVG in the page: lines and marks over two axes, and bars.
+//!
+//! Drawn small (a phone's width) so that the same picture serves a grid on a desk and a single column in
+//! a hand. Colours are the page's (`s0` to `s7`, safe for the colour-blind); each line has its own mark
+//! and dashes besides, and each mark says its numbers (`title`).
+
+mod bars;
+mod scale;
+
+pub(crate) use bars::{Bar, Bars};
+pub(crate) use scale::Scale;
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+
+use super::unit::Unit;
+
+/// More lines than this in one plot cannot be told apart.
+pub(crate) const MAX_LINES: usize = 8;
+/// The picture's width in its own units; its height is [`HEIGHT`].
+const WIDTH: f64 = 440.0;
+/// See [`WIDTH`].
+const HEIGHT: f64 = 290.0;
+
+/// One axis.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    pub(crate) label: String,
+    pub(crate) scale: Scale,
+    pub(crate) unit: Unit,
+    /// Ticks with their texts, where they are not to be chosen.
+    pub(crate) ticks: Option<Vec<(f64, String)>>,
+}
+
+impl Axis {
+    /// With ticks of its own choice.
+    pub(crate) fn new(label: &str, scale: Scale, unit: Unit) -> Self {
+        Axis { label: label.to_owned(), scale, unit, ticks: None }
+    }
+
+    /// The ticks with their texts.
+    fn texts(&self, wanted: usize) -> Vec<(f64, String)> {
+        self.ticks.clone().unwrap_or_else(|| {
+            self.scale.ticks(wanted).into_iter().map(|t| (t, self.unit.short(t))).collect()
+        })
+    }
+}
+
+/// One value of a line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// The spread, drawn as an error bar.
+    pub(crate) spread: Option<(f64, f64)>,
+    /// What it says when it is pointed at.
+    pub(crate) tip: String,
+    /// Drawn hollow: a lower bound, or a trial that failed.
+    pub(crate) hollow: bool,
+}
+
+/// One line of a plot.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// Its number: colour, mark and dashes follow from it.
+    pub(crate) style: usize,
+    pub(crate) points: Vec<Point>,
+    /// Whether the points are joined.
+    pub(crate) joined: bool,
+    /// Whether each point has a mark.
+    pub(crate) marked: bool,
+}
+
+/// A plot of lines.
+#[derive(Clone, Debug)]
+pub(crate) struct Plot {
+    pub(crate) title: String,
+    /// What it shows, in a sentence, for those who cannot see it.
+    pub(crate) alt: String,
+    /// What has to be known to read it.
+    pub(crate) note: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) lines: Vec<Line>,
+    /// Lines to compare with, by name: a model, a limit. Drawn thin and dotted.
+    pub(crate) guides: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// The place of the axes within the picture.
+struct Frame {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Frame {
+    fn x(&self, share: f64) -> f64 {
+        self.left + share * (self.right - self.left)
+    }
+
+    fn y(&self, share: f64) -> f64 {
+        self.bottom - share * (self.bottom - self.top)
+    }
+}
+
+impl Plot {
+    /// The figure: title, legend, picture, note.
+    pub(crate) fn figure(&self) -> Markup {
+        html! {
+            figure.plot {
+                figcaption { (self.title) }
+                @if self.lines.len() + self.guides.len() > 1 { (self.legend()) }
+                (self.svg())
+                @if !self.note.is_empty() { p.note { (self.note) } }
+            }
+        }
+    }
+
+    fn legend(&self) -> Markup {
+        html! {
+            ul.legend {
+                @for line in &self.lines {
+                    li {
+                        svg viewBox="0 0 30 12" width="30" height="12" aria-hidden="true" class=(style_class(line.style)) {
+                            @if line.joined { path class="line" d="M1 6H29" stroke-dasharray=(dashes(line.style)) {} }
+                            @if line.marked { path class="mark" d=(mark(line.style, 15.0, 6.0)) {} }
+                        }
+                        (line.name)
+                    }
+                }
+                @for (name, _) in &self.guides {
+                    li {
+                        svg viewBox="0 0 30 12" width="30" height="12" aria-hidden="true" { path class="guide" d="M1 6H29" {} }
+                        (name)
+                    }
+                }
+            }
+        }
+    }
+
+    fn svg(&self) -> Markup {
+        let y_ticks = self.y.texts(5);
+        let widest = y_ticks.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
+        let frame = Frame {
+            left: 26.0 + 6.8 * widest as f64,
+            right: WIDTH - 14.0,
+            top: 10.0,
+            bottom: HEIGHT - 44.0,
+        };
+        let alt = format!("{}: {}", self.title, self.alt);
+        html! {
+            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(alt) {
+                (self.axes(&frame, &y_ticks))
+                @for (_, points) in &self.guides {
+                    path class="guide" d=(self.path(&frame, points.iter().copied())) {}
+                }
+                @for line in &self.lines { (self.line(&frame, line)) }
+            }
+        }
+    }
+
+    fn axes(&self, frame: &Frame, y_ticks: &[(f64, String)]) -> Markup {
+        let (middle, bottom) = ((frame.left + frame.right) / 2.0, HEIGHT - 8.0);
+        let centre = (frame.top + frame.bottom) / 2.0;
+        html! {
+            @for (at, text) in y_ticks {
+                @let y = frame.y(self.y.scale.place(*at));
+                path class="grid" d=(format!("M{:.1} {y:.1}H{:.1}", frame.left, frame.right)) {}
+                text.tick x=(format!("{:.1}", frame.left - 6.0)) y=(format!("{:.1}", y + 4.0)) text-anchor="end" { (text) }
+            }
+            @for (at, text) in self.x.texts(6) {
+                @let x = frame.x(self.x.scale.place(at));
+                path class="grid" d=(format!("M{x:.1} {:.1}V{:.1}", frame.top, frame.bottom)) {}
+                text.tick x=(format!("{x:.1}")) y=(format!("{:.1}", frame.bottom + 16.0)) text-anchor="middle" { (text) }
+            }
+            path class="axis" d=(format!("M{:.1} {:.1}V{:.1}H{:.1}", frame.left, frame.top, frame.bottom, frame.right)) {}
+            text.label x=(format!("{middle:.1}")) y=(format!("{bottom:.1}")) text-anchor="middle" { (self.x.label) }
+            text.label transform=(format!("translate(13 {centre:.1}) rotate(-90)")) text-anchor="middle" { (self.y.label) }
+        }
+    }
+
+    fn path(&self, frame: &Frame, points: impl Iterator<Item = (f64, f64)>) -> String {
+        let mut d = String::new();
+        for (x, y) in points.filter(|(x, y)| x.is_finite() && y.is_finite()) {
+            let (x, y) = (frame.x(self.x.scale.place(x)), frame.y(self.y.scale.place(y)));
+            let _ = write!(d, "{}{x:.1} {y:.1}", if d.is_empty() { 'M' } else { 'L' });
+        }
+        d
+    }
+
+    fn line(&self, frame: &Frame, line: &Line) -> Markup {
+        let place =
+            |p: &Point| (frame.x(self.x.scale.place(p.x)), frame.y(self.y.scale.place(p.y)));
+        html! {
+            g class=(style_class(line.style)) {
+                @if line.joined {
+                    path class="line" stroke-dasharray=(dashes(line.style)) d=(self.path(frame, line.points.iter().map(|p| (p.x, p.y)))) {
+                        title { (line.name) }
+                    }
+                }
+                @for point in &line.points {
+                    @let (x, y) = place(point);
+                    @if let Some((low, high)) = point.spread {
+                        path class="error" d=(error_bar(x, frame.y(self.y.scale.place(low)), frame.y(self.y.scale.place(high)))) {}
+                    }
+                    @if line.marked {
+                        path class=(if point.hollow { "mark hollow" } else { "mark" }) d=(mark(line.style, x, y)) {
+                            title { (point.tip) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An upright error bar with feet.
+fn error_bar(x: f64, low: f64, high: f64) -> String {
+    format!("M{x:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h7M{:.1} {high:.1}h7", x - 3.5, x - 3.5)
+}
+
+/// The colour's class.
+pub(crate) fn style_class(style: usize) -> String {
+    format!("s{}", style % MAX_LINES)
+}
+
+/// The dashes of a line.
+fn dashes(style: usize) -> &'static str {
+    ["none", "7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2"][style % 5]
+}
+
+/// The mark of a line around (x, y), about 8 units wide.
+fn mark(style: usize, x: f64, y: f64) -> String {
+    match style % 7 {
+        0 => format!("M{:.1} {y:.1}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z", x - 4.0),
+        1 => format!("M{:.1} {:.1}h7v7h-7Z", x - 3.5, y - 3.5),
+        2 => format!("M{x:.1} {:.1}l4.5 8h-9Z", y - 5.0),
+        3 => format!("M{x:.1} {:.1}l5 5l-5 5l-5 -5Z", y - 5.0),
+        4 => format!("M{x:.1} {:.1}l4.5 -8h-9Z", y + 5.0),
+        5 => format!("M{:.1} {:.1}h3v3h3v3h-3v3h-3v-3h-3v-3h3Z", x - 1.5, y - 4.5),
+        _ => format!("M{:.1} {:.1}l4 -3l4 3l-1.5 5h-5Z", x - 4.0, y - 1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot() -> Plot {
+        let point = |x, y| Point { x, y, tip: "<&>".into(), ..Point::default() };
+        Plot {
+            title: "T".into(),
+            alt: "a".into(),
+            note: String::new(),
+            x: Axis::new("x", Scale::Linear(0.0, 2.0), Unit::of("")),
+            y: Axis::new("y", Scale::Log(1.0, 100.0), Unit::Qps),
+            lines: vec![Line {
+                name: "\"><script>".into(),
+                style: 9,
+                points: vec![point(0.0, 1.0), point(1.0, f64::NAN), point(2.0, 100.0)],
+                joined: true,
+                marked: true,
+            }],
+            guides: vec![("g".into(), vec![(0.0, 1.0), (2.0, 100.0)])],
+        }
+    }
+
+    #[test]
+    fn text_is_escaped_and_no_number_is_nan() {
+        let text = plot().figure().into_string();
+        assert!(!text.contains("<script>") && !text.contains("<&>"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(text.contains("role=\"img\"") && text.contains("aria-label=\"T: a\""));
+    }
+
+    #[test]
+    fn the_ends_of_the_scale_are_the_corners_of_the_frame() {
+        let plot = plot();
+        let frame = Frame { left: 10.0, right: 110.0, top: 0.0, bottom: 50.0 };
+        let ends = plot.path(&frame, [(0.0, 1.0), (1.0, 10.0), (2.0, 100.0)].into_iter());
+        assert_eq!(ends, "M10.0 50.0L60.0 25.0L110.0 0.0");
+    }
+}

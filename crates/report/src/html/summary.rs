@@ -1,0 +1,192 @@
+//! The summary: what was found, in words, and what has to be known before it is believed.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use record::{Run, Seam};
+
+use super::cells::Cells;
+use super::unit::{date, span};
+use super::{capacity, figures};
+use crate::thousands;
+
+/// More findings are left to the tables.
+const MAX_FINDINGS: usize = 12;
+
+/// A run's part of it.
+pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: &str) -> Markup {
+    let doubts = doubts(run);
+    html! {
+        article.run {
+            h3 { a href=(format!("#{anchor}")) { (heading(run)) } }
+            p.meta { (facts(run)) }
+            ul.findings { @for finding in findings(cells) { li { (finding) } } }
+            @if !doubts.is_empty() {
+                details.doubts open {
+                    summary { "Before you believe it (" (doubts.len()) ")" }
+                    ul { @for doubt in &doubts { li { (doubt) } } }
+                }
+            }
+        }
+    }
+}
+
+/// The run's name.
+pub(crate) fn heading(run: &Run) -> String {
+    let id = run.id.map(|id| format!("run {id}: ")).unwrap_or_default();
+    match run.plan.title.as_str() {
+        "" => format!("{id}{}", run.plan.experiment),
+        title => format!("{id}{} ({title})", run.plan.experiment),
+    }
+}
+
+/// When, how long, by what.
+fn facts(run: &Run) -> String {
+    let mut facts = vec![
+        date(run.plan.started_unix_s),
+        format!("took {}", span(run.elapsed_s)),
+        format!(
+            "{} trials",
+            thousands(run.results.iter().map(|c| c.trials.len()).sum::<usize>() as f64)
+        ),
+        format!("dnsdyno {}", run.plan.version),
+    ];
+    if run.plan.quick {
+        facts.push("short form".into());
+    }
+    if let Some(cpu) = run.plan.host.pointer("/cpu/model").and_then(|v| v.as_str()) {
+        facts.push(cpu.to_owned());
+    }
+    facts.join(" · ")
+}
+
+/// The capacities, highest first, or where figures lie.
+fn findings(cells: &Cells<'_>) -> Vec<Markup> {
+    let mut searched = capacity::searched(cells);
+    searched.sort_by(|a, b| {
+        let key = |c: &super::cells::Cell<'_>| c.record.median_qps.unwrap_or(-1.0);
+        key(b).total_cmp(&key(a))
+    });
+    let mut out: Vec<Markup> = searched
+        .iter()
+        .map(|c| html! { strong { (c.name) } ": " (capacity::in_words(c.record)) })
+        .collect();
+    for name in figures::names(cells) {
+        let with = cells.cells.iter().filter_map(|c| Some((c, c.record.figures.get(name)?)));
+        let mut with: Vec<_> = with.filter_map(|(c, f)| Some((c, f, f.median()?))).collect();
+        with.sort_by(|a, b| a.2.total_cmp(&b.2));
+        let spoken = figures::spoken(name);
+        match (with.first(), with.last()) {
+            (Some((c, f, _)), _) if with.len() == 1 => {
+                out.push(html! { strong { (spoken) } ": " (c.name) " " (figures::in_words(f)) })
+            }
+            (Some((a, low, _)), Some((b, high, _))) => out.push(html! {
+                strong { (spoken) } ": from " (figures::in_words(low)) " (" (a.name) ") to "
+                (figures::in_words(high)) " (" (b.name) ")"
+            }),
+            _ => {}
+        }
+    }
+    if out.len() > MAX_FINDINGS {
+        let more = out.len() - MAX_FINDINGS;
+        out.truncate(MAX_FINDINGS);
+        out.push(html! { "and " (more) " more in the tables" });
+    }
+    out
+}
+
+/// What has to be known before the figures are believed.
+fn doubts(run: &Run) -> Vec<String> {
+    let mut out = Vec::new();
+    if !run.complete {
+        out.push(
+            "INCOMPLETE: the run ended before its time; what was measured until then is shown."
+                .into(),
+        );
+    }
+    out.extend(run.seams.iter().map(seam));
+    for skipped in &run.skipped {
+        let at: Vec<String> = skipped.settings.iter().map(|(k, v)| format!(", {k} {v}")).collect();
+        out.push(format!("{}{} was not measured: {}", skipped.server, at.concat(), skipped.why));
+    }
+    let mut differs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut warnings: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut void = 0;
+    for cell in &run.results {
+        for what in &cell.differs {
+            let of = differs.entry(what).or_default();
+            if !of.contains(&cell.server.as_str()) {
+                of.push(&cell.server);
+            }
+        }
+        if cell.certificate.as_ref().is_some_and(|c| !c.passed) {
+            out.push(format!(
+                "{}: the Tester failed its self-test: nothing here is the server’s capacity.",
+                cell.server
+            ));
+        }
+        for trial in &cell.trials {
+            void += usize::from(trial.trial.void.is_void());
+            for warning in &trial.trial.warnings {
+                *warnings.entry(warning).or_default() += 1;
+            }
+        }
+    }
+    if void > 0 {
+        out.push(format!(
+            "{void} trials were void and say nothing; the searches asked again or went round them."
+        ));
+    }
+    out.extend(
+        differs
+            .iter()
+            .map(|(what, of)| format!("Differs from RFC 8219: {what} ({})", of.join(", "))),
+    );
+    out.extend(warnings.iter().map(|(warning, n)| format!("{warning} ({n} trials)")));
+    if let Some(of_host) = run.plan.host.get("warnings").and_then(|w| w.as_array()) {
+        out.extend(of_host.iter().map(|w| match w.as_str() {
+            Some(text) => format!("Host: {text}"),
+            None => format!("Host: {w}"),
+        }));
+    }
+    out
+}
+
+/// An interruption in words.
+fn seam(seam: &Seam) -> String {
+    format!(
+        "Seam: interrupted on {} after {} trials, taken up again {} later by dnsdyno {}.",
+        date(seam.stopped_unix_s),
+        thousands(seam.trials_before as f64),
+        span(seam.resumed_unix_s - seam.stopped_unix_s),
+        seam.version
+    )
+}
+
+/// The course of a run with its interruptions as a strip; empty when there were none.
+pub(crate) fn course(run: &Run) -> Markup {
+    let gaps: Vec<(f64, f64)> =
+        run.seams.iter().map(|s| (s.stopped_unix_s, s.resumed_unix_s)).collect();
+    if gaps.is_empty() {
+        return html! {};
+    }
+    let start = run.plan.started_unix_s;
+    let end = start + run.elapsed_s + gaps.iter().map(|(a, b)| (b - a).max(0.0)).sum::<f64>();
+    let x = |t: f64| 8.0 + 424.0 * ((t - start) / (end - start).max(1e-9)).clamp(0.0, 1.0);
+    let alt = format!("The run’s course: {} interruptions", gaps.len());
+    html! {
+        figure.plot.strip {
+            figcaption { "The run’s course, with its seams" }
+            svg viewBox="0 0 440 52" role="img" aria-label=(alt) {
+                g.s0 { path class="bar" d="M8 10H432v14H8Z" {} }
+                @for ((a, b), seam) in gaps.iter().zip(&run.seams) {
+                    @let (a, b) = (x(*a), x(*b).max(x(*a) + 3.0));
+                    path class="gap" d=(format!("M{a:.1} 6H{b:.1}v22H{a:.1}Z")) { title { (self::seam(seam)) } }
+                }
+                text.tick x="8" y="42" { (date(start)) }
+                text.tick x="432" y="42" text-anchor="end" { (date(end)) }
+            }
+            p.note { "Filled: measuring. Gaps: the run was interrupted and taken up again." }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What trials measured: answered against offered rate, latency, the schedule, and time lines.
+
+use maud::{Markup, html};
+use measure::Histogram;
+use record::{Series, TrialRecord};
+
+use super::cells::{Cell, Cells, limiter};
+use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
+use super::unit::Unit;
+use super::{Narrow, fold, name_cell, number_cell, table};
+use crate::{thousands, time_us};
+
+/// The share (percent) of queries that were slower, where the curves of percentiles have their points.
+const SLOWEST: [f64; 16] =
+    [100.0, 90.0, 75.0, 50.0, 35.0, 25.0, 15.0, 10.0, 5.0, 2.5, 1.0, 0.5, 0.25, 0.1, 0.05, 0.01];
+/// More time lines of one unit are not drawn.
+const MAX_SERIES: usize = 12;
+/// More trials are left to the raw data.
+const MAX_ROWS: usize = 1_000;
+
+/// All of it; empty without trials.
+pub(crate) fn section(cells: &Cells<'_>) -> Markup {
+    let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| !c.record.trials.is_empty()).collect();
+    html! {
+        @if !with.is_empty() {
+            h3 { "Answers and latency" }
+            p.note { "Latency counts from when a query was due; lost queries stay in with the timeout. "
+                "Where one trial stands for a cell it is the one that decided the search: the highest rate that passed, all searches merged." }
+            div.plots {
+                @for group in with.chunks(MAX_LINES) {
+                    (answered(group))
+                    (percentiles(group, "Latency by percentile", "the slowest so many queries, %", |t| &t.trial.latency_us))
+                    (percentiles(group, "Schedule error by percentile", "the latest so many queries, %", |t| &t.trial.schedule_error_us))
+                    (over_time(group))
+                }
+            }
+            (fold(&format!("Every trial ({})", with.iter().map(|c| c.record.trials.len()).sum::<usize>()), rows(&with)))
+        }
+    }
+}
+
+/// Answered against offered rate, every sound trial, with the diagonal.
+fn answered(cells: &[&Cell<'_>]) -> Markup {
+    let lines: Vec<Line> = cells
+        .iter()
+        .enumerate()
+        .map(|(style, cell)| {
+            let sound = cell.record.trials.iter().filter(|t| !t.trial.void.is_void());
+            let mut points: Vec<Point> = sound
+                .map(|t| Point {
+                    x: t.trial.offered_qps,
+                    y: t.trial.answered_qps,
+                    spread: None,
+                    tip: format!("{}: {}", cell.name, in_words(t)),
+                    hollow: t.trial.passed == Some(false),
+                })
+                .collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            Line { name: cell.name.clone(), style, points, joined: false, marked: true }
+        })
+        .filter(|l| !l.points.is_empty())
+        .collect();
+    let all = || lines.iter().flat_map(|l| &l.points).flat_map(|p| [p.x, p.y]);
+    let positive = || all().filter(|v| *v > 0.0);
+    let (low, high) = (positive().fold(f64::MAX, f64::min), positive().fold(0.0, f64::max));
+    if lines.is_empty() || high == 0.0 {
+        return html! {};
+    }
+    let scale =
+        if high / low > 20.0 { Scale::log(positive()) } else { Scale::from_zero(positive()) };
+    let start = if high / low > 20.0 { low / 1.25 } else { 0.0 };
+    Plot {
+        title: "Answered against offered rate".into(),
+        alt: format!(
+            "{} trials; points below the diagonal were not answered in full",
+            lines.iter().map(|l| l.points.len()).sum::<usize>()
+        ),
+        note: "Hollow: the goal was missed. On the dotted diagonal everything is answered.".into(),
+        x: Axis::new("offered, queries/s", scale, Unit::Qps),
+        y: Axis::new("answered, queries/s", scale, Unit::Qps),
+        lines,
+        guides: vec![("all answered".into(), vec![(start, start), (high, high)])],
+    }
+    .figure()
+}
+
+/// A trial in words.
+fn in_words(t: &TrialRecord) -> String {
+    format!(
+        "{} offered, {} answered per second, p99 {}, limited by {}",
+        thousands(t.trial.offered_qps),
+        thousands(t.trial.answered_qps),
+        time_us(t.trial.latency_us.p99),
+        limiter(t.trial.limiter)
+    )
+}
+
+/// A distribution of the deciding trials: how slow the slowest queries are, both axes logarithmic.
+fn percentiles(
+    cells: &[&Cell<'_>],
+    title: &str,
+    label: &str,
+    which: fn(&TrialRecord) -> &record::Times,
+) -> Markup {
+    let line = |(style, cell): (usize, &&Cell<'_>)| {
+        let times = cell.merged(which)?;
+        let points = SLOWEST.iter().filter(|p| enough(&times, **p)).map(|slowest| {
+            let us = times.quantile(1.0 - slowest / 100.0).as_micros_f64();
+            let tip = format!("{}: p{} {}", cell.name, shortest(100.0 - slowest), time_us(us));
+            // The axis runs from the many to the few.
+            Point { x: 100.0 / slowest, y: us.max(0.01), tip, ..Point::default() }
+        });
+        let points = points.collect();
+        Some(Line { name: cell.name.clone(), style, points, joined: true, marked: true })
+    };
+    let lines: Vec<Line> = cells.iter().enumerate().filter_map(line).collect();
+    if lines.is_empty() {
+        return html! {};
+    }
+    let all = || lines.iter().flat_map(|l| &l.points);
+    let mut x = Axis::new(label, Scale::log(all().map(|p| p.x)), Unit::Percent);
+    x.ticks = Some([100.0, 10.0, 1.0, 0.1, 0.01].map(|p| (100.0 / p, format!("{p} %"))).to_vec());
+    if let (Some(ticks), Scale::Log(_, high)) = (&mut x.ticks, x.scale) {
+        ticks.retain(|(at, _)| *at <= high);
+    }
+    let alt: Vec<String> = cells
+        .iter()
+        .filter_map(|c| {
+            let h = c.merged(which)?;
+            let at = |q| time_us(h.quantile(q).as_micros_f64());
+            Some(format!(
+                "{}: median {}, 99th percentile {}, largest {}",
+                c.name,
+                at(0.5),
+                at(0.99),
+                time_us(h.max().as_micros_f64())
+            ))
+        })
+        .collect();
+    Plot {
+        title: title.to_owned(),
+        alt: alt.join(". "),
+        note: String::new(),
+        y: Axis::new("time", Scale::log(all().map(|p| p.y)), Unit::Micros),
+        x,
+        lines,
+        guides: Vec::new(),
+    }
+    .figure()
+}
+
+/// Whether so small a share holds ten queries.
+fn enough(times: &Histogram, percent: f64) -> bool {
+    times.count() as f64 * percent / 100.0 >= 10.0
+}
+
+/// As few digits as it needs.
+fn shortest(percent: f64) -> String {
+    let text = format!("{percent:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Time lines of the last deciding trial of each cell: valid answers a second, and what the probes saw.
+fn over_time(cells: &[&Cell<'_>]) -> Markup {
+    let last: Vec<(&Cell<'_>, &TrialRecord)> =
+        cells.iter().filter_map(|c| Some((*c, c.deciding().pop()?))).collect();
+    html! {
+        (rates(&last))
+        (latencies(&last))
+        @for (cell, t) in &last { (probes(&cell.name, &t.trial.probes)) }
+        @for cell in cells { (probes(&cell.name, &cell.record.series)) }
+    }
+}
+
+/// Valid answers to the queries of each whole second, as a share of them.
+fn rates(last: &[(&Cell<'_>, &TrialRecord)]) -> Markup {
+    let lines: Vec<Line> = last
+        .iter()
+        .enumerate()
+        .map(|(style, (cell, t))| {
+            let whole = (t.trial.duration_s + 0.01).floor() as usize;
+            let points = t.trial.series.iter().take(whole).enumerate().map(|(i, s)| Point {
+                x: i as f64,
+                y: s.valid as f64,
+                tip: format!("{}, second {i}: {} sent, {} valid", cell.name, s.sent, s.valid),
+                ..Point::default()
+            });
+            let points = points.collect();
+            Line { name: cell.name.clone(), style, points, joined: true, marked: false }
+        })
+        .filter(|l| l.points.len() > 1)
+        .collect();
+    time_plot(
+        "Valid answers over time",
+        "valid answers to the queries of a second",
+        lines,
+        Unit::Qps,
+    )
+}
+
+/// Percentiles of latency of the queries of each second.
+fn latencies(last: &[(&Cell<'_>, &TrialRecord)]) -> Markup {
+    let _ = last;
+    html! {}
+}
+
+/// What was sampled: one plot for each unit.
+fn probes(name: &str, series: &[Series]) -> Markup {
+    let mut units: Vec<&str> = Vec::new();
+    for s in series {
+        if !units.contains(&s.unit.as_str()) {
+            units.push(&s.unit);
+        }
+    }
+    html! {
+        @for unit in units {
+            @let of_unit: Vec<&Series> = series.iter().filter(|s| s.unit == unit && !s.samples.is_empty()).take(MAX_SERIES).collect();
+            @for group in of_unit.chunks(MAX_LINES) { (sampled(name, unit, group)) }
+        }
+    }
+}
+
+fn sampled(name: &str, unit: &str, group: &[&Series]) -> Markup {
+    let what = match unit {
+        "%" => "CPU".to_owned(),
+        "B" => "Memory".to_owned(),
+        other => format!("Probes, {other}"),
+    };
+    let unit = Unit::of(unit);
+    let lines = group.iter().enumerate().map(|(style, s)| {
+        let points = s.samples.iter().map(|(x, y)| Point {
+            x: *x,
+            y: *y,
+            tip: format!("{} at {x:.1} s: {}", s.name, unit.full(*y)),
+            ..Point::default()
+        });
+        let points: Vec<Point> = points.collect();
+        // A mark on each of many samples would hide the line.
+        let marked = points.len() <= 24;
+        Line { name: s.name.clone(), style, points, joined: true, marked }
+    });
+    time_plot(&format!("{what} over time: {name}"), unit.name(), lines.collect(), unit.clone())
+}
+
+fn time_plot(title: &str, label: &str, lines: Vec<Line>, unit: Unit) -> Markup {
+    if lines.is_empty() {
+        return html! {};
+    }
+    let all = || lines.iter().flat_map(|l| &l.points);
+    let range = |l: &Line| {
+        let (low, high) =
+            l.points.iter().fold((f64::MAX, f64::MIN), |(a, b), p| (a.min(p.y), b.max(p.y)));
+        format!("{} from {} to {}", l.name, unit.full(low), unit.full(high))
+    };
+    Plot {
+        title: title.to_owned(),
+        alt: lines.iter().map(range).collect::<Vec<_>>().join(". "),
+        note: String::new(),
+        x: Axis::new("seconds", Scale::around(all().map(|p| p.x)), Unit::of("")),
+        y: Axis::new(label, Scale::from_zero(all().map(|p| p.y)), unit.clone()),
+        lines,
+        guides: Vec::new(),
+    }
+    .figure()
+}
+
+/// The table of trials.
+fn rows(cells: &[&Cell<'_>]) -> Markup {
+    let heads = [
+        "cell",
+        "search",
+        "asked for, queries/s",
+        "offered",
+        "answered",
+        "valid, %",
+        "lost",
+        "p50",
+        "p99",
+        "max",
+        "schedule p99",
+        "limited by",
+        "verdict",
+    ];
+    let all = cells.iter().flat_map(|c| c.record.trials.iter().map(move |t| (c, t)));
+    let total = cells.iter().map(|c| c.record.trials.len()).sum::<usize>();
+    let rows = all.take(MAX_ROWS).map(|(cell, r)| {
+        let t = &r.trial;
+        let count = |h: &str, x: f64| number_cell(h, Some(x), thousands(x));
+        let time = |h: &str, us: f64| number_cell(h, Some(us), time_us(us));
+        let share = if t.sent == 0 { 0.0 } else { 100.0 * t.valid as f64 / t.sent as f64 };
+        let verdict = match (&t.void.0, t.passed) {
+            (Some(why), _) => format!("void: {why}"),
+            (None, Some(true)) => "passed".into(),
+            (None, Some(false)) => "failed".into(),
+            (None, None) => "–".into(),
+        };
+        html! {
+            (name_cell("cell", &cell.name))
+            (number_cell("search", Some(f64::from(r.repeat)), (r.repeat + 1).to_string()))
+            (count("asked for, queries/s", r.rate_qps))
+            (count("offered", t.offered_qps))
+            (count("answered", t.answered_qps))
+            (number_cell("valid, %", Some(share), format!("{share:.4}")))
+            (count("lost", t.lost as f64))
+            (time("p50", t.latency_us.p50))
+            (time("p99", t.latency_us.p99))
+            (time("max", t.latency_us.max))
+            (time("schedule p99", t.schedule_error_us.p99))
+            td data-h="limited by" { (limiter(t.limiter)) }
+            td data-h="verdict" { (verdict) }
+        }
+    });
+    html! {
+        (table("Every trial", Narrow::Scrolls, &heads, &rows.collect::<Vec<_>>()))
+        @if total > MAX_ROWS { p.note { "The first " (MAX_ROWS) " of " (total) "; the raw data holds the rest." } }
+    }
+}
