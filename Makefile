@@ -23,7 +23,9 @@ demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the la
 	$(CARGO) build --release --locked
 	mkdir -p $(OUT)
 	$(DNSDYNO) run experiments/dns64-rfc8219.toml --quick --json $(OUT)/demo.json
+	$(DNSDYNO) report $(OUT)/demo.json --output $(OUT)/demo.html >/dev/null
 	@echo "every trial of it: $(OUT)/demo.json"
+	@echo "the report: $(CURDIR)/$(OUT)/demo.html"
 
 test: ## run all tests; installs the real servers they use when root
 	scripts/install-packages $(TEST_PACKAGES)
