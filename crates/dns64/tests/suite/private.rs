@@ -3,9 +3,10 @@
 //! kdig, a client not ours, asks over TLS, HTTPS and QUIC; without it these tests say that they were skipped.
 
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use net::tls::Authority;
 use nix::sys::signal::Signal;
@@ -17,12 +18,21 @@ use crate::kit::server::{Kind, Server};
 /// What is shown, and where it is asked.
 struct Private {
     dir: tempfile::TempDir,
-    ports: [u16; 3],
+    /// Of this test alone: what is free on 127.0.0.1 may be taken by a client's connection meanwhile.
+    address: Ipv4Addr,
 }
+
+/// Where TLS, HTTPS and QUIC are spoken.
+const DOT: u16 = 8853;
+const DOH: u16 = 8443;
+const DOQ: u16 = 8854;
 
 impl Private {
     fn new() -> Self {
-        let private = Private { dir: tempfile::tempdir().expect("a folder"), ports: free_ports() };
+        static COUNT: AtomicU8 = AtomicU8::new(1);
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let address = Ipv4Addr::new(127, 128 | high, low, COUNT.fetch_add(1, Ordering::Relaxed));
+        let private = Private { dir: tempfile::tempdir().expect("a folder"), address };
         private.renew();
         private
     }
@@ -30,7 +40,8 @@ impl Private {
     /// Another authority and another certificate, in the same files.
     fn renew(&self) {
         let authority = Authority::new().expect("an authority");
-        authority.write(self.dir.path(), &["dns.example", "127.0.0.1"]).expect("writes");
+        let names = ["dns.example", &self.address.to_string()];
+        authority.write(self.dir.path(), &names).expect("writes");
     }
 
     fn path(&self, name: &str) -> String {
@@ -39,48 +50,41 @@ impl Private {
 
     /// What dns64d is told.
     fn config(&self) -> String {
-        let [dot, doh, doq] = self.ports;
+        let at = self.address;
         format!(
             "[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n\
-             dot = [\"127.0.0.1:{dot}\"]\ndoh = [\"127.0.0.1:{doh}\"]\ndoq = [\"127.0.0.1:{doq}\"]\n",
+             dot = [\"{at}:{DOT}\"]\ndoh = [\"{at}:{DOH}\"]\ndoq = [\"{at}:{DOQ}\"]\n",
             self.path("server.pem"),
             self.path("server.key")
         )
     }
 
-    /// What kdig is told for each transport.
-    fn ways(&self) -> [(&'static str, u16); 4] {
-        let [dot, doh, doq] = self.ports;
-        [("+tls", dot), ("+https", doh), ("+https-get", doh), ("+quic", doq)]
-    }
-}
-
-/// Ports that nobody listens on.
-fn free_ports() -> [u16; 3] {
-    let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
-    sockets.map(|socket| socket.local_addr().expect("bound").port())
-}
-
-/// kdig's short answer; `None` where it is not installed.
-fn kdig(port: u16, arguments: &[&str]) -> Option<String> {
-    let mut kdig = Command::new("kdig");
-    kdig.args(["@127.0.0.1", "-p", &port.to_string(), "+short", "+timeout=20", "+retry=0"]);
-    match kdig.args(arguments).output() {
-        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        Err(error) => {
-            eprintln!("skipped, no kdig (package knot-dnsutils): {error}");
-            None
+    /// kdig's short answer; `None` where it is not installed.
+    fn kdig(&self, port: u16, arguments: &[&str]) -> Option<String> {
+        let mut kdig = Command::new("kdig");
+        kdig.args([&format!("@{}", self.address), "-p", &port.to_string()]);
+        kdig.args(["+short", "+timeout=20", "+retry=0"]);
+        match kdig.args(arguments).output() {
+            Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+            Err(error) => {
+                eprintln!("skipped, no kdig (package knot-dnsutils): {error}");
+                None
+            }
         }
     }
 }
+
+/// What kdig is told for each transport.
+const WAYS: [(&str, u16); 4] =
+    [("+tls", DOT), ("+https", DOH), ("+https-get", DOH), ("+quic", DOQ)];
 
 #[test]
 fn the_same_is_answered_over_every_transport() {
     let (script, private) = (ipv4_only(), Private::new());
     let server = dns64d(&[&script], &private.config());
     assert!(is_right(&server.ask("plain.example AAAA")));
-    for (way, port) in private.ways() {
-        let Some(answer) = kdig(port, &[way, "AAAA", "private.example"]) else { return };
+    for (way, port) in WAYS {
+        let Some(answer) = private.kdig(port, &[way, "AAAA", "private.example"]) else { return };
         assert_eq!(answer, SYNTHESISED, "{way}: {}", server.log());
     }
 }
@@ -92,7 +96,7 @@ fn a_reload_shows_the_new_certificate_and_a_bad_one_changes_nothing() {
     let trusted = || {
         let ca = format!("+tls-ca={}", private.path("ca.pem"));
         let arguments = [&ca, "+tls-hostname=dns.example", "AAAA", "trusted.example"];
-        kdig(private.ports[0], &arguments)
+        private.kdig(DOT, &arguments)
     };
     match trusted() {
         None => return,
@@ -112,9 +116,8 @@ fn a_reload_shows_the_new_certificate_and_a_bad_one_changes_nothing() {
     assert_eq!(trusted().as_deref(), Some(SYNTHESISED));
 }
 
-/// A dns64d that asks another one by a stream transport.
-fn before(other: &Server, port: u16, config: &str) -> Server {
-    let upstream = (other.address().ip(), port).into();
+/// A dns64d that asks another server by a stream transport.
+fn before(upstream: SocketAddr, config: &str) -> Server {
     Server::start(Kind::Dns64d, &[upstream], config).expect("it starts")
 }
 
@@ -127,12 +130,12 @@ fn resolver(script: &Script, private: &Private) -> Server {
 fn upstream_is_asked_by_tcp_or_tls_alone() {
     let (script, private) = (ipv4_only(), Private::new());
     let upstream = resolver(&script, &private);
-    let by_tcp = before(&upstream, upstream.address().port(), "upstream.transport = \"tcp\"");
+    let by_tcp = before(upstream.address(), "upstream.transport = \"tcp\"");
     let tls = |name: &str, authorities: &str| {
         let config = format!(
             "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
         );
-        before(&upstream, private.ports[0], &config)
+        before((private.address, DOT).into(), &config)
     };
     let ca = private.path("ca.pem");
     for (server, label) in [
@@ -152,14 +155,14 @@ fn upstream_is_asked_by_tcp_or_tls_alone() {
 #[test]
 fn an_upstream_that_shows_the_wrong_certificate_is_not_believed() {
     let (script, private, stranger) = (ipv4_only(), Private::new(), Private::new());
-    let upstream = resolver(&script, &private);
+    let _upstream = resolver(&script, &private);
     for (name, authorities) in
         [("other.example", private.path("ca.pem")), ("dns.example", stranger.path("ca.pem"))]
     {
         let config = format!(
             "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
         );
-        let server = before(&upstream, private.ports[0], &config);
+        let server = before((private.address, DOT).into(), &config);
         assert_eq!(server.ask("wrong.example AAAA").rcode, "SERVFAIL");
         assert!(server.log().contains("no TLS with upstream"), "{}", server.log());
     }
