@@ -26,10 +26,12 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let mut pacing = options::pacing(&args).map_err(Failure::BadInput)?;
     let mut duration = args.duration;
+    let mut incomplete = None;
     let (mut workload, doubts) = match Replay::new(&args.replay)? {
         Some(replay) => {
             (pacing, duration) = (replay.mean(), replay.duration());
             let doubts = replay.warnings.clone();
+            incomplete.clone_from(&replay.incomplete);
             (WorkloadPlan::Replay(replay), doubts)
         }
         None => (WorkloadPlan::new(&args.workload).map_err(Failure::BadInput)?, Vec::new()),
@@ -70,5 +72,9 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         print!("{}", report::trial(&outcome.trial));
     }
     let failed = outcome.trial.void.is_void() || outcome.trial.passed == Some(false);
-    if failed { Err(Failure::Silent) } else { Ok(()) }
+    match incomplete {
+        Some(why) => Err(Failure::run(anyhow::anyhow!(why))),
+        None if failed => Err(Failure::Silent),
+        None => Ok(()),
+    }
 }

@@ -1,11 +1,17 @@
 //! `dnsdyno trace`: captures of DNS traffic.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use measure::Nanos;
+use net::capture::{LiveCapture, Only, Until};
 use trace::{Capture, CaptureError, Message, Messages};
 
 use crate::failure::Failure;
+use crate::load::interruption;
 use crate::{trace_export, trace_select, trace_stats};
 
 /// `dnsdyno trace`
@@ -36,7 +42,8 @@ const STATS_EXAMPLES: &str = "Examples:
   A capture, compressed or not, and all figures of it for a script
     dnsdyno trace stats capture.pcap.zst --json stats.json
 
-  A live interface: tcpdump opens it, with the rights it has
+  A live interface for ten seconds (CAP_NET_RAW); or as tcpdump sees it, with its filters and rights
+    dnsdyno trace stats --interface eth0 --for 10s
     tcpdump -i eth0 -w - port 53 | dnsdyno trace stats -
 
   A capture that is cut or damaged gives what stands before that, says so, and exits with 1.";
@@ -46,8 +53,14 @@ const STATS_EXAMPLES: &str = "Examples:
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
     /// Captures in the order of time: pcap or pcapng, plain or compressed by gzip, zstd or xz; - is the standard input
-    #[arg(required = true, value_name = "CAPTURE")]
+    #[arg(required_unless_present = "interface", value_name = "CAPTURE")]
     pub(crate) captures: Vec<PathBuf>,
+    /// Instead: what passes this interface from now on (`any` is all of them), until --for is over or Ctrl-C
+    #[arg(long, value_name = "NAME", conflicts_with = "captures")]
+    pub(crate) interface: Option<String>,
+    /// How long an interface is listened to
+    #[arg(long = "for", value_name = "TIME", requires = "interface")]
+    pub(crate) listen: Option<Nanos>,
     /// Ports whose traffic is DNS
     #[arg(long = "port", value_name = "LIST", value_delimiter = ',', default_value = "53")]
     pub(crate) ports: Vec<u16>,
@@ -74,6 +87,9 @@ impl InputArgs {
         mut each: impl FnMut(&Message<'_>),
     ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
         let mut messages = Messages::new(self.ports.clone());
+        if let Some(interface) = &self.interface {
+            return self.listen(interface, messages, each);
+        }
         for path in &self.captures {
             let read =
                 Capture::open(path).and_then(|mut capture| messages.read(&mut capture, &mut each));
@@ -88,9 +104,38 @@ impl InputArgs {
         Ok((messages.counts(), None))
     }
 
-    /// The captures' names.
+    /// The same of an interface, until it is told to end.
+    fn listen(
+        &self,
+        interface: &str,
+        mut messages: Messages,
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+        let until = Until { duration: self.listen, stop: interruption()? };
+        let live = LiveCapture::open(interface, Only::Ip, until).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Failure::input(anyhow!("{e}")),
+            io::ErrorKind::PermissionDenied => Failure::input(anyhow!(
+                "no right to listen to {interface} (CAP_NET_RAW): run as root, or pipe tcpdump into `-`"
+            )),
+            _ => Failure::run(anyhow!("cannot listen to {interface}: {e}")),
+        })?;
+        let lost = live.lost();
+        let mut capture =
+            Capture::new(Box::new(live), Path::new(interface)).map_err(Failure::run)?;
+        let error = messages.read(&mut capture, &mut each).err();
+        let lost = lost.load(Ordering::Relaxed);
+        if lost > 0 {
+            eprintln!(
+                "{interface}: {lost} packets were lost: they came faster than they were read"
+            );
+        }
+        Ok((messages.counts(), error))
+    }
+
+    /// What the captures are called.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.captures.iter().map(|path| path.display().to_string()).collect()
+        let files = self.captures.iter().map(|path| path.display().to_string());
+        files.chain(self.interface.clone()).collect()
     }
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct Replay {
     path: PathBuf,
     /// Doubts about it.
     pub(crate) warnings: Vec<String>,
+    /// Why only its beginning could be read.
+    pub(crate) incomplete: Option<String>,
 }
 
 impl Replay {
@@ -81,7 +83,8 @@ impl Replay {
     /// When there is no query in what can be read.
     pub(crate) fn new(args: &ReplayArgs) -> Result<Option<Self>, Failure> {
         let Some(path) = &args.replay else { return Ok(None) };
-        let input = InputArgs { captures: vec![path.clone()], ports: args.replay_port.clone() };
+        let (captures, ports) = (vec![path.clone()], args.replay_port.clone());
+        let input = InputArgs { captures, ports, interface: None, listen: None };
         let mut recorder = Recorder::new().map_err(Failure::run)?;
         let mut numbers: HashMap<IpAddr, u32> = HashMap::new();
         let (mut broken, mut left_out, mut replies) = (None, 0u64, 0u64);
@@ -116,16 +119,17 @@ impl Replay {
             )));
         };
         let mut warnings = Vec::new();
-        if let Some(error) = incomplete {
-            warnings.push(format!("{error}; what stands before that was replayed"));
-        }
+        let incomplete =
+            incomplete.map(|error| format!("{error}; what stands before that was replayed"));
+        warnings.extend(incomplete.clone());
         if left_out > 0 {
             warnings.push(format!(
                 "{left_out} queries of the capture were left out: cut, or without a whole header"
             ));
         }
         let (speed, clients) = (args.speed.0, numbers.len());
-        Ok(Some(Replay { recording, speed, clients, path: path.clone(), warnings }))
+        let path = path.clone();
+        Ok(Some(Replay { recording, speed, clients, path, warnings, incomplete }))
     }
 
     /// How long it takes.

@@ -337,13 +337,12 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         (Some(error), _) => Err(Failure::run(error)),
         // That was the purpose.
         (None, Some(_)) if sent.killed => Ok(()),
-        (None, Some(why)) if sent.bad_input => Err(Failure::input(anyhow!(why))),
         (None, Some(why)) => {
-            let server = args.server;
-            let done = result.acknowledged;
-            Err(Failure::run(anyhow!(
-                "{server}: {why}\n{done} updates were done before and stay done"
-            )))
+            let done = format!("{} updates were done before and stay done", result.acknowledged);
+            Err(match sent.bad_input {
+                true => Failure::input(anyhow!("{why}\n{done}")),
+                false => Failure::run(anyhow!("{}: {why}\n{done}", args.server)),
+            })
         }
         (None, None) => Ok(()),
     }

@@ -144,6 +144,75 @@ fn a_capture_is_replayed() {
 }
 
 #[test]
+fn a_cut_capture_is_replayed_up_to_there() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = capture(dir.path());
+    let whole = std::fs::read(&path).expect("there");
+    // The last reply and a part of the query before it.
+    std::fs::write(&path, &whole[..whole.len() - 150]).expect("written");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let server = socket.local_addr().expect("an address").to_string();
+    let asked = std::thread::spawn(move || {
+        let mut bytes = [0; 512];
+        for _ in 0..99 {
+            let (len, peer) = socket.recv_from(&mut bytes).expect("a query");
+            (bytes[2], bytes[3]) = (0x81, 0x80);
+            socket.send_to(&bytes[..len], peer).expect("sent");
+        }
+    });
+    let file = path.to_str().expect("UTF-8");
+    let (code, out, err) = dnsdyno(&["load", &server, "--replay", file, "--json", "-"]);
+    let trial: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    asked.join().expect("it ends");
+    assert_eq!((code, &trial["sent"], &trial["valid"]), (1, &99.into(), &99.into()), "{err}");
+    assert!(err.contains("the capture is cut: it ends in the middle of a packet at byte"), "{err}");
+    assert!(err.contains("what stands before that was replayed"), "{err}");
+    let warnings = trial["warnings"].to_string();
+    assert!(warnings.contains("the capture is cut"), "{warnings}");
+}
+
+#[test]
+fn an_interface_is_listened_to() {
+    let (code, _, err) = dnsdyno(&["trace", "stats", "--interface", "no-such-if", "--for", "1ms"]);
+    assert!(code == 2 && err.contains("no-such-if"), "{err}");
+    let (code, out, err) = dnsdyno(&["trace", "stats", "--interface", "lo", "--for", "10ms"]);
+    if err.contains("no right to listen") {
+        eprintln!("skipped: {err}");
+        return;
+    }
+    assert_eq!(code, 0, "{out}{err}");
+    // Asked until one is seen: it takes a while until it listens.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let mut child = Command::new(cargo_bin("dnsdyno"));
+    let path = tempfile::NamedTempFile::new().expect("a file");
+    child.args([
+        "trace",
+        "queries",
+        "--interface",
+        "lo",
+        "--port",
+        "9",
+        "--for",
+        "30s",
+        "--output",
+    ]);
+    let mut child = child.arg(path.path()).spawn().expect("starts");
+    let listening = format!("/proc/{}/net/packet", child.id());
+    let sockets = || std::fs::read_to_string(&listening).map_or(0, |text| text.lines().count());
+    for _ in 0..100 {
+        if sockets() > 1 {
+            socket.send_to(&query("heard.example", Qtype::MX), "127.0.0.1:9").expect("sent");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().is_ok_and(|s| s.success()));
+    assert!(child.wait().expect("it ends").success());
+    let heard = std::fs::read_to_string(path.path()).expect("written");
+    assert!(heard.contains("heard.example MX"), "{heard}");
+}
+
+#[test]
 fn a_capture_is_cut_hidden_and_turned_into_queries() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = capture(dir.path());

@@ -236,6 +236,27 @@ fn a_primary_that_refuses_is_understood() {
 }
 
 #[test]
+fn a_stream_that_is_broken_is_sent_up_to_there() {
+    for kind in KINDS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path();
+        let Some(primary) = start(kind, dir) else { continue };
+        run(dir, "update generate before.zone --count 20 --output updates");
+        let whole = std::fs::read(dir.join("updates")).expect("reads");
+        std::fs::write(dir.join("updates"), &whole[..whole.len() - 3]).expect("writes");
+        let key = format!("hmac-sha256:lab:{SECRET}");
+        let outcomes = ["--outcomes", "outcomes", "--json", "result.json"];
+        let send = ["update", "send", &primary.address, "updates", "--key", &key];
+        let (code, out, err) = dnsdyno(dir, &[&send[..], &outcomes].concat());
+        assert_eq!(code, 2, "{out}{err}");
+        assert!(err.contains("updates") && err.contains("19 updates were done before"), "{err}");
+        let kept = std::fs::read_to_string(dir.join("outcomes")).expect("kept");
+        assert_eq!(kept.lines().filter(|line| line.contains(" NOERROR ")).count(), 19, "{kept}");
+        assert!(dir.join("result.json").exists(), "{out}");
+    }
+}
+
+#[test]
 fn what_was_acknowledged_is_looked_up_after_a_kill() {
     for kind in KINDS {
         let dir = tempfile::tempdir().expect("a folder");

@@ -11,6 +11,7 @@
 pub mod nodes;
 pub mod plan;
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,12 @@ pub enum NodeError {
     /// It cannot be what is asked.
     #[error("{0} is not driven as a primary that takes updates")]
     NoPrimary(&'static str),
+    /// It does not sign its zone by itself.
+    #[error("{0} is not driven as a primary that signs its zone")]
+    NoSigner(&'static str),
+    /// Its zone cannot be prepared.
+    #[error(transparent)]
+    Preparation(#[from] crate::signer::SignError),
     /// Its process is not as it should be.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -124,6 +131,9 @@ impl Node {
         if matches!(task.role, Role::Primary { .. }) && !kind.takes_updates() {
             return Err(NodeError::NoPrimary(kind.title()));
         }
+        if matches!(task.role, Role::Primary { signed: true, .. }) && !kind.signs() {
+            return Err(NodeError::NoSigner(kind.title()));
+        }
         let program = kind.program()?;
         let error = |path: &Path| {
             let path = path.to_owned();
@@ -140,6 +150,9 @@ impl Node {
         if let Role::Primary { zone_file, .. } = task.role {
             // A copy of its own: its journal lies beside it.
             std::fs::copy(zone_file, dir.join("zone")).map_err(error(zone_file))?;
+        }
+        for (program, arguments) in kind.preparation(task) {
+            crate::signer::execute(program, dir, arguments.iter().map(OsStr::new))?;
         }
         let mut command = vec![program.into_os_string()];
         command.extend(kind.arguments(dir).into_iter().map(Into::into));

@@ -228,7 +228,7 @@ impl Signing<'_> {
 }
 
 /// Runs a program to its end and gives what it printed.
-fn execute<'a>(
+pub(crate) fn execute<'a>(
     program: &str,
     dir: &Path,
     arguments: impl IntoIterator<Item = &'a OsStr>,

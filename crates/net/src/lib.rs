@@ -14,10 +14,11 @@
 //! ```
 //!
 //! All `unsafe` of the workspace lives in this crate: in `udp` (system calls on batches), in `sys`
-//! (clocks, scheduling) and in `scrape` (a socket that comes over exec).
+//! (clocks, scheduling), in `capture` (packet sockets) and in `scrape` (a socket that comes over exec).
 
 mod address_error;
 pub mod batch;
+pub mod capture;
 pub mod drive;
 pub mod engine;
 pub mod http;

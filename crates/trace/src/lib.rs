@@ -9,8 +9,8 @@
 //! One pass, whatever the length of the capture: every table has a bound, every walk over foreign bytes too. What
 //! cannot be read is counted by kind and passed over; a capture that is cut or damaged gives what stands before that.
 //!
-//! What is absent on purpose: no sockets and no clock. A live interface comes through a pipe from tcpdump, which knows
-//! how to open one on every system and with which rights.
+//! What is absent on purpose: no sockets and no clock. A live interface is a source like any other: a packet socket
+//! (`net::capture`), or tcpdump through a pipe.
 
 pub mod anonymise;
 pub mod capture;
@@ -24,6 +24,7 @@ pub mod source;
 pub mod stats;
 mod tcp;
 pub mod transactions;
+pub mod transfers;
 pub mod write;
 
 pub use anonymise::Anonymiser;

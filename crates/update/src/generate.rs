@@ -25,6 +25,8 @@ pub const MAX_UPDATES: u64 = 4_000_000;
 const DONORS: u64 = 1_024;
 /// The type NS.
 const NS: u16 = 2;
+/// The type DS.
+const DS: u16 = 43;
 
 /// What updates check before they do anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,7 +162,10 @@ impl Generate {
             } else {
                 let Some(delegation) = old.next() else { break };
                 self.require(&mut update, &delegation.name, Prerequisite::NameExists)?;
-                update.push(&delegation.name, Operation::DeleteName)?;
+                // By RRset: PowerDNS 4.7 acknowledges the deletion of a delegation's name, and does not do it.
+                for rtype in [NS, DS] {
+                    update.push(&delegation.name, Operation::DeleteRrset { rtype })?;
+                }
                 left.deletions -= 1;
                 made.deletions += 1;
             }

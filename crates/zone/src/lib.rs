@@ -14,6 +14,7 @@
 //! slices.
 
 pub mod compare;
+mod expand;
 pub mod generate;
 pub mod labels;
 pub mod queries;

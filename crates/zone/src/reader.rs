@@ -6,6 +6,9 @@
 //!
 //! The parser works in place on what it holds, and what it is given is only ever whole entries: a line break outside
 //! of parentheses, quotes and comments ends one. It keeps origin, owner, TTL and class from chunk to chunk.
+//!
+//! `$GENERATE` is expanded here, a line at a time; a file of `$INCLUDE` is read by a reader of its own, with the origin
+//! and the TTL of this one, whose own stay as they are.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,10 +21,15 @@ use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
 use wire::Name;
 
+use crate::expand::Expansion;
+
 /// Octets read at once.
 const CHUNK: usize = 256 << 10;
 /// The longest entry; one with 64 KiB of record data in hexadecimal fits well.
 const MAX_ENTRY: usize = 1 << 20;
+
+/// How deep files may include others.
+const MAX_DEPTH: usize = 8;
 
 /// Why a zone file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +127,19 @@ pub struct Reader<R> {
     apex: Option<Name>,
     last: Option<Record>,
     octets: u64,
+    /// The lines of a `$GENERATE` that are still to come.
+    expansion: Option<Expansion>,
+    /// The number of the one that the parser has.
+    expanded: Option<i64>,
+    /// So many lines more than the file has were handed to the parser.
+    surplus: i64,
+    /// The last `$TTL`, for included files.
+    ttl: Vec<u8>,
+    /// An included file that is being read, and how deep this one is included itself.
+    included: Option<Box<Reader<File>>>,
+    depth: usize,
+    /// Where included files are looked for; none when this does not come from a file.
+    folder: Option<PathBuf>,
 }
 
 impl Reader<File> {
@@ -129,7 +150,9 @@ impl Reader<File> {
     pub fn open(path: &Path, zone: Option<Name>) -> Result<Self, ZoneFileError> {
         let file = File::open(path)
             .map_err(|source| ZoneFileError::Unreadable { path: path.to_owned(), source })?;
-        Ok(Self::new(file, path, zone))
+        let mut reader = Self::new(file, path, zone);
+        reader.folder = Some(path.parent().unwrap_or(Path::new("")).to_owned());
+        Ok(reader)
     }
 }
 
@@ -157,6 +180,13 @@ impl<R: Read> Reader<R> {
             apex: zone,
             last: None,
             octets: 0,
+            expansion: None,
+            expanded: None,
+            surplus: 0,
+            ttl: Vec::new(),
+            included: None,
+            depth: 0,
+            folder: None,
         }
     }
 
@@ -167,12 +197,15 @@ impl<R: Read> Reader<R> {
 
     /// The record read last.
     pub fn record(&self) -> Option<&Record> {
-        self.last.as_ref()
+        match &self.included {
+            Some(included) => included.record(),
+            None => self.last.as_ref(),
+        }
     }
 
-    /// Octets of the file read so far.
+    /// Octets of the file read so far, and of those that it includes.
     pub fn octets(&self) -> u64 {
-        self.octets
+        self.octets + self.included.as_ref().map_or(0, |included| included.octets())
     }
 
     /// The next record; `None` after the last.
@@ -181,15 +214,17 @@ impl<R: Read> Reader<R> {
     /// [`ZoneFileError`], with its place; nothing can be read after one.
     pub fn next_record(&mut self) -> Result<Option<&Record>, ZoneFileError> {
         let scanned = loop {
+            if self.next_included()? {
+                return Ok(self.record());
+            }
             match self.file.next_entry() {
                 Ok(Some(Entry::Record(record))) => break record,
-                Ok(Some(Entry::Include { path, .. })) => {
-                    let why = format!(
-                        "$INCLUDE {path}: included files are not read here; put their text in its place"
-                    );
-                    return Err(self.bad_line(self.cutter.line, why));
+                Ok(Some(Entry::Include { path, origin })) => {
+                    let origin = origin.or_else(|| self.file.origin().ok());
+                    self.include(&path, origin)?;
                 }
-                Ok(None) if self.at_end => return Ok(None),
+                Ok(None) if self.at_end && !self.expand() => return Ok(None),
+                Ok(None) if self.at_end => {}
                 Ok(None) => self.fill()?,
                 Err(error) => return Err(self.bad_entry(&error.to_string())),
             }
@@ -203,6 +238,50 @@ impl<R: Read> Reader<R> {
         let _ = scanned.data().compose_rdata(&mut data);
         self.check_place(&owner, scanned.rtype())?;
         Ok(Some(self.last.insert(Record { scanned, owner, data })))
+    }
+
+    /// Begins to read an included file.
+    fn include(
+        &mut self,
+        file: &str,
+        origin: Option<domain::base::Name<bytes::Bytes>>,
+    ) -> Result<(), ZoneFileError> {
+        let bad = |why: &str| self.bad_line(self.cutter.line, format!("$INCLUDE {file}: {why}"));
+        let Some(folder) = &self.folder else {
+            return Err(bad("only a zone that is read from a file can include others"));
+        };
+        if self.depth == MAX_DEPTH {
+            return Err(bad(&format!("files are included {MAX_DEPTH} deep at most")));
+        }
+        let path = folder.join(file);
+        let mut included = Reader::open(&path, None).map_err(|error| match error {
+            ZoneFileError::Unreadable { source, .. } => {
+                bad(&format!("cannot read {}: {source}", path.display()))
+            }
+            other => other,
+        })?;
+        included.apex = self.apex;
+        included.depth = self.depth + 1;
+        if let Some(origin) = origin {
+            included.file.set_origin(origin);
+        }
+        included.ttl.clone_from(&self.ttl);
+        included.file.extend_from_slice(&self.ttl);
+        included.surplus = self.ttl.iter().filter(|&&octet| octet == b'\n').count() as i64;
+        self.included = Some(Box::new(included));
+        Ok(())
+    }
+
+    /// Reads on in the included file, if there is one; whether it had a record.
+    fn next_included(&mut self) -> Result<bool, ZoneFileError> {
+        let Some(included) = &mut self.included else { return Ok(false) };
+        if included.next_record()?.is_some() {
+            return Ok(true);
+        }
+        self.octets += included.octets();
+        self.apex = self.apex.or(included.apex);
+        self.included = None;
+        Ok(false)
     }
 
     /// Takes the zone's name from the first record, and holds every record to it.
@@ -224,14 +303,21 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Hands the next whole entry to the parser.
+    /// Hands the next whole entry to the parser, or the next line of a `$GENERATE`.
     fn fill(&mut self) -> Result<(), ZoneFileError> {
         loop {
+            if self.expand() {
+                return Ok(());
+            }
             if let Some(length) = self.cutter.cut(&self.pending[self.looked_at..]) {
                 let end = self.looked_at + length;
-                self.file.extend_from_slice(&self.pending[self.handed..end]);
                 self.entry = self.handed;
                 (self.handed, self.looked_at) = (end, end);
+                let entry = &self.pending[self.entry..end];
+                if entry[0] == b'$' && self.directive()? {
+                    continue;
+                }
+                self.file.extend_from_slice(&self.pending[self.entry..end]);
                 return Ok(());
             }
             if self.pending.len() - self.handed > MAX_ENTRY {
@@ -244,17 +330,61 @@ impl<R: Read> Reader<R> {
             self.handed = 0;
             self.looked_at = self.pending.len();
             if self.read()? == 0 {
+                self.cutter.begin_entry();
+                self.at_end = true;
                 // The parser wants every entry ended.
                 if !self.pending.is_empty() {
                     self.pending.push(b'\n');
                 }
-                self.file.extend_from_slice(&self.pending);
+                (self.entry, self.handed) = (0, self.pending.len());
+                let is_directive = self.pending.first() == Some(&b'$') && self.directive()?;
+                if !is_directive {
+                    self.file.extend_from_slice(&self.pending);
+                }
                 self.pending.clear();
-                self.cutter.begin_entry();
-                self.at_end = true;
+                (self.entry, self.handed, self.looked_at) = (0, 0, 0);
+                self.expand();
                 return Ok(());
             }
         }
+    }
+
+    /// Looks at the entry at hand, which begins with a dollar sign; whether it is done with.
+    fn directive(&mut self) -> Result<bool, ZoneFileError> {
+        let entry = &self.pending[self.entry..self.handed];
+        if entry.len() > 4 && entry[..4].eq_ignore_ascii_case(b"$TTL") {
+            self.ttl.clear();
+            self.ttl.extend_from_slice(entry);
+        }
+        if !Expansion::is_one(entry) {
+            return Ok(false);
+        }
+        self.surplus -= entry.iter().filter(|&&octet| octet == b'\n').count() as i64;
+        match Expansion::parse(entry) {
+            Ok(expansion) => self.expansion = Some(expansion),
+            Err((at, why)) => {
+                let before = entry.get(..at).unwrap_or_default();
+                let lines = before.iter().filter(|&&octet| octet == b'\n').count() as u64;
+                let column = before.iter().rev().take_while(|&&octet| octet != b'\n').count() + 1;
+                let place = format!("{}:{column}", self.cutter.line + lines);
+                return Err(ZoneFileError::BadEntry { path: self.path.clone(), place, why });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands the next line of a `$GENERATE` to the parser, if there is one.
+    fn expand(&mut self) -> bool {
+        self.expanded = self.expansion.as_ref().and_then(Expansion::next_number);
+        let (Some(expansion), Some(_)) = (&mut self.expansion, self.expanded) else {
+            self.expansion = None;
+            return false;
+        };
+        let mut line = Vec::new();
+        expansion.next_line(&mut line);
+        self.surplus += line.iter().filter(|&&octet| octet == b'\n').count() as i64;
+        self.file.extend_from_slice(&line);
+        true
     }
 
     /// Reads on; 0 at the end.
@@ -291,6 +421,10 @@ impl<R: Read> Reader<R> {
         let mut parts = error.splitn(3, ':');
         let (line, column) = (parts.next().unwrap_or("1"), parts.next().unwrap_or("1"));
         let why = parts.next().unwrap_or(error).trim();
+        if let Some(number) = self.expanded {
+            let why = format!("{why}, in the line that $GENERATE makes of {number}");
+            return self.bad_line(self.cutter.line, why);
+        }
         if self.at_end
             && matches!(why, "trailing tokens" | "short buffer" | "unexpected end of entry")
         {
@@ -300,7 +434,6 @@ impl<R: Read> Reader<R> {
             );
         }
         let hint = match why {
-            "unknown control: $GENERATE" => ": it is not expanded here; write its records out",
             "missing origin" => ": begin with $ORIGIN or give the zone's name",
             "expected rtype" => ": a TTL, IN or the type of a record belongs here",
             "missing last owner" => ": the first record needs an owner",
@@ -308,10 +441,12 @@ impl<R: Read> Reader<R> {
             "unexpected end of entry" => ": the record is cut short",
             _ => "",
         };
-        let place = match line.parse::<u64>() {
+        let line = line.parse::<i64>().map(|line| (line - self.surplus).max(1) as u64);
+        let place = match line {
             // The last word of the entry was wrong, and the parser is behind its end.
             Ok(line) if line > self.cutter.handed_lines && !self.at_end => self.last_word(),
-            _ => format!("{line}:{column}"),
+            Ok(line) => format!("{line}:{column}"),
+            Err(_) => format!("{}:{column}", self.cutter.line),
         };
         let path = self.path.clone();
         ZoneFileError::BadEntry { path, place, why: format!("{why}{hint}") }
@@ -426,8 +561,18 @@ mod tests {
         let table = [
             ("a 60 AX 1\n".to_owned(), "z:4:", "type of a record belongs here"),
             ("b 60 A 192.0.2.1\n\nc A 192.0.2.300\n".to_owned(), "z:6:5: ", "IPv4"),
-            ("$GENERATE 1-2 a$ A 192.0.2.$\n".to_owned(), "z:4:", "$GENERATE"),
-            (";\n$INCLUDE other\n".to_owned(), "z:5:1: ", "$INCLUDE other"),
+            ("$GENERATE 1-x a$ A 192.0.2.$\n".to_owned(), "z:4:11: ", "not a range of $GENERATE"),
+            (
+                "$GENERATE 254-258 a$ A 192.0.2.$\n".to_owned(),
+                "z:4:1: ",
+                "in the line that $GENERATE makes of 256",
+            ),
+            (
+                "$GENERATE 1-9 a$ A 192.0.2.$\n;\nb AX 1\n".to_owned(),
+                "z:6:",
+                "type of a record belongs here",
+            ),
+            (";\n$INCLUDE other\n".to_owned(), "z:5:1: ", "only a zone that is read from a file"),
             ("a (\nA 192.0.2.1\n".to_owned(), "z:4:1: ", "ends within the entry"),
             (
                 "b A 192.0.2.1\nb.other. (\n) A 192.0.2.1\n".to_owned(),
@@ -442,6 +587,64 @@ mod tests {
         }
         let error = read("a.example. 60 A 192.0.2.1\n", 99).unwrap_err();
         assert!(error.contains("first record is not a SOA"), "{error}");
+    }
+
+    #[test]
+    fn generated_lines_are_records_like_others() {
+        let soa = "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h (1 2\n3 4 5)\n";
+        let short =
+            format!("{soa}$GENERATE 1-3 a$ A 192.0.2.$\n 5 TXT last\n$GENERATE 7-7 $ A 192.0.2.7");
+        let long = format!(
+            "{soa}a1 A 192.0.2.1\na2 A 192.0.2.2\na3 A 192.0.2.3\n 5 TXT last\n7 A 192.0.2.7\n"
+        );
+        for step in [1, 7, usize::MAX] {
+            assert_eq!(read(&short, step).unwrap(), read(&long, usize::MAX).unwrap());
+        }
+    }
+
+    #[test]
+    fn included_files_are_read_in_their_place() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(dir.path().join(name), text).expect("writes");
+        };
+        write(
+            "zone",
+            "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h 1 2 3 4 5\n$INCLUDE hosts sub\nb A 192.0.2.2\n",
+        );
+        write("hosts", "a A 192.0.2.1\n$INCLUDE more\n$GENERATE 1-2 g$ A 192.0.2.$\n");
+        write("more", "$ORIGIN deep.example.\n@ 5 TXT x");
+        let all = || {
+            let mut reader = Reader::open(&dir.path().join("zone"), None).expect("opens");
+            let mut all = Vec::new();
+            while let Some(record) = reader.next_record().map_err(|e| e.to_string())? {
+                let owner = Name::from_wire(record.owner()).expect("a name").to_string();
+                all.push(format!("{owner} {}", record.ttl()));
+            }
+            assert_eq!(reader.apex().expect("known").to_string(), "example");
+            Ok::<_, String>(all)
+        };
+        assert_eq!(
+            all().unwrap(),
+            [
+                "example 60",
+                "a.sub.example 60",
+                "deep.example 5",
+                "g1.sub.example 60",
+                "g2.sub.example 60",
+                "b.example 60"
+            ]
+        );
+        for (text, place, part) in [
+            ("\nx AX 1\n", "more:2:", "type of a record belongs here"),
+            ("x A 1.2.3.4\nx.other. A 1.2.3.4\n", "more:2: ", "does not lie in the zone example"),
+            ("\n\n$INCLUDE nowhere", "more:3:1: ", "$INCLUDE nowhere: cannot read"),
+            ("$INCLUDE more", "more:1:1: ", "8 deep at most"),
+        ] {
+            write("more", text);
+            let error = all().unwrap_err();
+            assert!(error.contains(place) && error.contains(part), "{error}");
+        }
     }
 
     proptest! {

@@ -15,6 +15,10 @@ pub enum Kind {
     Knot,
     /// NSD; it takes no updates.
     Nsd,
+    /// YADIFA.
+    Yadifa,
+    /// PowerDNS with its LMDB backend; as a primary it gives no IXFR.
+    Pdns,
 }
 
 /// What a server is.
@@ -49,7 +53,7 @@ pub struct Task<'a> {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Bind9, Kind::Knot, Kind::Nsd];
+    pub const ALL: [Kind; 5] = [Kind::Bind9, Kind::Knot, Kind::Nsd, Kind::Yadifa, Kind::Pdns];
 
     /// Its name in experiment files.
     pub fn name(self) -> &'static str {
@@ -57,6 +61,8 @@ impl Kind {
             Kind::Bind9 => "bind9",
             Kind::Knot => "knot",
             Kind::Nsd => "nsd",
+            Kind::Yadifa => "yadifa",
+            Kind::Pdns => "pdns",
         }
     }
 
@@ -65,18 +71,35 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// The servers of names joined by `+`: one primary's secondaries.
+    pub fn group(names: &str) -> Option<Vec<Self>> {
+        names.split('+').map(Self::from_name).collect()
+    }
+
     /// Its name for people.
     pub fn title(self) -> &'static str {
         match self {
             Kind::Bind9 => "BIND 9",
             Kind::Knot => "Knot DNS",
             Kind::Nsd => "NSD",
+            Kind::Yadifa => "YADIFA",
+            Kind::Pdns => "PowerDNS",
         }
     }
 
     /// Whether it can be a primary here.
     pub fn takes_updates(self) -> bool {
         self != Kind::Nsd
+    }
+
+    /// Whether it makes keys for its zone and signs it by itself.
+    pub fn signs(self) -> bool {
+        matches!(self, Kind::Bind9 | Kind::Knot | Kind::Pdns)
+    }
+
+    /// Whether it can follow a primary: YADIFA 2.6 calls Knot DNS's AXFR an UNPROCESSABLE_MESSAGE.
+    pub fn follows(self, primary: Kind) -> bool {
+        !(self == Kind::Yadifa && primary == Kind::Knot)
     }
 
     /// Its program on this machine.
@@ -88,6 +111,8 @@ impl Kind {
             Kind::Bind9 => ("named", "bind9"),
             Kind::Knot => ("knotd", "knot"),
             Kind::Nsd => ("nsd", "nsd"),
+            Kind::Yadifa => ("yadifad", "yadifa"),
+            Kind::Pdns => ("pdns_server", "pdns-server pdns-backend-lmdb"),
         };
         crate::signer::find(program).ok_or(NodeError::Missing { title: self.title(), package })
     }
@@ -99,6 +124,8 @@ impl Kind {
             Kind::Bind9 => ["-g", "-n", "1", "-c", &file("named.conf")].map(str::to_owned).into(),
             Kind::Knot => ["-c", &file("knot.conf")].map(str::to_owned).into(),
             Kind::Nsd => ["-d", "-c", &file("nsd.conf")].map(str::to_owned).into(),
+            Kind::Yadifa => ["--nodaemon", "-c", &file("yadifad.conf")].map(str::to_owned).into(),
+            Kind::Pdns => vec![format!("--config-dir={}", dir.display())],
         }
     }
 
@@ -108,20 +135,68 @@ impl Kind {
             Kind::Bind9 => ("named.conf".to_owned(), bind(task, dir)),
             Kind::Knot => ("knot.conf".to_owned(), knot(task, dir)),
             Kind::Nsd => ("nsd.conf".to_owned(), nsd(task, dir)),
+            Kind::Yadifa => ("yadifad.conf".to_owned(), yadifa(task, dir)),
+            Kind::Pdns => ("pdns.conf".to_owned(), pdns(task, dir)),
         }];
-        if self == Kind::Knot {
-            // It does not make the folder, and then fails every update.
-            files.push(("db/README".to_owned(), "The journal lies here.\n".to_owned()));
+        // Folders that they do not make, and fail without.
+        let folders: &[&str] = match self {
+            Kind::Knot => &["db"],
+            Kind::Yadifa => &["keys", "xfr"],
+            _ => &[],
+        };
+        for folder in folders {
+            files.push((format!("{folder}/README"), "A folder of the server.\n".to_owned()));
         }
         files
     }
 
+    /// What is run before its start, in its folder: programs and their arguments.
+    pub(super) fn preparation(self, task: &Task<'_>) -> Vec<(&'static str, Vec<String>)> {
+        if self != Kind::Pdns {
+            return Vec::new();
+        }
+        let zone = task.zone;
+        let mut steps = Vec::new();
+        match task.role {
+            Role::Primary { secondaries, signed, .. } => {
+                steps.push(format!("load-zone {zone} zone"));
+                steps.push(format!("set-kind {zone} primary"));
+                steps.push(format!("set-meta {zone} TSIG-ALLOW-DNSUPDATE {KEY_NAME}"));
+                steps.push(format!("set-meta {zone} TSIG-ALLOW-AXFR {KEY_NAME}"));
+                steps.push(format!("set-meta {zone} NOTIFY-DNSUPDATE 1"));
+                let others: Vec<_> = secondaries.iter().map(ToString::to_string).collect();
+                if !others.is_empty() {
+                    steps.push(format!("set-meta {zone} ALSO-NOTIFY {}", others.join(" ")));
+                }
+                if signed {
+                    steps.push(format!("secure-zone {zone}"));
+                }
+            }
+            Role::Secondary { primary } => {
+                steps.push(format!("create-secondary-zone {zone} {primary}"));
+                steps.push(format!("set-meta {zone} AXFR-MASTER-TSIG {KEY_NAME}"));
+                steps.push(format!("set-meta {zone} IXFR 1"));
+            }
+        }
+        steps.push(format!("import-tsig-key {KEY_NAME} {KEY_ALGORITHM} {KEY_SECRET}"));
+        let words = |step: &String| {
+            std::iter::once("--config-dir=.")
+                .chain(step.split(' '))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        steps.iter().map(|step| ("pdnsutil", words(step))).collect()
+    }
+
     /// Takes away what says that a killed process still runs.
     pub(super) fn forget_process(self, dir: &Path) {
-        if self == Kind::Knot {
-            // It may never have been written.
-            let _ = std::fs::remove_file(dir.join("knot.pid"));
-        }
+        let file = match self {
+            Kind::Knot => "knot.pid",
+            Kind::Yadifa => "yadifad.pid",
+            _ => return,
+        };
+        // It may never have been written.
+        let _ = std::fs::remove_file(dir.join(file));
     }
 }
 
@@ -271,6 +346,72 @@ fn nsd(task: &Task<'_>, dir: &Path) -> String {
         let (from, at) = (primary.ip(), primary.port());
         add!(text, "  allow-notify: {from} {KEY_NAME}\n  allow-notify: {from} NOKEY");
         add!(text, "  request-xfr: {from}@{at} {KEY_NAME}\n  outgoing-interface: {address}");
+    }
+    text
+}
+
+fn yadifa(task: &Task<'_>, dir: &Path) -> String {
+    let (dir, zone) = (dir.display(), task.zone);
+    let (address, port) = (task.address.ip(), task.address.port());
+    let primary = matches!(task.role, Role::Primary { .. });
+    let allowed = if primary { format!("key {KEY_NAME}") } else { "none".to_owned() };
+    let mut text = String::new();
+    add!(text, "<main>\n  daemon off\n  chroot off\n  statistics off\n  queries-log-type 0");
+    add!(text, "  logpath \"{dir}\"\n  pidfile \"{dir}/yadifad.pid\"\n  datapath \"{dir}\"");
+    add!(text, "  keyspath \"{dir}/keys\"\n  xfrpath \"{dir}/xfr\"");
+    add!(text, "  listen {address} port {port}\n  thread-count-by-address 1");
+    add!(text, "  allow-query any\n  allow-notify any\n  allow-control none");
+    add!(text, "  allow-update {allowed}\n  allow-transfer {allowed}\n</main>");
+    add!(text, "<rrl>\n  enabled false\n</rrl>");
+    add!(
+        text,
+        "<key>\n  name {KEY_NAME}\n  algorithm {KEY_ALGORITHM}\n  secret {KEY_SECRET}\n</key>"
+    );
+    add!(text, "<channels>\n  stderr STDERR\n</channels>\n<loggers>");
+    for part in ["database", "server", "system", "zone"] {
+        add!(text, "  {part} EMERG,ALERT,CRIT,ERR stderr");
+    }
+    add!(text, "</loggers>\n<zone>\n  domain {zone}\n  file \"zone\"\n  notify-auto false");
+    match task.role {
+        Role::Primary { secondaries, .. } => {
+            add!(text, "  type primary");
+            let others: Vec<_> = secondaries
+                .iter()
+                .map(|to| format!("{} port {} key {KEY_NAME}", to.ip(), to.port()))
+                .collect();
+            if !others.is_empty() {
+                add!(text, "  notifies {}", others.join(", "));
+            }
+        }
+        Role::Secondary { primary } => {
+            let (from, at) = (primary.ip(), primary.port());
+            add!(text, "  type secondary\n  primaries {from} port {at} key {KEY_NAME}");
+        }
+    }
+    add!(text, "</zone>");
+    text
+}
+
+fn pdns(task: &Task<'_>, dir: &Path) -> String {
+    let dir = dir.display();
+    let (address, port) = (task.address.ip(), task.address.port());
+    let mut text = String::new();
+    add!(text, "launch=lmdb\nlmdb-filename={dir}/pdns.lmdb\nsocket-dir={dir}");
+    add!(text, "daemon=no\nguardian=no\nwrite-pid=no\ndisable-syslog=yes\nloglevel=3");
+    add!(text, "security-poll-suffix=\nlocal-address={address}\nlocal-port={port}");
+    add!(text, "query-local-address={address}\nreceiver-threads=1\nmax-queue-length=50000");
+    // It would answer from what was there before an update for so long.
+    add!(text, "cache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0");
+    match task.role {
+        Role::Primary { .. } => {
+            add!(text, "primary=yes\ndnsupdate=yes\nallow-dnsupdate-from={address}");
+            add!(text, "allow-axfr-ips=");
+        }
+        Role::Secondary { primary } => {
+            add!(text, "secondary=yes\nallow-notify-from={}", primary.ip());
+            // A minute between looks for what to transfer in a stock configuration.
+            add!(text, "xfr-cycle-interval=1");
+        }
     }
     text
 }

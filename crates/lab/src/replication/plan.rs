@@ -6,7 +6,7 @@
 //! role = "replication"
 //! method = "query-under-update"      # or "update-rate", "signed-unsigned"
 //! primaries = ["knot"]
-//! secondaries = ["nsd"]
+//! secondaries = ["nsd", "bind9+nsd"] # one after the other, and two at once, of which the first is asked
 //! delegations = 1_000_000
 //! rates = ["0", "8", "3%/day", "max"]
 //! signed = [false, true]
@@ -61,7 +61,7 @@ pub struct ReplicationPlan {
     pub method: Method,
     /// Servers that take updates.
     pub primaries: Vec<String>,
-    /// Servers that follow; they are asked.
+    /// Servers that follow and are asked; of several joined by `+` the first is asked, and all are watched.
     #[serde(default)]
     pub secondaries: Vec<String>,
     /// Delegations of the zone.
@@ -113,6 +113,8 @@ fn once() -> u32 {
     1
 }
 
+/// The most secondaries of a primary.
+const MIXED: usize = 8;
 /// The most delegations, updates and repeats.
 const MOST: (u64, u64, u32) = (200_000_000, 1_000_000, 100);
 
@@ -168,11 +170,14 @@ impl ReplicationPlan {
         )?;
         must(!self.primaries.is_empty(), "`primaries` names at least one server".to_owned())?;
         let known = Kind::ALL.map(Kind::name).join(", ");
-        for name in self.primaries.iter().chain(&self.secondaries) {
-            must(
-                Kind::from_name(name).is_some(),
-                format!("`{name}` is not a server here: {known}"),
-            )?;
+        let single = |name: &&String| Kind::from_name(name).is_none();
+        let mixed = |names: &&String| Kind::group(names).is_none_or(|group| group.len() > MIXED);
+        let strange = self.primaries.iter().find(single);
+        if let Some(name) = strange.or_else(|| self.secondaries.iter().find(mixed)) {
+            let why = format!(
+                "`{name}` is not a server here: {known}, or up to {MIXED} secondaries as bind9+nsd"
+            );
+            must(false, why)?;
         }
         for name in &self.primaries {
             let takes = Kind::from_name(name).is_some_and(Kind::takes_updates);

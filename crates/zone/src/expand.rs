@@ -1,0 +1,249 @@
+//! `$GENERATE`: one line of a zone file that stands for many (BIND's Administrator Reference Manual, section 8.2.3).
+//!
+//! ```text
+//!   $GENERATE 1-3      host-${10,3,d} A 192.0.2.$        $ is the number, \$ and $$ are a dollar sign
+//!             from-to[/step]  ${offset,width,base}       base d, o, x, X; n, N: hexadecimal digits backwards, dotted
+//! ```
+
+use std::fmt::Write as _;
+
+/// The widest number.
+const MAX_WIDTH: usize = 255;
+/// The largest number and offset; BIND's bound too.
+const MAX_NUMBER: i64 = i32::MAX as i64;
+
+/// A piece of what stands behind the range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(Vec<u8>),
+    Number { offset: i64, width: usize, base: u8 },
+}
+
+/// The lines that a `$GENERATE` stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expansion {
+    parts: Vec<Part>,
+    next: i64,
+    stop: i64,
+    step: i64,
+}
+
+/// Where a `$GENERATE` is wrong: the octet of the entry from 0, and why.
+pub(crate) type Wrong = (usize, String);
+
+impl Expansion {
+    /// Whether an entry is a `$GENERATE`.
+    pub(crate) fn is_one(entry: &[u8]) -> bool {
+        let (word, rest) = entry.split_at(entry.len().min(9));
+        word.eq_ignore_ascii_case(b"$GENERATE") && rest.first().is_none_or(u8::is_ascii_whitespace)
+    }
+
+    /// Reads an entry of which that is known.
+    pub(crate) fn parse(entry: &[u8]) -> Result<Self, Wrong> {
+        let mut words = words(entry).skip(1);
+        let (at, range) = words.next().ok_or_else(|| (9, "a range belongs here: 1-10".into()))?;
+        let (next, stop, step) = parse_range(range).ok_or_else(|| {
+            let range = String::from_utf8_lossy(range);
+            let why = format!("`{range}` is not a range of $GENERATE such as 1-10 or 0-254/2, at most to {MAX_NUMBER}");
+            (at, why)
+        })?;
+        let end = at + range.len();
+        let blank = entry[end..].iter().take_while(|octet| octet.is_ascii_whitespace()).count();
+        let parts = template(entry, end + blank)?;
+        Ok(Expansion { parts, next, stop, step })
+    }
+
+    /// The number of the line that comes next; `None` behind the last.
+    pub(crate) fn next_number(&self) -> Option<i64> {
+        (self.next <= self.stop).then_some(self.next)
+    }
+
+    /// Appends the next line to `out`.
+    pub(crate) fn next_line(&mut self, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Number { offset, width, base } => {
+                    out.extend_from_slice(number(self.next + offset, *width, *base).as_bytes());
+                }
+            }
+        }
+        self.next += self.step;
+    }
+}
+
+/// The words of an entry and where they begin.
+fn words(entry: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        at += entry[at..].iter().take_while(|octet| octet.is_ascii_whitespace()).count();
+        let length = entry[at..].iter().take_while(|octet| !octet.is_ascii_whitespace()).count();
+        let word = (at, &entry[at..at + length]);
+        at += length;
+        (length > 0).then_some(word)
+    })
+}
+
+fn parse_range(range: &[u8]) -> Option<(i64, i64, i64)> {
+    let range = std::str::from_utf8(range).ok()?;
+    let (range, step) = range.split_once('/').unwrap_or((range, "1"));
+    let (start, stop) = range.split_once('-')?;
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|&n| digits && n <= MAX_NUMBER)
+    };
+    let (start, stop, step) = (number(start)?, number(stop)?, number(step)?);
+    (start <= stop && step > 0).then_some((start, stop, step))
+}
+
+/// The text behind the range, from octet `at` on.
+fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Wrong> {
+    if at >= entry.len() {
+        return Err((at, "an owner, a type and data belong behind the range of $GENERATE".into()));
+    }
+    let (mut parts, mut text) = (Vec::new(), Vec::new());
+    while let Some(&octet) = entry.get(at) {
+        match (octet, entry.get(at + 1)) {
+            (b'\\', Some(b'$')) | (b'$', Some(b'$')) => {
+                text.push(b'$');
+                at += 2;
+            }
+            (b'\\', Some(&next)) => {
+                text.extend([octet, next]);
+                at += 2;
+            }
+            (b'$', next) => {
+                let (number, length) = if next == Some(&b'{') {
+                    modifier(entry, at)?
+                } else {
+                    (Part::Number { offset: 0, width: 0, base: b'd' }, 1)
+                };
+                if !text.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut text)));
+                }
+                parts.push(number);
+                at += length;
+            }
+            _ => {
+                text.push(octet);
+                at += 1;
+            }
+        }
+    }
+    if text.last() != Some(&b'\n') {
+        text.push(b'\n');
+    }
+    parts.push(Part::Text(text));
+    Ok(parts)
+}
+
+/// `${offset,width,base}` at octet `at`, and its length.
+fn modifier(entry: &[u8], at: usize) -> Result<(Part, usize), Wrong> {
+    let wrong = || {
+        (
+            at,
+            "not ${offset,width,base} with a width up to 255 and base d, o, x, X, n or N"
+                .to_owned(),
+        )
+    };
+    let length = entry[at..].iter().position(|&octet| octet == b'}').ok_or_else(wrong)?;
+    let inner = std::str::from_utf8(&entry[at + 2..at + length]).map_err(|_| wrong())?;
+    let mut fields = inner.split(',');
+    let offset = fields.next().and_then(|text| text.trim().parse::<i64>().ok());
+    let offset = offset.filter(|n| n.abs() <= MAX_NUMBER).ok_or_else(wrong)?;
+    let width = fields.next().map_or(Some(0), |text| text.trim().parse().ok());
+    let width = width.filter(|&width| width <= MAX_WIDTH).ok_or_else(wrong)?;
+    let base = fields.next().map_or("d", str::trim);
+    let known = base.len() == 1 && b"doxXnN".contains(&base.as_bytes()[0]);
+    if !known || fields.next().is_some() {
+        return Err(wrong());
+    }
+    Ok((Part::Number { offset, width, base: base.as_bytes()[0] }, length + 1))
+}
+
+/// A number as it is asked for; a negative one only in base d.
+fn number(value: i64, width: usize, base: u8) -> String {
+    let bits = value as u32;
+    match base {
+        b'o' => format!("{bits:0width$o}"),
+        b'x' => format!("{bits:0width$x}"),
+        b'X' => format!("{bits:0width$X}"),
+        b'n' | b'N' => nibbles(bits, width, base == b'N'),
+        _ => format!("{value:0width$}"),
+    }
+}
+
+/// Hexadecimal digits, the lowest first, with dots between them; the width counts the dots, as BIND's does.
+fn nibbles(mut value: u32, mut width: usize, capital: bool) -> String {
+    let mut text = String::new();
+    loop {
+        let digit = value & 15;
+        // Into a String it cannot fail.
+        let _ = if capital { write!(text, "{digit:X}") } else { write!(text, "{digit:x}") };
+        value >>= 4;
+        width = width.saturating_sub(1);
+        if width == 0 && value == 0 {
+            return text;
+        }
+        text.push('.');
+        width = width.saturating_sub(1);
+        if width == 0 && value == 0 {
+            return text;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(entry: &str) -> Result<String, Wrong> {
+        let mut expansion = Expansion::parse(entry.as_bytes())?;
+        let mut out = Vec::new();
+        while expansion.next_number().is_some() {
+            expansion.next_line(&mut out);
+        }
+        Ok(String::from_utf8(out).expect("UTF-8"))
+    }
+
+    #[test]
+    fn lines_as_bind_makes_them() {
+        for (entry, expected) in [
+            ("$GENERATE 1-3 a$ A 192.0.2.$\n", "a1 A 192.0.2.1\na2 A 192.0.2.2\na3 A 192.0.2.3\n"),
+            ("$GENERATE 0-4/2 $ TXT \\$$$$\n", "0 TXT $$0\n2 TXT $$2\n4 TXT $$4\n"),
+            ("$generate 9-10 h${0,3} A 10.0.0.${-9}", "h009 A 10.0.0.0\nh010 A 10.0.0.1\n"),
+            ("$GENERATE 255-255 ${0,4,x}${1,0,X}${0,0,o} A 1.2.3.4", "00ff100377 A 1.2.3.4\n"),
+            ("$GENERATE 18-18 ${0,0,n}.${0,5,N} A 1.2.3.4", "2.1.2.1.0 A 1.2.3.4\n"),
+            ("$GENERATE 1-1 \\000\\a$ A 1.2.3.4", "\\000\\a1 A 1.2.3.4\n"),
+        ] {
+            assert_eq!(lines(entry).as_deref(), Ok(expected));
+        }
+        assert!(Expansion::is_one(b"$Generate 1") && !Expansion::is_one(b"$GENERATED 1"));
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_place() {
+        for (entry, at, part) in [
+            ("$GENERATE\n", 9, "a range belongs here"),
+            ("$GENERATE 3-1 a A 1.2.3.4\n", 10, "`3-1` is not a range"),
+            ("$GENERATE 1-2147483648 a\n", 10, "is not a range"),
+            ("$GENERATE 1-3/0 a\n", 10, "is not a range"),
+            ("$GENERATE 1-3 \n", 15, "an owner"),
+            ("$GENERATE 1-3 a${1,2,q} A 1.2.3.4\n", 15, "not ${offset,width,base}"),
+            ("$GENERATE 1-3 a${1 A 1.2.3.4\n", 15, "not ${offset,width,base}"),
+            ("$GENERATE 1-3 a${0,256} A 1.2.3.4\n", 15, "not ${offset,width,base}"),
+        ] {
+            let (found, why) = lines(entry).expect_err(entry);
+            assert!(found == at && why.contains(part), "{entry}: {found} {why}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_survived(text in "[-$0-9{},dxn\\\\ ]{0,40}") {
+            if let Ok(mut expansion) = Expansion::parse(format!("$GENERATE 1-2 {text}").as_bytes()) {
+                expansion.next_line(&mut Vec::new());
+            }
+        }
+    }
+}
