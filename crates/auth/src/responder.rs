@@ -14,6 +14,7 @@
 //! Every reply fits 512 octets, the least that anybody takes by UDP, whatever the zone is called: so nothing is ever
 //! truncated except on request, and UDP and TCP answer alike.
 
+use wire::extend::ReplyOptions;
 use wire::message::{HEADER, flag};
 use wire::writer::Section;
 use wire::{Qclass, Qtype, Query, Rcode, ReplyWriter};
@@ -53,6 +54,8 @@ pub(crate) struct Reply {
     pub(crate) question_end: usize,
     /// Whether it ends in an OPT record.
     pub(crate) has_opt: bool,
+    /// What the query asks for besides, if it is carried by a stream with an idle time of 0.
+    pub(crate) options: ReplyOptions,
     /// Where the last octet of the address asked for stands, or the last digit of a name asked for.
     pub(crate) address_octet: Option<usize>,
 }
@@ -64,6 +67,7 @@ impl Reply {
         kind: Kind::None,
         question_end: HEADER,
         has_opt: false,
+        options: ReplyOptions { keepalive: None, padded: false },
         address_octet: None,
     };
 }
@@ -107,8 +111,9 @@ impl Responder {
                 (Kind::Error, None)
             }
         };
-        let has_opt = query.edns.is_some();
-        Reply { len: writer.finish(), kind, question_end, has_opt, address_octet }
+        let options = query.edns.map(|edns| ReplyOptions::asked(&edns, Some(0)));
+        let (has_opt, options) = (options.is_some(), options.unwrap_or_default());
+        Reply { len: writer.finish(), kind, question_end, has_opt, options, address_octet }
     }
 
     /// Where the name asked for lies, or the return code for what has no place here.

@@ -2,6 +2,8 @@
 
 use measure::Nanos;
 use net::{Destination, Next, Role, RxBatch, TxBatch};
+use wire::extend::{MAX_REPLY_OPTIONS, ReplyOptions};
+use wire::message::OPT_FIXED;
 
 use crate::config::AuthConfig;
 use crate::delay::DelayLine;
@@ -90,6 +92,28 @@ impl Auth {
         self.counters.queries += 1;
         self.counters.count(reply.kind);
         (reply.len > 0).then_some(reply.len)
+    }
+
+    /// Appends the honest reply to a message that came by a stream, with the options that it asks for. `idle`: for how
+    /// long the connection may be without a query, 100 ms; `None` where that is not said. Nothing where there is no
+    /// reply.
+    #[inline]
+    pub fn answer_stream(&mut self, message: &[u8], idle: Option<u16>, out: &mut Vec<u8>) {
+        let at = out.len();
+        out.resize(at + MAX_REPLY, 0);
+        let reply = self.responder.reply(message, &mut out[at..]);
+        self.counters.queries += 1;
+        self.counters.count(reply.kind);
+        let mut len = reply.len;
+        if let Some(opt) = len.checked_sub(OPT_FIXED).filter(|_| reply.has_opt) {
+            let keepalive = reply.options.keepalive.and(idle);
+            let options = ReplyOptions { keepalive, ..reply.options };
+            if !options.is_empty() {
+                out.resize(at + MAX_REPLY + MAX_REPLY_OPTIONS, 0);
+                len = options.add(&mut out[at..], opt, len, usize::MAX);
+            }
+        }
+        out.truncate(at + len);
     }
 
     /// The reply to a datagram, honest or not; its length (zero for none) and whether it is sent twice.

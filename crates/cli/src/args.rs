@@ -332,7 +332,11 @@ pub(crate) struct StreamArgs {
     /// What carries the queries
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "udp")]
     pub(crate) transport: TransportArg,
-    /// Clients; each has one connection at a time [default: 8]
+    /// Clients of several transports at once: TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, separated by commas
+    /// (udp=6,tcp=1,tls=3); without a PORT the target's for udp and tcp, else the transport's own
+    #[arg(long, value_name = "LIST", conflicts_with = "transport")]
+    pub(crate) transports: Option<MixArg>,
+    /// Clients; each has one connection at a time, or over UDP a port [default: 8]
     #[arg(long, value_name = "N")]
     pub(crate) clients: Option<u32>,
     /// Close a connection after so many queries, and open another [default: never]
@@ -398,7 +402,7 @@ pub(crate) struct StreamArgs {
     /// Pad queries to a multiple of so many bytes (RFC 7830, RFC 8467)
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "128")]
     pub(crate) pad: Option<u16>,
-    /// Begin connections with the PROXY protocol (version 2), for clients of this prefix in turn
+    /// Begin connections (over UDP each datagram) with the PROXY protocol, version 2, for clients of this prefix in turn
     #[arg(long, value_name = "PREFIX")]
     pub(crate) proxy: Option<Source>,
     /// Resume TLS sessions of earlier connections
@@ -424,28 +428,87 @@ impl StreamArgs {
         .find_map(|(given, flag)| given.then_some(flag))
     }
 
-    /// The first flag given that is about connections.
-    pub(crate) fn first_flag(&self) -> Option<&'static str> {
-        [
-            (self.clients.is_some(), "--clients"),
-            (self.queries_per_connection.is_some(), "--queries-per-connection"),
-            (self.outstanding.is_some(), "--outstanding"),
-            (self.connection_rate.is_some(), "--connection-rate"),
-            (self.on_demand, "--on-demand"),
-            (self.fast_open, "--fast-open"),
-            (self.pick.is_some(), "--pick"),
-            (self.close_idle.is_some(), "--close-idle"),
-            (self.cookies, "--cookies"),
-            (self.subnets.is_some(), "--subnets"),
-            (self.keepalive, "--keepalive"),
-            (self.pad.is_some(), "--pad"),
-            (self.proxy.is_some(), "--proxy"),
-            (self.http_method.is_some(), "--http-method"),
-            (self.http_path.is_some(), "--http-path"),
-        ]
-        .into_iter()
-        .find_map(|(given, flag)| given.then_some(flag))
-        .or_else(|| self.first_tls_flag())
+    /// The first flag given that is about HTTP.
+    pub(crate) fn first_http_flag(&self) -> Option<&'static str> {
+        [(self.http_method.is_some(), "--http-method"), (self.http_path.is_some(), "--http-path")]
+            .into_iter()
+            .find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    /// Whether clients are wanted that are told apart, as connections are.
+    pub(crate) fn wants_clients(&self) -> bool {
+        self.clients.is_some()
+            || self.queries_per_connection.is_some()
+            || self.outstanding.is_some()
+            || self.connection_rate.is_some()
+            || self.on_demand
+            || self.pick.is_some()
+            || self.close_idle.is_some()
+            || self.cookies
+            || self.subnets.is_some()
+            || self.keepalive
+            || self.pad.is_some()
+            || self.proxy.is_some()
+    }
+
+    /// The transports, each with its port where that is not the target's and its share of the clients.
+    pub(crate) fn parts(&self) -> Vec<MixPart> {
+        self.transports.clone().map_or_else(
+            || vec![MixPart { transport: self.transport, port: None, share: 1 }],
+            |mix| mix.0,
+        )
+    }
+
+    /// The target's port where none is given.
+    pub(crate) fn port(&self) -> u16 {
+        if self.transports.is_some() { TransportArg::Udp.port() } else { self.transport.port() }
+    }
+}
+
+/// A transport of a mix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MixPart {
+    pub(crate) transport: TransportArg,
+    pub(crate) port: Option<u16>,
+    pub(crate) share: u32,
+}
+
+/// A mix of transports: each once at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MixArg(pub(crate) Vec<MixPart>);
+
+impl std::str::FromStr for MixArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts: Vec<MixPart> = Vec::new();
+        for part in text.split(',') {
+            let wrong = || {
+                format!("`{part}` is no TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, as in tls:8853=3")
+            };
+            let (name, share) = part.split_once('=').ok_or_else(wrong)?;
+            let share = share.parse().ok().filter(|share| (1..=1_000).contains(share));
+            let share = share
+                .ok_or_else(|| format!("the share of `{part}` is no number from 1 to 1000"))?;
+            let (name, port) = match name.split_once(':') {
+                None => (name, None),
+                Some((name, port)) => (name, Some(port.parse().map_err(|_| wrong())?)),
+            };
+            let transport = <TransportArg as ValueEnum>::from_str(name, false).map_err(|_| {
+                format!("`{name}` is no transport: udp, tcp, tls, https, quic or http3")
+            })?;
+            if parts.iter().any(|other| other.transport == transport) {
+                return Err(format!("{name} is there twice"));
+            }
+            // The target's port is that of plain DNS.
+            let own = matches!(transport, TransportArg::Udp | TransportArg::Tcp);
+            let port = port.or((!own).then(|| transport.port()));
+            parts.push(MixPart { transport, port, share });
+        }
+        if parts.iter().map(|part| part.share).sum::<u32>() > 1_000 {
+            return Err("the shares are more than 1000 together".to_owned());
+        }
+        Ok(MixArg(parts))
     }
 }
 
@@ -486,6 +549,21 @@ impl TransportArg {
             TransportArg::Tls | TransportArg::Quic => 853,
             TransportArg::Https | TransportArg::Http3 => 443,
         }
+    }
+
+    /// Whether TLS is in it.
+    pub(crate) fn has_tls(self) -> bool {
+        !matches!(self, TransportArg::Udp | TransportArg::Tcp)
+    }
+
+    /// Whether it is QUIC or built on it.
+    pub(crate) fn has_quic(self) -> bool {
+        matches!(self, TransportArg::Quic | TransportArg::Http3)
+    }
+
+    /// Whether its messages stand one behind the other on a connection, which may be kept (RFC 7828).
+    pub(crate) fn has_frames(self) -> bool {
+        matches!(self, TransportArg::Tcp | TransportArg::Tls)
     }
 
     /// Whether it is TCP or built on it.

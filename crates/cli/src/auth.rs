@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use net::http::{ALPN_H2, ALPN_H3};
 use net::serve;
 use net::stream::ALPN_DOQ;
-use net::tcp::Listener;
+use net::tcp::{Carried, Listener};
 use net::tls::{ALPN_DOT, Authority, Identity, ServerTls, TlsError};
 use net::{SocketId, UdpEngine, UdpOptions, WaitMode, drive, sys, tcp};
 use wire::Namespace;
@@ -92,10 +92,10 @@ impl Server {
         };
         let tcp = {
             let (mut auth, stop) = (Auth::new(config.clone()), stop.clone());
-            let answer = move |message: &[u8], reply: &mut Vec<u8>| {
-                reply.resize(::auth::MAX_REPLY, 0);
-                let len = auth.answer(message, reply).unwrap_or(0);
-                reply.truncate(len);
+            let tenths = u16::try_from(IDLE.as_millis() / 100).ok();
+            let answer = move |message: &[u8], carried: Carried, reply: &mut Vec<u8>| {
+                let idle = tenths.filter(|_| carried == Carried::Frame);
+                auth.answer_stream(message, idle, reply);
             };
             std::thread::spawn(move || {
                 tcp::serve(listeners, limits, answer, move || stop.load(Ordering::Relaxed))

@@ -40,7 +40,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         // dns64perf asks its names in their own order.
         spec.sequential = true;
     }
-    let target = args.target.or_port(args.streams.transport.port());
+    let target = args.target.or_port(args.streams.port());
     let streams = StreamSetup::new(&args, target, pacing).map_err(Failure::BadInput)?;
     let setup = Setup {
         target,

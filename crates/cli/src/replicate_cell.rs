@@ -373,7 +373,7 @@ impl Measured<'_> {
         let cli = <Cli as clap::Parser>::try_parse_from(words)?;
         let Command::Load(args) = cli.command else { return Err(anyhow!("not a load")) };
         let pacing = options::pacing(&args)?;
-        let target = args.target.or_port(args.streams.transport.port());
+        let target = args.target.or_port(args.streams.port());
         let setup = Setup {
             target,
             streams: StreamSetup::new(&args, target, pacing)?,

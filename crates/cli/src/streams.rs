@@ -9,13 +9,13 @@ use anyhow::{Context, anyhow, bail};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps};
 use net::http::{Method, Resource};
-use net::stream::{Bytes, Carriage, Dialer, Failure, TlsDialer};
+use net::stream::{Bytes, Carriage, Dialer, Failure, Mix, TlsDialer};
 use net::tls::{ClientTls, TlsVersion, Verify};
 use net::{StreamEngine, UdpFacts, WaitMode, sys};
 use record::{Connections, Times};
 
 use crate::args::{
-    CloseArg, HttpMethodArg, LoadArgs, PickArg, StreamArgs, TlsVersionArg, TransportArg,
+    CloseArg, HttpMethodArg, LoadArgs, MixPart, PickArg, StreamArgs, TlsVersionArg, TransportArg,
 };
 use crate::options::WorkloadPlan;
 use crate::tester::{Report, START_DELAY};
@@ -23,14 +23,18 @@ use crate::tester::{Report, START_DELAY};
 /// Queries outstanding over all connections of an open loop, by default.
 const OUTSTANDING: u32 = 1 << 16;
 
+/// Files that are open beside connections: standard streams, timers, a log.
+const OTHER_FILES: u64 = 64;
+
 /// The largest block that queries are padded to, bytes.
 const MAX_PADDING: u16 = 512;
 
 /// Checked: what connections carry the queries.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamSetup {
-    pub(crate) transport: TransportArg,
-    dialer: Dialer,
+    transports: Vec<MixPart>,
+    dialers: Vec<Dialer>,
+    mix: Mix,
     clients: u32,
     queries_per_connection: Option<u64>,
     outstanding: u32,
@@ -43,19 +47,28 @@ pub(crate) struct StreamSetup {
 /// What the connections of one worker, or of all, were.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamReport {
-    pub(crate) tally: ConnectionTally,
-    pub(crate) bytes: Bytes,
+    /// Of each transport.
+    tallies: Vec<ConnectionTally>,
+    bytes: Bytes,
 }
 
 impl StreamReport {
     pub(crate) fn merge(&mut self, other: &StreamReport) {
-        self.tally.merge(&other.tally);
+        self.tallies.resize_with(self.tallies.len().max(other.tallies.len()), Default::default);
+        self.tallies.iter_mut().zip(&other.tallies).for_each(|(a, b)| a.merge(b));
         self.bytes.merge(&other.bytes);
+    }
+
+    /// Of all transports.
+    fn tally(&self) -> ConnectionTally {
+        let mut all = ConnectionTally::default();
+        self.tallies.iter().for_each(|tally| all.merge(tally));
+        all
     }
 }
 
 impl StreamSetup {
-    /// Makes sense of the arguments; `None` for UDP.
+    /// Makes sense of the arguments; `None` for UDP whose clients nobody wants to tell apart.
     ///
     /// # Errors
     /// Arguments that go with another transport, numbers out of their range, files that cannot be read.
@@ -65,10 +78,11 @@ impl StreamSetup {
         pacing: Pacing,
     ) -> anyhow::Result<Option<Self>> {
         let streams = &args.streams;
-        if streams.transport == TransportArg::Udp {
-            if let Some(flag) = streams.first_flag() {
-                bail!("{flag} goes with another --transport: UDP has no connections");
-            }
+        let transports = streams.parts();
+        check(streams, &transports)?;
+        if !streams.wants_clients()
+            && transports.iter().all(|part| part.transport == TransportArg::Udp)
+        {
             return Ok(None);
         }
         if let Pacing::LockStep { .. } = pacing {
@@ -79,9 +93,18 @@ impl StreamSetup {
             bail!("--clients and --queries-per-connection are 1 at least");
         }
         let workers = args.sockets.workers().len() as u32;
-        if clients < workers {
-            bail!("{clients} clients for {workers} workers: give each one at least");
+        let least = workers.max(transports.len() as u32);
+        if clients < least {
+            bail!(
+                "{clients} clients for {workers} workers and {} transports: give each one at least",
+                transports.len()
+            );
         }
+        let dialer = |part: &MixPart| {
+            let mut target = target;
+            part.port.into_iter().for_each(|port| target.set_port(port));
+            dialer(args, part.transport, target)
+        };
         let most = load::pipeline::MAX_OUTSTANDING;
         let outstanding = match (streams.outstanding, pacing) {
             (Some(n), _) if n == 0 || n > most => bail!("--outstanding {n}: 1 to {most}"),
@@ -90,8 +113,10 @@ impl StreamSetup {
             (None, _) => (OUTSTANDING / clients).clamp(32, 1_024),
         };
         Ok(Some(StreamSetup {
-            transport: streams.transport,
-            dialer: dialer(args, target)?,
+            dialers: transports.iter().map(dialer).collect::<anyhow::Result<_>>()?,
+            mix: Mix::new(&transports.iter().map(|part| part.share).collect::<Vec<_>>())
+                .context("--transports: shares are 1 at least, 1000 together at most")?,
+            transports,
             clients,
             queries_per_connection: streams.queries_per_connection,
             outstanding,
@@ -102,6 +127,15 @@ impl StreamSetup {
                 && !streams.on_demand,
             population: population(streams)?,
         }))
+    }
+
+    /// How many workers it takes: a thread may have so many files open, and a connection of TCP is one.
+    pub(crate) fn least_workers(&self, open_files: u64) -> usize {
+        if self.transports.iter().all(|part| part.transport.has_quic()) {
+            return 1;
+        }
+        let each = open_files.saturating_sub(OTHER_FILES).max(1);
+        u64::from(self.clients).div_ceil(each).min(u64::from(self.clients)) as usize
     }
 
     /// The share of `worker` among `workers`.
@@ -118,6 +152,8 @@ impl StreamSetup {
             connection_rate: rate.and_then(Qps::new),
             population: self.population.clone(),
             first_client: (0..worker).map(|w| share_of(w, self.clients)).sum(),
+            mix: self.mix.clone(),
+            no_keepalive: self.transports.iter().map(|part| !part.transport.has_frames()).collect(),
             plan,
         }
     }
@@ -141,12 +177,34 @@ impl StreamSetup {
         UdpFacts { sockets: self.clients as usize / workers, ..UdpFacts::default() }
     }
 
+    /// The transport, or all of a mix with their shares.
+    pub(crate) fn describe(&self) -> String {
+        let share = |part: &MixPart| format!("{}={}", part.transport.word(), part.share);
+        match &self.transports[..] {
+            [one] => one.transport.word().to_owned(),
+            more => more.iter().map(share).collect::<Vec<_>>().join(","),
+        }
+    }
+
     /// The record of the connections.
     pub(crate) fn record(&self, report: &StreamReport) -> Connections {
-        let StreamReport { tally: t, bytes } = report;
+        let all = self.record_of(self.clients, &report.tally(), &report.bytes);
+        if self.transports.len() == 1 {
+            return all;
+        }
+        let clients = |kind| (0..self.clients).filter(|&k| self.mix.kind(k) == kind).count() as u32;
+        let parts = self.transports.iter().zip(&report.tallies).enumerate();
+        let by_transport = parts.map(|(kind, (part, tally))| {
+            let record = self.record_of(clients(kind), tally, &Bytes::default());
+            (part.transport.word().to_owned(), record)
+        });
+        Connections { by_transport: by_transport.collect(), ..all }
+    }
+
+    fn record_of(&self, clients: u32, t: &ConnectionTally, bytes: &Bytes) -> Connections {
         let failed = Failure::ALL.iter().zip(t.failed).filter(|(_, count)| *count > 0);
         Connections {
-            clients: self.clients,
+            clients,
             queries_per_connection: self.queries_per_connection,
             outstanding: self.outstanding,
             attempts: t.attempts,
@@ -171,12 +229,14 @@ impl StreamSetup {
             bytes_received: bytes.received,
             writes: bytes.writes,
             reads: bytes.reads,
+            by_transport: Default::default(),
         }
     }
 
     /// Doubts, each with advice.
     pub(crate) fn warnings(&self, report: &StreamReport) -> Vec<String> {
-        let failed = |why: Failure| report.tally.failed[why.index()];
+        let tally = report.tally();
+        let failed = |why: Failure| tally.failed[why.index()];
         let mut out = Vec::new();
         for (why, advice) in [
             (
@@ -217,8 +277,40 @@ fn population(streams: &StreamArgs) -> anyhow::Result<Population> {
     })
 }
 
+/// Refuses what goes with none of the transports, or not with one of them.
+fn check(streams: &StreamArgs, transports: &[MixPart]) -> anyhow::Result<()> {
+    let any = |has: fn(TransportArg) -> bool| transports.iter().any(|part| has(part.transport));
+    if let Some(flag) = streams.first_tls_flag()
+        && !any(TransportArg::has_tls)
+    {
+        bail!("{flag} goes with --transport tls, https, quic or http3");
+    }
+    if let Some(flag) = streams.first_http_flag()
+        && !any(TransportArg::has_http)
+    {
+        bail!("{flag} goes with --transport https or http3");
+    }
+    if streams.fast_open && !any(TransportArg::has_tcp) {
+        bail!("--fast-open goes with --transport tcp, tls or https");
+    }
+    if streams.keepalive && !any(TransportArg::has_frames) {
+        bail!(
+            "--keepalive goes with --transport tcp or tls: the others have no such option (RFC 7828, RFC 9250 section 5.5.2)"
+        );
+    }
+    if streams.proxy.is_some() && any(TransportArg::has_quic) {
+        bail!(
+            "--proxy goes with --transport udp, tcp, tls or https: no server takes the PROXY protocol in front of QUIC's packets"
+        );
+    }
+    if streams.tls_version == Some(TlsVersionArg::V12) && any(TransportArg::has_quic) {
+        bail!("--tls-version 1.2: QUIC has TLS 1.3 only");
+    }
+    Ok(())
+}
+
 /// How connections come to be.
-fn dialer(args: &LoadArgs, target: SocketAddr) -> anyhow::Result<Dialer> {
+fn dialer(args: &LoadArgs, transport: TransportArg, target: SocketAddr) -> anyhow::Result<Dialer> {
     let streams = &args.streams;
     let sources: Vec<IpAddr> =
         args.sockets.source.map_or(Vec::new(), |source| source.addresses(usize::MAX));
@@ -230,41 +322,23 @@ fn dialer(args: &LoadArgs, target: SocketAddr) -> anyhow::Result<Dialer> {
     let mut dialer = Dialer::tcp(target);
     dialer.sources = sources;
     dialer.timeout = Duration::from(streams.connect_timeout);
-    dialer.fast_open = streams.fast_open;
+    dialer.fast_open = streams.fast_open && transport.has_tcp();
     dialer.reset = streams.close == CloseArg::Reset;
     dialer.max_message = usize::from(streams.max_reply);
-    let transport = streams.transport;
-    if transport == TransportArg::Tcp {
-        if let Some(flag) = streams.first_tls_flag() {
-            bail!("{flag} goes with --transport tls, https, quic or http3");
-        }
-    } else {
-        dialer.tls = Some(tls(streams, target)?);
+    if transport.has_tls() {
+        dialer.tls = Some(tls(streams, transport, target)?);
     }
-    if !transport.has_tcp() && streams.fast_open {
-        bail!("--fast-open goes with --transport tcp, tls or https");
-    }
-    dialer.carriage = carriage(streams, target)?;
-    if let Some(clients) = streams.proxy {
-        if !transport.has_tcp() {
-            bail!("--proxy goes with --transport tcp, tls or https");
-        }
-        dialer.proxied = clients.addresses(usize::MAX);
-    }
+    dialer.carriage = carriage(streams, transport, target)?;
+    dialer.proxied = streams.proxy.map_or(Vec::new(), |clients| clients.addresses(usize::MAX));
     Ok(dialer)
 }
 
 /// What carries messages on a connection.
-fn carriage(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<Carriage> {
-    let given = [
-        (streams.http_method.is_some(), "--http-method"),
-        (streams.http_path.is_some(), "--http-path"),
-    ];
-    if let Some((_, flag)) = given.iter().find(|(given, _)| *given)
-        && !streams.transport.has_http()
-    {
-        bail!("{flag} goes with --transport https or http3");
-    }
+fn carriage(
+    streams: &StreamArgs,
+    transport: TransportArg,
+    target: SocketAddr,
+) -> anyhow::Result<Carriage> {
     let name = streams.tls_name.as_ref().map_or_else(
         || if target.is_ipv4() { target.ip().to_string() } else { format!("[{}]", target.ip()) },
         String::clone,
@@ -277,11 +351,12 @@ fn carriage(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<Carriage
             Some(HttpMethodArg::Post) | None => Method::Post,
         },
     };
-    if streams.transport.has_http() && !resource.is_valid() {
+    if transport.has_http() && !resource.is_valid() {
         bail!("--http-path {}: no path of a URI; /dns-query is one", resource.path);
     }
-    Ok(match streams.transport {
-        TransportArg::Udp | TransportArg::Tcp | TransportArg::Tls => Carriage::Framed,
+    Ok(match transport {
+        TransportArg::Udp => Carriage::Datagrams,
+        TransportArg::Tcp | TransportArg::Tls => Carriage::Framed,
         TransportArg::Https => Carriage::Http2(resource),
         TransportArg::Quic => Carriage::Quic,
         TransportArg::Http3 => Carriage::Http3(resource),
@@ -289,11 +364,12 @@ fn carriage(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<Carriage
 }
 
 /// How TLS is spoken.
-fn tls(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<TlsDialer> {
+fn tls(
+    streams: &StreamArgs,
+    transport: TransportArg,
+    target: SocketAddr,
+) -> anyhow::Result<TlsDialer> {
     let early_data = streams.early_data;
-    if !streams.transport.has_tcp() && streams.tls_version == Some(TlsVersionArg::V12) {
-        bail!("--tls-version 1.2: QUIC has TLS 1.3 only");
-    }
     let asked = ClientTls {
         verify: streams.ca.clone().map_or(Verify::Nothing, Verify::Authorities),
         version: match streams.tls_version {
@@ -302,7 +378,7 @@ fn tls(streams: &StreamArgs, target: SocketAddr) -> anyhow::Result<TlsDialer> {
             Some(TlsVersionArg::V13) => TlsVersion::V13,
         },
         alpn: match &streams.alpn {
-            None => vec![alpn(streams.transport).to_vec()],
+            None => vec![alpn(transport).to_vec()],
             Some(text) => {
                 text.split(',').filter(|p| !p.is_empty()).map(|p| p.as_bytes().to_vec()).collect()
             }
@@ -358,7 +434,7 @@ pub(crate) fn worker(
         cpu,
         run_delay,
         elapsed,
-        streams: Some(StreamReport { tally: result.connections, bytes }),
+        streams: Some(StreamReport { tallies: result.connections, bytes }),
     })
 }
 
@@ -373,8 +449,12 @@ fn prepare(
         sys::pin_to_cpus(&[cpu]).context("--cpus")?;
     }
     sys::prepare_for_timing();
+    if streams.least_workers(sys::open_files()) > 1 {
+        sys::own_open_files().context("a worker's own table of open files")?;
+    }
     let connections = streams.clients as usize;
-    let mut engine = StreamEngine::new(streams.dialer.clone(), connections, clients)?;
+    let mut engine =
+        StreamEngine::new(streams.dialers.clone(), streams.mix.clone(), connections, clients)?;
     if streams.open_first {
         engine.drive(WaitMode::Sleep, stop)?;
     }

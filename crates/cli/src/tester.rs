@@ -105,7 +105,6 @@ impl Setup {
 
     /// The engines, one for each worker.
     fn engines(&self, workers: usize) -> anyhow::Result<Vec<UdpEngine>> {
-        sys::raise_open_files();
         let each = self.sockets_per_worker(workers);
         let anywhere: IpAddr = if self.target.is_ipv4() {
             Ipv4Addr::UNSPECIFIED.into()
@@ -183,6 +182,7 @@ impl Setup {
 
     /// Runs the trial; `live` shows its counters, `stop` ends it before its time.
     pub(crate) fn run(&self, live: &Arc<Live>, stop: &Arc<AtomicBool>) -> anyhow::Result<Outcome> {
+        sys::raise_open_files();
         let cpus = self.worker_cpus();
         let workers = cpus.len();
         let (cores, drops) = (host::cores(), host::udp_receive_drops());
@@ -192,7 +192,9 @@ impl Setup {
                 (streams.facts(workers), self.run_streams(streams, &cpus, live, stop)?)
             }
         };
-        let pinned: Vec<usize> = cpus.into_iter().flatten().collect();
+        let mut pinned: Vec<usize> = cpus.into_iter().flatten().collect();
+        pinned.sort_unstable();
+        pinned.dedup();
         let foreign = foreign_share(&pinned, &cores, &reports);
         let queue_drops = host::udp_receive_drops().saturating_sub(drops);
         Ok(self.conclude(reports, facts, &pinned, foreign, queue_drops, stop))
@@ -233,7 +235,6 @@ impl Setup {
         live: &Arc<Live>,
         stop: &AtomicBool,
     ) -> anyhow::Result<Vec<Report>> {
-        sys::raise_open_files();
         let workers = cpus.len() as u32;
         let (barrier, start, wait) = (Barrier::new(cpus.len()), OnceLock::new(), self.wait_mode());
         let clients = (0..workers)
@@ -269,7 +270,13 @@ impl Setup {
         match self.pacing {
             // One worker drives all lanes.
             Pacing::LockStep { .. } => self.sockets.workers()[..1].to_vec(),
-            _ => self.sockets.workers(),
+            _ => {
+                let cpus = self.sockets.workers();
+                let least = self.streams.as_ref().map_or(1, |s| s.least_workers(sys::open_files()));
+                // Workers that are there for their open files only share a core.
+                let count = cpus.len().max(least);
+                cpus.into_iter().cycle().take(count).collect()
+            }
         }
     }
 
@@ -307,8 +314,9 @@ impl Setup {
             }
         }
         let tally = merged.expect("there is a worker");
+        let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
-            |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / workers as f64;
+            |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
         let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
         let open_loop = self.planned().is_some();
         let evidence = Evidence {
@@ -481,9 +489,7 @@ impl Setup {
             transport: self
                 .streams
                 .as_ref()
-                .map_or(TransportArg::Udp, |streams| streams.transport)
-                .word()
-                .to_owned(),
+                .map_or(TransportArg::Udp.word().to_owned(), StreamSetup::describe),
             workload: self.workload.describe(),
             pacing: match &self.workload {
                 WorkloadPlan::Replay(replay) => replay.describe_pacing(),

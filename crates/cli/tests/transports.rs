@@ -1,7 +1,9 @@
 //! Loads over connections, against our AuthDNS on loopback.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
@@ -175,4 +177,237 @@ fn a_population_comes_and_goes() {
     // A length and a padded query.
     let sent = many["sent"].as_u64().expect("a number");
     assert_eq!(c["bytes_sent"].as_u64(), Some(sent * 130), "{c}");
+}
+
+/// Exit code and words of a load that is refused.
+fn refused(args: &str) -> (Option<i32>, String) {
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .arg("load")
+        .args(args.split_ascii_whitespace())
+        .output()
+        .expect("starts");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_population_asks_by_datagrams_too() {
+    let auth = AuthDns::start();
+    let many = load(
+        &auth.plain,
+        "--transport udp --pacing poisson --rate 500 --duration 1s --timeout 30s --clients 40 --pick chance \
+         --cookies --subnets 10.0.0.0/8 --pad 128",
+    );
+    assert_eq!(many["sent"], many["valid"], "{many}");
+    let c = &many["connections"];
+    let sent = many["sent"].as_u64().expect("a number");
+    assert_eq!(c["bytes_sent"].as_u64(), Some(sent * 128), "{c}");
+    assert_eq!((&c["failed"], &c["handshake_us"]["count"]), (&serde_json::json!({}), &0.into()));
+    assert_eq!(many["conditions"]["transport"], "udp");
+    // Each its own port, taken when its first query is due.
+    assert!(c["peak"].as_u64() > Some(20), "{c}");
+}
+
+#[test]
+fn a_mix_of_transports_is_told_apart() {
+    let auth = AuthDns::start();
+    let port = |address: &str| address.rsplit(':').next().expect("a port").to_owned();
+    let (tls, https, quic) = (port(&auth.tls), port(&auth.https), port(&auth.quic));
+    let mix = format!("udp=6,tcp=2,tls:{tls}=3,https:{https}=1,quic:{quic}=1,http3:{https}=1");
+    let loads = "--rate 1k --duration 700ms --timeout 30s --clients 28 --cookies --pad 128";
+    let all = load(&auth.plain, &format!("--transports {mix} {loads}"));
+    assert_eq!((&all["sent"], &all["valid"]), (&700.into(), &700.into()), "{all}");
+    let c = &all["connections"];
+    for (transport, share) in
+        [("udp", 6), ("tcp", 2), ("tls", 3), ("https", 1), ("quic", 1), ("http3", 1)]
+    {
+        let part = &c["by_transport"][transport];
+        assert_eq!((&part["clients"], &part["peak"]), (&(share * 2).into(), &part["clients"]));
+        let answered =
+            part["first_query_us"]["count"].as_u64().zip(part["steady_us"]["count"].as_u64());
+        assert_eq!(
+            answered.map(|(first, more)| first + more),
+            Some(share * 50),
+            "{transport}: {c}"
+        );
+    }
+    assert_eq!((&c["peak"], &c["failed"]), (&28.into(), &serde_json::json!({})), "{c}");
+    for (wrong, why) in [
+        ("tls=3,tls=2", "twice"),
+        ("dot=1", "no transport"),
+        ("tcp=0", "1 to 1000"),
+        ("tcp", "TRANSPORT=SHARE"),
+        ("tcp=600,udp=600", "more than 1000"),
+    ] {
+        let (code, words) = refused(&format!("127.0.0.1 --transports {wrong}"));
+        assert!(code == Some(2) && words.contains(why), "{wrong}: {words}");
+    }
+}
+
+#[test]
+fn what_no_transport_of_a_load_knows_is_refused() {
+    for (args, why) in [
+        ("--transport quic --proxy 10.0.0.0/8", "QUIC's packets"),
+        ("--transports tcp=1,http3=1 --proxy 10.0.0.0/8", "QUIC's packets"),
+        ("--transport quic --keepalive", "--transport tcp or tls"),
+        ("--transport udp --keepalive", "--transport tcp or tls"),
+        ("--transport udp --fast-open", "--fast-open"),
+        ("--transport tcp --ca x.pem", "--ca"),
+        ("--transport tls --http-path /x", "--http-path"),
+        ("--transports tls=1,quic=1 --tls-version 1.2", "TLS 1.3 only"),
+        ("--transports tls=1,quic=1 --clients 1", "each one at least"),
+    ] {
+        let (code, words) = refused(&format!("127.0.0.1 {args}"));
+        assert!(code == Some(2) && words.contains(why), "{args}: {words}");
+    }
+}
+
+#[test]
+fn more_connections_than_open_files_take_more_workers() {
+    let auth = AuthDns::start();
+    let loads = "--transport tcp --clients 300 --rate 1k --duration 300ms --timeout 30s";
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 200 && exec \"$@\"", "sh"])
+        .arg(cargo_bin("dnsdyno"))
+        .args(["load", &auth.plain, "--json", "-", "--type", "A"])
+        .args(loads.split_ascii_whitespace())
+        .output()
+        .expect("starts");
+    let all: Value = serde_json::from_slice(&output.stdout).expect("a result");
+    let c = &all["connections"];
+    assert_eq!((&c["peak"], &c["failed"]), (&300.into(), &serde_json::json!({})), "{all}");
+    assert_eq!(all["sent"], all["valid"], "{all}");
+}
+
+/// What a peer that is no good server does with a connection.
+#[derive(Clone, Copy)]
+enum Deed {
+    /// Reads, and never answers.
+    Silent,
+    /// Answers every second query.
+    Half,
+    /// Answers octet by octet.
+    Drip,
+    /// Closes when the first query has come.
+    Close,
+    /// Resets when the first query has come.
+    Reset,
+    /// Answers with a frame of another protocol.
+    Garbage,
+}
+
+impl Deed {
+    fn with(self, stream: TcpStream) -> std::io::Result<()> {
+        let (mut reader, mut writer) = (stream.try_clone()?, stream);
+        writer.set_nodelay(true)?;
+        for count in 0.. {
+            let mut length = [0; 2];
+            reader.read_exact(&mut length)?;
+            let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+            reader.read_exact(&mut message)?;
+            message[2] |= 0x80;
+            let frame = [&length[..], &message].concat();
+            match self {
+                Deed::Silent => {}
+                Deed::Half if count % 2 == 0 => writer.write_all(&frame)?,
+                Deed::Half => {}
+                Deed::Drip => frame.iter().try_for_each(|octet| writer.write_all(&[*octet]))?,
+                Deed::Close => return Ok(()),
+                Deed::Reset => {
+                    return socket2::SockRef::from(&writer).set_linger(Some(Duration::ZERO));
+                }
+                Deed::Garbage => writer.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of a peer that does this with every connection, as long as the test runs.
+    fn peer(self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound").to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // However it ends.
+                std::thread::spawn(move || self.with(stream));
+            }
+        });
+        address
+    }
+}
+
+#[test]
+fn bad_peers_are_counted_by_what_they_do() {
+    let loads =
+        "--transport tcp --rate 50 --duration 600ms --timeout 200ms --clients 2 --expect answered";
+    for (deed, reason) in [
+        (Deed::Silent, "stalled"),
+        (Deed::Close, "closed-early"),
+        (Deed::Reset, "reset"),
+        // "HT" is a length that we do not wait for.
+        (Deed::Garbage, "oversized"),
+    ] {
+        let result = load(&deed.peer(), &format!("{loads} --max-reply 4096"));
+        let failed = result["connections"]["failed"].as_object().expect("reasons").clone();
+        assert!(failed.contains_key(reason), "{reason}: {result}");
+        // A reset may overtake what was sent before it.
+        let others = failed.keys().filter(|key| *key != reason && *key != "reset").count();
+        assert_eq!((others, &result["valid"]), (0, &0.into()), "{reason}: {result}");
+        assert_eq!(result["sent"], result["lost"], "{reason}: {result}");
+    }
+    let slow = load(&Deed::Half.peer(), loads);
+    let c = &slow["connections"];
+    assert!(c["slow"].as_u64() > Some(0) && slow["lost"].as_u64() > Some(0), "{slow}");
+    assert_eq!(c["failed"], serde_json::json!({}), "{slow}");
+    let drip = load(&Deed::Drip.peer(), &loads.replace("200ms", "30s"));
+    let c = &drip["connections"];
+    assert_eq!((&drip["lost"], &c["failed"]), (&0.into(), &serde_json::json!({})), "{drip}");
+    assert!(c["reads"].as_u64() > drip["sent"].as_u64(), "{drip}");
+}
+
+#[test]
+fn a_peer_that_takes_no_connection_stalls() {
+    // A queue of one place, taken by a connection that is never accepted: the kernel drops what comes then.
+    let socket =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("one");
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    socket.bind(&any.into()).expect("a port");
+    socket.listen(0).expect("listens");
+    let address = socket.local_addr().expect("bound").as_socket().expect("IPv4");
+    let _first = TcpStream::connect(address).expect("the queue has a place");
+    let stalled = load(
+        &address.to_string(),
+        "--transport tcp --rate 50 --duration 300ms --timeout 300ms --connect-timeout 100ms --clients 1",
+    );
+    assert!(stalled["connections"]["failed"]["connect-stalled"].as_u64() > Some(0), "{stalled}");
+}
+
+#[test]
+fn the_auth_dns_takes_queries_with_the_syn() {
+    // Servers must be allowed to (bit 2 of the setting), in a network of our own.
+    let script = "echo 3 >/proc/sys/net/ipv4/tcp_fastopen && ip link set lo up || exit 77
+        \"$0\" auth --listen 127.0.0.1:5353 --duration 60s >/dev/null &
+        until \"$0\" load 127.0.0.1:5353 --type A --rate 100 --duration 20ms --timeout 1s --goal zero-loss >/dev/null 2>&1
+        do :; done
+        \"$0\" load 127.0.0.1:5353 --type A --transport tcp --fast-open --clients 1 --queries-per-connection 1 \
+            --rate 100 --duration 200ms --timeout 30s --json - >result
+        kill $!
+        awk '/^TcpExt:/ { if (split(names, n)) for (i in n) if (n[i] == \"TCPFastOpenPassive\") print $i; names = $0 }' \
+            /proc/net/netstat";
+    let dir = tempfile::tempdir().expect("a folder");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", script])
+        .arg(cargo_bin("dnsdyno"))
+        .current_dir(dir.path())
+        .output()
+        .expect("unshare (package util-linux)");
+    let passive = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>();
+    let Ok(passive) = passive else {
+        eprintln!("skipped, no network of its own: {}", String::from_utf8_lossy(&output.stderr));
+        return;
+    };
+    let text = std::fs::read_to_string(dir.path().join("result")).expect("a result");
+    let result: Value = serde_json::from_str(&text).expect("a result");
+    assert_eq!((&result["sent"], &result["valid"]), (&20.into(), &20.into()), "{result}");
+    // The first connection brings the cookie that the others show.
+    assert_eq!(passive, 19, "{result}");
 }

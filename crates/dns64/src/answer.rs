@@ -10,6 +10,7 @@
 //! ```
 
 use wire::edns::opt_fixed;
+use wire::extend::ReplyOptions;
 use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
 use wire::server::Query;
 use wire::{Qtype, Rcode};
@@ -59,12 +60,23 @@ pub(crate) struct Wants {
     pub(crate) cd: bool,
     /// Whether he wants to know if the data is authentic.
     pub(crate) ad: bool,
+    /// What he wants besides, on a stream.
+    pub(crate) options: ReplyOptions,
 }
 
 impl Wants {
-    /// What a query wants that came by UDP, or by a stream (`udp_limit` 65535).
-    pub(crate) fn new(query: &Query<'_>, udp_limit: usize, stream: bool) -> Self {
+    /// What a query wants that came by UDP, or by a stream. `idle`: for how long that may be without a query, 100 ms,
+    /// where it is said. By UDP nothing is padded: a short query would bring a long reply to whom it names as its
+    /// sender.
+    pub(crate) fn new(
+        query: &Query<'_>,
+        udp_limit: usize,
+        stream: bool,
+        idle: Option<u16>,
+    ) -> Self {
         let dnssec = query.edns.is_some_and(|edns| edns.do_bit);
+        let options = query.edns.filter(|_| stream);
+        let options = options.map(|edns| ReplyOptions::asked(&edns, idle)).unwrap_or_default();
         let limit = if stream { MAX_MESSAGE } else { query.udp_limit().min(udp_limit) };
         Wants {
             id: query.id,
@@ -75,6 +87,7 @@ impl Wants {
             rd: query.rd,
             cd: query.cd,
             ad: query.ad || dnssec,
+            options,
         }
     }
 }
@@ -200,6 +213,9 @@ impl AnswerRef<'_> {
             len += OPT_FIXED;
             out[len..len + options.len()].copy_from_slice(options);
             len += options.len();
+            if with_options {
+                len = wants.options.add(out, body, len, limit);
+            }
             header.counts[3] += 1;
         }
         out[..HEADER].copy_from_slice(&header.to_bytes());
@@ -291,7 +307,17 @@ mod tests {
 
     fn wants(limit: u16, edns: bool) -> Wants {
         let case = Case::of(b"\x03wWw\x04Test\0");
-        Wants { id: 7, case, limit, edns, dnssec: false, rd: true, cd: false, ad: false }
+        Wants {
+            id: 7,
+            case,
+            limit,
+            edns,
+            dnssec: false,
+            rd: true,
+            cd: false,
+            ad: false,
+            options: ReplyOptions::default(),
+        }
     }
 
     fn deliver(answer: &Answer, wants: &Wants, age: Age) -> (Message<Vec<u8>>, bool) {
@@ -349,6 +375,26 @@ mod tests {
             let got = (counts.qdcount(), counts.ancount(), counts.arcount(), message.header().tc());
             assert_eq!((got, cut), ((1, 0, u16::from(edns), true), true));
         }
+    }
+
+    #[test]
+    fn padding_and_keepalive_are_for_who_asks() {
+        let options = ReplyOptions { keepalive: Some(100), padded: true };
+        let wants = Wants { options, ..wants(65_535, true) };
+        let mut some = answer(2, 1);
+        some.options = vec![0, 15, 0, 2, 0, 3];
+        let (message, cut) = deliver(&some, &wants, Age::Fresh);
+        assert_eq!((message.as_slice().len(), cut), (wire::extend::REPLY_BLOCK, false));
+        let opt = message.opt().expect("an OPT");
+        let codes: Vec<u16> = opt
+            .opt()
+            .iter::<domain::base::opt::UnknownOptData<_>>()
+            .map(|option| option.expect("fine").code().to_int())
+            .collect();
+        assert_eq!(codes, [15, 11, 12]);
+        let plain = Wants { edns: false, ..wants };
+        let (message, _) = deliver(&some, &plain, Age::Fresh);
+        assert!(message.opt().is_none() && message.as_slice().len() < 200);
     }
 
     #[test]

@@ -238,8 +238,8 @@ impl Role for Dns64 {
             && let Some(message) = self.inbox.pop_front()
         {
             match message {
-                FromStreams::Query { stream, client, message } => {
-                    self.on_stream_query(stream, client, &message, now, tx);
+                FromStreams::Query { stream, framed, client, message } => {
+                    self.on_stream_query(stream, client, framed, &message, now, tx);
                 }
                 FromStreams::Reply { lookup, ticket, message } => {
                     self.on_stream_reply(lookup, ticket, message.as_deref(), now, tx);

@@ -14,6 +14,8 @@ pub enum FromStreams {
     Query {
         /// His stream.
         stream: u64,
+        /// Whether it comes among others of a connection of TCP or TLS, which he may be told to keep.
+        framed: bool,
         /// His address.
         client: IpAddr,
         /// His query.

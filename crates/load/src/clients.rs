@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use measure::{Nanos, Pacing, Qps};
 use net::Next;
-use net::stream::{ConnId, End, Failure, Opened, Orders, StreamRole};
+use net::stream::{ConnId, End, Failure, Mix, Opened, Orders, StreamRole};
 
 use crate::connections::ConnectionTally;
 use crate::live::{GoalWatch, Live};
@@ -61,6 +61,10 @@ pub struct ClientPlan {
     pub population: Population,
     /// The number of this worker's first client among all.
     pub first_client: u32,
+    /// Which of them are of which kind, the engine's.
+    pub mix: Mix,
+    /// Kinds whose transport knows no keepalive option (RFC 7828): datagrams, QUIC, HTTP.
+    pub no_keepalive: Vec<bool>,
 }
 
 /// What the clients measured.
@@ -68,8 +72,8 @@ pub struct ClientPlan {
 pub struct ClientsResult {
     /// What became of the queries.
     pub tally: Tally,
-    /// What became of the connections.
-    pub connections: ConnectionTally,
+    /// What became of the connections, of each kind.
+    pub connections: Vec<ConnectionTally>,
 }
 
 /// Where a trial stands.
@@ -152,7 +156,8 @@ pub struct Clients {
     blocked: bool,
     next_sweep: Nanos,
     sweep_every: Nanos,
-    connections: ConnectionTally,
+    /// Of each kind.
+    connections: Vec<ConnectionTally>,
     watch: GoalWatch,
 }
 
@@ -183,7 +188,11 @@ impl Clients {
             slow: false,
             sending: false,
             heard: Nanos::ZERO,
-            options: plan.population.options(plan.first_client + k, seed).into(),
+            options: {
+                let no_keepalive = plan.no_keepalive.get(plan.mix.kind(k)) == Some(&true);
+                let keepalive = plan.population.keepalive && !no_keepalive;
+                plan.population.options(plan.first_client + k, seed, keepalive).into()
+            },
         };
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         Clients {
@@ -206,7 +215,7 @@ impl Clients {
             blocked: false,
             next_sweep: Nanos::ZERO,
             sweep_every: Nanos((plan.plan.timeout.0 / 32).clamp(100_000, 20_000_000)),
-            connections: ConnectionTally::default(),
+            connections: vec![ConnectionTally::default(); plan.mix.kinds()],
             watch: GoalWatch::new(&plan.plan, live),
             plan,
         }
@@ -227,7 +236,6 @@ impl Clients {
     pub fn into_result(mut self) -> ClientsResult {
         self.judge.tally.unresolved = self.in_flight;
         self.watch.show(&self.judge.tally);
-        self.connections.open_at_end = self.open;
         ClientsResult { tally: self.judge.tally, connections: self.connections }
     }
 
@@ -282,7 +290,7 @@ impl Clients {
         (client.asked, client.answered, client.slow, client.sending) = (0, false, false, false);
         client.heard = now;
         self.opening += 1;
-        self.connections.attempts += 1;
+        self.connections[self.plan.mix.kind(conn)].attempts += 1;
         orders.open(conn);
     }
 
@@ -409,7 +417,8 @@ impl Clients {
 
     /// A query found no connection in its time: it counts as lost.
     fn give_up(&mut self, due: Nanos) {
-        self.connections.unserved += 1;
+        // Of whichever kind it would have been.
+        self.connections[0].unserved += 1;
         self.judge.tally.sent += 1;
         self.judge.tally.second(due).sent += 1;
         self.judge.tally.schedule_error.record(Nanos::ZERO);
@@ -450,7 +459,7 @@ impl Clients {
                     && client.pipeline.outstanding() == 0
                 {
                     client.standing = Standing::Ending(None);
-                    self.connections.closed_idle += 1;
+                    self.connections[self.plan.mix.kind(conn)].closed_idle += 1;
                     self.ending.push(conn);
                 }
                 continue;
@@ -462,7 +471,8 @@ impl Clients {
                 orders.abort(conn);
                 continue;
             }
-            self.connections.slow += u64::from(!std::mem::replace(&mut client.slow, true));
+            let slow = u64::from(!std::mem::replace(&mut client.slow, true));
+            self.connections[self.plan.mix.kind(conn)].slow += slow;
             self.look_after(conn);
         }
         if self.watch.is_lost(now, &self.judge.tally) && self.phase == Phase::Sending {
@@ -510,15 +520,19 @@ impl StreamRole for Clients {
         (client.standing, client.heard) = (Standing::Open, heard);
         self.opening -= 1;
         self.open += 1;
-        let tally = &mut self.connections;
+        let tally = &mut self.connections[self.plan.mix.kind(conn)];
         tally.established += 1;
         tally.resumed += u64::from(how.resumed);
         tally.early_data += u64::from(how.early_data);
-        tally.peak = tally.peak.max(self.open);
+        tally.open_at_end += 1;
+        tally.peak = tally.peak.max(tally.open_at_end);
         if how.connect > Nanos::ZERO {
             tally.connect.record(how.connect);
         }
-        tally.handshake.record(how.handshake);
+        // Datagrams have none.
+        if how.handshake > Nanos::ZERO {
+            tally.handshake.record(how.handshake);
+        }
         // Replies to early data may be here already.
         self.look_after(conn);
     }
@@ -529,7 +543,7 @@ impl StreamRole for Clients {
         client.heard = at;
         if let Some(found) = self.judge.reply(Some(&mut client.pipeline), at, message) {
             self.in_flight -= 1;
-            let tally = &mut self.connections;
+            let tally = &mut self.connections[self.plan.mix.kind(conn)];
             let first = !std::mem::replace(&mut client.answered, true);
             let latencies = if first { &mut tally.first_query } else { &mut tally.steady };
             latencies.record(at.since(found.sent));
@@ -540,9 +554,13 @@ impl StreamRole for Clients {
     fn closed(&mut self, now: Nanos, conn: ConnId, end: End) {
         let now = self.clock(now);
         let client = &mut self.clients[conn as usize];
+        let tally = &mut self.connections[self.plan.mix.kind(conn)];
         match client.standing {
             Standing::Opening => self.opening -= 1,
-            _ => self.open -= 1,
+            _ => {
+                self.open -= 1;
+                tally.open_at_end -= 1;
+            }
         }
         let early = client.pipeline.outstanding() > 0;
         let failure = match (client.standing, end) {
@@ -550,29 +568,24 @@ impl StreamRole for Clients {
             (_, End::Failed(failure)) => Some(failure),
             (_, End::ByPeer) if early => Some(Failure::ClosedEarly),
             (_, End::ByPeer) => {
-                self.connections.closed_by_peer += 1;
+                tally.closed_by_peer += 1;
                 None
             }
             (_, End::Ordered) => None,
         };
         if client.standing == Standing::Ending(None) {
-            self.connections.completed += 1;
+            tally.completed += 1;
         }
         client.standing = Standing::Closed;
         let lost = client.pipeline.reset();
         self.in_flight -= lost;
         self.judge.lose(lost);
-        self.connections.lost_with_connection += lost;
+        tally.lost_with_connection += lost;
+        failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
         match failure {
-            _ if self.plan.population.by_chance => {
-                let failed = failure.map(Failure::index);
-                failed.into_iter().for_each(|why| self.connections.failed[why] += 1);
-            }
+            _ if self.plan.population.by_chance => {}
             None => self.closed.push_back(conn),
-            Some(failure) => {
-                self.connections.failed[failure.index()] += 1;
-                self.resting.push_back((now + REST, conn));
-            }
+            Some(_) => self.resting.push_back((now + REST, conn)),
         }
     }
 

@@ -64,8 +64,8 @@ impl Population {
         self.cookies || self.subnets.is_some() || self.keepalive || self.padding > 0
     }
 
-    /// The options of client `k` of all, in wire form; at most 12 + 24 + 4 octets.
-    pub(crate) fn options(&self, k: u32, seed: u64) -> Vec<u8> {
+    /// The options of client `k` of all, in wire form, with that of RFC 7828 or without; at most 12 + 24 + 4 octets.
+    pub(crate) fn options(&self, k: u32, seed: u64, keepalive: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let mut option = |code: u16, data: &[u8]| {
             out.extend_from_slice(&code.to_be_bytes());
@@ -90,7 +90,7 @@ impl Population {
             }
             option(CLIENT_SUBNET, &[&[0, family, bits, 0][..], &address].concat());
         }
-        if self.keepalive {
+        if keepalive {
             option(KEEPALIVE, &[]);
         }
         out
@@ -111,13 +111,13 @@ mod tests {
             keepalive: true,
             ..Population::default()
         };
-        let (first, other) = (population.options(0, 1), population.options(300, 1));
+        let (first, other) = (population.options(0, 1, false), population.options(300, 1, true));
         assert_eq!(first[..4], [0, 10, 0, 8]);
         assert_ne!(first[4..12], other[4..12], "cookies differ");
-        assert_eq!(first[4..12], population.options(0, 1)[4..12], "and stay");
-        assert_eq!(first[12..], [0, 8, 0, 7, 0, 1, 21, 0, 198, 51, 104, 0, 11, 0, 0]);
+        assert_eq!(first[4..12], population.options(0, 1, true)[4..12], "and stay");
+        assert_eq!(first[12..], [0, 8, 0, 7, 0, 1, 21, 0, 198, 51, 104]);
         assert_eq!(other[12..], [0, 8, 0, 7, 0, 1, 21, 0, 198, 60, 200, 0, 11, 0, 0]);
-        assert!(Population::default().options(0, 1).is_empty());
+        assert!(Population::default().options(0, 1, false).is_empty());
         assert_eq!(subnets.nth(513).to_string(), "198.51.112.0");
         let v6 = Networks { first: "2001:db8::".parse().expect("an address"), count: 9, bits: 56 };
         assert_eq!(v6.nth(2).to_string(), "2001:db8:0:200::");

@@ -125,6 +125,22 @@ pub fn raise_open_files() {
     }
 }
 
+/// How many files this process may have open (`RLIMIT_NOFILE`).
+pub fn open_files() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit};
+    // A kernel that does not say allows what it allows by default.
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
+}
+
+/// Gives the calling thread a table of open files of its own, which begins as a copy of the process's: the limit of
+/// open files is one of each table. What other threads open from now on this one does not have, and the reverse.
+///
+/// # Errors
+/// What the kernel says.
+pub fn own_open_files() -> io::Result<()> {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).map_err(io::Error::from)
+}
+
 /// Sets an integer socket option.
 pub(crate) fn set_option(
     socket: &impl AsRawFd,

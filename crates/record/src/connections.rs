@@ -61,4 +61,7 @@ pub struct Connections {
     pub writes: u64,
     /// System calls that read something.
     pub reads: u64,
+    /// Of a mix of transports: the same of each, but for bytes and calls, which are told of all together.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub by_transport: BTreeMap<String, Connections>,
 }

@@ -169,6 +169,21 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
             n(c.reads)
         ),
     );
+    for (transport, part) in &c.by_transport {
+        let failed: u64 = part.failed.values().sum();
+        line(
+            transport,
+            format!(
+                "{} clients, {} connections, {} failed; p50 {} handshake, {} first query, {} later queries",
+                n(u64::from(part.clients)),
+                n(part.established),
+                n(failed),
+                time_us(part.handshake_us.p50),
+                time_us(part.first_query_us.p50),
+                time_us(part.steady_us.p50),
+            ),
+        );
+    }
 }
 
 /// The percentiles of a distribution.

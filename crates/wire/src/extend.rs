@@ -1,12 +1,13 @@
-//! Options added to a query that is composed already: what differs from client to client.
+//! Options added to a message that is composed already: to a query, what differs from client to client; to a reply
+//! over a stream, what its client asked for.
 //!
 //! ```text
-//!   [ header | question | OPT: options ] + option + option + padding
+//!   [ header | question | ... | OPT: options ] + option + option + padding
 //! ```
 //!
 //! The OPT record, if there is one, ends the message, so that its options can grow in place.
 
-use crate::edns::{DEFAULT_UDP_SIZE, opt_fixed};
+use crate::edns::{DEFAULT_UDP_SIZE, EdnsSeen, opt_fixed};
 use crate::message::{HEADER, OPT_FIXED};
 use crate::rr::Qtype;
 
@@ -39,17 +40,92 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
     place.get_mut(len..len + options.len())?.copy_from_slice(options);
     len += options.len();
     if block > 0 {
-        let padding = (block - (len + 4) % block) % block;
-        let end = len + 4 + padding;
-        let option = place.get_mut(len..end)?;
-        option.fill(0);
-        option[..2].copy_from_slice(&PADDING.to_be_bytes());
-        option[2..4].copy_from_slice(&(padding as u16).to_be_bytes());
-        len = end;
+        len = pad(place, len, (len + 4).next_multiple_of(block))?;
     }
-    let rdata = u16::try_from(len - opt - OPT_FIXED).ok()?;
-    place[opt + OPT_FIXED - 2..opt + OPT_FIXED].copy_from_slice(&rdata.to_be_bytes());
+    set_rdata(place, opt, len)?;
     Some(len)
+}
+
+/// Writes a padding option behind the first `len` octets of `place` that ends at `end`; `None` when there is no room.
+fn pad(place: &mut [u8], len: usize, end: usize) -> Option<usize> {
+    let option = place.get_mut(len..end)?;
+    let padding = u16::try_from(option.len().checked_sub(4)?).ok()?;
+    option.fill(0);
+    option[..2].copy_from_slice(&PADDING.to_be_bytes());
+    option[2..4].copy_from_slice(&padding.to_be_bytes());
+    Some(end)
+}
+
+/// Says in the OPT record that begins at `opt` that its options end at `end`.
+fn set_rdata(place: &mut [u8], opt: usize, end: usize) -> Option<()> {
+    let rdata = u16::try_from(end.checked_sub(opt + OPT_FIXED)?).ok()?;
+    let at = opt + OPT_FIXED;
+    place.get_mut(at - 2..at)?.copy_from_slice(&rdata.to_be_bytes());
+    Some(())
+}
+
+/// Replies are padded to a multiple of so many octets (RFC 8467 section 4.1).
+pub const REPLY_BLOCK: usize = 468;
+
+/// The most that [`ReplyOptions::add`] adds, octets.
+pub const MAX_REPLY_OPTIONS: usize = 4 + 2 + 4 + REPLY_BLOCK;
+
+/// Options of a reply over a stream, as the query asked for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyOptions {
+    /// For how long the connection may be without a query (RFC 7828), 100 ms; `None`: not asked for, or not said.
+    pub keepalive: Option<u16>,
+    /// Whether the query was padded, so that the reply is (RFC 7830).
+    pub padded: bool,
+}
+
+impl ReplyOptions {
+    /// What a query asks for, where a connection may be without one for `idle` (100 ms); `None` where the transport
+    /// has no such option: datagrams, QUIC (RFC 9250 section 5.5.2), HTTP.
+    #[inline]
+    pub fn asked(edns: &EdnsSeen<'_>, idle: Option<u16>) -> Self {
+        let mut asked = ReplyOptions::default();
+        for (code, _) in edns.options().flatten() {
+            match code {
+                KEEPALIVE => asked.keepalive = idle,
+                PADDING => asked.padded = true,
+                _ => {}
+            }
+        }
+        asked
+    }
+
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == ReplyOptions::default()
+    }
+
+    /// Adds them to the reply in the first `len` octets of `place`, whose OPT record begins at `opt` and ends it. The
+    /// new length, which is never above `limit`: what finds no room is left out, padding is made shorter.
+    #[inline]
+    pub fn add(&self, place: &mut [u8], opt: usize, len: usize, limit: usize) -> usize {
+        if self.is_empty() {
+            return len;
+        }
+        let limit = limit.min(place.len());
+        let mut end = len;
+        if let Some(keepalive) = self.keepalive
+            && len + 6 <= limit
+        {
+            place[len..len + 2].copy_from_slice(&KEEPALIVE.to_be_bytes());
+            place[len + 2..len + 4].copy_from_slice(&[0, 2]);
+            place[len + 4..len + 6].copy_from_slice(&keepalive.to_be_bytes());
+            end += 6;
+        }
+        if self.padded {
+            let to = (end + 4).next_multiple_of(REPLY_BLOCK).min(limit);
+            end = pad(place, end, to).unwrap_or(end);
+        }
+        match set_rdata(place, opt, end) {
+            Some(()) => end,
+            None => len,
+        }
+    }
 }
 
 /// Where a query's OPT record begins, if it has one, which then ends it; `None` if it is no such query.
@@ -120,6 +196,34 @@ mod tests {
         let mut place = [0; 64];
         assert_eq!(extend(&mut place, 40, &[], 0), None, "no question");
         assert_eq!(extend(&mut place, 65, &[], 0), None, "longer than its place");
+    }
+
+    #[test]
+    fn replies_say_and_pad_what_was_asked_for() {
+        let asked = |options: &[u8]| {
+            let query = extended(None, options, 0).unwrap();
+            ReplyOptions::asked(&Query::parse(&query).unwrap().edns.unwrap(), Some(300))
+        };
+        assert_eq!(asked(&[0, 10, 0, 0]), ReplyOptions::default());
+        let both = ReplyOptions { keepalive: Some(300), padded: true };
+        assert_eq!(asked(&[0, 12, 0, 1, 0, 0, 11, 0, 0]), both);
+        for (limit, length, codes) in [
+            (65_535, REPLY_BLOCK, vec![KEEPALIVE, PADDING]),
+            (100, 100, vec![KEEPALIVE, PADDING]),
+            (52, 50, vec![KEEPALIVE]),
+            (45, 44, vec![]),
+        ] {
+            // Any message that ends in an OPT record will do.
+            let mut place = extended(None, &[], 0).unwrap();
+            let len = place.len();
+            assert_eq!(len, 44);
+            place.resize(1_000, 0xee);
+            let end = both.add(&mut place, len - OPT_FIXED, len, limit);
+            assert_eq!(end, length, "{limit}");
+            let seen = Query::parse(&place[..end]).unwrap().edns.unwrap();
+            let found: Vec<u16> = seen.options().map(|option| option.unwrap().0).collect();
+            assert_eq!(found, codes, "{limit}");
+        }
     }
 
     proptest! {

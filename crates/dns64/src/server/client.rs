@@ -24,31 +24,38 @@ const MAX_ERROR: usize = 12 + 255 + 4 + 11;
 /// client subnet takes 24 at most.
 const MAX_OPTIONS: usize = 512;
 
+/// The unit in which clients are told how long a stream may be without a query (RFC 7828), nanoseconds.
+const TENTH: u64 = 100_000_000;
+
 impl Dns64 {
     /// A datagram from a client.
     pub(super) fn on_query(&mut self, received: &Received<'_>, now: Nanos, tx: &mut TxBatch) {
         self.counters.queries_udp += 1;
         let to = ReplyTo::Datagram(Destination::reply_to(received));
-        self.query(to, received.peer.ip(), received.bytes, now, tx);
+        self.query(to, received.peer.ip(), None, received.bytes, now, tx);
     }
 
-    /// A message on a client's stream.
+    /// A message on a client's stream; `framed`: among others of a connection of TCP or TLS.
     pub(super) fn on_stream_query(
         &mut self,
         stream: u64,
         client: IpAddr,
+        framed: bool,
         message: &[u8],
         now: Nanos,
         tx: &mut TxBatch,
     ) {
         self.counters.queries_stream += 1;
-        self.query(ReplyTo::Stream(stream), client, message, now, tx);
+        let idle = self.settings.config.limits.tcp_idle.0 / TENTH;
+        let idle = framed.then_some(u16::try_from(idle).unwrap_or(u16::MAX));
+        self.query(ReplyTo::Stream(stream), client, idle, message, now, tx);
     }
 
     fn query(
         &mut self,
         to: ReplyTo,
         address: IpAddr,
+        idle: Option<u16>,
         message: &[u8],
         now: Nanos,
         tx: &mut TxBatch,
@@ -66,7 +73,8 @@ impl Dns64 {
             }
         };
         let stream = matches!(to, ReplyTo::Stream(_));
-        let wants = Wants::new(&query, self.settings.config.server.max_udp_size.into(), stream);
+        let udp_limit = self.settings.config.server.max_udp_size.into();
+        let wants = Wants::new(&query, udp_limit, stream, idle);
         let client = Client { to, wants, network: facts.network, address };
         if !facts.allowed {
             self.counters.denied += 1;

@@ -3,6 +3,8 @@
 use measure::Nanos;
 use net::TxBatch;
 use wire::Rcode;
+use wire::extend::MAX_REPLY_OPTIONS;
+use wire::message::OPT_FIXED;
 
 use super::Dns64;
 use crate::admission::{Admission, Verdict};
@@ -215,7 +217,9 @@ pub(super) fn deliver(
     let mut truncated = false;
     match client.to {
         ReplyTo::Stream(stream) => {
-            let room = (answer.bytes.len() + answer.options.len() + 11).min(MAX_MESSAGE);
+            let own = OPT_FIXED + answer.options.len();
+            let asked = if client.wants.options.is_empty() { 0 } else { MAX_REPLY_OPTIONS };
+            let room = (answer.bytes.len() + own + asked).min(MAX_MESSAGE);
             let sent = outbox.answer(stream, room, |out| {
                 let len;
                 (len, truncated) = answer.deliver(&client.wants, age, out);

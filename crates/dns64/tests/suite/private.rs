@@ -178,3 +178,103 @@ fn files_that_are_not_there_are_named() {
     let error = error.err().expect("it cannot start");
     assert!(error.contains("server.key") && error.contains("tls.key"), "{error}");
 }
+
+#[test]
+fn replies_on_streams_are_padded_and_connections_told_their_time_where_that_is_asked_for() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let config = format!("{}[limits]\ntcp-idle = \"12s\"", private.config());
+    let _server = dns64d(&[&script], &config);
+    let asked = |port, way| {
+        let all = ["+noshort", "+opt", "+stats", "+edns", way, "+padding=128", "+ednsopt=11"];
+        private.kdig(port, &[&all[..], &["AAAA", "padded.example"]].concat())
+    };
+    for (way, port) in WAYS {
+        let Some(answer) = asked(port, way) else { return };
+        assert!(answer.contains(";; PADDING:"), "{way}: {answer}");
+        assert!(answer.contains("Received 468 B"), "{way}: {answer}");
+        // 120 times 100 ms; on HTTP and QUIC there is no such option.
+        assert_eq!(answer.contains("Option (11): 0078"), way == "+tls", "{way}: {answer}");
+    }
+    // Who does not ask gets nothing.
+    let plain =
+        ["+noshort", "+opt", "+stats", "+edns", "+nopadding", "+tls", "AAAA", "plain.example"];
+    let answer = private.kdig(DOT, &plain).expect("kdig");
+    assert!(!answer.contains("PADDING") && !answer.contains("468 B"), "{answer}");
+}
+
+/// What `openssl s_client` says of a connection that the server ends when it has been idle; `None` without openssl.
+fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-ign_eof", "-connect", &format!("{}:{port}", private.address)]);
+    match client.args(arguments).stdin(std::process::Stdio::null()).output() {
+        Ok(output) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Some(text(&output.stdout) + &text(&output.stderr))
+        }
+        Err(error) => {
+            eprintln!("skipped, no openssl: {error}");
+            None
+        }
+    }
+}
+
+/// A `dns64d` that does not wait long, with or without 0-RTT.
+fn hasty(script: &Script, private: &Private, early_data: bool) -> Server {
+    let limits = "[limits]\ntcp-idle = \"1s\"";
+    dns64d(&[script], &format!("{}early-data = {early_data}\n{limits}", private.config()))
+}
+
+#[test]
+fn old_protocols_and_weak_ciphers_are_refused() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let _server = hasty(&script, &private, false);
+    for port in [DOT, DOH] {
+        for version in ["-tls1", "-tls1_1"] {
+            // What openssl itself would not offer otherwise.
+            let arguments = [version, "-cipher", "ALL:@SECLEVEL=0"];
+            let Some(said) = openssl(&private, port, &arguments) else { return };
+            assert!(said.contains("Cipher is (NONE)"), "{version} on {port}: {said}");
+            assert!(said.contains("SSL alert number"), "{version} on {port}: {said}");
+        }
+        for weak in ["AES128-SHA", "ECDHE-ECDSA-AES128-SHA256", "aNULL", "AES128-GCM-SHA256"] {
+            let weak = format!("{weak}:@SECLEVEL=0");
+            let said = openssl(&private, port, &["-tls1_2", "-cipher", &weak]).expect("openssl");
+            assert!(said.contains("alert handshake failure"), "{weak} on {port}: {said}");
+        }
+        for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+            let said = openssl(&private, port, &[version]).expect("openssl");
+            assert!(said.contains(&format!("New, {name}")), "{version} on {port}: {said}");
+            assert!(said.contains("Compression: NONE"), "{version} on {port}: {said}");
+        }
+    }
+}
+
+#[test]
+fn sessions_are_resumed_and_early_data_taken_only_where_it_is_allowed() {
+    let query = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x05early\x07example\0\0\x1c\0\x01";
+    // An update of a zone: what would change something if it was repeated.
+    let update = b"\x07\x08\x28\0\0\x01\0\0\0\0\0\0\x07example\0\0\x06\0\x01";
+    let frame = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
+    for allowed in [true, false] {
+        let (script, private) = (ipv4_only(), Private::new());
+        let _server = hasty(&script, &private, allowed);
+        let (session, early) = (private.path("session"), private.path("early"));
+        for version in ["-tls1_2", "-tls1_3"] {
+            let kept = openssl(&private, DOT, &[version, "-sess_out", &session]);
+            let Some(first) = kept else { return };
+            assert!(first.contains("New, TLSv1."), "{version}: {first}");
+            let again = openssl(&private, DOT, &[version, "-sess_in", &session]).expect("openssl");
+            assert!(again.contains("Reused, TLSv1."), "{version}: {again}");
+        }
+        for (message, answered) in [(&query[..], true), (&update[..], false)] {
+            fs::write(&early, frame(message)).expect("writes");
+            openssl(&private, DOT, &["-tls1_3", "-sess_out", &session]).expect("openssl");
+            let arguments = ["-tls1_3", "-sess_in", &session, "-early_data", &early];
+            let said = openssl(&private, DOT, &arguments).expect("openssl");
+            let taken = said.contains("Early data was accepted");
+            assert_eq!(taken, allowed, "{said}");
+            // An answer carries the name again, a refusal (NOTIMP) nothing but a header.
+            assert_eq!(said.contains("early\u{7}example"), allowed && answered, "{said}");
+        }
+    }
+}

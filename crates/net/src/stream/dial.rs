@@ -1,4 +1,4 @@
-//! How a connection comes to be: a socket from the source whose turn it is, TCP or QUIC, TLS, HTTP.
+//! How a connection comes to be: a socket from the source whose turn it is, UDP, TCP or QUIC, TLS, HTTP.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,11 +12,12 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, HandshakeKind};
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::datagrams::Datagrams;
 use super::exchange::Exchange;
 use super::http2::Http2;
 use super::http3::Http3;
@@ -56,6 +57,8 @@ impl TlsDialer {
 /// What carries messages on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carriage {
+    /// A datagram of UDP each.
+    Datagrams,
     /// A length before each, on TCP, or on TLS if there is a [`TlsDialer`].
     Framed,
     /// Requests of HTTP/2.
@@ -137,6 +140,10 @@ impl Dialer {
                 _ => Box::new(Doq::new(quic, most)),
             }));
         }
+        if self.carriage == Carriage::Datagrams {
+            let made = self.datagrams(conn, meter).map_err(|error| Failure::from(&error));
+            return Ok(Dialed::Datagrams(made?));
+        }
         let stream = self.dial_tcp(conn, meter, deadline).await?;
         Ok(match &self.carriage {
             Carriage::Http2(resource) => {
@@ -171,7 +178,8 @@ impl Dialer {
         if !self.proxied.is_empty() {
             let client = self.proxied[conn as usize % self.proxied.len()];
             let port = tcp.inner.local_addr().map_err(failed)?.port();
-            let header = proxy::header(SocketAddr::new(client, port), self.target);
+            let client = SocketAddr::new(client, port);
+            let header = proxy::header(client, self.target, proxy::Carries::Stream);
             // So short a thing fits into the buffer of a new connection.
             tcp.write_all(&header).await.map_err(failed)?;
         }
@@ -184,9 +192,33 @@ impl Dialer {
         }
     }
 
+    /// A client that asks by UDP.
+    fn datagrams(&self, conn: ConnId, meter: Meter) -> io::Result<Datagrams> {
+        let socket = self.bound(conn, Type::DGRAM)?;
+        socket.connect(&self.target.into())?;
+        let socket = UdpSocket::from_std(socket.into())?;
+        let header = if self.proxied.is_empty() {
+            Vec::new()
+        } else {
+            let client = self.proxied[conn as usize % self.proxied.len()];
+            let client = SocketAddr::new(client, socket.local_addr()?.port());
+            proxy::header(client, self.target, proxy::Carries::Datagrams)
+        };
+        Ok(Datagrams::new(conn, socket, header, meter))
+    }
+
     /// A socket that is bound where it shall come from.
     fn socket(&self, conn: ConnId) -> io::Result<TcpSocket> {
-        let socket = Socket::new(Domain::for_address(self.target), Type::STREAM, None)?;
+        let socket = self.bound(conn, Type::STREAM)?;
+        if self.fast_open {
+            sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)?;
+        }
+        Ok(TcpSocket::from_std_stream(socket.into()))
+    }
+
+    /// The same of any type.
+    fn bound(&self, conn: ConnId, kind: Type) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(self.target), kind, None)?;
         socket.set_nonblocking(true)?;
         if !self.sources.is_empty() {
             let source = self.sources[conn as usize % self.sources.len()];
@@ -200,10 +232,7 @@ impl Dialer {
             sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             socket.bind(&SocketAddr::new(source, 0).into())?;
         }
-        if self.fast_open {
-            sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)?;
-        }
-        Ok(TcpSocket::from_std_stream(socket.into()))
+        Ok(socket)
     }
 }
 
@@ -219,6 +248,8 @@ pub(super) enum Dialed {
     Framed(Stream),
     /// A stream for each message.
     Exchange(Box<dyn Exchange>),
+    /// A datagram for each message.
+    Datagrams(Datagrams),
 }
 
 /// A connection that is up, or whose first messages may travel with the handshake.

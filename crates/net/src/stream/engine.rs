@@ -16,7 +16,7 @@ use super::exchange::Exchanged;
 use super::framed::Framed;
 use super::meter::{Bytes, Meter};
 use super::quic::Endpoints;
-use super::{ConnId, End, Orders, StreamRole};
+use super::{ConnId, End, Mix, Orders, StreamRole};
 use crate::drive::{Next, WaitMode};
 use crate::sys;
 
@@ -35,12 +35,33 @@ pub(super) struct Shared<R> {
     pub(super) orders: RefCell<Orders>,
     /// Where all connections read to.
     pub(super) scratch: RefCell<Box<[u8]>>,
-    pub(super) dialer: Dialer,
-    endpoints: Option<Endpoints>,
+    ways: Ways,
     meter: Meter,
     next: Cell<Next>,
     /// Wakes the task that keeps time.
     keeper: RefCell<Option<Waker>>,
+}
+
+/// How the connections come to be.
+struct Ways {
+    /// Each with the ports that QUIC is spoken from.
+    dialers: Vec<(Dialer, Option<Endpoints>)>,
+    mix: Mix,
+}
+
+impl Ways {
+    /// That of a connection.
+    fn of(&self, conn: ConnId) -> &(Dialer, Option<Endpoints>) {
+        &self.dialers[self.mix.kind(conn)]
+    }
+}
+
+impl<R> Shared<R> {
+    /// How a connection comes to be.
+    #[inline]
+    pub(super) fn dialer(&self, conn: ConnId) -> &Dialer {
+        &self.ways.of(conn).0
+    }
 }
 
 impl<R: StreamRole + 'static> Shared<R> {
@@ -74,8 +95,8 @@ impl<R: StreamRole + 'static> Shared<R> {
 
 /// A connection from its dialing to its end.
 async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId) {
-    let dialed = shared.dialer.dial(conn, shared.meter.clone(), shared.endpoints.as_ref()).await;
-    let end = match dialed {
+    let (dialer, endpoints) = shared.ways.of(conn);
+    let end = match dialer.dial(conn, shared.meter.clone(), endpoints.as_ref()).await {
         Err(failure) => End::Failed(failure),
         Ok(Dialed::Exchange(exchange)) => {
             let mut exchanged = Exchanged::new(conn, exchange);
@@ -84,6 +105,9 @@ async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId
                 exchanged.close().await;
             }
             end
+        }
+        Ok(Dialed::Datagrams(mut datagrams)) => {
+            std::future::poll_fn(|cx| datagrams.poll(&shared, cx)).await
         }
         Ok(Dialed::Framed(stream)) => {
             let mut framed = Framed::new(conn, stream);
@@ -107,17 +131,24 @@ pub struct StreamEngine<R> {
 }
 
 impl<R: StreamRole + 'static> StreamEngine<R> {
-    /// An engine of at most `connections` at once for `role`.
+    /// An engine of at most `connections` at once for `role`; which of the `dialers` opens which is the mix's.
     ///
     /// # Errors
     /// When the runtime cannot be made.
-    pub fn new(dialer: Dialer, connections: usize, role: R) -> io::Result<Self> {
+    ///
+    /// # Panics
+    /// When the mix has kinds for which there is no dialer.
+    pub fn new(dialers: Vec<Dialer>, mix: Mix, connections: usize, role: R) -> io::Result<Self> {
+        assert!(mix.kinds() <= dialers.len(), "a dialer for each kind");
+        let dialers = dialers
+            .into_iter()
+            .map(|dialer| dialer.endpoints(connections).map(|endpoints| (dialer, endpoints)))
+            .collect::<io::Result<_>>()?;
         let shared = Rc::new(Shared {
             role: RefCell::new(role),
             orders: RefCell::new(Orders::new(connections)),
             scratch: RefCell::new(vec![0; SCRATCH].into()),
-            endpoints: dialer.endpoints(connections)?,
-            dialer,
+            ways: Ways { dialers, mix },
             meter: Meter::default(),
             next: Cell::new(Next::Now),
             keeper: RefCell::new(None),
@@ -149,7 +180,8 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
     pub fn into_role(self) -> R {
         let StreamEngine { local, runtime, shared } = self;
         drop(local);
-        if let Some(endpoints) = &shared.endpoints {
+        for endpoints in shared.ways.dialers.iter().filter_map(|(_, endpoints)| endpoints.as_ref())
+        {
             runtime.block_on(endpoints.close());
         }
         drop(runtime);

@@ -100,13 +100,13 @@ impl Framed {
         let mut role = shared.role.borrow_mut();
         while let Some(message) = first_message(input) {
             input = &input[2 + message.len()..];
-            if message.len() > shared.dialer.max_message {
+            if message.len() > shared.dialer(self.conn).max_message {
                 return Err(End::Failed(Failure::Oversized));
             }
             role.message(now, self.conn, message);
         }
         if let Some(length) = input.first_chunk()
-            && usize::from(u16::from_be_bytes(*length)) > shared.dialer.max_message
+            && usize::from(u16::from_be_bytes(*length)) > shared.dialer(self.conn).max_message
         {
             return Err(End::Failed(Failure::Oversized));
         }

@@ -16,6 +16,7 @@
 //! No task is made for a message, and, unless each has a stream of its own (`exchange`), nothing allocated.
 
 mod alarm;
+mod datagrams;
 mod dial;
 mod engine;
 mod exchange;
@@ -81,6 +82,51 @@ pub trait StreamRole {
     fn orders(&mut self, now: Nanos, orders: &mut Orders) -> Next;
     /// The clock just before all messages ordered for `conn` so far go to the kernel.
     fn sent(&mut self, at: Nanos, conn: ConnId);
+}
+
+/// Which connections are of which kind, where there are several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// The kinds of connections 0, 1, 2 and so on, again and again.
+    turns: Vec<u8>,
+}
+
+impl Mix {
+    /// A mix of kinds in these proportions, evenly interleaved; `None` when one is 0, their sum above 1,000, or there
+    /// is none.
+    pub fn new(shares: &[u32]) -> Option<Self> {
+        let all: u32 = shares.iter().try_fold(0u32, |sum, &share| sum.checked_add(share))?;
+        if shares.contains(&0) || all == 0 || all > 1_000 || shares.len() > 256 {
+            return None;
+        }
+        let mut given = vec![0u32; shares.len()];
+        // The next one is of the kind that is furthest behind its share.
+        let turn = |n: u32| {
+            let behind = |&k: &usize| {
+                i64::from(shares[k]) * i64::from(n + 1) - i64::from(given[k]) * i64::from(all)
+            };
+            let kind = (0..shares.len()).rev().max_by_key(behind).unwrap_or(0);
+            given[kind] += 1;
+            kind as u8
+        };
+        Some(Mix { turns: (0..all).map(turn).collect() })
+    }
+
+    /// All of one kind.
+    pub fn one() -> Self {
+        Mix { turns: vec![0] }
+    }
+
+    /// The kind of a connection.
+    #[inline]
+    pub fn kind(&self, conn: ConnId) -> usize {
+        usize::from(self.turns[conn as usize % self.turns.len()])
+    }
+
+    /// How many kinds there are.
+    pub fn kinds(&self) -> usize {
+        self.turns.iter().copied().max().map_or(1, |most| usize::from(most) + 1)
+    }
 }
 
 /// What a role wants done, gathered.

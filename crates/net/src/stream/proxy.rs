@@ -1,4 +1,8 @@
-//! The PROXY protocol, version 2, in its binary form: whom a connection is for, said before anything else.
+//! The PROXY protocol, version 2, in its binary form: whom a connection is for, said before anything else, and whom a
+//! datagram is for, said in front of its message.
+//!
+//! Nothing is said in front of QUIC: its packets are not one by one for somebody, and servers that read the header from
+//! UDP and TCP have none there.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,12 +11,22 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Version 2, command PROXY.
 const PROXY: u8 = 0x21;
 
-/// The header of a TCP connection from `client` to `server`; both in IPv6 if one is.
-pub(super) fn header(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+/// What a header stands in front of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carries {
+    /// A connection of TCP.
+    Stream = 1,
+    /// A datagram of UDP.
+    Datagrams = 2,
+}
+
+/// The header of what goes from `client` to `server`; both in IPv6 if one is.
+pub(super) fn header(client: SocketAddr, server: SocketAddr, carries: Carries) -> Vec<u8> {
     let mut out = SIGNATURE.to_vec();
+    let carries = carries as u8;
     let addresses = match (client.ip(), server.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            out.extend_from_slice(&[PROXY, 0x11, 0, 12]);
+            out.extend_from_slice(&[PROXY, 0x10 | carries, 0, 12]);
             [&from.octets()[..], &to.octets()].concat()
         }
         (from, to) => {
@@ -20,7 +34,7 @@ pub(super) fn header(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
                 IpAddr::V6(v6) => v6,
             };
-            out.extend_from_slice(&[PROXY, 0x21, 0, 36]);
+            out.extend_from_slice(&[PROXY, 0x20 | carries, 0, 36]);
             [mapped(from).octets(), mapped(to).octets()].concat()
         }
     };
@@ -36,12 +50,17 @@ mod tests {
 
     #[test]
     fn headers_are_as_the_protocol_has_them() {
-        let header = |from: &str, to: &str| header(from.parse().unwrap(), to.parse().unwrap());
+        let header_of = |from: &str, to: &str, carries| {
+            header(from.parse().unwrap(), to.parse().unwrap(), carries)
+        };
+        let header = |from, to| header_of(from, to, Carries::Stream);
         let v4 = header("192.0.2.1:40000", "198.51.100.2:853");
         assert_eq!(v4[..12], [13, 10, 13, 10, 0, 13, 10, 81, 85, 73, 84, 10]);
         assert_eq!(v4[12..16], [0x21, 0x11, 0, 12]);
         assert_eq!(v4[16..], [192, 0, 2, 1, 198, 51, 100, 2, 0x9c, 0x40, 3, 0x55]);
         let v6 = header("[2001:db8::1]:1", "198.51.100.2:53");
         assert_eq!((v6[12..16].to_vec(), v6.len()), (vec![0x21, 0x21, 0, 36], 16 + 36));
+        let datagram = header_of("192.0.2.1:1", "192.0.2.2:53", Carries::Datagrams);
+        assert_eq!(datagram[12..16], [0x21, 0x12, 0, 12]);
     }
 }

@@ -12,7 +12,7 @@ use measure::Nanos;
 
 use super::*;
 use crate::drive::WaitMode;
-use crate::tcp::{self, Listener, TcpLimits};
+use crate::tcp::{self, Carried, Listener, TcpLimits};
 use crate::tls::{ALPN_DOT, Authority, ClientTls, ServerTls, Verify};
 
 /// Opens one connection, sends `messages` together, notes what becomes of it, and is done when as many
@@ -67,7 +67,7 @@ impl StreamRole for Client {
 fn run(dialer: Dialer, messages: Vec<Vec<u8>>) -> Client {
     let client =
         Client { messages, ordered: false, opened: None, replies: Vec::new(), end: None, sent: 0 };
-    let mut engine = StreamEngine::new(dialer, 1, client).unwrap();
+    let mut engine = StreamEngine::new(vec![dialer], Mix::one(), 1, client).unwrap();
     engine.drive(WaitMode::Sleep, &AtomicBool::new(false)).unwrap();
     engine.into_role()
 }
@@ -88,7 +88,9 @@ fn with_listener<T>(listener: Listener, client: impl FnOnce() -> T) -> T {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     let server = std::thread::spawn(move || {
-        let reverse = |message: &[u8], reply: &mut Vec<u8>| reply.extend(message.iter().rev());
+        let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
+            reply.extend(message.iter().rev());
+        };
         tcp::serve(vec![listener], TcpLimits::default(), reverse, || flag.load(Ordering::Relaxed))
     });
     let result = client();

@@ -14,8 +14,8 @@ use super::{Identity, TlsError, provider};
 /// How much a resumed client may send before the handshake is done, bytes.
 const MAX_EARLY_DATA: u32 = 16 << 10;
 
-/// Sessions remembered where they are not left to the clients.
-const SESSIONS: usize = 1 << 16;
+/// Sessions remembered where they are not left to the clients; one takes about 3 KiB, measured.
+const SESSIONS: usize = 1 << 13;
 
 /// A configuration that shows `identity` and speaks `alpn` (a client that offers protocols must offer
 /// one of them). With `early_data`, queries may come with the handshake (RFC 9250 section 4.5 applies:

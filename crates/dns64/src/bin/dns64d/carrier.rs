@@ -171,11 +171,18 @@ impl Carrier {
         self.next.replace(self.next.get() + 1)
     }
 
-    /// Hands a query to a worker.
-    fn query(&self, connection: u64, number: u64, client: IpAddr, message: Vec<u8>) -> bool {
-        let stream = connection << QUERY_BITS | number & ((1 << QUERY_BITS) - 1);
+    /// Hands a query to a worker: with its number on its connection, or one that has the connection for itself.
+    fn query(
+        &self,
+        connection: u64,
+        number: Option<u64>,
+        client: IpAddr,
+        message: Vec<u8>,
+    ) -> bool {
+        let framed = number.is_some();
+        let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
         let line = &self.lines[connection as usize % self.lines.len()];
-        line.send(FromStreams::Query { stream, client, message })
+        line.send(FromStreams::Query { stream, framed, client, message })
     }
 
     /// Hands what came of an upstream query to the worker that asked.

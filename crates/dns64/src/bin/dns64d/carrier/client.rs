@@ -142,7 +142,7 @@ async fn serve(
                 return Ok(());
             }
             // What the worker has no room for is not answered, as if it was lost.
-            let taken = place.carrier.query(place.number, asked, client, message.to_vec());
+            let taken = place.carrier.query(place.number, Some(asked), client, message.to_vec());
             waiting += usize::from(taken);
             asked += 1;
             deadline = Instant::now() + idle;

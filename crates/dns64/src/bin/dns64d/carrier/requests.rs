@@ -22,7 +22,7 @@ impl Answer for Requests {
 
     async fn answer(&self, client: SocketAddr, message: Vec<u8>) -> Vec<u8> {
         let mut request = Request::new(&self.0);
-        if message.len() > MAX_QUERY || !self.0.query(request.number, 0, client.ip(), message) {
+        if message.len() > MAX_QUERY || !self.0.query(request.number, None, client.ip(), message) {
             return Vec::new();
         }
         request.answer.recv().await.map(|answer| answer.message).unwrap_or_default()
