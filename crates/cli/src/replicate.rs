@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
+use lab::catalogue::Catalogue;
+use lab::detect::detect;
 use lab::replication::Network;
 use lab::replication::nodes::Kind;
 use lab::replication::plan::{Method, ReplicationPlan};
@@ -22,6 +24,7 @@ use record::{CellRecord, Figure, Plan, Run, SCHEMA, Skipped, Store};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::replicate_cell::{Material, Measured};
+use crate::run::host_now;
 use crate::store;
 use crate::tester::command_line;
 
@@ -224,6 +227,7 @@ fn conduct(
                 ("Tester and primary".to_owned(), format!("cores {}", cpus(0))),
                 ("server asked".to_owned(), format!("cores {}", cpus(1))),
             ]),
+            host: host_now(),
             ..Plan::default()
         },
         complete: true,
@@ -231,8 +235,11 @@ fn conduct(
     };
     eprintln!("making a zone of {} delegations, updates and queries", plan.delegations);
     let material = Material::make(plan, stage.dir)?;
+    let catalogue = Catalogue::load(None)?;
     'cells: for cell in cells {
         let mut record = CellRecord::new(cell.server().name(), cell.settings(), plan.method.word());
+        record.server_version =
+            catalogue.get(cell.server().name()).ok().and_then(|adapter| detect(adapter).version);
         for repeat in 0..plan.repeats {
             eprintln!("{}, repeat {} of {}", cell.describe(), repeat + 1, plan.repeats);
             let measured = Measured { plan, cell, stage, material: &material };

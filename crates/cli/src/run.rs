@@ -101,11 +101,16 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
     options
 }
 
-/// The host as it is before the run; its warnings are told. A run that is taken up again has its own.
+/// The host as it is before the run. A run that is taken up again has its own.
 fn fingerprint(options: &RunOptions) -> serde_json::Value {
     if options.resumed.is_some() {
         return serde_json::Value::Null;
     }
+    host_now()
+}
+
+/// The host as it is now; its warnings are told.
+pub(crate) fn host_now() -> serde_json::Value {
     let host = fingerprint::take(Depth::Quick);
     for warning in host["warnings"].as_array().into_iter().flatten().filter_map(|w| w.as_str()) {
         eprintln!("host: {warning}");
