@@ -10,6 +10,7 @@ use lab::CpuList;
 use measure::{Goal, Nanos, Qps};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
+use crate::keep::KeepArgs;
 use crate::options::{Source, Target, parse_target};
 use crate::store::{RunRef, StoreArgs};
 
@@ -312,9 +313,14 @@ pub(crate) struct LoadArgs {
     /// Judge the trial by this goal, and end it when it is missed for certain
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
+    /// Write what is counted so far to this file, four times a second: for the lab's live view
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) live: Option<PathBuf>,
     /// Write the result, histograms included, to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) streams: StreamArgs,
     #[command(flatten)]
@@ -667,6 +673,8 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
@@ -833,6 +841,9 @@ pub(crate) struct RunArgs {
     /// Keep the servers' configurations and logs
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Tell each step as a plain line, also on a terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
     /// Tell Prometheus how the run goes on, at this address: http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,

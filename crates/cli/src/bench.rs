@@ -33,8 +33,8 @@ impl Bench for OwnBench {
             names.first += spec.first_name;
             names.names = spec.names;
         }
-        let live = Arc::new(load::Live::default());
-        let progress = Progress::show(format!("trial, {}", describe_pacing(spec.pacing)), &live);
+        let (live, progress) =
+            Progress::show(format!("trial, {}", describe_pacing(spec.pacing)), None);
         let outcome =
             setup.run(&live, &self.stop).map_err(|e| BenchError::Failed(format!("{e:#}")))?;
         drop(progress);

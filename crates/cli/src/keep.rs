@@ -1,9 +1,42 @@
-//! A run on its way into the store: every trial is written as it ends.
+//! Results on their way into the store: of a run in the lab every trial as it ends, of a load or a search the whole
+//! at its end.
 
 use std::sync::atomic::Ordering;
 
+use clap::Args;
 use lab::{Event, Lab};
-use record::{Recording, Store, StoreError};
+use record::{Recording, Run, Store, StoreError};
+
+use crate::failure::Failure;
+use crate::store::{self, StoreArgs};
+
+/// Whether a load or a search is kept, and where.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct KeepArgs {
+    /// Keep the result in the store, as a run (`dnsdyno runs`, `show`, `compare`); --store does so too
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+impl KeepArgs {
+    /// Whether it is wanted.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.keep || self.store.store.is_some()
+    }
+
+    /// Keeps `run`, where that is wanted.
+    pub(crate) fn keep(&self, run: &Run) -> Result<(), Failure> {
+        if !self.is_wanted() {
+            return Ok(());
+        }
+        let store = self.store.open()?;
+        let id = store.put(run).map_err(store::failure)?;
+        eprintln!("kept as run {id} in {}", store.path().display());
+        Ok(())
+    }
+}
 
 /// Writes what a run tells, in the order in which it is told.
 pub(crate) struct Keeper<'a> {

@@ -60,8 +60,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     if let Some(planned) = setup.planned() {
         setup.workload.check_names(planned).map_err(Failure::BadInput)?;
     }
-    let live = Arc::new(load::Live::default());
-    let progress = Progress::show(format!("load {}", setup.target), &live);
+    let (live, progress) = Progress::show(format!("load {}", setup.target), args.live.as_deref());
     let mut outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
     drop(progress);
     outcome.trial.warnings.extend(doubts);
@@ -72,6 +71,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         print!("{}", report::trial(&outcome.trial));
     }
     let failed = outcome.trial.void.is_void() || outcome.trial.passed == Some(false);
+    args.keep.keep(&record::of_trial("load", outcome.trial))?;
     match incomplete {
         Some(why) => Err(Failure::run(anyhow::anyhow!(why))),
         None if failed => Err(Failure::Silent),

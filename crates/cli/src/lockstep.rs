@@ -16,6 +16,10 @@ use crate::tester::Setup;
 
 /// Runs the experiments for each number of threads.
 pub(crate) fn run(args: &LoadArgs, setup: Setup, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    if args.keep.is_wanted() {
+        let why = "the table of --pacing lockstep is not kept: `dnsdyno run dns64-lockstep` keeps its rows";
+        return Err(Failure::BadInput(anyhow::anyhow!(why)));
+    }
     let each = u64::from(args.experiments) * u64::from(load::lockstep::EXPERIMENT);
     if each == 0 {
         return Err(Failure::BadInput(anyhow::anyhow!("--experiments 0: at least one is run")));
@@ -59,8 +63,8 @@ fn row(
     threads: u32,
     stop: &Arc<AtomicBool>,
 ) -> Result<LockStepRow, Failure> {
-    let live = Arc::new(load::Live::default());
-    let progress = Progress::show(format!("lock-step {}, {threads} threads", setup.target), &live);
+    let label = format!("lock-step {}, {threads} threads", setup.target);
+    let (live, progress) = Progress::show(label, args.live.as_deref());
     let sampler = Sampler::start(args.dut_cpus.as_ref().map(|list| list.cpus().to_vec()));
     let outcome = setup.run(&live, stop).map_err(Failure::Failed)?;
     let busy = sampler.end();

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use experiment::{Experiment, estimate, self_test_estimate, visit_estimate};
 use lab::Checked;
+use lab::replication::plan::ReplicationPlan;
 use measure::Nanos;
 
 use crate::built_in::BUILT_IN;
+use crate::replicate;
 
 /// So many points of a matrix are listed one by one.
 const LISTED: usize = 40;
@@ -23,7 +25,13 @@ pub(crate) fn list() {
             println!("{name:<22}{quick:>8}{full:>10}  {title}");
         }
     }
+    for (name, text) in replicate::BUILT_IN {
+        if let Ok(plan) = ReplicationPlan::parse(text, Path::new(name), false) {
+            println!("{name:<22}{:>8}{:>10}  {}", "-", "-", plan.title);
+        }
+    }
     println!("\nTimes are for all servers of each. `dnsdyno run NAME --dry-run` shows the plan.");
+    println!("How long experiments with updates take is up to the servers: they say no time.");
 }
 
 fn time(experiment: &Experiment) -> String {

@@ -1,12 +1,18 @@
-//! The live line of a trial on a terminal: at most ten times a second, and only when it lasts over two seconds.
+//! The counters of a trial while it runs: a live line on a terminal, at most twice a second and only when the trial
+//! lasts over two seconds; and a file for the lab, whose own view shows them.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use load::Live;
+use load::{LATENCY_BOUNDS, Live};
+use record::{Glimpse, SCHEMA};
+
+/// How often the file is written.
+const FILE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Shows the counters of a trial until it is dropped.
 pub(crate) struct Progress {
@@ -15,15 +21,19 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins to show `live` behind `label`; does nothing when standard error is no terminal.
-    pub(crate) fn show(label: String, live: &Arc<Live>) -> Self {
+    /// Begins to show the counters that it gives: behind `label` when standard error is a terminal, or in `file`.
+    pub(crate) fn show(label: String, file: Option<&Path>) -> (Arc<Live>, Self) {
+        let live = Arc::new(Live { watched: file.is_some(), ..Live::default() });
         let done = Arc::new(AtomicBool::new(false));
-        if !std::io::stderr().is_terminal() {
-            return Progress { done, thread: None };
-        }
-        let (live, flag) = (live.clone(), done.clone());
-        let thread = std::thread::spawn(move || draw(&label, &live, &flag));
-        Progress { done, thread: Some(thread) }
+        let (shown, flag) = (live.clone(), done.clone());
+        let thread = match file.map(Path::to_owned) {
+            Some(file) => Some(std::thread::spawn(move || write(&file, &shown, &flag))),
+            None if std::io::stderr().is_terminal() => {
+                Some(std::thread::spawn(move || draw(&label, &shown, &flag)))
+            }
+            None => None,
+        };
+        (live, Progress { done, thread })
     }
 }
 
@@ -31,33 +41,55 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of the drawing thread has said so itself.
+            thread.thread().unpark();
+            // A panic of the thread has said so itself.
             let _ = thread.join();
         }
     }
 }
 
-fn draw(label: &str, live: &Arc<Live>, done: &AtomicBool) {
+/// What is counted by now.
+fn glimpse(live: &Live, began: Instant) -> Glimpse {
+    let [sent, answered, valid, bad, lost] =
+        [&live.sent, &live.answered, &live.valid, &live.bad, &live.lost]
+            .map(|counter| counter.load(Ordering::Relaxed));
+    let counts = live.latency.iter().map(|counter| counter.load(Ordering::Relaxed));
+    let bounds = LATENCY_BOUNDS.iter().map(|bound| bound.as_secs_f64() * 1e6);
+    let latency_us = bounds.zip(counts).filter(|(_, count)| *count > 0).collect();
+    let at_s = began.elapsed().as_secs_f64();
+    Glimpse { schema: SCHEMA, at_s, sent, answered, valid, bad, lost, latency_us }
+}
+
+fn write(file: &Path, live: &Live, done: &AtomicBool) {
     let began = Instant::now();
-    let (mut last, mut last_sent, mut last_valid, mut drawn) = (began, 0, 0, false);
     while !done.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::park_timeout(FILE_INTERVAL);
+        // Nobody but an onlooker misses it.
+        let _ = record::write(file, &glimpse(live, began));
+    }
+}
+
+fn draw(label: &str, live: &Live, done: &AtomicBool) {
+    let began = Instant::now();
+    let (mut last, mut before, mut drawn) = (began, Glimpse::default(), false);
+    while !done.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(100));
         if began.elapsed() < Duration::from_secs(2) || last.elapsed() < Duration::from_millis(500) {
             continue;
         }
-        let [sent, valid, bad, lost] = [&live.sent, &live.valid, &live.bad, &live.lost]
-            .map(|counter| counter.load(Ordering::Relaxed));
+        let now = glimpse(live, began);
         let span = last.elapsed().as_secs_f64();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
         eprint!(
-            "\r\x1b[K{label}  {:>5.1} s  sent {:.0}/s  valid {:.0}/s  invalid {}  lost {lost}",
-            began.elapsed().as_secs_f64(),
-            rate(sent, last_sent),
-            rate(valid, last_valid),
-            bad.saturating_sub(lost),
+            "\r\x1b[K{label}  {:>5.1} s  sent {:.0}/s  valid {:.0}/s  invalid {}  lost {}",
+            now.at_s,
+            rate(now.sent, before.sent),
+            rate(now.valid, before.valid),
+            now.bad.saturating_sub(now.lost),
+            now.lost,
         );
         let _ = std::io::stderr().flush();
-        (last, last_sent, last_valid, drawn) = (Instant::now(), sent, valid, true);
+        (last, before, drawn) = (Instant::now(), now, true);
     }
     if drawn {
         eprint!("\r\x1b[K");

@@ -13,7 +13,8 @@ use crate::built_in::{self, BUILT_IN};
 use crate::failure::Failure;
 use crate::fingerprint;
 use crate::keep::Keeper;
-use crate::metrics::{Listener, Metrics};
+use crate::live::{self, Board, View};
+use crate::metrics::{self, Listener};
 use crate::plan;
 use crate::replicate;
 use crate::store::{self, RunRef, StoreArgs};
@@ -43,7 +44,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     }
     // The lab has a network of its own, where nobody would find it.
     let listener = args.metrics.map(Listener::open).transpose()?;
-    let variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
+    let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
+    variables.extend(live::tell_inside(args.plain));
     // From here on this is the first process of a pid namespace; the one outside only waits.
     let lab = match lab::enter_with(&variables).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
@@ -51,9 +53,20 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         Entered::Outside(code) => std::process::exit(code.into()),
     };
     let store = if args.no_store { None } else { Some(args.store.open()?) };
-    let options = RunOptions { host: fingerprint(&options), ..options.clone() };
-    let metrics = Metrics::serve(listener)?;
-    conduct(&lab, &checked, &options, (store.as_ref(), &metrics), args.json.as_deref())
+    let board = Board::new();
+    let viewed = live::is_wanted(args.plain);
+    let watcher = (viewed || listener.is_some()).then(|| board.watcher());
+    let options = RunOptions { host: fingerprint(&options), watcher, ..options.clone() };
+    metrics::serve(listener, &board)?;
+    let view = if viewed { open_view(&board, &lab, &checked) } else { None };
+    let shown = (&board, view);
+    conduct(&lab, &checked, &options, (store.as_ref(), shown), args.json.as_deref())
+}
+
+/// The live view; without it the steps are told as plain lines.
+fn open_view(board: &Board, lab: &lab::Lab, checked: &Checked<'_>) -> Option<View> {
+    let cpus = &checked.experiment.common().cpus.tester;
+    View::open(board, lab.interrupted().clone(), cpus.clone()).ok()
 }
 
 /// A run of the store that is not complete.
@@ -123,7 +136,7 @@ fn conduct(
     lab: &lab::Lab,
     checked: &Checked<'_>,
     options: &RunOptions,
-    (store, metrics): (Option<&Store>, &Metrics),
+    (store, (board, view)): (Option<&Store>, (&Board, Option<View>)),
     json: Option<&Path>,
 ) -> Result<(), Failure> {
     let recording = match (store, options.resumed.as_ref().and_then(|run| run.id)) {
@@ -137,9 +150,13 @@ fn conduct(
         if let Some(keeper) = &mut keeper {
             keeper.keep(&event);
         }
-        metrics.see(&event);
-        tell(&event);
+        board.see(&event);
+        match &view {
+            Some(_) => board.say(told(&event)),
+            None => eprintln!("{}", told(&event)),
+        }
     });
+    drop(view);
     let complete = run.as_ref().is_ok_and(|run| run.complete);
     let id = match keeper {
         Some(keeper) => keeper.finish(complete).map_err(store::failure)?,
@@ -183,43 +200,44 @@ fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
     }
 }
 
-/// A line for each step, on standard error.
-fn tell(event: &Event<'_>) {
+/// A line for each step.
+fn told(event: &Event<'_>) -> String {
     match event {
         Event::Begun(plan) => {
             let facts: Vec<String> =
                 plan.testbed.iter().map(|(what, how)| format!("{what} {how}")).collect();
-            eprintln!("testbed: {}", facts.join("; "));
+            format!("testbed: {}", facts.join("; "))
         }
-        Event::SelfTest => eprintln!("self-test of the Tester: the Measurer against the AuthDNS"),
-        Event::SelfTestTrial(record) => eprintln!("  {}", report::trial_line(record)),
+        Event::SelfTest => "self-test of the Tester: the Measurer against the AuthDNS".to_owned(),
         Event::Certified(c) if c.passed => {
-            eprintln!("certified for servers up to {:.0} qps", c.certified_qps)
+            format!("certified for servers up to {:.0} qps", c.certified_qps)
         }
-        Event::Certified(_) => eprintln!("the Tester passed no self-test"),
+        Event::Certified(_) => "the Tester passed no self-test".to_owned(),
         Event::Planned(cells, expected) => {
-            eprintln!("{} cells, about {}", cells.len(), plan::minutes(*expected));
+            format!("{} cells, about {}", cells.len(), plan::minutes(*expected))
         }
-        Event::Visit { cell, repeat, number: (number, of), remaining } => eprintln!(
+        Event::Visit { cell, repeat, number: (number, of), remaining } => format!(
             "[{number}/{of}, about {} left] {}, repeat {}",
             plan::minutes(*remaining),
             report::cell_name(cell),
             repeat + 1
         ),
         Event::Serving(server, version) => {
-            eprintln!("  {server} {}", version.unwrap_or("(version not known)"))
+            format!("  {server} {}", version.unwrap_or("(version not known)"))
         }
-        Event::Trial(_, record) => eprintln!("  {}", report::trial_line(record)),
+        Event::SelfTestTrial(record) | Event::Trial(_, record) => {
+            format!("  {}", report::trial_line(record))
+        }
         Event::Visited { cell, repeat: (repeat, of), found } => {
-            eprintln!("{}, {} of {of}: {}", cell.server, repeat + 1, words(found));
+            format!("{}, {} of {of}: {}", cell.server, repeat + 1, words(found))
         }
         Event::Forgotten(cell, repeat) => {
-            eprintln!("{}: repeat {} was cut short and is done anew", cell.server, repeat + 1);
+            format!("{}: repeat {} was cut short and is done anew", cell.server, repeat + 1)
         }
         Event::Skipped(skipped) => {
-            eprintln!("{}: not measured: {}", report::skipped_name(skipped), skipped.why);
+            format!("{}: not measured: {}", report::skipped_name(skipped), skipped.why)
         }
-        Event::Kept(dir) => eprintln!("configurations and logs are kept in {}", dir.display()),
+        Event::Kept(dir) => format!("configurations and logs are kept in {}", dir.display()),
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     if args.json.as_deref() != Some(Path::new("-")) {
         print!("{}", report::run(&run));
     }
+    args.keep.keep(&run)?;
     match error {
         Some(BenchError::Names(e)) => Err(Failure::BadInput(e.into())),
         Some(e) => Err(Failure::run(e)),

@@ -58,8 +58,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         seed: 1,
         sockets: args.sockets.clone(),
     };
-    let live = Arc::new(load::Live::default());
-    let progress = Progress::show(format!("self-test at {}", args.rate), &live);
+    let (live, progress) = Progress::show(format!("self-test at {}", args.rate), None);
     let outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
     drop(progress);
     if let Some(server) = server {

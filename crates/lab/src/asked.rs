@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use experiment::file::Role;
 use experiment::{Experiment, FileError, Method, Point};
 use wire::{Namespace, Pref64, Qtype};
+use zone::ZoneRecords;
 
 use crate::bench::Target;
 use crate::ready::Ask;
-use crate::zonefile::{MAX_NAMES, ZoneRecords};
+use crate::zonefile::MAX_NAMES;
 
 /// The workload of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

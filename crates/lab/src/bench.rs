@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use experiment::settings::{Generator, TesterSettings};
 use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
-use measure::limiter::MAX_FOREIGN;
-use measure::{Evidence, Limiter, Nanos, Pacing};
+use measure::{Nanos, Pacing};
 use nix::sys::signal::Signal;
 use record::{Cpu, LockStepRow, LockStepTable, Series, Trial, Voidness};
 use serde::de::DeserializeOwned;
@@ -23,11 +22,13 @@ use wire::{Namespace, Pref64, Qtype};
 
 use crate::enter::{Lab, program};
 use crate::generator;
+use crate::judge::{disturbed, evidence, judge};
 use crate::limit::{CpuLimit, LimitError};
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs};
 use crate::process::{Launch, Process};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Steering, Testbed};
+use crate::watch::{Reader, Sight, Watcher};
 
 /// How often the processes of a running trial are looked at.
 const WATCH: Duration = Duration::from_millis(50);
@@ -90,6 +91,7 @@ pub struct LabBench<'a> {
     cpu_limit: Option<f64>,
     // Whether the last trial left the server with work.
     overloaded: bool,
+    watcher: Option<Watcher>,
 }
 
 /// What was spent and lost while a Measurer ran.
@@ -120,7 +122,8 @@ impl<'a> LabBench<'a> {
         authdns: Process,
     ) -> Self {
         let (authdns, cpu_limit) = (Some(authdns), None);
-        Self { lab, testbed, dir, target, authdns, server: None, cpu_limit, overloaded: false }
+        let (overloaded, watcher) = (false, None);
+        Self { lab, testbed, dir, target, authdns, server: None, cpu_limit, overloaded, watcher }
     }
 
     /// A bench of a server under test, which it starts; a DNS64 server needs an AuthDNS. The server gets
@@ -138,10 +141,29 @@ impl<'a> LabBench<'a> {
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
         let server = Some(Running { installed, service, server: None, limit: None });
+        let (overloaded, watcher) = (false, None);
         let mut bench =
-            Self { lab, testbed, dir, target, authdns, server, cpu_limit, overloaded: false };
+            Self { lab, testbed, dir, target, authdns, server, cpu_limit, overloaded, watcher };
         bench.start_server()?;
         Ok(bench)
+    }
+
+    /// The same, with somebody who looks on.
+    pub fn watched_by(mut self, watcher: Option<Watcher>) -> Self {
+        self.watcher = watcher;
+        self
+    }
+
+    /// Where the Measurer says how it goes on.
+    fn live_file(&self) -> PathBuf {
+        self.dir.join("live.json")
+    }
+
+    /// Tells who looks on that a trial begins.
+    fn begins(&self, pacing: Option<Pacing>, duration: Nanos) {
+        if let Some(watcher) = &self.watcher {
+            watcher.tell(Sight::Begins { pacing, duration });
+        }
     }
 
     /// Starts the server, from scratch, and limits it.
@@ -211,7 +233,8 @@ impl<'a> LabBench<'a> {
         ];
         let interval = (duration / SAMPLES).clamp(SAMPLING.0, SAMPLING.1);
         let on = self.testbed.cpus(Host::Tester);
-        Sampler::start(watched.into_iter().flatten().collect(), interval, on)
+        let watched = watched.into_iter().flatten().collect();
+        Sampler::start(watched, interval, on, self.watcher.clone())
     }
 
     /// The Measurer's command line for one trial.
@@ -307,6 +330,9 @@ impl<'a> LabBench<'a> {
         if !datagrams {
             self.connecting(&mut option);
         }
+        if self.watcher.is_some() {
+            option("--live", &self.live_file().display());
+        }
         if t.repeats.0 > 0.0 {
             option("--repeat-share", &t.repeats.0);
             option("--repeat-names", &t.repeats.1);
@@ -346,6 +372,7 @@ impl<'a> LabBench<'a> {
     ) -> Result<(Process, Spent), BenchError> {
         let mut watched = self.watched();
         let before = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let mut tester = Process::start(&Launch {
             name: "tester",
             namespace: self.testbed.namespace(Host::Tester),
@@ -356,7 +383,7 @@ impl<'a> LabBench<'a> {
         })
         .map_err(failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
-        self.watch(&mut tester, limit)?;
+        self.watch(&mut tester, &mut reader, limit)?;
         // It has ended, but its accounts are still there.
         watched.push((Host::Tester, tester.pid()));
         let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
@@ -389,7 +416,12 @@ impl<'a> LabBench<'a> {
     }
 
     /// Waits for the Measurer; ends it when the run is interrupted or another process is gone.
-    fn watch(&mut self, tester: &mut Process, limit: Duration) -> Result<(), BenchError> {
+    fn watch(
+        &mut self,
+        tester: &mut Process,
+        reader: &mut Reader,
+        limit: Duration,
+    ) -> Result<(), BenchError> {
         let deadline = Instant::now() + limit;
         while !tester.is_over() {
             if self.is_interrupted() {
@@ -406,6 +438,7 @@ impl<'a> LabBench<'a> {
             if Instant::now() >= deadline {
                 return Err(failed(tester.late("end its trial", limit)));
             }
+            reader.look();
             std::thread::sleep(WATCH);
         }
         Ok(())
@@ -490,6 +523,7 @@ impl Bench for LabBench<'_> {
         let settled = self.settle()?;
         let json: PathBuf = self.dir.join("trial.json");
         let limit = Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE;
+        self.begins(Some(spec.pacing), spec.duration);
         let command = self.command(spec, &json);
         let (trial, spent): (Trial, _) = self.result(command, &json, spec.duration, limit)?;
         let mut trial = self.conclude(trial, spent);
@@ -515,6 +549,8 @@ impl Bench for LabBench<'_> {
             return Err(BenchError::Interrupted);
         }
         self.settle()?;
+        let pacing = Pacing::LockStep { threads: spec.lanes, experiments: spec.experiments };
+        self.begins(Some(pacing), Nanos::ZERO);
         let json: PathBuf = self.dir.join("trial.json");
         let mut command = self.asking(spec.first_name, None);
         let mut option = |flag: &str, value: &dyn fmt::Display| {
@@ -579,55 +615,9 @@ impl LabBench<'_> {
         let target = (self.target.address, &self.target.namespace);
         let command = generator::prepare(spec, target, self.dir).map_err(failed)?;
         let limit = generator::limit(spec);
+        self.begins(None, Nanos::ZERO);
         let (tester, _) = self.run(command, Nanos::from_secs(10), limit)?;
         generator::read_times(spec, tester.log()).map_err(failed)
-    }
-}
-
-/// Why a trial says nothing, if so, and what limited it.
-///
-/// One that passed says what it says, whoever else was busy. One that failed while others had the
-/// Tester's cores, or the server's, does not say that the server is at its end.
-fn judge(passed: Option<bool>, evidence: &Evidence, foreign: f64) -> (Option<String>, Limiter) {
-    if passed == Some(true) {
-        return (None, evidence.limiter());
-    }
-    if let Some(starved) = evidence.starved() {
-        return (Some(starved.to_string()), starved.limiter());
-    }
-    if foreign > MAX_FOREIGN {
-        return (Some(disturbed(foreign)), Limiter::Unknown);
-    }
-    (None, evidence.limiter())
-}
-
-/// What others did on the server's cores.
-fn disturbed(foreign: f64) -> String {
-    let percent = foreign * 100.0;
-    format!("processes that are not of the testbed used {percent:.0} % of the server's cores")
-}
-
-/// The probes' evidence of a trial.
-fn evidence(trial: &Trial, observed: &Observed, shared: bool, has_server: bool) -> Evidence {
-    let (tester, auth) = (observed.usage(Host::Tester), observed.usage(Host::Auth));
-    let run_delay = trial.cpu.get("tester").and_then(|cpu| cpu.run_delay);
-    let drops = |host| observed.receive_drops(host);
-    let dut = observed.usage(Host::Dut);
-    Evidence {
-        // A Measurer never sleeps: whether it keeps up is what its schedule says.
-        tester_busy: None,
-        // Waiting while the AuthDNS has the core is no starvation.
-        tester_run_delay: run_delay
-            .map(|delay| if shared { (delay - auth.busy).max(0.0) } else { delay }),
-        foreign_busy: Some(tester.foreign),
-        tester_drops: trial.drops.tester_receive.max(drops(Host::Tester)),
-        authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
-        authdns_drops: drops(Host::Auth),
-        // A server with one busy thread is at its end, however many cores it has.
-        dut_busy: has_server.then_some(dut.busy.max(dut.busiest_thread)),
-        dut_drops: drops(Host::Dut),
-        link_drops: observed.link_drops,
-        complete: trial.sent > 0 && trial.bad() == 0 && trial.unresolved == 0,
     }
 }
 
@@ -646,32 +636,4 @@ fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
 /// An error of the bench, from any error.
 fn failed(error: impl fmt::Display) -> BenchError {
     BenchError::Failed(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disturbed_failure_is_no_verdict() {
-        let dut = Evidence { dut_busy: Some(1.0), ..Evidence::default() };
-        let starved = Evidence { foreign_busy: Some(0.4), ..dut.clone() };
-        let done = Evidence { complete: true, ..Evidence::default() };
-        let table = [
-            (Some(false), &dut, 0.1, false, Limiter::Dut),
-            (Some(false), &dut, 0.3, true, Limiter::Unknown),
-            (Some(false), &starved, 0.0, true, Limiter::TesterCpu),
-            (Some(true), &starved, 0.0, false, Limiter::TesterCpu),
-            (Some(true), &done, 0.9, false, Limiter::Offered),
-            (None, &dut, 0.3, true, Limiter::Unknown),
-        ];
-        for (passed, evidence, foreign, void, limiter) in table {
-            let (why, found) = judge(passed, evidence, foreign);
-            assert_eq!(
-                (why.is_some(), found),
-                (void, limiter),
-                "{passed:?} {evidence:?} {foreign}"
-            );
-        }
-    }
 }

@@ -26,6 +26,7 @@ use crate::process::ProcessError;
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;
 use crate::testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};
+use crate::watch::Watcher;
 use crate::zonefile::ZoneError;
 
 /// What the command line says of a run.
@@ -52,6 +53,8 @@ pub struct RunOptions {
     /// Makes a certification authority and a certificate for names and addresses: writes `ca.pem`, `server.pem` and
     /// `server.key` into a directory. Without it no server speaks TLS here.
     pub certify: Option<Certify>,
+    /// Looks on while trials run.
+    pub watcher: Option<Watcher>,
     /// What was done of this run before it was interrupted.
     pub resumed: Option<Box<Run>>,
 }
@@ -63,10 +66,30 @@ pub type Certify = fn(&Path, &[&str]) -> Result<(), String>;
 const SEED: &str = "seed";
 const SERVERS: &str = "servers";
 const STEERING: &str = "packet steering";
+/// Before the name of a server of the user's own, with its command line.
+const CUSTOM: &str = "custom ";
 
 impl RunOptions {
-    /// Goes on with a run that was interrupted: with its servers, its seed, its way of steering packets.
+    /// What [`RunOptions::go_on`] reads back, as words on the testbed.
+    fn words(&self) -> BTreeMap<String, String> {
+        let custom = self.custom.iter();
+        let custom = custom.map(|(name, c)| (format!("{CUSTOM}{name}"), c.command.clone()));
+        let mut words: BTreeMap<String, String> = custom.collect();
+        words.insert(SEED.to_owned(), self.seed.to_string());
+        if !self.only.is_empty() {
+            words.insert(SERVERS.to_owned(), self.only.join(", "));
+        }
+        words
+    }
+
+    /// Goes on with a run that was interrupted: with its servers, also those of the user's own, its seed, its way of
+    /// steering packets.
     pub fn go_on(&mut self, run: Run) {
+        let custom = run.plan.testbed.iter();
+        let custom = custom.filter_map(|(key, command)| {
+            Some((key.strip_prefix(CUSTOM)?.to_owned(), Custom::new(command)))
+        });
+        self.custom = custom.collect();
         let word = |name: &str| run.plan.testbed.get(name).map(String::as_str);
         self.seed = word(SEED).and_then(|seed| seed.parse().ok()).unwrap_or(self.seed);
         self.no_steering = word(STEERING).is_some_and(|how| how.starts_with("off"));
@@ -333,7 +356,6 @@ fn describe(
         ("namespaces".to_owned(), "tester, auth, dut on veth links".to_owned()),
         ("user".to_owned(), if lab.privileged() { "root" } else { "user namespace" }.to_owned()),
         (STEERING.to_owned(), steering),
-        (SEED.to_owned(), options.seed.to_string()),
         ("tester cpus".to_owned(), testbed.cpus(Host::Tester).to_string()),
         ("auth cpus".to_owned(), testbed.cpus(Host::Auth).to_string()),
         ("dut cpus".to_owned(), testbed.cpus(Host::Dut).to_string()),
@@ -343,11 +365,33 @@ fn describe(
     if experiment.points.iter().any(|point| point.settings.dut.cores.is_some()) {
         words.insert("dut cpus".to_owned(), "as each cell says".to_owned());
     }
-    if !options.only.is_empty() {
-        words.insert(SERVERS.to_owned(), options.only.join(", "));
-    }
+    words.extend(options.words());
     if !testbed.refused().is_empty() {
         words.insert("refused settings".to_owned(), testbed.refused().join("; "));
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_does_so_as_it_began() {
+        let began = RunOptions {
+            only: vec!["nsd".to_owned(), "own".to_owned()],
+            custom: vec![("own".to_owned(), Custom::new("/opt/own -c {{ dir }}/x=1, y"))],
+            seed: 7,
+            ..RunOptions::default()
+        };
+        let mut testbed = began.words();
+        testbed.insert(STEERING.to_owned(), "off: the sender's core".to_owned());
+        let run = Run { plan: Plan { testbed, ..Plan::default() }, ..Run::default() };
+        let mut again = RunOptions { seed: 1, ..RunOptions::default() };
+        again.go_on(run);
+        assert_eq!(again.only, began.only);
+        assert_eq!(again.custom, began.custom);
+        assert_eq!((again.seed, again.no_steering), (7, true));
+        assert!(again.resumed.is_some());
+    }
 }

@@ -14,6 +14,7 @@ use experiment::{
 use measure::{Nanos, Pacing};
 use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
 use wire::{Namespace, Qtype};
+use zone::ZoneRecords;
 
 use crate::adapter::{Adapter, AdapterError};
 use crate::asked::Asked;
@@ -25,7 +26,7 @@ use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Steering, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::zone_load::{ZoneLoad, zone_load};
-use crate::zonefile::{ZoneRecords, write_zone};
+use crate::zonefile::write_zone;
 
 /// The names of a self-test: enough for every rate and duration, and the AuthDNS computes them.
 const SELF_TEST_NAMES: &str = "0.0.0.0/2";
@@ -270,7 +271,8 @@ impl<'a> Session<'a> {
             tester,
             authority: None,
         };
-        let mut bench = LabBench::self_test(self.lab, testbed, dir, target, authdns);
+        let mut bench = LabBench::self_test(self.lab, testbed, dir, target, authdns)
+            .watched_by(self.options.watcher.clone());
         let search = point.settings.search.as_ref().expect("a search has its table");
         let certificate = certify(
             &mut bench,
@@ -363,8 +365,7 @@ impl<'a> Session<'a> {
             return Ok(path.clone());
         }
         let path = self.dir.join(format!("zone-{}", self.zones.len()));
-        let server = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
-        write_zone(&path, &asked.namespace, records, server)
+        write_zone(&path, &asked.namespace, records)
             .map_err(|e| Shortfall::Failed(e.to_string()))?;
         self.zones.push((asked.namespace, records, path.clone()));
         Ok(path)
@@ -446,7 +447,8 @@ impl<'a> Session<'a> {
         let over_ipv6 = target.address.is_ipv6();
         let both = (installed, &service);
         let limit = point.settings.dut.cpu_limit;
-        let mut bench = LabBench::start(lab, testbed, dir, target, authdns, both, limit)?;
+        let mut bench = LabBench::start(lab, testbed, dir, target, authdns, both, limit)?
+            .watched_by(self.options.watcher.clone());
         tell(Event::Serving(&installed.adapter().title, installed.version()));
         cell.record.server_version = installed.version().map(str::to_owned);
         if let Some(server) = bench.server() {

@@ -67,7 +67,7 @@ pub fn zone_load(
         children_only: true,
         cpus: testbed.cpus(Host::Dut).clone(),
     };
-    let sampler = Sampler::start(vec![watched], SAMPLING, testbed.cpus(Host::Tester));
+    let sampler = Sampler::start(vec![watched], SAMPLING, testbed.cpus(Host::Tester), None);
     let started = installed.start(service, testbed, lab, dir);
     load.series = sampler.stop();
     let mut server = started?;

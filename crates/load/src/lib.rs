@@ -27,7 +27,7 @@ pub mod workload;
 pub use clients::{ClientPlan, Clients, ClientsResult};
 pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
-pub use live::Live;
+pub use live::{LATENCY_BOUNDS, Live};
 pub use lockstep::{LockStep, LockStepResult};
 pub use measurer::Measurer;
 pub use plan::Plan;

@@ -162,6 +162,7 @@ impl LockStep {
         if let Some(began) = self.began {
             self.times.push(now.since(began));
             self.live.publish(&self.judge.tally);
+            self.live.publish_latency(now, &self.judge.tally);
         }
         if self.times.len() == self.experiments as usize {
             return false;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::{CellRecord, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, read};
+use crate::{
+    CellRecord, Figure, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, read,
+};
 
 /// The run in the JSON file at `path`. That of `dnsdyno load` or `selftest`, a single trial, becomes a run
 /// of one cell.
@@ -28,8 +30,8 @@ pub fn read_run(path: &Path) -> Result<Run, RecordError> {
     }
 }
 
-/// A run of nothing but `trial`.
-fn of_trial(what: &str, trial: Trial) -> Run {
+/// A run of nothing but `trial`, which `what` ran: `load` or `selftest`.
+pub fn of_trial(what: &str, trial: Trial) -> Run {
     let c = &trial.conditions;
     let plan = Plan {
         experiment: what.to_owned(),
@@ -42,6 +44,17 @@ fn of_trial(what: &str, trial: Trial) -> Run {
     cell.repeats = 1;
     cell.limiter = trial.limiter;
     cell.goal = trial.goal.clone().unwrap_or_default();
+    if !trial.void.is_void() {
+        let lost = trial.lost as f64 / trial.sent.max(1) as f64 * 100.0;
+        for (name, unit, value) in [
+            ("valid_answers", "qps", trial.valid as f64 / trial.duration_s.max(1e-9)),
+            ("latency_p50", "s", trial.latency_us.p50 / 1e6),
+            ("latency_p99", "s", trial.latency_us.p99 / 1e6),
+            ("lost", "%", lost),
+        ] {
+            cell.figures.insert(name.to_owned(), Figure::new(unit, vec![value]));
+        }
+    }
     let (rate_qps, elapsed_s) = (trial.offered_qps, trial.duration_s);
     cell.trials = vec![TrialRecord { repeat: 0, rate_qps, trial }];
     Run { schema: SCHEMA, plan, elapsed_s, complete: true, results: vec![cell], ..Run::default() }

@@ -32,6 +32,7 @@ use record::Series;
 use super::procfs::{self, CoreTimes, Memory, StatLine, Switches, SystemCounts, UdpCounters};
 use super::ticks_per_second;
 use crate::cpus::CpuList;
+use crate::watch::{Sight, Watcher};
 
 /// A series has at most so many samples; when they are reached, every other one goes and the
 /// interval doubles.
@@ -66,8 +67,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to look at `watched` every `interval`, on the cores `on`.
-    pub fn start(watched: Vec<Watched>, interval: Duration, on: &CpuList) -> Self {
+    /// Begins to look at `watched` every `interval`, on the cores `on`; `watcher` is told how busy the roles are.
+    pub fn start(
+        watched: Vec<Watched>,
+        interval: Duration,
+        on: &CpuList,
+        watcher: Option<Watcher>,
+    ) -> Self {
         let (stop, stopped) = channel();
         let on = on.to_set();
         let thread = std::thread::spawn(move || {
@@ -75,7 +81,7 @@ impl Sampler {
                 // Where it is refused, the thread runs where it may.
                 let _ = sched_setaffinity(Pid::from_raw(0), &set);
             }
-            let mut samples = Samples::new(watched, interval);
+            let mut samples = Samples::new(watched, interval, watcher);
             // Until the other end is gone or has spoken.
             while stopped.recv_timeout(samples.pause()) == Err(RecvTimeoutError::Timeout) {
                 samples.look();
@@ -164,6 +170,7 @@ impl Program {
 #[derive(Debug)]
 struct Samples {
     watched: Vec<Watched>,
+    watcher: Option<Watcher>,
     interval: Duration,
     began: Instant,
     last: Look,
@@ -176,7 +183,7 @@ struct Samples {
 }
 
 impl Samples {
-    fn new(watched: Vec<Watched>, interval: Duration) -> Self {
+    fn new(watched: Vec<Watched>, interval: Duration, watcher: Option<Watcher>) -> Self {
         let began = Instant::now();
         let last = Look::take(&watched);
         let tick_s = 1.0 / ticks_per_second();
@@ -185,6 +192,7 @@ impl Samples {
         let interval = interval.max(Duration::from_millis(10));
         Samples {
             watched,
+            watcher,
             interval,
             began,
             last,
@@ -211,7 +219,11 @@ impl Samples {
             return;
         }
         let at = round(self.last.at.duration_since(self.began).as_secs_f64(), 1e3);
-        for (name, unit, value) in self.differences(&then, seconds) {
+        let differences = self.differences(&then, seconds);
+        if let Some(watcher) = &self.watcher {
+            watcher.tell(Sight::Cpu(self.busy(&differences)));
+        }
+        for (name, unit, value) in differences {
             let (_, samples) = self.series.entry(name).or_insert_with(|| (unit, Vec::new()));
             samples.push((at, round(value, 1e1)));
         }
@@ -285,6 +297,17 @@ impl Samples {
             }
         }
         out
+    }
+
+    /// The busy share of each role's cores, of what `differences` gave.
+    fn busy(&self, differences: &[(String, &'static str, f64)]) -> Vec<(&'static str, f64)> {
+        let share = |watched: &Watched| {
+            let own = ["user", "system", "softirq"].map(|what| format!("{}.{what}", watched.role));
+            let percent = differences.iter().filter(|(name, ..)| own.contains(name));
+            let percent: f64 = percent.map(|(.., value)| value).sum();
+            (watched.role, (percent / 100.0 / watched.cpus.count().max(1) as f64).min(1.0))
+        };
+        self.watched.iter().map(share).collect()
     }
 
     /// The proportional sizes, when it is time for them.
@@ -362,6 +385,8 @@ fn round(value: f64, per: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     fn program(name: &str, user: u64, resident: u64) -> Program {
@@ -387,7 +412,7 @@ mod tests {
 
     #[test]
     fn long_runs_are_thinned_out() {
-        let mut samples = Samples::new(Vec::new(), Duration::from_secs(1));
+        let mut samples = Samples::new(Vec::new(), Duration::from_secs(1), None);
         let values = (0..10).map(|i| (f64::from(i), 0.0)).collect();
         samples.series.insert("x".to_owned(), ("", values));
         samples.thin_out();
@@ -406,13 +431,26 @@ mod tests {
             cpus: CpuList::allowed(),
         };
         let interval = Duration::from_millis(50);
-        let sampler = Sampler::start(vec![own], interval, &CpuList::allowed());
+        let (seen, busiest) = (Arc::new(Mutex::new(0.0_f64)), |share: f64, seen: &Mutex<f64>| {
+            let mut seen = seen.lock().unwrap();
+            *seen = seen.max(share);
+        });
+        let told = seen.clone();
+        let watcher = Watcher::new(move |sight| {
+            if let Sight::Cpu(roles) = sight {
+                busiest(roles[0].1, &told);
+            }
+        });
+        let cpus = CpuList::allowed();
+        let sampler = Sampler::start(vec![own], interval, &cpus, Some(watcher));
         let until = Instant::now() + Duration::from_millis(400);
         let mut work = 0_u64;
         while Instant::now() < until {
             work = std::hint::black_box(work.wrapping_add(1));
         }
         let series = sampler.stop();
+        let busiest = *seen.lock().unwrap();
+        assert!(busiest > 0.0 && busiest <= 1.0, "{busiest}");
         let get = |name: &str| {
             let found = series.iter().find(|series| series.name == name);
             found.unwrap_or_else(|| panic!("{name} of {series:?}"))

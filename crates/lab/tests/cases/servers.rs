@@ -10,9 +10,10 @@ use lab::probe::{Observed, Snapshot};
 use lab::ready::Ask;
 use lab::server::PORT;
 use lab::testbed::{address_v4, address_v6};
-use lab::zonefile::{ZoneRecords, write_zone};
+use lab::zonefile::write_zone;
 use lab::{Adapter, AdapterError, Catalogue, Host, Installed, Lab, Server, ServerError, Service};
 use wire::{Namespace, Pref64};
+use zone::ZoneRecords;
 
 use super::hosts;
 use crate::SKIPPED;
@@ -45,8 +46,7 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
         Role::Authoritative => {
             let namespace = Namespace::with_default_zone("10.32.0.0/20".parse().unwrap());
             let zone_file = dir.join("zone");
-            let server = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
-            write_zone(&zone_file, &namespace, ZoneRecords::Aaaa(pref64()), server).unwrap();
+            write_zone(&zone_file, &namespace, ZoneRecords::Aaaa(pref64())).unwrap();
             let (zone_file, ask) = (Some(zone_file), Ask::Aaaa(pref64()));
             Service {
                 role,

@@ -1,0 +1,269 @@
+//! How a run goes on: fed by its events and by what is seen of its trials, read by the live view and by the
+//! metrics for Prometheus.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use experiment::Found;
+use lab::{Event, Sight, Watcher};
+use measure::{Nanos, Pacing};
+use record::{CellRecord, Glimpse, Plan, Trial};
+
+/// So many points of a trial's course are kept: a minute of them.
+const POINTS: usize = 240;
+/// So many of the last lines are kept to be told when the view is closed.
+const LINES: usize = 10_000;
+
+/// The labels of a cell: the server, and its settings.
+pub(crate) type Labels = Vec<(String, String)>;
+
+/// What is known of a cell.
+#[derive(Default)]
+pub(crate) struct Cell {
+    pub(crate) trials: u64,
+    pub(crate) void: u64,
+    pub(crate) sent: u64,
+    pub(crate) answered: u64,
+    pub(crate) valid: u64,
+    pub(crate) lost: u64,
+    pub(crate) last: Option<Box<Trial>>,
+    pub(crate) capacity_qps: Option<f64>,
+    pub(crate) figures: BTreeMap<(String, String), f64>,
+}
+
+/// What the run is at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Phase {
+    /// The testbed is made.
+    #[default]
+    Starting,
+    /// The Tester measures itself.
+    SelfTest,
+    /// A cell is visited: its name, which repeat (from 0).
+    Visit(String, u32),
+}
+
+/// A trial that runs, or the last one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    pub(crate) pacing: Option<Pacing>,
+    pub(crate) duration: Nanos,
+    pub(crate) now: Glimpse,
+    /// Sent and valid a second, between glimpses.
+    pub(crate) rates: VecDeque<(f64, f64)>,
+    pub(crate) ended: bool,
+}
+
+impl Running {
+    /// Sent and valid a second as it was seen last; nothing when it has ended.
+    pub(crate) fn rate(&self) -> (f64, f64) {
+        self.rates.back().copied().filter(|_| !self.ended).unwrap_or_default()
+    }
+
+    fn see(&mut self, glimpse: Glimpse) {
+        let span = glimpse.at_s - self.now.at_s;
+        if span > 0.0 {
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
+            let rates = (rate(glimpse.sent, self.now.sent), rate(glimpse.valid, self.now.valid));
+            self.rates.push_back(rates);
+            if self.rates.len() > POINTS {
+                self.rates.pop_front();
+            }
+        }
+        self.now = glimpse;
+    }
+}
+
+/// How the run goes on.
+#[derive(Clone)]
+pub(crate) struct Board(Arc<Mutex<State>>);
+
+/// What is on the board.
+pub(crate) struct State {
+    pub(crate) began: Instant,
+    pub(crate) plan: Plan,
+    pub(crate) phase: Phase,
+    /// Visits done, of how many.
+    pub(crate) visits: (usize, usize),
+    /// How long the rest takes, as it was expected then.
+    remaining: (Nanos, Instant),
+    pub(crate) certified_qps: f64,
+    pub(crate) skipped: u64,
+    pub(crate) cells: BTreeMap<Labels, Cell>,
+    pub(crate) current: Option<Labels>,
+    pub(crate) trial: Option<Running>,
+    /// The busy share of each role's cores.
+    pub(crate) cpu: Vec<(&'static str, f64)>,
+    /// What was told, a line for each step.
+    pub(crate) lines: VecDeque<String>,
+    /// Lines that were told before those.
+    pub(crate) lines_gone: u64,
+}
+
+fn labels(cell: &CellRecord) -> Labels {
+    // Letters, digits and underscores are what a label's name may have.
+    let word = |key: &str| {
+        key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>()
+    };
+    let settings =
+        cell.settings.iter().map(|(key, value)| (format!("setting_{}", word(key)), value.clone()));
+    std::iter::once(("server".to_owned(), cell.server.clone())).chain(settings).collect()
+}
+
+impl Board {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        Board(Arc::new(Mutex::new(State {
+            began: now,
+            plan: Plan::default(),
+            phase: Phase::default(),
+            visits: (0, 0),
+            remaining: (Nanos::ZERO, now),
+            certified_qps: 0.0,
+            skipped: 0,
+            cells: BTreeMap::new(),
+            current: None,
+            trial: None,
+            cpu: Vec::new(),
+            lines: VecDeque::new(),
+            lines_gone: 0,
+        })))
+    }
+
+    /// What is on it.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever looks on while trials run tells this board.
+    pub(crate) fn watcher(&self) -> Watcher {
+        let board = self.clone();
+        Watcher::new(move |sight| board.look(sight))
+    }
+
+    /// Takes note of what is seen of a trial.
+    pub(crate) fn look(&self, sight: Sight) {
+        self.state().look(sight);
+    }
+
+    /// Keeps a line that was told.
+    pub(crate) fn say(&self, line: String) {
+        let mut state = self.state();
+        if state.lines.len() == LINES {
+            state.lines.pop_front();
+            state.lines_gone += 1;
+        }
+        state.lines.push_back(line);
+    }
+
+    /// Takes note of what happened.
+    pub(crate) fn see(&self, event: &Event<'_>) {
+        self.state().see(event);
+    }
+}
+
+impl State {
+    /// How long the rest is expected to take, seconds.
+    pub(crate) fn remaining_s(&self) -> f64 {
+        let (expected, then) = self.remaining;
+        (expected.as_secs_f64() - then.elapsed().as_secs_f64()).max(0.0)
+    }
+
+    fn look(&mut self, sight: Sight) {
+        match sight {
+            Sight::Begins { pacing, duration } => {
+                self.trial = Some(Running { pacing, duration, ..Running::default() });
+            }
+            Sight::Load(glimpse) => self.trial.get_or_insert_default().see(glimpse),
+            Sight::Cpu(cpu) => self.cpu = cpu,
+            Sight::Ends => {
+                if let Some(trial) = &mut self.trial {
+                    trial.ended = true;
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Begun(plan) => self.plan = (*plan).clone(),
+            Event::SelfTest => self.phase = Phase::SelfTest,
+            Event::Certified(certificate) => self.certified_qps = certificate.certified_qps,
+            Event::Planned(cells, expected) => {
+                self.remaining = (*expected, Instant::now());
+                self.cells.extend(cells.iter().map(|cell| (labels(cell), Cell::default())));
+            }
+            Event::Visit { cell, number: (number, of), remaining, repeat } => {
+                self.visits = (number.saturating_sub(1), *of);
+                self.remaining = (*remaining, Instant::now());
+                self.current = Some(labels(cell));
+                self.phase = Phase::Visit(report::cell_name(cell), *repeat);
+                (self.trial, self.cpu) = (None, Vec::new());
+            }
+            Event::Trial(cell, record) => {
+                let cell = self.cells.entry(labels(cell)).or_default();
+                let trial = &record.trial;
+                cell.trials += 1;
+                cell.void += u64::from(trial.void.is_void());
+                cell.sent += trial.sent;
+                cell.answered += trial.answered;
+                cell.valid += trial.valid;
+                cell.lost += trial.lost;
+                cell.last = Some(Box::new(trial.clone()));
+            }
+            Event::Visited { cell, found, .. } => {
+                self.visits.0 = (self.visits.0 + 1).min(self.visits.1);
+                self.current = None;
+                let cell = self.cells.entry(labels(cell)).or_default();
+                match found {
+                    Found::Capacity(capacity) => cell.capacity_qps = capacity.qps,
+                    Found::Figures(figures) => cell.figures.extend(
+                        figures
+                            .iter()
+                            .map(|(name, unit, v)| ((name.to_string(), unit.to_string()), *v)),
+                    ),
+                }
+            }
+            Event::Skipped(_) => self.skipped += 1,
+            Event::SelfTestTrial(_)
+            | Event::Serving(..)
+            | Event::Forgotten(..)
+            | Event::Kept(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_between_glimpses() {
+        let board = Board::new();
+        let pacing = Some(Pacing::Window { outstanding: 1 });
+        board.look(Sight::Begins { pacing, duration: Nanos::from_secs(5) });
+        for (at_s, sent, valid) in [(0.5, 100, 90), (1.0, 300, 290), (1.0, 300, 290)] {
+            let glimpse = Glimpse { at_s, sent, valid, ..Glimpse::default() };
+            board.look(Sight::Load(glimpse));
+        }
+        let trial = board.state().trial.clone().expect("begun");
+        assert_eq!(trial.rates, [(200.0, 180.0), (400.0, 400.0)]);
+        assert!(!trial.ended);
+        board.look(Sight::Ends);
+        assert!(board.state().trial.as_ref().is_some_and(|t| t.ended && t.pacing == pacing));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let board = Board::new();
+        (0..LINES + 3).for_each(|i| board.say(i.to_string()));
+        let state = board.state();
+        assert_eq!((state.lines.len(), state.lines_gone, &*state.lines[0]), (LINES, 3, "3"));
+        let mut running = Running::default();
+        for i in 1..1_000 {
+            running.see(Glimpse { at_s: f64::from(i), ..Glimpse::default() });
+        }
+        assert_eq!(running.rates.len(), POINTS);
+    }
+}

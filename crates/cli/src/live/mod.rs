@@ -1,0 +1,16 @@
+//! The live view of a run: a terminal's whole screen while the run goes on.
+//!
+//! ```text
+//!   Event, Sight ──> Board ──┬──> draw ──> View (ratatui on standard error)
+//!                            └──> metrics (Prometheus)
+//!   keys ──> View ──> the lab's flag: interrupted
+//! ```
+//!
+//! Where standard error is no terminal, or with `--plain`, the same steps are told as plain lines.
+
+mod board;
+mod draw;
+mod view;
+
+pub(crate) use board::{Board, Cell, Labels, Running, State};
+pub(crate) use view::{View, is_wanted, tell_inside};

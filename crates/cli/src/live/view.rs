@@ -1,0 +1,199 @@
+//! The terminal: taken when the run begins, given back however it ends.
+//!
+//! A thread draws twice a second and hears keys. It runs on the Tester's cores, never on those of the server under
+//! test, and a picture takes it about a millisecond.
+
+use std::io::{self, IsTerminal, Stderr, stderr, stdin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+
+use super::board::Board;
+use super::draw::{Paint, draw};
+
+/// How often the picture is drawn.
+const DRAWN: Duration = Duration::from_millis(500);
+/// How often keys are heard.
+const HEARD: Duration = Duration::from_millis(100);
+/// Tells the inner process that a live view is wanted. Only the outer one can tell whether it has the terminal to
+/// itself: a job in the background would be stopped by the terminal.
+const VARIABLE: &str = "DNSDYNO_LIVE_VIEW";
+
+/// For the outer process: the variables that tell the inner one whether there is to be a view.
+pub(crate) fn tell_inside(plain: bool) -> Option<(&'static str, String)> {
+    let terminal = stderr().is_terminal() && stdin().is_terminal();
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let wanted = !plain && terminal && !dumb && is_in_foreground();
+    wanted.then(|| (VARIABLE, "1".to_owned()))
+}
+
+/// For the inner process: whether there is to be a view.
+pub(crate) fn is_wanted(plain: bool) -> bool {
+    !plain && stderr().is_terminal() && std::env::var_os(VARIABLE).is_some()
+}
+
+/// Whether this process is of the group that its terminal hears.
+fn is_in_foreground() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    groups(&stat).is_some_and(|(own, terminals)| own == terminals)
+}
+
+/// A process's group and its terminal's, of `/proc/PID/stat` (proc(5)).
+fn groups(stat: &str) -> Option<(i64, i64)> {
+    // The name may hold blanks and parentheses.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let own = fields.nth(2)?.parse().ok()?;
+    Some((own, fields.nth(2)?.parse().ok()?))
+}
+
+/// The view, until it is closed.
+pub(crate) struct View {
+    board: Board,
+    done: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl View {
+    /// Takes the terminal and shows `board` on it, from a thread on `cpus`; a key that ends the run sets
+    /// `interrupted`.
+    pub(crate) fn open(
+        board: &Board,
+        interrupted: Arc<AtomicBool>,
+        cpus: Vec<usize>,
+    ) -> io::Result<Self> {
+        let done = Arc::new(AtomicBool::new(false));
+        give_back_on_panic(done.clone());
+        enable_raw_mode()?;
+        let terminal = execute!(stderr(), EnterAlternateScreen, Hide)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
+            .inspect_err(|_| give_back())?;
+        let paint = Paint { colours: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) };
+        let (shown, flag) = (board.clone(), done.clone());
+        let thread = std::thread::spawn(move || {
+            // Where that is refused it runs where it may.
+            let _ = net::sys::pin_to_cpus(&cpus);
+            if let Err(e) = show(terminal, &shown, &interrupted, &flag, paint) {
+                shown.say(format!("the live view ended: {e}"));
+            }
+        });
+        Ok(View { board: board.clone(), done, thread: Some(thread) })
+    }
+}
+
+impl Drop for View {
+    /// Gives the terminal back, and tells on it what was told meanwhile.
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has said so itself.
+            let _ = thread.join();
+        }
+        give_back();
+        let mut state = self.board.state();
+        if state.lines_gone > 0 {
+            eprintln!("({} lines before these are not kept)", state.lines_gone);
+        }
+        for line in state.lines.drain(..) {
+            eprintln!("{line}");
+        }
+    }
+}
+
+/// Leaves the terminal as it was found; a second time it does nothing.
+fn give_back() {
+    // Nothing is left to try where that fails.
+    let _ = execute!(stderr(), LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
+}
+
+/// A panic of any thread is to be read: the view is closed before it is told.
+fn give_back_on_panic(done: Arc<AtomicBool>) {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !done.swap(true, Ordering::Relaxed) {
+            give_back();
+        }
+        tell(panic);
+    }));
+}
+
+/// Draws and hears until `done`.
+fn show(
+    mut terminal: Terminal<CrosstermBackend<Stderr>>,
+    board: &Board,
+    interrupted: &AtomicBool,
+    done: &AtomicBool,
+    paint: Paint,
+) -> io::Result<()> {
+    let mut next = Instant::now();
+    while !done.load(Ordering::Relaxed) {
+        if Instant::now() >= next {
+            next = Instant::now() + DRAWN;
+            let ending = interrupted.load(Ordering::Relaxed);
+            terminal.draw(|frame| draw(frame, &board.state(), ending, paint))?;
+        }
+        if !event::poll(HEARD)? {
+            continue;
+        }
+        match event::read()? {
+            Event::Key(key) if is_end(&key) => {
+                interrupted.store(true, Ordering::Relaxed);
+                next = Instant::now();
+            }
+            Event::Resize(..) => next = Instant::now(),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a key ends the run: `q`, or Ctrl-C, which a terminal in raw mode gives as a key.
+fn is_end(key: &KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    let wanted = match key.code {
+        KeyCode::Char('c' | 'C') => control,
+        KeyCode::Char('q' | 'Q') => !control,
+        _ => false,
+    };
+    wanted && key.kind != KeyEventKind::Release
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_are_found_behind_any_name() {
+        let stat = "12 (a b) c) S 1 12 12 34816 77 4194304 0";
+        assert_eq!(groups(stat), Some((12, 77)));
+        assert_eq!(groups("12 (a"), None);
+        assert_eq!(groups("12 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_panic_ends_the_view() {
+        let done = Arc::new(AtomicBool::new(false));
+        give_back_on_panic(done.clone());
+        let panicked = std::thread::spawn(|| panic!("on purpose")).join();
+        assert!(panicked.is_err() && done.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn q_and_control_c_end_the_run() {
+        let key = |code, modifiers| is_end(&KeyEvent::new(code, modifiers));
+        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
+        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE));
+        assert!(!key(KeyCode::Esc, KeyModifiers::NONE));
+    }
+}

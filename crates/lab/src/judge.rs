@@ -1,0 +1,92 @@
+//! What the probes say about a trial: whether it says anything, and what limited it.
+
+use measure::limiter::MAX_FOREIGN;
+use measure::{Evidence, Limiter};
+use record::Trial;
+
+use crate::probe::Observed;
+use crate::testbed::Host;
+
+/// Why a trial says nothing, if so, and what limited it.
+///
+/// One that passed says what it says, whoever else was busy. One that failed while others had the
+/// Tester's cores, or the server's, does not say that the server is at its end.
+pub(crate) fn judge(
+    passed: Option<bool>,
+    evidence: &Evidence,
+    foreign: f64,
+) -> (Option<String>, Limiter) {
+    if passed == Some(true) {
+        return (None, evidence.limiter());
+    }
+    if let Some(starved) = evidence.starved() {
+        return (Some(starved.to_string()), starved.limiter());
+    }
+    if foreign > MAX_FOREIGN {
+        return (Some(disturbed(foreign)), Limiter::Unknown);
+    }
+    (None, evidence.limiter())
+}
+
+/// What others did on the server's cores.
+pub(crate) fn disturbed(foreign: f64) -> String {
+    let percent = foreign * 100.0;
+    format!("processes that are not of the testbed used {percent:.0} % of the server's cores")
+}
+
+/// The probes' evidence of a trial.
+pub(crate) fn evidence(
+    trial: &Trial,
+    observed: &Observed,
+    shared: bool,
+    has_server: bool,
+) -> Evidence {
+    let (tester, auth) = (observed.usage(Host::Tester), observed.usage(Host::Auth));
+    let run_delay = trial.cpu.get("tester").and_then(|cpu| cpu.run_delay);
+    let drops = |host| observed.receive_drops(host);
+    let dut = observed.usage(Host::Dut);
+    Evidence {
+        // A Measurer never sleeps: whether it keeps up is what its schedule says.
+        tester_busy: None,
+        // Waiting while the AuthDNS has the core is no starvation.
+        tester_run_delay: run_delay
+            .map(|delay| if shared { (delay - auth.busy).max(0.0) } else { delay }),
+        foreign_busy: Some(tester.foreign),
+        tester_drops: trial.drops.tester_receive.max(drops(Host::Tester)),
+        authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
+        authdns_drops: drops(Host::Auth),
+        // A server with one busy thread is at its end, however many cores it has.
+        dut_busy: has_server.then_some(dut.busy.max(dut.busiest_thread)),
+        dut_drops: drops(Host::Dut),
+        link_drops: observed.link_drops,
+        complete: trial.sent > 0 && trial.bad() == 0 && trial.unresolved == 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disturbed_failure_is_no_verdict() {
+        let dut = Evidence { dut_busy: Some(1.0), ..Evidence::default() };
+        let starved = Evidence { foreign_busy: Some(0.4), ..dut.clone() };
+        let done = Evidence { complete: true, ..Evidence::default() };
+        let table = [
+            (Some(false), &dut, 0.1, false, Limiter::Dut),
+            (Some(false), &dut, 0.3, true, Limiter::Unknown),
+            (Some(false), &starved, 0.0, true, Limiter::TesterCpu),
+            (Some(true), &starved, 0.0, false, Limiter::TesterCpu),
+            (Some(true), &done, 0.9, false, Limiter::Offered),
+            (None, &dut, 0.3, true, Limiter::Unknown),
+        ];
+        for (passed, evidence, foreign, void, limiter) in table {
+            let (why, found) = judge(passed, evidence, foreign);
+            assert_eq!(
+                (why.is_some(), found),
+                (void, limiter),
+                "{passed:?} {evidence:?} {foreign}"
+            );
+        }
+    }
+}
