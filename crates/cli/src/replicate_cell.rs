@@ -32,7 +32,7 @@ use crate::update_send::{Sender, Sent};
 
 /// How long a server may take to serve its zone, and a secondary to be in step: so long, and a second more for so
 /// many delegations.
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_secs(300);
 const DELEGATIONS_A_SECOND: u64 = 2_000;
 /// A primary that signs is taken to be done when its serial has not changed for so long.
 const STILL: Duration = Duration::from_secs(2);

@@ -172,6 +172,38 @@ fn a_cut_capture_is_replayed_up_to_there() {
 }
 
 #[test]
+fn every_tool_keeps_what_stands_before_a_cut() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = capture(dir.path());
+    let whole = std::fs::read(&path).expect("there");
+    std::fs::write(&path, &whole[..whole.len() - 5]).expect("written");
+    let file = path.to_str().expect("UTF-8");
+    std::fs::write(dir.path().join("key"), "0123456789abcdef".repeat(4)).expect("written");
+    let at = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (out, key, slices) = (at("out"), at("key"), at("slices"));
+    let table: [(&[&str], &str); 5] = [
+        (&["filter", file, "--output", &out], "out"),
+        (&["queries", file, "--output", &out], "out"),
+        (&["slice", file, "--zone", "example", "--range", "..n5,n5..", "--output", &slices], ""),
+        (&["anonymise", file, "--key", &key, "--output", &out], "out"),
+        (&["export", file, "--parquet", &out], "out"),
+    ];
+    for (args, output) in table {
+        let (code, _, err) = dnsdyno(&[&["trace"], args].concat());
+        assert_eq!(code, 1, "{args:?}: {err}");
+        assert!(
+            err.contains("the capture is cut: it ends in the middle of a packet at byte"),
+            "{err}"
+        );
+        if !output.is_empty() {
+            let written = std::fs::metadata(at(output)).expect("written").len();
+            assert!(written > 1_000, "{args:?}: {written} octets");
+            std::fs::remove_file(at(output)).expect("there");
+        }
+    }
+}
+
+#[test]
 fn an_interface_is_listened_to() {
     let (code, _, err) = dnsdyno(&["trace", "stats", "--interface", "no-such-if", "--for", "1ms"]);
     assert!(code == 2 && err.contains("no-such-if"), "{err}");

@@ -240,6 +240,35 @@ fn a_primary_that_refuses_is_understood() {
 }
 
 #[test]
+fn bad_files_are_refused_with_their_place() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let soa = "$ORIGIN test.\n@ 60 IN SOA ns1 h 1 2 3 4 5\n";
+    std::fs::write(dir.join("bad.zone"), format!("{soa}a NS ns1\nb A 192.0.2.256\n"))
+        .expect("writes");
+    std::fs::write(dir.join("bad.script"), "zone test\nupdate add x.test A\nsend\n")
+        .expect("writes");
+    std::fs::write(dir.join("good.zone"), format!("{soa}a NS ns1\n")).expect("writes");
+    std::fs::write(dir.join("good.script"), "zone test\nupdate add x.test 60 A 192.0.2.1\nsend\n")
+        .expect("writes");
+    std::fs::write(dir.join("other"), "nothing of the kind").expect("writes");
+    for (line, part) in [
+        ("generate bad.zone --count 1 --output x", "bad.zone:4:5: "),
+        ("apply bad.zone good.script --output x", "bad.zone:4:5: "),
+        ("apply good.zone bad.script --output x", "bad.script:2:"),
+        ("send 127.0.0.1:9 bad.script", "bad.script:2:"),
+        ("send 127.0.0.1:9 nowhere", "nowhere"),
+        ("send 127.0.0.1:9 bad.script --key hmac-sha256:lab:%", "key"),
+        ("send 127.0.0.1:9 bad.script --key-file other", "the key file other"),
+        ("check 127.0.0.1:9 bad.script", "bad.script:2:"),
+    ] {
+        let (code, _, err) =
+            dnsdyno(dir, &[&["update"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+        assert!(code == 2 && err.contains(part), "{line}: {code}: {err}");
+    }
+}
+
+#[test]
 fn a_stream_that_is_broken_is_sent_up_to_there() {
     for kind in KINDS {
         let dir = tempfile::tempdir().expect("a folder");

@@ -50,11 +50,19 @@ fn bad_zones_get_one_message_with_its_place() {
     let soa = "$ORIGIN example.\n@ 60 IN SOA ns1 h 1 2 3 4 5\n";
     std::fs::write(dir.join("bad.zone"), format!("{soa}\na A 192.0.2.256\n")).expect("writes");
     std::fs::write(dir.join("good.zone"), format!("{soa}a A 192.0.2.1\n")).expect("writes");
-    let table: [(&str, &str); 8] = [
+    let more = |name: &str, line: &str| {
+        std::fs::write(dir.join(name), format!("{soa}{line}\n")).expect("writes");
+    };
+    more("generated.zone", "$GENERATE 2-1 a$ A 192.0.2.$");
+    more("including.zone", "$INCLUDE bad.zone");
+    let table: [(&str, &str); 11] = [
         ("stats bad.zone", "bad.zone:4:5: expected IPv4 address"),
         ("stats nowhere.zone", "cannot read the zone file nowhere.zone"),
         ("slice bad.zone --output x", "bad.zone:4:5: "),
         ("queries bad.zone --output x", "bad.zone:4:5: "),
+        ("compare good.zone bad.zone", "bad.zone:4:5: "),
+        ("stats generated.zone", "generated.zone:3:11: `2-1` is not a range of $GENERATE"),
+        ("stats including.zone", "bad.zone:4:5: "),
         ("slice good.zone --parts 2 --output x", "only 1 different labels"),
         ("slice good.zone --range n..g --output x", "ends before it starts"),
         ("queries good.zone --range n.. --output x", "no names below its apex in the range n.."),
