@@ -832,6 +832,9 @@ pub(crate) struct RunArgs {
     /// Measure a server of your own too: NAME=COMMAND, the command a template (docs/servers.md); may be repeated
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_custom, conflicts_with = "resume")]
     pub(crate) custom: Vec<(String, Custom)>,
+    /// Measure a server that you run too, by the network alone: NAME=ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
+    pub(crate) remote: Vec<(String, Custom)>,
     /// Do without receive packet steering: the sender's core then does the receiver's work
     #[arg(long)]
     pub(crate) no_steering: bool,
@@ -855,6 +858,12 @@ pub(crate) struct RunArgs {
     pub(crate) no_store: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+/// A server that the user runs.
+fn parse_remote(text: &str) -> Result<(String, Custom), String> {
+    let (name, address) = text.split_once('=').ok_or("it is NAME=ADDRESS:PORT")?;
+    Ok((name.to_owned(), Custom::at(parse_target(address)?)))
 }
 
 /// A server of the user's own.

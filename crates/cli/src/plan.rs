@@ -47,6 +47,10 @@ pub(crate) fn show(checked: &Checked<'_>) {
         .adapters
         .iter()
         .map(|adapter| match adapter.program() {
+            _ if adapter.remote.is_some() => {
+                let at = adapter.remote.map(|address| address.to_string());
+                format!("{} (at {})", adapter.name, at.unwrap_or_default())
+            }
             Ok(_) => adapter.name.clone(),
             Err(_) => format!("{} (not installed: package {})", adapter.name, adapter.package),
         })

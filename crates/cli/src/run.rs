@@ -47,7 +47,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     variables.extend(live::tell_inside(args.plain));
     // From here on this is the first process of a pid namespace; the one outside only waits.
-    let lab = match lab::enter_with(&variables).map_err(Failure::run)? {
+    let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
         Entered::Outside(0) => return Ok(()),
         Entered::Outside(code) => std::process::exit(code.into()),
@@ -96,7 +96,7 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
     let mut options = RunOptions {
         servers_dir: args.servers_dir.clone(),
         only: args.servers.clone(),
-        custom: args.custom.clone(),
+        custom: args.custom.iter().chain(&args.remote).cloned().collect(),
         no_steering: args.no_steering,
         seed: args.seed,
         keep: args.keep,

@@ -336,3 +336,25 @@ dut = [1]
     assert_eq!(code, 1, "{out}{err}");
     assert!(format!("{out}{err}").contains("broken"), "{out}{err}");
 }
+
+#[test]
+fn a_load_is_kept_where_that_is_wanted() {
+    let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a temporary folder"));
+    let store = dir.path().join("runs.db").display().to_string();
+    let mut words = vec!["load", &auth.address, "--rate", "200", "--duration", "200ms"];
+    words.extend(["--namespace", "10.0.0.0/16", "--type", "A", "--store", &store]);
+    let (_, _, err) = dnsdyno(&words);
+    assert!(err.contains("kept as run 1 in "), "{err}");
+    let (_, out, err) = dnsdyno(&["export", "1", "--json", "--store", &store]);
+    let run: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    assert_eq!(run["experiment"], "load");
+    let cell = &run["results"][0];
+    assert_eq!(cell["server"], auth.address.as_str());
+    let trial = &cell["trials"][0];
+    assert!(trial["sent"].as_u64() > Some(0), "{run}");
+    // A void trial says nothing, and so it has no figures.
+    assert_eq!(cell["figures"].get("valid_answers").is_some(), trial["void"] == false, "{run}");
+    let (code, _, err) =
+        dnsdyno(&["load", &auth.address, "--pacing", "lockstep", "--store", &store]);
+    assert!(code == 2 && err.contains("is not kept: `dnsdyno run dns64-lockstep`"), "{err}");
+}

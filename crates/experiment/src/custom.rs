@@ -1,4 +1,5 @@
-//! Servers that only one experiment knows: a binary of the user's, with its command line.
+//! Servers that only one experiment knows: a binary of the user's, with its command line, or the address of a server
+//! that the user runs elsewhere.
 //!
 //! ```toml
 //! servers = ["mtd64-ng"]
@@ -10,6 +11,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use measure::Nanos;
 use serde::Deserialize;
@@ -21,7 +23,11 @@ use crate::settings::text;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
     /// Its command line, for the shell; a template. It stays in the foreground.
+    #[serde(default)]
     pub command: String,
+    /// Where it is, instead of a command: a server that the user runs, ADDRESS:PORT.
+    #[serde(default)]
+    pub address: Option<SocketAddr>,
     /// The port it listens on.
     #[serde(default = "default_port")]
     pub port: u16,
@@ -56,6 +62,7 @@ impl Custom {
     pub fn new(command: &str) -> Self {
         Custom {
             command: command.to_owned(),
+            address: None,
             port: default_port(),
             ipv6: true,
             ipv4: true,
@@ -64,10 +71,19 @@ impl Custom {
         }
     }
 
+    /// A server that the user runs at `address`.
+    pub fn at(address: SocketAddr) -> Self {
+        Custom { address: Some(address), ..Custom::new("") }
+    }
+
     /// What makes no sense of it, if anything.
     pub fn nonsense(&self) -> Option<&'static str> {
-        if self.command.trim().is_empty() {
-            Some("`command` is empty")
+        if self.address.is_some_and(|address| address.port() == 0) {
+            Some("the port of `address` is a number from 1 to 65535")
+        } else if self.address.is_some() && !(self.command.is_empty() && self.files.is_empty()) {
+            Some("it has an `address`, or a `command` and `files`, not both")
+        } else if self.address.is_none() && self.command.trim().is_empty() {
+            Some("it has neither a `command` nor an `address`")
         } else if self.port == 0 {
             Some("`port` is a number from 1 to 65535")
         } else if !self.ipv4 && !self.ipv6 {
@@ -111,6 +127,9 @@ files = { "own.conf" = "threads {{ threads }}" }
                 FILE.replace("ipv4 = false", "ipv4 = false\nipv6 = false"),
                 "own: it listens on `ipv4`",
             ),
+            (FILE.replace("port = 5353", "address = \"[::1]:53\""), "own: it has an `address`, or"),
+            (FILE.replace("port = 5353", "address = \"[::1]:0\""), "own: the port of `address`"),
+            (FILE.replace("port = 5353", "address = \"localhost\""), "socket address"),
             (FILE.replace("port = 5353", "port = 65536"), "65536"),
             (FILE.replace("port =", "prot ="), "unknown field `prot`"),
             (FILE.replace("\"3s\"", "\"3x\""), "3x"),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -59,6 +60,9 @@ pub struct Adapter {
     /// The server that stands behind it: only in adapters that [`Catalogue`](crate::Catalogue) joins.
     #[serde(skip)]
     pub behind: Option<Box<Adapter>>,
+    /// Where it is, when the user runs it: only in adapters made by [`Adapter::custom`].
+    #[serde(skip)]
+    pub remote: Option<SocketAddr>,
     /// The package that has it.
     pub package: String,
     /// Its program: candidates, looked for on PATH and where servers are installed.
@@ -282,6 +286,7 @@ impl Adapter {
             roles: vec![role],
             front: false,
             behind: None,
+            remote: custom.address,
             package: String::new(),
             binaries: vec!["sh".to_owned()],
             // It is not known how to ask for its version.
@@ -327,6 +332,8 @@ impl Adapter {
     pub fn speaks(&self, transport: &str, version: Option<&str>) -> bool {
         let since = self.transports.get(transport);
         matches!(transport, "udp" | "tcp")
+            // What the user's own server speaks, the user knows.
+            || self.remote.is_some()
             || since.is_some_and(|since| template::at_least(version.unwrap_or_default(), since))
     }
 
@@ -490,7 +497,7 @@ listen {{ listen.v6 }}
         let table = [
             ("X", Custom::new("x"), "server X:1:1: the name `X`"),
             ("x", Custom::new("x {{ nothing }}"), "server x:1:1: undefined"),
-            ("x", Custom::new(" "), "server x:1:1: `command` is empty"),
+            ("x", Custom::new(" "), "server x:1:1: it has neither a `command` nor an `address`"),
             ("x", Custom { port: 0, ..Custom::new("x") }, "server x:1:1: `listen` needs a port"),
         ];
         for (name, custom, start) in table {

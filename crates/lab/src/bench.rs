@@ -6,6 +6,8 @@
 //!                     │ watched: the server under test and the AuthDNS must outlive it
 //! ```
 
+mod measurer;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,12 +22,13 @@ use record::{Cpu, LockStepRow, LockStepTable, Series, Trial, Voidness};
 use serde::de::DeserializeOwned;
 use wire::{Namespace, Pref64, Qtype};
 
-use crate::enter::{Lab, program};
+use crate::enter::Lab;
 use crate::generator;
 use crate::judge::{disturbed, evidence, judge};
 use crate::limit::{CpuLimit, LimitError};
+use crate::netns::Namespace as Netns;
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs};
-use crate::process::{Launch, Process};
+use crate::process::{Launch, Patience, Process};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Steering, Testbed};
 use crate::watch::{Reader, Sight, Watcher};
@@ -92,6 +95,8 @@ pub struct LabBench<'a> {
     // Whether the last trial left the server with work.
     overloaded: bool,
     watcher: Option<Watcher>,
+    // Where the Measurer runs, when that is not the tester's host: the server is at an address of the user's.
+    outside: Option<Netns>,
 }
 
 /// What was spent and lost while a Measurer ran.
@@ -121,9 +126,35 @@ impl<'a> LabBench<'a> {
         target: Target,
         authdns: Process,
     ) -> Self {
-        let (authdns, cpu_limit) = (Some(authdns), None);
-        let (overloaded, watcher) = (false, None);
-        Self { lab, testbed, dir, target, authdns, server: None, cpu_limit, overloaded, watcher }
+        let authdns = Some(authdns);
+        Self { authdns, ..Self::bare(lab, testbed, dir, target) }
+    }
+
+    /// A bench of the Measurer against a server that the user runs, asked from the network `outside`.
+    pub fn remote(
+        lab: &'a Lab,
+        testbed: &'a Testbed,
+        dir: &'a Path,
+        target: Target,
+        outside: Netns,
+    ) -> Self {
+        Self { outside: Some(outside), ..Self::bare(lab, testbed, dir, target) }
+    }
+
+    /// A bench of the Measurer alone.
+    fn bare(lab: &'a Lab, testbed: &'a Testbed, dir: &'a Path, target: Target) -> Self {
+        Self {
+            lab,
+            testbed,
+            dir,
+            target,
+            authdns: None,
+            server: None,
+            cpu_limit: None,
+            overloaded: false,
+            watcher: None,
+            outside: None,
+        }
     }
 
     /// A bench of a server under test, which it starts; a DNS64 server needs an AuthDNS. The server gets
@@ -141,9 +172,8 @@ impl<'a> LabBench<'a> {
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
         let server = Some(Running { installed, service, server: None, limit: None });
-        let (overloaded, watcher) = (false, None);
         let mut bench =
-            Self { lab, testbed, dir, target, authdns, server, cpu_limit, overloaded, watcher };
+            Self { authdns, server, cpu_limit, ..Self::bare(lab, testbed, dir, target) };
         bench.start_server()?;
         Ok(bench)
     }
@@ -237,131 +267,6 @@ impl<'a> LabBench<'a> {
         Sampler::start(watched, interval, on, self.watcher.clone())
     }
 
-    /// The Measurer's command line for one trial.
-    fn command(&self, spec: &TrialSpec, json: &Path) -> Vec<OsString> {
-        let mut args = self.asking(spec.first_name, Some(spec.names));
-        let mut option = |flag: &str, value: &dyn fmt::Display| {
-            args.extend([OsString::from(flag), value.to_string().into()]);
-        };
-        match spec.pacing {
-            Pacing::Constant { rate } => option("--rate", &rate.get()),
-            Pacing::Poisson { rate } => {
-                option("--pacing", &"poisson");
-                option("--rate", &rate.get());
-            }
-            Pacing::Window { outstanding } => {
-                option("--pacing", &"window");
-                option("--window", &outstanding);
-            }
-            Pacing::Ramp { from, to } => {
-                option("--pacing", &"ramp");
-                option("--from", &from.get());
-                option("--to", &to.get());
-            }
-            // Run by `lockstep`, whose result is a table.
-            Pacing::LockStep { .. } => {}
-        }
-        option("--duration", &spec.duration);
-        option("--timeout", &spec.timeout);
-        if let Some(goal) = &spec.goal {
-            option("--goal", goal);
-        }
-        if self.shares_core() && !matches!(spec.pacing, Pacing::Window { .. }) {
-            // The AuthDNS needs the core while the Measurer waits. Asleep, the Measurer comes back late:
-            // with 99 % within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
-            option("--wait", &"yield");
-        }
-        option("--json", &json.display());
-        args
-    }
-
-    /// What loads over connections have beside.
-    fn connecting(&self, option: &mut impl FnMut(&str, &dyn fmt::Display)) {
-        let (t, authority) = (&self.target.tester, &self.target.authority);
-        if let Some(queries) = t.queries_per_connection {
-            option("--queries-per-connection", &queries);
-            // The Tester's ports must not wait a minute after each connection.
-            option("--close", &"reset");
-        }
-        if matches!(t.transport.as_str(), "https" | "http3") {
-            // Knot Resolver 5 refuses requests that are interleaved with the bodies of others.
-            option("--http-method", &"get");
-        }
-        if let Some(clients) = t.clients {
-            option("--clients", &clients);
-        }
-        if let Some(outstanding) = t.outstanding {
-            option("--outstanding", &outstanding);
-        }
-        if let Some(authority) = authority {
-            option("--ca", &authority.display());
-        }
-    }
-
-    /// What every load has in common: whom it asks for which names, and through which sockets.
-    fn asking(&self, first_name: u64, names: Option<u64>) -> Vec<OsString> {
-        let t = &self.target;
-        let mut args: Vec<OsString> =
-            vec![program().into(), "load".into(), t.address.to_string().into()];
-        let mut option = |flag: &str, value: &dyn fmt::Display| {
-            args.extend([OsString::from(flag), value.to_string().into()]);
-        };
-        option("--namespace", &t.namespace.prefix());
-        option("--zone", t.namespace.zone());
-        option("--type", &t.qtype);
-        if let Some(pref64) = &t.expect_pref64 {
-            option("--expect-pref64", pref64);
-        }
-        option("--seed", &t.seed);
-        option("--cpus", self.testbed.cpus(Host::Tester));
-        if t.tester.transport == "udp" {
-            // All trials send in the same way, whatever their rates.
-            option("--gso", if t.tester.gso { &"on" } else { &"off" });
-        } else {
-            option("--transport", &t.tester.transport);
-        }
-        let datagrams = t.tester.transport == "udp";
-        // A client of UDP is a port.
-        if let Some(ports) =
-            t.tester.ports.map(u32::from).or(t.tester.clients.filter(|_| datagrams))
-        {
-            option("--sockets", &ports);
-        }
-        if !datagrams {
-            self.connecting(&mut option);
-        }
-        if self.watcher.is_some() {
-            option("--live", &self.live_file().display());
-        }
-        if t.repeats.0 > 0.0 {
-            option("--repeat-share", &t.repeats.0);
-            option("--repeat-names", &t.repeats.1);
-        }
-        if t.reuse_names {
-            // A range that ends with the namespace, wherever the budget's count has come to.
-            option("--first-name", &(first_name % t.namespace.size()));
-        } else {
-            option("--first-name", &first_name);
-            if let Some(names) = names {
-                option("--names", &names);
-            }
-        }
-        let flags = [
-            (t.reuse_names, "--reuse-names"),
-            (!t.recursion, "--no-recursion"),
-            (!t.tester.gro, "--no-gro"),
-            (self.shares_core(), "--shared-core"),
-        ];
-        args.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.into()));
-        let private = t.authority.is_some();
-        let flags = [
-            (t.tester.resume && private, "--resume"),
-            (t.tester.early_data && private, "--early-data"),
-        ];
-        args.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.into()));
-        args
-    }
-
     /// Runs `command` in the Measurer's place, within `limit`; what was spent and lost meanwhile, sampled as
     /// befits `duration`.
     fn run(
@@ -375,7 +280,7 @@ impl<'a> LabBench<'a> {
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let mut tester = Process::start(&Launch {
             name: "tester",
-            namespace: self.testbed.namespace(Host::Tester),
+            namespace: self.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
             cpus: self.testbed.cpus(Host::Tester),
             dir: self.dir,
             command,
@@ -422,7 +327,7 @@ impl<'a> LabBench<'a> {
         reader: &mut Reader,
         limit: Duration,
     ) -> Result<(), BenchError> {
-        let deadline = Instant::now() + limit;
+        let mut patience = Patience::new(limit);
         while !tester.is_over() {
             if self.is_interrupted() {
                 tester.stop(Signal::SIGINT, GRACE);
@@ -435,7 +340,7 @@ impl<'a> LabBench<'a> {
             if let Some(authdns) = &mut self.authdns {
                 authdns.check().map_err(failed)?;
             }
-            if Instant::now() >= deadline {
+            if patience.is_over() {
                 return Err(failed(tester.late("end its trial", limit)));
             }
             reader.look();
@@ -537,6 +442,9 @@ impl Bench for LabBench<'_> {
     }
 
     fn forget_names(&mut self) -> Result<bool, BenchError> {
+        if self.outside.is_some() {
+            return Ok(false);
+        }
         if self.server.is_some() && !self.target.reuse_names {
             self.stop_server();
             self.start_server().map_err(failed)?;

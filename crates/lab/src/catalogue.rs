@@ -64,7 +64,7 @@ impl Catalogue {
     fn join(own: BTreeMap<String, Adapter>) -> Self {
         let fronts = own.values().filter(|adapter| adapter.front);
         let pairs = fronts.flat_map(|front| {
-            let behind = own.values().filter(|adapter| !adapter.front);
+            let behind = own.values().filter(|adapter| !adapter.front && adapter.remote.is_none());
             behind.map(|behind| front.before(behind))
         });
         let joined = pairs.map(|adapter| (adapter.name.clone(), adapter)).collect();

@@ -140,16 +140,25 @@ pub enum EnterError {
 /// # Errors
 /// Where the kernel forbids it; the message names the setting.
 pub fn enter() -> Result<Entered, EnterError> {
-    enter_with(&[])
+    enter_with(&[], Network::Own)
 }
 
-/// The same, with variables that the inner process is to have in its environment.
+/// In which network the lab's first process is; its hosts have their own in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// In one without a way out.
+    Own,
+    /// In that of whoever starts it: for servers at addresses that the user has named.
+    Outside,
+}
+
+/// The same, with variables that the inner process is to have in its environment, and the network it is to be in.
 ///
 /// # Errors
 /// Where the kernel forbids it; the message names the setting.
-pub fn enter_with(variables: &[(&str, String)]) -> Result<Entered, EnterError> {
+pub fn enter_with(variables: &[(&str, String)], network: Network) -> Result<Entered, EnterError> {
     match std::env::var_os(INSIDE) {
-        None => outer(variables).map(Entered::Outside),
+        None => outer(variables, network).map(Entered::Outside),
         Some(fd) => inner(&fd).map(Entered::Inside),
     }
 }
@@ -170,14 +179,14 @@ pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
     command.env_remove(INSIDE)
 }
 
-fn outer(variables: &[(&str, String)]) -> Result<u8, EnterError> {
+fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
     // Before anything is unshared: a signal that comes from here on is forwarded.
     let polite = polite();
     let numbers = polite.iter().map(|signal| *signal as i32).chain([SIGCHLD]);
     let mut signals = Signals::new(numbers)
         .map_err(|source| EnterError::Start { what: "handle signals", source })?;
-    separate()?;
+    separate(network)?;
     // The inner process sees the end of this pipe when we are gone, however we went.
     let (theirs, ours) = pipe2(OFlag::O_CLOEXEC).map_err(failed("make a pipe"))?;
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(failed("make a pipe"))?;
@@ -225,8 +234,9 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Moves this process to new namespaces: plainly as root, through a user namespace otherwise.
-fn separate() -> Result<(), EnterError> {
-    let plain = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+fn separate(network: Network) -> Result<(), EnterError> {
+    let mut plain = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+    plain.set(CloneFlags::CLONE_NEWNET, network == Network::Own);
     let refused =
         |e: Errno| EnterError::Namespaces { source: e.into(), remedy: remedy(e, &read_setting) };
     if geteuid().is_root() {

@@ -32,7 +32,7 @@ pub const EXEC_COMMAND: &str = "__exec";
 pub(crate) struct ExecRequest {
     /// The process that must still be the parent.
     pub(crate) parent: u32,
-    /// The network namespace to enter, as a path to open.
+    /// The network namespace to enter, as a path to open; empty to stay.
     pub(crate) netns: PathBuf,
     /// The cores to run on.
     pub(crate) cpus: CpuList,
@@ -120,9 +120,11 @@ pub fn exec_main(args: impl IntoIterator<Item = OsString>) -> Result<Infallible,
         return Err(ExecError::Orphaned);
     }
     let what = format!("enter the network namespace {}", request.netns.display());
-    File::open(&request.netns)
-        .and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNET)?))
-        .map_err(step(what))?;
+    if !request.netns.as_os_str().is_empty() {
+        File::open(&request.netns)
+            .and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNET)?))
+            .map_err(step(what))?;
+    }
     let set = request.cpus.to_set().ok_or(ExecError::Usage("--cpus"))?;
     sched_setaffinity(Pid::from_raw(0), &set)
         .map_err(|e| step(format!("run on cores {}", request.cpus))(e.into()))?;

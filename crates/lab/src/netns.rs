@@ -12,6 +12,8 @@ use nix::sched::{CloneFlags, setns, unshare};
 pub struct Namespace {
     name: &'static str,
     file: File,
+    /// Whether this process is in it: there is nothing to enter, and an ordinary user could not.
+    own: bool,
 }
 
 impl Namespace {
@@ -25,7 +27,15 @@ impl Namespace {
             unshare(CloneFlags::CLONE_NEWNET)?;
             File::open("/proc/thread-self/ns/net")
         });
-        Ok(Self { name, file: join(made.join())?? })
+        Ok(Self { name, file: join(made.join())??, own: false })
+    }
+
+    /// The one that this process is in.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn own() -> io::Result<Self> {
+        Ok(Self { name: "own", file: File::open("/proc/thread-self/ns/net")?, own: true })
     }
 
     /// What the namespace is called in messages.
@@ -38,8 +48,12 @@ impl Namespace {
         &self.file
     }
 
-    /// A path under which a child of this process can open it (not inherited: close-on-exec stays set).
+    /// A path under which a child of this process can open it (not inherited: close-on-exec stays set);
+    /// empty where the child is in it already.
     pub(crate) fn path(&self) -> PathBuf {
+        if self.own {
+            return PathBuf::new();
+        }
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
@@ -50,7 +64,9 @@ impl Namespace {
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
-                setns(&self.file, CloneFlags::CLONE_NEWNET)?;
+                if !self.own {
+                    setns(&self.file, CloneFlags::CLONE_NEWNET)?;
+                }
                 Ok(work())
             });
             join(inside.join())?

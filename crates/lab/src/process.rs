@@ -23,6 +23,8 @@ use crate::probe::procfs;
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 /// How long the children of a process that was killed may take to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(2);
+/// The longest step of a wait that counts: the loops that wait look every few tens of milliseconds.
+const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// How much of a log is shown when its process fails: bytes and lines.
 const TAIL: (u64, usize) = (8 * 1024, 20);
 
@@ -41,6 +43,32 @@ pub struct Launch<'a> {
     pub command: Vec<OsString>,
     /// Added to its environment.
     pub environment: Vec<(String, String)>,
+}
+
+/// A time limit that counts only while this process runs. Who was stopped (SIGSTOP, a machine that was suspended) has
+/// not waited, and what is waited for was stopped with it.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    left: Duration,
+    last: Instant,
+}
+
+impl Patience {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Patience { left: limit, last: Instant::now() }
+    }
+
+    /// Whether it has run out; to be asked at every step of a wait.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let now = Instant::now();
+        self.spend(now.duration_since(self.last));
+        self.last = now;
+        self.left.is_zero()
+    }
+
+    fn spend(&mut self, step: Duration) {
+        self.left = self.left.saturating_sub(step.min(LONGEST_STEP));
+    }
 }
 
 /// A running process of the lab; killed when dropped.
@@ -232,12 +260,12 @@ impl Process {
 
     /// Waits until it ends by itself, or until `limit`; `None` when it still runs.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + limit;
+        let mut patience = Patience::new(limit);
         loop {
             if let Some(status) = self.ended() {
                 return Some(status);
             }
-            if Instant::now() >= deadline {
+            if patience.is_over() {
                 return None;
             }
             std::thread::sleep(POLL);
@@ -343,6 +371,16 @@ mod tests {
         assert_eq!((lines.len(), lines[TAIL.1 - 1].as_str()), (TAIL.1, "line 999"));
         assert!(LogTail(vec![]).to_string().contains("nothing"));
         assert!(LogTail(lines).to_string().ends_with("| line 999"));
+    }
+
+    #[test]
+    fn time_in_which_nobody_ran_is_not_waited() {
+        let mut patience = Patience::new(Duration::from_secs(3));
+        assert!(!patience.is_over());
+        patience.spend(Duration::from_secs(600));
+        assert!(!patience.is_over(), "{patience:?}");
+        (0..25).for_each(|_| patience.spend(Duration::from_millis(100)));
+        assert!(patience.is_over(), "{patience:?}");
     }
 
     #[test]

@@ -6,15 +6,17 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::{Expect, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use crate::netns::Namespace as Netns;
-use crate::process::{Process, ProcessError};
+use crate::process::{Patience, Process, ProcessError};
 
 /// How long an answer is waited for before the question is asked again.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// So often a server that the user runs is asked a question that must be answered right.
+const TRIES: u16 = 20;
 
 /// A question and its right answer.
 #[derive(Clone, Debug)]
@@ -66,7 +68,7 @@ pub fn wait_ready(
     limit: Duration,
     interrupted: &AtomicBool,
 ) -> Result<(), ProcessError> {
-    let deadline = Instant::now() + limit;
+    let mut patience = Patience::new(limit);
     let mut id = 0;
     for question in questions {
         let mut last = "no answer".to_owned();
@@ -75,7 +77,7 @@ pub fn wait_ready(
             if interrupted.load(Ordering::Relaxed) {
                 return Err(process.interrupted());
             }
-            if Instant::now() >= deadline {
+            if patience.is_over() {
                 let what = format!("answer {} right ({last})", question.what);
                 return Err(process.late(&what, limit));
             }
@@ -92,6 +94,29 @@ pub fn wait_ready(
                     std::thread::sleep(crate::process::POLL);
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a server that the user runs answers every question right, asked from `client` a few times each.
+///
+/// # Errors
+/// What it answered last, or why it could not be asked.
+pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Result<(), String> {
+    for question in questions {
+        let mut last = String::new();
+        let right = (1..=TRIES).any(|id| {
+            match client.run(|| ask(server, question, id)).and_then(|asked| asked) {
+                Ok(None) => return true,
+                Ok(Some(wrong)) => last = wrong,
+                Err(e) => last = e.to_string(),
+            }
+            std::thread::sleep(crate::process::POLL);
+            false
+        });
+        if !right {
+            return Err(format!("{server} does not answer {} right ({last})", question.what));
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::adapter::{Adapter, AdapterError};
 use crate::asked::Asked;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
-use crate::enter::Lab;
+use crate::enter::{Lab, Network};
 use crate::process::ProcessError;
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;
@@ -68,12 +68,17 @@ const SERVERS: &str = "servers";
 const STEERING: &str = "packet steering";
 /// Before the name of a server of the user's own, with its command line.
 const CUSTOM: &str = "custom ";
+/// Before the name of a server that the user runs, with its address.
+const REMOTE: &str = "remote ";
 
 impl RunOptions {
     /// What [`RunOptions::go_on`] reads back, as words on the testbed.
     fn words(&self) -> BTreeMap<String, String> {
         let custom = self.custom.iter();
-        let custom = custom.map(|(name, c)| (format!("{CUSTOM}{name}"), c.command.clone()));
+        let custom = custom.map(|(name, c)| match c.address {
+            Some(address) => (format!("{REMOTE}{name}"), address.to_string()),
+            None => (format!("{CUSTOM}{name}"), c.command.clone()),
+        });
         let mut words: BTreeMap<String, String> = custom.collect();
         words.insert(SEED.to_owned(), self.seed.to_string());
         if !self.only.is_empty() {
@@ -86,8 +91,9 @@ impl RunOptions {
     /// steering packets.
     pub fn go_on(&mut self, run: Run) {
         let custom = run.plan.testbed.iter();
-        let custom = custom.filter_map(|(key, command)| {
-            Some((key.strip_prefix(CUSTOM)?.to_owned(), Custom::new(command)))
+        let custom = custom.filter_map(|(key, value)| match key.strip_prefix(REMOTE) {
+            Some(name) => Some((name.to_owned(), Custom::at(value.parse().ok()?))),
+            None => Some((key.strip_prefix(CUSTOM)?.to_owned(), Custom::new(value))),
         });
         self.custom = custom.collect();
         let word = |name: &str| run.plan.testbed.get(name).map(String::as_str);
@@ -204,6 +210,12 @@ pub struct Checked<'e> {
 }
 
 impl Checked<'_> {
+    /// In which network the lab must be for its servers: an address of the user's is outside.
+    pub fn network(&self) -> Network {
+        let remote = self.adapters.iter().any(|adapter| adapter.remote.is_some());
+        if remote { Network::Outside } else { Network::Own }
+    }
+
     /// Why a point cannot be measured on this host, as far as that is known before it is tried.
     pub fn cannot(&self, point: &Point) -> Option<String> {
         cpu_plan(&point.settings, &CpuList::allowed()).err()
@@ -380,7 +392,10 @@ mod tests {
     fn a_run_that_goes_on_does_so_as_it_began() {
         let began = RunOptions {
             only: vec!["nsd".to_owned(), "own".to_owned()],
-            custom: vec![("own".to_owned(), Custom::new("/opt/own -c {{ dir }}/x=1, y"))],
+            custom: vec![
+                ("own".to_owned(), Custom::new("/opt/own -c {{ dir }}/x=1, y")),
+                ("theirs".to_owned(), Custom::at(([192, 0, 2, 1], 5353).into())),
+            ],
             seed: 7,
             ..RunOptions::default()
         };

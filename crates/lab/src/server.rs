@@ -124,6 +124,10 @@ impl Installed {
     /// # Errors
     /// When it is not installed, or does not run at all.
     pub fn find(adapter: &Adapter, testbed: &Testbed, dir: &Path) -> Result<Self, ServerError> {
+        if adapter.remote.is_some() {
+            let (adapter, program) = (adapter.clone(), PathBuf::new());
+            return Ok(Self { adapter, program, version: None, behind: None });
+        }
         let program = unconfined(&adapter.program()?, dir)?;
         let mut command = vec![program.clone().into_os_string()];
         command.extend(adapter.version.arguments.iter().map(Into::into));
@@ -192,6 +196,9 @@ impl Installed {
 
     /// Where the Tester finds it: IPv6 where it can be, as RFC 8219 has it for the clients of a DNS64 server.
     pub fn address(&self) -> SocketAddr {
+        if let Some(remote) = self.adapter.remote {
+            return remote;
+        }
         let ip = match self.adapter.listen.ipv6 {
             true => IpAddr::V6(address_v6(Host::Dut, Host::Tester)),
             false => IpAddr::V4(address_v4(Host::Dut, Host::Tester)),

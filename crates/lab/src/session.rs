@@ -36,7 +36,7 @@ const WARM_UP_WINDOW: u32 = 64;
 const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
 
 /// What keeps a visit from being made.
-enum Shortfall {
+pub(crate) enum Shortfall {
     /// This machine cannot: the cell is left out, and the run is complete without it.
     Cannot(String),
     /// It was tried and failed.
@@ -61,8 +61,8 @@ impl From<BenchError> for Shortfall {
 }
 
 /// A cell and what there is of it.
-struct Cell {
-    record: CellRecord,
+pub(crate) struct Cell {
+    pub(crate) record: CellRecord,
     /// Trials of the repeat that was cut short, to be played again.
     kept: Vec<TrialRecord>,
     /// No further visits, since one failed.
@@ -71,11 +71,11 @@ struct Cell {
 
 /// A run in progress.
 pub(crate) struct Session<'a> {
-    lab: &'a Lab,
-    checked: &'a Checked<'a>,
-    options: &'a RunOptions,
-    testbed: Testbed,
-    dir: &'a Path,
+    pub(crate) lab: &'a Lab,
+    pub(crate) checked: &'a Checked<'a>,
+    pub(crate) options: &'a RunOptions,
+    pub(crate) testbed: Testbed,
+    pub(crate) dir: &'a Path,
     began: Instant,
     installed: BTreeMap<String, Installed>,
     zones: Vec<(Namespace, ZoneRecords, PathBuf)>,
@@ -173,7 +173,9 @@ impl<'a> Session<'a> {
         for point in &self.checked.experiment.points {
             for adapter in &self.checked.adapters {
                 let mut settings = point.varied.clone();
-                if let Ok(plan) = cpu_plan(&point.settings, self.lab.allowed_cpus()) {
+                if adapter.remote.is_none()
+                    && let Ok(plan) = cpu_plan(&point.settings, self.lab.allowed_cpus())
+                {
                     settings.entry("cores".to_owned()).or_insert(plan.dut.count().to_string());
                 }
                 let method = point.settings.method.word();
@@ -304,6 +306,7 @@ impl<'a> Session<'a> {
         let tuning = Tuning::apply(&point.settings.host, steering, &mut self.testbed, self.dir)
             .map_err(Shortfall::Cannot)?;
         let outcome = match self.steered(point) {
+            Ok(()) if adapter.remote.is_some() => self.measure_remote(v, cell, &installed, tell),
             Ok(()) => self.measure(v, cell, &installed, tell),
             Err(why) => Err(Shortfall::Cannot(why)),
         };
@@ -476,7 +479,7 @@ impl<'a> Session<'a> {
     }
 
     /// Warms the server up, and runs the method.
-    fn visit_with(
+    pub(crate) fn visit_with(
         &self,
         bench: &mut LabBench<'_>,
         v: &Visit,

@@ -1,0 +1,113 @@
+//! A server that the user runs, at its address: measured by the network alone. Here it is our AuthDNS on loopback.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+const EXPERIMENT: &str = r#"
+name = "elsewhere"
+title = "a server that runs elsewhere"
+role = "dns64"
+servers = ["mine"]
+method = "load"
+repeats = 2
+
+[workload]
+namespace = "10.0.0.0/16"
+
+[load]
+rates = ["500"]
+duration = "400ms"
+timeout = "200ms"
+
+[custom.mine]
+address = "ADDRESS"
+"#;
+
+/// An AuthDNS that answers as a DNS64 server would, until it is dropped.
+struct Auth(Child, String);
+
+impl Auth {
+    fn start() -> Self {
+        let mut child = Command::new(cargo_bin("dnsdyno"))
+            .args(["auth", "--listen", "127.0.0.1:0", "--duration", "60s", "--aaaa", "always"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut lines = lines.map_while(Result::ok);
+        let word = |line: String| {
+            line.split_whitespace().find(|w| w.starts_with("127.0.0.1:")).map(str::to_owned)
+        };
+        let address = lines.find_map(word).expect("it says where it listens");
+        std::thread::spawn(move || lines.for_each(drop));
+        Auth(child, address)
+    }
+}
+
+impl Drop for Auth {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(dir: &Path, text: &str, more: &[&str]) -> (Output, Value) {
+    let (file, json) = (dir.join("x.toml"), dir.join("out.json"));
+    std::fs::write(&file, text).expect("writes");
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .env("DNSDYNO_STORE", dir.join("runs.db"))
+        .arg("run")
+        .arg(&file)
+        .arg("--json")
+        .arg(&json)
+        .args(more)
+        .output()
+        .expect("starts");
+    let run = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    (output, run.unwrap_or_default())
+}
+
+#[test]
+fn a_server_at_an_address_is_measured_by_the_network_alone() {
+    let (auth, dir) = (Auth::start(), tempfile::tempdir().expect("a temporary folder"));
+    let (output, run) = run(dir.path(), &EXPERIMENT.replace("ADDRESS", &auth.1), &[]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("cannot get its namespaces") {
+        println!("skipped: {told}");
+        return;
+    }
+    assert!(output.status.success(), "{told}");
+    let cell = &run["results"][0];
+    assert_eq!((run["complete"].as_bool(), cell["repeats"].as_u64()), (Some(true), Some(2)));
+    assert!(told.contains(&format!("mine at {}", auth.1)), "{told}");
+    for trial in cell["trials"].as_array().expect("trials") {
+        assert_eq!(trial["conditions"]["target"], auth.1.as_str());
+        assert!(trial["valid"].as_u64() > Some(0), "{trial}");
+        let roles: Vec<&String> = trial["cpu"].as_object().expect("roles").keys().collect();
+        assert_eq!(roles, ["tester"]);
+    }
+    let differs = cell["differs"].to_string();
+    assert!(differs.contains("the server is remote: its processor"), "{differs}");
+    assert!(cell["settings"].get("cores").is_none(), "{cell}");
+}
+
+#[test]
+fn who_does_not_answer_right_is_not_loaded() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    // Held so that nobody else takes the port; it answers nothing.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("bound").to_string();
+    let (output, run) = run(dir.path(), &EXPERIMENT.replace("ADDRESS", &address), &[]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("cannot get its namespaces") {
+        println!("skipped: {told}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains(&format!("{address} does not answer 010-000-000-000")), "{told}");
+    assert_eq!(run["results"].as_array().map(Vec::len), Some(0), "{run}");
+}

@@ -1,0 +1,71 @@
+//! Visits to a server that the user runs: no process of the lab's, no probes but the network's.
+//!
+//! ```text
+//!   lab's own network namespace: that of whoever started it (enter::Network::Outside)
+//!     └─ dnsdyno load ADDRESS ...     on the Tester's cores; the hosts of the testbed stand idle
+//! ```
+//!
+//! Only an address that the user has named is asked, in the experiment's file or by a flag.
+
+use experiment::file::Role;
+use experiment::visit::take_up;
+use experiment::{Method, NameBudget, Visit};
+
+use crate::bench::LabBench;
+use crate::netns::Namespace;
+use crate::ready::{Question, answers};
+use crate::run::Event;
+use crate::server::Installed;
+use crate::session::{Cell, Session, Shortfall};
+
+/// What differs from a server in the lab.
+const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
+                        started anew";
+/// What is varied of a server, or of its host, that is out of reach here.
+const OUT_OF_REACH: [&str; 4] = ["cores", "threads", "cpu-limit", "packet-steering"];
+
+impl Session<'_> {
+    /// Measures a server at its address as the method says.
+    pub(crate) fn measure_remote(
+        &self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let settings = &point.settings;
+        if settings.method == Method::ZoneLoad {
+            let why = "a remote server cannot be started: its zone is its own".to_owned();
+            return Err(Shortfall::Cannot(why));
+        }
+        if let Some(name) = OUT_OF_REACH.iter().find(|name| point.varied.contains_key(**name)) {
+            return Err(Shortfall::Cannot(format!("`{name}` of a remote server is out of reach")));
+        }
+        let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
+        let (asked, outside) = (self.checked.asked[v.point], Namespace::own().map_err(failed)?);
+        let target = asked.target(point, self.options.seed, installed.address());
+        if settings.tester.transport == "udp" {
+            let questions = Question::ends(&asked.namespace, asked.ask());
+            answers(&outside, target.address, &questions).map_err(Shortfall::Failed)?;
+        }
+        let over_ipv6 = target.address.is_ipv6();
+        let title = format!("{} at {}", installed.adapter().title, target.address);
+        let mut bench = LabBench::remote(self.lab, &self.testbed, self.dir, target, outside)
+            .watched_by(self.options.watcher.clone());
+        tell(Event::Serving(&title, None));
+        let authoritative = settings.role == Role::Authoritative;
+        let size = if authoritative { u64::MAX } else { asked.namespace.size() };
+        let mut names = NameBudget::new(size, !authoritative);
+        let found = self.visit_with(&mut bench, v, cell, &mut names, tell)?;
+        take_up(&mut cell.record, settings, found.clone(), names.reused(), over_ipv6);
+        cell.record.differs.push(NOT_SEEN.to_owned());
+        cell.record.conforming = false;
+        tell(Event::Visited {
+            cell: &cell.record,
+            repeat: (v.repeat, settings.repeats),
+            found: &found,
+        });
+        Ok(())
+    }
+}
