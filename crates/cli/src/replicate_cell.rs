@@ -34,7 +34,8 @@ use crate::update_send::{Sender, Sent};
 /// many delegations.
 const READY: Duration = Duration::from_secs(300);
 const DELEGATIONS_A_SECOND: u64 = 2_000;
-/// A primary that signs is taken to be done when its serial has not changed for so long.
+/// A primary that signs is taken to be done when its serial has not changed for so long, and ten times that with a zone
+/// of a million delegations.
 const STILL: Duration = Duration::from_secs(2);
 /// How long a reply to an update is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -178,12 +179,13 @@ impl Measured<'_> {
             return Ok(());
         }
         let mut last = (serial(address, ZONE), Instant::now());
+        let still = STILL.mul_f64(1.0 + self.material.delegations as f64 * 9e-6);
         self.wait_until(node, "sign its zone", || {
             let now = serial(address, ZONE);
             if now != last.0 {
                 last = (now, Instant::now());
             }
-            has_records(address, ZONE, DNSKEY) && last.1.elapsed() > STILL
+            has_records(address, ZONE, DNSKEY) && last.1.elapsed() > still
         })
     }
 

@@ -12,7 +12,9 @@ use measure::Nanos;
 use record::{SCHEMA, Times, UpdateRun};
 use update::apply::{ApplyError, Changes};
 use update::outcome::rcode_name;
-use update::{Generate, GenerateError, Key, Prerequisites, UpdateReader, script, stream};
+use update::{
+    Generate, GenerateError, Key, Prerequisites, StreamError, UpdateReader, script, stream,
+};
 use zone::Reader;
 use zone::stats::Stats;
 
@@ -407,7 +409,9 @@ fn look_up(args: &CheckArgs) -> Result<(), Failure> {
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
     let acknowledged = acknowledged.map_err(Failure::BadInput)?;
     let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
-    let found = check(args.server, updates, wanted).map_err(Failure::Failed)?;
+    let found = check(args.server, updates, wanted).map_err(|error| {
+        if error.is::<StreamError>() { Failure::BadInput(error) } else { Failure::Failed(error) }
+    })?;
     println!("{} updates looked up, {} are not there", found.acknowledged, found.gone);
     found.examples.iter().for_each(|name| println!("  not there: {name}"));
     if found.gone > 0 { Err(Failure::Silent) } else { Ok(()) }

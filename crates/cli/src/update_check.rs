@@ -168,7 +168,17 @@ pub(crate) fn average_sizes(
             query[11] = 1;
             query.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
         }
-        let reply = connection.ask(&query, PATIENCE)?;
+        let mut tries = 1..TRIES;
+        let reply = loop {
+            match connection.ask(&query, PATIENCE) {
+                Ok(reply) => break reply,
+                // A late reply must not be taken for the next.
+                Err(_) if tries.next().is_some() => {
+                    connection = Connection::to(server, false, PATIENCE)?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
         (asked, sent, received) = (asked + 1, sent + query.len(), received + reply.len());
     }
     let average = |octets: usize| octets as f64 / f64::max(1.0, f64::from(asked));

@@ -247,7 +247,7 @@ fn bind(task: &Task<'_>, dir: &Path) -> String {
             if signed {
                 add!(text, "  dnssec-policy default; key-directory \"{dir}\"; inline-signing no;");
                 // A hundred names and ten signatures at a time in a stock configuration: it is only ready sooner.
-                add!(text, "  sig-signing-nodes 10000; sig-signing-signatures 10000;");
+                add!(text, "  sig-signing-nodes 1000; sig-signing-signatures 500;");
             }
         }
         Role::Secondary { primary } => {
