@@ -332,6 +332,11 @@ impl<R: Read> Reader<R> {
             if self.read()? == 0 {
                 self.cutter.begin_entry();
                 self.at_end = true;
+                if self.cutter.is_open() {
+                    // The parser of domain 0.12 panics at what is open at its end, such as `"a"("b"`.
+                    let why = "the file ends within the entry that begins here".to_owned();
+                    return Err(self.bad_line(self.cutter.line, why));
+                }
                 // The parser wants every entry ended.
                 if !self.pending.is_empty() {
                     self.pending.push(b'\n');
@@ -497,6 +502,11 @@ impl Cutter {
         None
     }
 
+    /// Whether parentheses, quotes or an escape wait for their end.
+    fn is_open(&self) -> bool {
+        self.parens > 0 || self.quoted || self.escaped
+    }
+
     /// Counts the lines of an entry that was cut.
     fn begin_entry(&mut self) {
         self.line = self.handed_lines + 1;
@@ -574,6 +584,7 @@ mod tests {
             ),
             (";\n$INCLUDE other\n".to_owned(), "z:5:1: ", "only a zone that is read from a file"),
             ("a (\nA 192.0.2.1\n".to_owned(), "z:4:1: ", "ends within the entry"),
+            ("t TXT \"i;b(\"(\"c\"\n".to_owned(), "z:4:1: ", "ends within the entry"),
             (
                 "b A 192.0.2.1\nb.other. (\n) A 192.0.2.1\n".to_owned(),
                 "z:5: b.other",
