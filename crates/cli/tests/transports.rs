@@ -104,6 +104,18 @@ fn every_query_is_answered_over_few_connections_and_over_one_for_each() {
         assert_eq!((&c["attempts"], &c["first_query_us"]["count"]), (&50.into(), &50.into()));
         assert_eq!((&c["failed"], &c["resumed"]), (&serde_json::json!({}), &0.into()), "{c}");
     }
+    // More than a server of HTTP takes at once (100), all of them there before the connection is.
+    for (transport, target) in auth.transports() {
+        let many = load(
+            target,
+            &format!(
+                "--transport {transport} --pacing window --window 250 --duration 200ms --timeout 30s --clients 1 \
+                 --queries-per-connection 10000"
+            ),
+        );
+        assert_eq!((&many["sent"], &many["lost"]), (&many["valid"], &0.into()), "{many}");
+        assert_eq!(many["connections"]["failed"], serde_json::json!({}), "{many}");
+    }
     let window = load(
         &auth.plain,
         "--transport tcp --pacing window --window 60 --duration 300ms --clients 3 --queries-per-connection 50",
@@ -410,4 +422,54 @@ fn the_auth_dns_takes_queries_with_the_syn() {
     assert_eq!((&result["sent"], &result["valid"]), (&20.into(), &20.into()), "{result}");
     // The first connection brings the cookie that the others show.
     assert_eq!(passive, 19, "{result}");
+}
+
+/// A server that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn dnsdist_believes_the_header_of_the_proxy_protocol_over_udp_and_tcp() {
+    let auth = AuthDns::start();
+    // As the servers of other tests: no client's port is there.
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{low}.53", 64 | high & 63);
+    let file = |name: &str| auth.dir.path().join(name).display().to_string();
+    let config = format!(
+        "setSecurityPollSuffix(\"\")\nsetACL(\"0.0.0.0/0\")\nsetProxyProtocolACL(\"127.0.0.0/8\")\n\
+         setLocal(\"{address}:5353\")\nnewServer(\"{}\")\ngetServer(0):setUp()\n\
+         known = newNMG()\nknown:addMask(\"10.77.0.0/16\")\n\
+         addAction(NotRule(NetmaskGroupRule(known)), RCodeAction(DNSRCode.REFUSED))\n",
+        auth.plain
+    );
+    std::fs::write(file("dnsdist.conf"), config).expect("writes");
+    let started = Command::new("dnsdist")
+        .args(["--supervised", "--disable-syslog", "-C", &file("dnsdist.conf")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(dnsdist) = started.map(Ends) else {
+        eprintln!("skipped, no dnsdist (package dnsdist)");
+        return;
+    };
+    let target = format!("{address}:5353");
+    let asked = |args: &str| {
+        load(&target, &format!("{args} --clients 4 --rate 100 --duration 200ms --timeout 2s"))
+    };
+    let first = |_| asked("--transport tcp --proxy 10.77.0.0/16")["valid"] != 0;
+    assert!((0..60).any(first), "dnsdist does not answer");
+    for transport in ["udp", "tcp"] {
+        let known = asked(&format!("--transport {transport} --proxy 10.77.0.0/16"));
+        assert_eq!((&known["sent"], &known["valid"]), (&20.into(), &20.into()), "{known}");
+        let strange = asked(&format!("--transport {transport} --proxy 10.78.0.0/16"));
+        assert_eq!(strange["rcodes"]["REFUSED"], 20, "{strange}");
+    }
+    drop(dnsdist);
 }

@@ -199,10 +199,8 @@ async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
                 data.read_to_end(&mut early)?;
             }
             if http {
-                let (read, write) = tokio::io::split(stream);
-                let read = AsyncReadExt::chain(io::Cursor::new(early), read);
-                let stream = tokio::io::join(read, write);
-                return serve::http2(stream, client, service.limits.streams(), service).await;
+                return serve::http2(stream, early, client, service.limits.streams(), service)
+                    .await;
             }
             connection(&mut stream, early, service).await?;
             timeout(service.limits.idle, stream.shutdown()).await.map_err(io::Error::from)?

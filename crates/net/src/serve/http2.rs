@@ -8,22 +8,26 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{Request, StatusCode};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Answer, MAX_MESSAGE, StreamLimits};
 use crate::http::{self as doh, Asked, PATH};
 
-/// Serves a connection of HTTP/2 until it ends or has been idle for too long.
+/// Serves a connection of HTTP/2, of which `early` has come with the handshake, until it ends or has been idle for too
+/// long.
 ///
 /// # Errors
 /// What the connection died of.
 pub async fn http2<A: Answer>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
+    early: Vec<u8>,
     client: SocketAddr,
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<()> {
+    let (read, write) = tokio::io::split(stream);
+    let stream = tokio::io::join(AsyncReadExt::chain(io::Cursor::new(early), read), write);
     let handshake = h2::server::Builder::new()
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(16 << 10)

@@ -19,6 +19,10 @@ use crate::http::{Resource, is_message};
 
 /// What a peer may send before we have read it, bytes: no reply waits for it.
 const WINDOW: u32 = 16 << 20;
+/// Requests at once until the peer has said how many it takes: what it should take (RFC 9113 section 6.5.2).
+const FIRST_STREAMS: usize = 100;
+/// A request that the peer has refused, unseen, is asked again so often in all (RFC 9113 section 8.7).
+const ATTEMPTS: u32 = 4;
 /// So long a peer has to take our goodbye.
 const GOODBYE: Duration = Duration::from_millis(200);
 
@@ -73,7 +77,7 @@ pub(super) struct Http2 {
     connection: Connection<Watched>,
     requests: SendRequest<Bytes>,
     opened: Rc<Cell<Option<Opened>>>,
-    resource: Resource,
+    resource: Rc<Resource>,
     max_message: usize,
 }
 
@@ -88,47 +92,33 @@ impl Http2 {
         let watched = Watched { stream, opened: opened.clone() };
         let (requests, connection) = h2::client::Builder::new()
             .enable_push(false)
+            .initial_max_send_streams(FIRST_STREAMS)
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .handshake(watched)
             .await
             .map_err(|error| failure(&error))?;
-        Ok(Http2 { connection, requests, opened, resource, max_message })
+        Ok(Http2 { connection, requests, opened, resource: Rc::new(resource), max_message })
     }
 }
 
 impl Exchange for Http2 {
     fn ask(&mut self, message: Bytes) -> Asking {
         let (requests, most) = (self.requests.clone(), self.max_message);
-        let request = self.resource.request(&message);
+        let resource = self.resource.clone();
         Box::pin(async move {
-            let ended = |error: h2::Error| end(&error);
-            let (request, body) = request.ok_or(End::Failed(Failure::Other))?;
-            let mut requests = requests.ready().await.map_err(ended)?;
-            let (response, mut stream) =
-                requests.send_request(request, body.is_none()).map_err(ended)?;
-            drop(requests);
-            if let Some(body) = body {
-                stream.send_data(body, true).map_err(ended)?;
-            }
-            let response = response.await.map_err(ended)?;
-            if !response.status().is_success() {
-                return Err(End::Failed(Failure::Status));
-            }
-            if !is_message(&response) {
-                return Err(End::Failed(Failure::Protocol));
-            }
-            let (mut reply, mut body) = (BytesMut::new(), response.into_body());
-            while let Some(part) = body.data().await {
-                let part = part.map_err(ended)?;
-                // The window of a stream that has ended is nobody's business.
-                let _ = body.flow_control().release_capacity(part.len());
-                reply.extend_from_slice(&part);
-                if reply.len() > most {
-                    return Err(End::Failed(Failure::Oversized));
+            let mut attempts = 1;
+            loop {
+                let error = match ask(requests.clone(), &resource, &message, most).await {
+                    Ok(reply) => return reply,
+                    Err(error) => error,
+                };
+                let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+                if !is_refused || attempts == ATTEMPTS {
+                    return Err(end(&error));
                 }
+                attempts += 1;
             }
-            Ok(reply.into())
         })
     }
 
@@ -151,6 +141,42 @@ impl Exchange for Http2 {
             let _ = timeout(GOODBYE, connection).await;
         })
     }
+}
+
+/// One request; its reply, or what is wrong with that.
+async fn ask(
+    requests: SendRequest<Bytes>,
+    resource: &Resource,
+    message: &Bytes,
+    most: usize,
+) -> Result<Result<Vec<u8>, End>, h2::Error> {
+    let Some((request, body)) = resource.request(message) else {
+        return Ok(Err(End::Failed(Failure::Other)));
+    };
+    let mut requests = requests.ready().await?;
+    let (response, mut stream) = requests.send_request(request, body.is_none())?;
+    drop(requests);
+    if let Some(body) = body {
+        stream.send_data(body, true)?;
+    }
+    let response = response.await?;
+    if !response.status().is_success() {
+        return Ok(Err(End::Failed(Failure::Status)));
+    }
+    if !is_message(&response) {
+        return Ok(Err(End::Failed(Failure::Protocol)));
+    }
+    let (mut reply, mut body) = (BytesMut::new(), response.into_body());
+    while let Some(part) = body.data().await {
+        let part = part?;
+        // The window of a stream that has ended is nobody's business.
+        let _ = body.flow_control().release_capacity(part.len());
+        reply.extend_from_slice(&part);
+        if reply.len() > most {
+            return Ok(Err(End::Failed(Failure::Oversized)));
+        }
+    }
+    Ok(Ok(reply.into()))
 }
 
 /// How a connection ended with `error`.

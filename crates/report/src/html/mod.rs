@@ -3,6 +3,7 @@
 //! ```text
 //! runs ──> cells (named by what varies) ──> summary            in words, and what is doubtful
 //!                                      ├──> capacity, figures   tables and curves (curves, plot)
+//!                                      ├──> connections         handshakes, first and later queries
 //!                                      ├──> trials              latency, schedule, time lines
 //!                                      └──> conditions          testbed, host, files, raw data
 //! ```
@@ -14,6 +15,7 @@
 mod capacity;
 mod cells;
 mod conditions;
+mod connections;
 mod curves;
 mod figures;
 mod plot;
@@ -69,6 +71,7 @@ pub fn html(runs: &[Run]) -> String {
                             (summary::course(run))
                             (capacity::section(cells))
                             (figures::section(cells))
+                            (connections::section(cells))
                             (trials::section(cells))
                             (conditions::section(run, cells, i + 1))
                         }

@@ -65,13 +65,13 @@ async fn begin(
     let idle = Duration::from(place.carrier.settings().config.limits.tcp_idle);
     let accepting = TlsAcceptor::from(tls.current()).accept(stream);
     let mut stream = timeout(idle, accepting).await.map_err(io::Error::from)??;
-    if matches!(speaks, Speaks::Http(_)) {
-        let (carrier, limits) = (place.carrier.clone(), requests::limits(&place.carrier));
-        return net::serve::http2(stream, client, limits, &Requests(carrier)).await;
-    }
     let mut early = Vec::new();
     if let Some(mut data) = stream.get_mut().1.early_data() {
         data.read_to_end(&mut early)?;
+    }
+    if matches!(speaks, Speaks::Http(_)) {
+        let (carrier, limits) = (place.carrier.clone(), requests::limits(&place.carrier));
+        return net::serve::http2(stream, early, client, limits, &Requests(carrier)).await;
     }
     let (reader, writer) = tokio::io::split(stream);
     serve(Frames::after(early), reader, writer, client.ip(), place).await

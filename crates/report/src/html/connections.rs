@@ -1,0 +1,134 @@
+//! What connections cost: handshakes, first and later queries apart, what was resumed, what failed.
+
+use maud::{Markup, html};
+use measure::Histogram;
+use record::{Connections, Times};
+
+use super::cells::{Cell, Cells};
+use super::{Narrow, name_cell, number_cell, table};
+use crate::{thousands, time_us};
+
+/// All of it; empty where no cell had connections.
+pub(crate) fn section(cells: &Cells<'_>) -> Markup {
+    let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| of(c).next().is_some()).collect();
+    let mut heads = vec!["server"];
+    heads.extend(cells.varied.iter().map(String::as_str));
+    heads.extend([
+        "connections",
+        "TCP p50",
+        "handshake p50",
+        "handshake p99",
+        "first query p50",
+        "later queries p50",
+        "resumed",
+        "0-RTT",
+        "failed",
+    ]);
+    let rows: Vec<Markup> = with.iter().map(|cell| row(cells, cell)).collect();
+    html! {
+        @if !with.is_empty() {
+            h3 { "Connections" }
+            p.note { "A handshake counts from the first packet until queries could be sent, TCP’s part included; "
+                "queries from when they were sent to their reply. All trials of a cell together." }
+            (table("What connections cost", Narrow::Cards, &heads, &rows))
+        }
+    }
+}
+
+/// The connections of a cell's trials.
+fn of<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a Connections> {
+    cell.record.trials.iter().filter_map(|t| t.trial.connections.as_ref())
+}
+
+fn row(cells: &Cells<'_>, cell: &Cell<'_>) -> Markup {
+    html! {
+        (name_cell("server", &cell.server()))
+        @for key in &cells.varied {
+            @let value = cell.record.settings.get(key).map_or("–", String::as_str);
+            td data-h=(key) data-v=(value) { (value) }
+        }
+        (columns(&of(cell).collect::<Vec<_>>()))
+    }
+}
+
+/// The columns behind a cell's settings.
+fn columns(all: &[&Connections]) -> Markup {
+    let sum = |count: fn(&Connections) -> u64| all.iter().map(|c| count(c)).sum::<u64>();
+    let count = |head: &str, n: u64| number_cell(head, Some(n as f64), thousands(n as f64));
+    let established = sum(|c| c.established);
+    let share = |head: &str, n: u64| {
+        let share = n as f64 / established.max(1) as f64;
+        number_cell(head, Some(share), format!("{:.0} %", share * 100.0))
+    };
+    let time = |head: &str, which: fn(&Connections) -> &Times, q: f64| {
+        let us = merged(all, which).map(|h| h.quantile(q).as_micros_f64());
+        number_cell(head, us, us.map_or("–".into(), time_us))
+    };
+    html! {
+        (count("connections", established))
+        (time("TCP p50", |c| &c.connect_us, 0.5))
+        (time("handshake p50", |c| &c.handshake_us, 0.5))
+        (time("handshake p99", |c| &c.handshake_us, 0.99))
+        (time("first query p50", |c| &c.first_query_us, 0.5))
+        (time("later queries p50", |c| &c.steady_us, 0.5))
+        (share("resumed", sum(|c| c.resumed)))
+        (share("0-RTT", sum(|c| c.early_data)))
+        (count("failed", sum(|c| c.failed.values().sum())))
+    }
+}
+
+/// A distribution of all trials; `None` where nothing was recorded.
+fn merged(all: &[&Connections], which: fn(&Connections) -> &Times) -> Option<Histogram> {
+    let mut sum = Histogram::new();
+    for connections in all {
+        sum.merge(&which(connections).histogram().ok()?);
+    }
+    (sum.count() > 0).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn handshakes_and_first_queries_are_told() {
+        let times = |ms: &[u64]| {
+            let mut histogram = Histogram::new();
+            ms.iter().for_each(|&ms| histogram.record(Nanos::from_millis(ms)));
+            Times::from(&histogram)
+        };
+        let connections = |handshake: &[u64]| Connections {
+            established: 4,
+            resumed: 1,
+            failed: [("reset".to_owned(), 2)].into(),
+            handshake_us: times(handshake),
+            first_query_us: times(&[40]),
+            ..Connections::default()
+        };
+        let (a, b) = (connections(&[3, 3, 3]), connections(&[9]));
+        let page = columns(&[&a, &b]).into_string();
+        let cell = |head: &str| {
+            let from = page.find(&format!("data-h=\"{head}\"")).expect("a cell");
+            let text = &page[from..];
+            text[text.find('>').expect("its end") + 1..text.find("</td>").expect("its end")]
+                .to_owned()
+        };
+        assert_eq!((cell("connections").as_str(), cell("failed").as_str()), ("8", "4"));
+        assert_eq!((cell("resumed").as_str(), cell("0-RTT").as_str()), ("25 %", "0 %"));
+        assert!(
+            cell("handshake p50").starts_with('3') && cell("handshake p50").ends_with("ms"),
+            "{page}"
+        );
+        assert!(
+            cell("handshake p99").starts_with('9') || cell("handshake p99").starts_with("8.9"),
+            "{page}"
+        );
+        assert!(
+            cell("first query p50").starts_with("40") || cell("first query p50").starts_with("39."),
+            "{page}"
+        );
+        assert_eq!(cell("later queries p50"), "–");
+    }
+}
