@@ -246,8 +246,6 @@ fn bind(task: &Task<'_>, dir: &Path) -> String {
             add!(text, "  }};");
             if signed {
                 add!(text, "  dnssec-policy default; key-directory \"{dir}\"; inline-signing no;");
-                // A hundred names and ten signatures at a time in a stock configuration: it is only ready sooner.
-                add!(text, "  sig-signing-nodes 1000; sig-signing-signatures 500;");
             }
         }
         Role::Secondary { primary } => {
