@@ -236,6 +236,12 @@ impl<R: Read> Reader<R> {
         // Neither a name nor record data can outgrow a Vec.
         let _ = scanned.owner().compose(&mut owner);
         let _ = scanned.data().compose_rdata(&mut data);
+        if wire::name::wire_len(&owner).ok() != Some(owner.len())
+            || has_empty_label(scanned.rtype(), &data)
+        {
+            let why = "a name has two dots in a row: a label has at least one octet".to_owned();
+            return Err(self.bad_line(self.cutter.line, why));
+        }
         self.check_place(&owner, scanned.rtype())?;
         Ok(Some(self.last.insert(Record { scanned, owner, data })))
     }
@@ -458,6 +464,24 @@ impl<R: Read> Reader<R> {
     }
 }
 
+/// Whether a name in record data has a label without an octet, which the parser of domain 0.12 lets pass.
+fn has_empty_label(rtype: Rtype, data: &[u8]) -> bool {
+    let at = match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::DNAME | Rtype::PTR => 0,
+        Rtype::MX => 2,
+        Rtype::SRV => 6,
+        Rtype::SOA => {
+            let first = wire::name::wire_len(data).unwrap_or(data.len());
+            let second = data.get(first..).map(wire::name::wire_len);
+            // Five numbers of four octets follow.
+            return !matches!(second, Some(Ok(second)) if first + second + 20 == data.len());
+        }
+        _ => return false,
+    };
+    let name = data.get(at..).unwrap_or_default();
+    wire::name::wire_len(name).ok() != Some(name.len())
+}
+
 /// Finds the ends of entries.
 #[derive(Debug, Default)]
 struct Cutter {
@@ -584,6 +608,9 @@ mod tests {
             ),
             (";\n$INCLUDE other\n".to_owned(), "z:5:1: ", "only a zone that is read from a file"),
             ("a (\nA 192.0.2.1\n".to_owned(), "z:4:1: ", "ends within the entry"),
+            ("b NS ns1...1\n".to_owned(), "z:4:1: ", "two dots in a row"),
+            ("b MX 1 a..b\n".to_owned(), "z:4:1: ", "two dots in a row"),
+            ("a..b A 192.0.2.1\n".to_owned(), "z:4:1: ", "two dots in a row"),
             ("t TXT \"i;b(\"(\"c\"\n".to_owned(), "z:4:1: ", "ends within the entry"),
             (
                 "b A 192.0.2.1\nb.other. (\n) A 192.0.2.1\n".to_owned(),
