@@ -22,6 +22,7 @@ use crate::asked::Asked;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
+use crate::host::Cpu;
 use crate::process::ProcessError;
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;
@@ -354,7 +355,13 @@ fn describe(
     experiment: &Experiment,
     options: &RunOptions,
 ) -> BTreeMap<String, String> {
+    let cpu = Cpu::read();
     let steering = match testbed.steering() {
+        Steering::On if cpu.virtual_machine => {
+            "on: each host pays for what it receives, and on this virtual machine several microseconds more for \
+             the interrupt that brings it from the other core"
+                .to_owned()
+        }
         Steering::On => "on: each host pays for what it receives".to_owned(),
         Steering::Off => "off: the sender's core does the receiver's work".to_owned(),
         Steering::Refused(why) => {
@@ -362,8 +369,6 @@ fn describe(
         }
     };
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let mut words = BTreeMap::from([
         ("namespaces".to_owned(), "tester, auth, dut on veth links".to_owned()),
         ("user".to_owned(), if lab.privileged() { "root" } else { "user namespace" }.to_owned()),
@@ -372,7 +377,7 @@ fn describe(
         ("auth cpus".to_owned(), testbed.cpus(Host::Auth).to_string()),
         ("dut cpus".to_owned(), testbed.cpus(Host::Dut).to_string()),
         ("kernel".to_owned(), kernel.trim().to_owned()),
-        ("cpu".to_owned(), model.map_or("", |(_, model)| model.trim()).to_owned()),
+        ("cpu".to_owned(), cpu.model),
     ]);
     if experiment.points.iter().any(|point| point.settings.dut.cores.is_some()) {
         words.insert("dut cpus".to_owned(), "as each cell says".to_owned());

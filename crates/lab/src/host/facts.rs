@@ -182,7 +182,8 @@ impl Facts {
 }
 
 impl Cpu {
-    fn read() -> Self {
+    /// What `/proc/cpuinfo` and `/sys` say of it; empty where they say nothing.
+    pub(crate) fn read() -> Self {
         const CPUS: &str = "/sys/devices/system/cpu";
         let info = read("/proc/cpuinfo");
         let field = |name: &str| field(&info, name);
