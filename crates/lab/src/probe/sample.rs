@@ -153,15 +153,21 @@ impl RoleLook {
 }
 
 impl Program {
+    /// `None` when there is no such process, or when it has ended: until its parent has asked for it, it still
+    /// has a number and no memory.
     fn read(pid: u32) -> Option<Self> {
         let stat = procfs::read_stat(pid)?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let memory = procfs::parse_memory(&status);
+        if memory.resident == 0 {
+            return None;
+        }
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         Some(Program {
             name: name.trim().replace('.', "_"),
             stat,
             switches: procfs::read_switches(pid),
-            memory: procfs::parse_memory(&status),
+            memory,
         })
     }
 }
@@ -279,6 +285,10 @@ impl Samples {
             let role = watched.role;
             let softirq = cores(now, Some(&watched.cpus)).since(&cores(then, Some(&watched.cpus)));
             out.push((format!("{role}.softirq"), "%", percent(softirq.softirq)));
+            // A Tester ends with its trial, before the last look: that is not a use of nothing, it is no use.
+            if now_role.programs.is_empty() {
+                continue;
+            }
             out.push((format!("{role}.drops"), "1/s", rate(now_role.drops, then_role.drops)));
             for (name, spent) in spent(role, now_role, then_role) {
                 out.push((format!("{name}.user"), "%", percent(spent.user)));
@@ -408,6 +418,35 @@ mod tests {
             by_name.iter().map(|(name, s)| (name.as_str(), s.user, s.resident)).collect();
         assert_eq!(found, [("dut", 6, 21), ("dut/a", 2, 1), ("dut/b", 4, 20)]);
         assert_eq!(spent("dut", &then, &then).len(), 1);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_gives_no_sample() {
+        let mut child =
+            std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
+        let watched = Watched {
+            role: "tester",
+            pids: vec![child.id()],
+            children_only: false,
+            cpus: CpuList::allowed(),
+        };
+        let mut samples = Samples::new(vec![watched], Duration::from_millis(10), None);
+        std::thread::sleep(Duration::from_millis(20));
+        samples.look();
+        child.kill().expect("it can be killed");
+        // Once while nobody has asked for it, once when it is gone.
+        std::thread::sleep(Duration::from_millis(50));
+        samples.look();
+        child.wait().expect("it ended");
+        std::thread::sleep(Duration::from_millis(20));
+        samples.look();
+        let looks = |name: &str| samples.series[name].1.len();
+        assert_eq!((looks("system.idle"), looks("tester.softirq")), (3, 3));
+        assert_eq!(
+            (looks("tester.resident"), looks("tester.user"), looks("tester.drops")),
+            (1, 1, 1)
+        );
+        assert!(samples.series["tester.resident"].1[0].1 > 0.0);
     }
 
     #[test]
