@@ -1,14 +1,21 @@
 //! Zone files read as a stream: text of any size through `domain`'s parser, entry by entry, in constant memory.
 //!
 //! ```text
-//!   file ──> chunks, cut behind the end of an entry ──> domain's parser ──> Record
+//!                                      ┌ plain line ───────────────────────────> Record
+//!   file ──> chunks, cut into entries ─┤
+//!                                      └ any other entry ──> domain's parser ──> Record
 //! ```
 //!
 //! The parser works in place on what it holds, and what it is given is only ever whole entries: a line break outside
-//! of parentheses, quotes and comments ends one. It keeps origin, owner, TTL and class from chunk to chunk.
+//! of parentheses, quotes and comments ends one. It keeps origin, owner, TTL and class from entry to entry; before it is
+//! given one behind plain lines it is told what they would have taught it.
 //!
 //! `$GENERATE` is expanded here, a line at a time; a file of `$INCLUDE` is read by a reader of its own, with the origin
 //! and the TTL of this one, whose own stay as they are.
+
+mod cutter;
+mod error;
+mod plain;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,6 +29,9 @@ use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
 use wire::Name;
 
 use crate::expand::Expansion;
+use cutter::Cutter;
+pub use error::ZoneFileError;
+use plain::Plain;
 
 /// Octets read at once.
 const CHUNK: usize = 256 << 10;
@@ -31,53 +41,14 @@ const MAX_ENTRY: usize = 1 << 20;
 /// How deep files may include others.
 const MAX_DEPTH: usize = 8;
 
-/// Why a zone file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ZoneFileError {
-    /// It cannot be read.
-    #[error("cannot read the zone file {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// An entry is not understood.
-    #[error("{}:{place}: {why}", path.display())]
-    BadEntry {
-        /// The file.
-        path: PathBuf,
-        /// `line:column`, from 1.
-        place: String,
-        /// What is wrong, and what to do.
-        why: String,
-    },
-    /// The zone's name is not said before its records.
-    #[error("{}: the first record is not a SOA record; it must be, or give the zone's name", path.display())]
-    NoApex {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A record lies outside of the zone.
-    #[error("{}:{line}: {owner} does not lie in the zone {zone}", path.display())]
-    Outside {
-        /// The file.
-        path: PathBuf,
-        /// From 1.
-        line: u64,
-        /// Whose record it is.
-        owner: String,
-        /// The zone.
-        zone: String,
-    },
-}
-
 /// A record of a zone file.
 #[derive(Debug)]
 pub struct Record {
-    scanned: ScannedRecord,
     owner: Vec<u8>,
+    rtype: Rtype,
+    ttl: u32,
     data: Vec<u8>,
+    scanned: Option<ScannedRecord>,
 }
 
 impl Record {
@@ -88,12 +59,12 @@ impl Record {
 
     /// Its type.
     pub fn rtype(&self) -> Rtype {
-        self.scanned.rtype()
+        self.rtype
     }
 
     /// Its TTL, seconds.
     pub fn ttl(&self) -> u32 {
-        self.scanned.ttl().as_secs()
+        self.ttl
     }
 
     /// Its data, uncompressed, in wire form.
@@ -101,9 +72,9 @@ impl Record {
         &self.data
     }
 
-    /// As `domain` read it.
-    pub fn scanned(&self) -> &ScannedRecord {
-        &self.scanned
+    /// As `domain` read it; `None` when it stood in a plain line.
+    pub fn scanned(&self) -> Option<&ScannedRecord> {
+        self.scanned.as_ref()
     }
 }
 
@@ -114,7 +85,12 @@ pub struct Reader<R> {
     chunk: Box<[u8]>,
     path: PathBuf,
     file: Zonefile,
+    /// Whether the parser may hold something that it was not asked for.
+    unread: bool,
     cutter: Cutter,
+    plain: Plain,
+    /// Whether a directive may have changed what plain lines lean on.
+    directed: bool,
     /// What was read and not handed to the parser.
     pending: Vec<u8>,
     /// Where in it the entry at hand begins.
@@ -171,7 +147,10 @@ impl<R: Read> Reader<R> {
             chunk: vec![0; CHUNK].into(),
             path: path.to_owned(),
             file,
+            unread: false,
             cutter: Cutter::default(),
+            plain: Plain::default(),
+            directed: true,
             pending: Vec::with_capacity(2 * CHUNK),
             entry: 0,
             handed: 0,
@@ -213,22 +192,32 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// [`ZoneFileError`], with its place; nothing can be read after one.
     pub fn next_record(&mut self) -> Result<Option<&Record>, ZoneFileError> {
-        let scanned = loop {
+        loop {
             if self.next_included()? {
                 return Ok(self.record());
             }
+            if !self.unread {
+                if self.at_end && !self.expand() {
+                    return Ok(None);
+                }
+                if !self.at_end && self.fill()? {
+                    return Ok(self.last.as_ref());
+                }
+            }
             match self.file.next_entry() {
-                Ok(Some(Entry::Record(record))) => break record,
+                Ok(Some(Entry::Record(record))) => return self.take(record).map(Some),
                 Ok(Some(Entry::Include { path, origin })) => {
                     let origin = origin.or_else(|| self.file.origin().ok());
                     self.include(&path, origin)?;
                 }
-                Ok(None) if self.at_end && !self.expand() => return Ok(None),
-                Ok(None) if self.at_end => {}
-                Ok(None) => self.fill()?,
+                Ok(None) => self.unread = false,
                 Err(error) => return Err(self.bad_entry(&error.to_string())),
             }
-        };
+        }
+    }
+
+    /// Takes a record that the parser has read.
+    fn take(&mut self, scanned: ScannedRecord) -> Result<&Record, ZoneFileError> {
         let (mut owner, mut data) =
             self.last.take().map_or_else(Default::default, |last| (last.owner, last.data));
         owner.clear();
@@ -236,14 +225,70 @@ impl<R: Read> Reader<R> {
         // Neither a name nor record data can outgrow a Vec.
         let _ = scanned.owner().compose(&mut owner);
         let _ = scanned.data().compose_rdata(&mut data);
-        if wire::name::wire_len(&owner).ok() != Some(owner.len())
-            || has_empty_label(scanned.rtype(), &data)
-        {
+        let (rtype, ttl) = (scanned.rtype(), scanned.ttl().as_secs());
+        if wire::name::wire_len(&owner).ok() != Some(owner.len()) || has_empty_label(rtype, &data) {
             let why = "a name has two dots in a row: a label has at least one octet".to_owned();
             return Err(self.bad_line(self.cutter.line, why));
         }
-        self.check_place(&owner, scanned.rtype())?;
-        Ok(Some(self.last.insert(Record { scanned, owner, data })))
+        self.check_place(&owner, rtype)?;
+        let mut origin = Vec::new();
+        if data.windows(2).any(|two| two == b"\x01@") {
+            let _ = self.file.origin().map(|name| name.compose(&mut origin));
+        }
+        let scanned = (!take_at_for_origin(rtype, &mut data, &origin)).then_some(scanned);
+        Ok(self.last.insert(Record { owner, rtype, ttl, data, scanned }))
+    }
+
+    /// Reads the line that begins where the last entry ended, if it is whole and plain; whether it was.
+    fn plain_line(&mut self) -> Result<bool, ZoneFileError> {
+        let text = &self.pending[self.handed..];
+        if self.looked_at != self.handed || text.first().is_none_or(|&octet| octet == b'$') {
+            return Ok(false);
+        }
+        let Some(end) = memchr::memchr(b'\n', text) else { return Ok(false) };
+        if std::mem::take(&mut self.directed) {
+            self.plain.origin.clear();
+            if let Ok(origin) = self.file.origin() {
+                let _ = origin.compose(&mut self.plain.origin);
+            }
+            self.plain.ttl = {
+                let mut words = self.ttl.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+                words.nth(1).and_then(plain::number)
+            };
+        }
+        let last_owner = self.last.as_ref().map(|last| &last.owner[..]);
+        let Some(line) = self.plain.read(&text[..end], last_owner) else { return Ok(false) };
+        self.entry = self.handed;
+        self.handed += end + 1;
+        self.looked_at = self.handed;
+        self.cutter.pass_line();
+        self.surplus -= 1;
+        let (owner, data) =
+            (std::mem::take(&mut self.plain.owner), std::mem::take(&mut self.plain.data));
+        self.check_place(&owner, line.rtype)?;
+        let record = Record { owner, rtype: line.rtype, ttl: line.ttl, data, scanned: None };
+        if let Some(last) = self.last.replace(record) {
+            // Their room is used again.
+            (self.plain.owner, self.plain.data) = (last.owner, last.data);
+        }
+        Ok(true)
+    }
+
+    /// Hands whole entries to the parser, after what it would know by the plain lines before them.
+    fn hand(&mut self, entries: &[u8]) {
+        let owner = self.last.as_ref().filter(|_| self.plain.unknown);
+        if let Some(owner) = owner.and_then(|last| Name::from_wire(&last.owner).ok()) {
+            let dot = if owner.is_root() { "" } else { "." };
+            let ttl = self.plain.written_ttl.map_or(String::new(), |ttl| ttl.to_string());
+            self.file.extend_from_slice(format!("{owner}{dot} {ttl} IN A 0.0.0.0\n").as_bytes());
+            // It was made to be read.
+            let _ = self.file.next_entry();
+            self.surplus += 1;
+        }
+        (self.plain.unknown, self.plain.written_ttl) = (false, None);
+        self.directed |= entries.first() == Some(&b'$');
+        self.file.extend_from_slice(entries);
+        self.unread = true;
     }
 
     /// Begins to read an included file.
@@ -272,7 +317,7 @@ impl<R: Read> Reader<R> {
             included.file.set_origin(origin);
         }
         included.ttl.clone_from(&self.ttl);
-        included.file.extend_from_slice(&self.ttl);
+        included.hand(&self.ttl);
         included.surplus = self.ttl.iter().filter(|&&octet| octet == b'\n').count() as i64;
         self.included = Some(Box::new(included));
         Ok(())
@@ -309,22 +354,27 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Hands the next whole entry to the parser, or the next line of a `$GENERATE`.
-    fn fill(&mut self) -> Result<(), ZoneFileError> {
+    /// Reads the next line if it is plain; else hands the next whole entry to the parser, or the next line of a
+    /// `$GENERATE`. Whether there is a record.
+    fn fill(&mut self) -> Result<bool, ZoneFileError> {
         loop {
             if self.expand() {
-                return Ok(());
+                return Ok(false);
+            }
+            if self.plain_line()? {
+                return Ok(true);
             }
             if let Some(length) = self.cutter.cut(&self.pending[self.looked_at..]) {
                 let end = self.looked_at + length;
                 self.entry = self.handed;
                 (self.handed, self.looked_at) = (end, end);
-                let entry = &self.pending[self.entry..end];
-                if entry[0] == b'$' && self.directive()? {
+                if self.pending[self.entry] == b'$' && self.directive()? {
                     continue;
                 }
-                self.file.extend_from_slice(&self.pending[self.entry..end]);
-                return Ok(());
+                let pending = std::mem::take(&mut self.pending);
+                self.hand(&pending[self.entry..end]);
+                self.pending = pending;
+                return Ok(false);
             }
             if self.pending.len() - self.handed > MAX_ENTRY {
                 let why = format!(
@@ -349,13 +399,15 @@ impl<R: Read> Reader<R> {
                 }
                 (self.entry, self.handed) = (0, self.pending.len());
                 let is_directive = self.pending.first() == Some(&b'$') && self.directive()?;
+                let mut pending = std::mem::take(&mut self.pending);
                 if !is_directive {
-                    self.file.extend_from_slice(&self.pending);
+                    self.hand(&pending);
                 }
-                self.pending.clear();
+                pending.clear();
+                self.pending = pending;
                 (self.entry, self.handed, self.looked_at) = (0, 0, 0);
                 self.expand();
-                return Ok(());
+                return Ok(false);
             }
         }
     }
@@ -394,7 +446,7 @@ impl<R: Read> Reader<R> {
         let mut line = Vec::new();
         expansion.next_line(&mut line);
         self.surplus += line.iter().filter(|&&octet| octet == b'\n').count() as i64;
-        self.file.extend_from_slice(&line);
+        self.hand(&line);
         true
     }
 
@@ -464,240 +516,49 @@ impl<R: Read> Reader<R> {
     }
 }
 
+/// How many names there are in record data of a type, and at which octet they begin.
+fn names_in(rtype: Rtype) -> (usize, usize) {
+    match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::DNAME | Rtype::PTR => (1, 0),
+        Rtype::MX => (1, 2),
+        Rtype::SRV => (1, 6),
+        Rtype::SOA => (2, 0),
+        _ => (0, 0),
+    }
+}
+
 /// Whether a name in record data has a label without an octet, which the parser of domain 0.12 lets pass.
 fn has_empty_label(rtype: Rtype, data: &[u8]) -> bool {
-    let at = match rtype {
-        Rtype::NS | Rtype::CNAME | Rtype::DNAME | Rtype::PTR => 0,
-        Rtype::MX => 2,
-        Rtype::SRV => 6,
-        Rtype::SOA => {
-            let first = wire::name::wire_len(data).unwrap_or(data.len());
-            let second = data.get(first..).map(wire::name::wire_len);
-            // Five numbers of four octets follow.
-            return !matches!(second, Some(Ok(second)) if first + second + 20 == data.len());
+    let (names, mut at) = names_in(rtype);
+    if names == 0 {
+        return false;
+    }
+    for _ in 0..names {
+        match data.get(at..).map(wire::name::wire_len) {
+            Some(Ok(length)) => at += length,
+            _ => return true,
         }
-        _ => return false,
-    };
-    let name = data.get(at..).unwrap_or_default();
-    wire::name::wire_len(name).ok() != Some(name.len())
+    }
+    // Of SOA five numbers of four octets follow.
+    at + if rtype == Rtype::SOA { 20 } else { 0 } != data.len()
 }
 
-/// Finds the ends of entries.
-#[derive(Debug, Default)]
-struct Cutter {
-    parens: u32,
-    quoted: bool,
-    comment: bool,
-    escaped: bool,
-    /// The line the entry that was cut last begins at, from 1.
-    line: u64,
-    /// Lines up to the last cut.
-    handed_lines: u64,
-    /// Lines behind it.
-    open_lines: u64,
-}
-
-impl Cutter {
-    /// How much of `text`, which follows what was shown before, ends the entry; `None` if there is no end in it.
-    fn cut(&mut self, text: &[u8]) -> Option<usize> {
-        for (at, &octet) in text.iter().enumerate() {
-            if octet == b'\n' {
-                self.comment = false;
-                self.open_lines += 1;
-                if self.parens == 0 && !self.quoted && !self.escaped {
-                    self.begin_entry();
-                    return Some(at + 1);
-                }
-                self.escaped = false;
-            } else if self.comment {
-            } else if self.escaped {
-                self.escaped = false;
-            } else {
-                match octet {
-                    b'\\' => self.escaped = true,
-                    b'"' => self.quoted = !self.quoted,
-                    b';' if !self.quoted => self.comment = true,
-                    b'(' if !self.quoted => self.parens += 1,
-                    b')' if !self.quoted => self.parens = self.parens.saturating_sub(1),
-                    _ => {}
-                }
-            }
+/// Puts `origin` for each name in record data that is written `@`, which the parser of domain 0.12 takes for a label
+/// below the origin; whether there was one.
+fn take_at_for_origin(rtype: Rtype, data: &mut Vec<u8>, origin: &[u8]) -> bool {
+    let (names, mut at) = names_in(rtype);
+    let mut found = false;
+    for _ in 0..names {
+        let name = data.get(at..).unwrap_or_default();
+        let is_at = name.strip_prefix(b"\x01@").is_some_and(|rest| rest.starts_with(origin));
+        if is_at && !origin.is_empty() {
+            data.drain(at..at + 2);
+            found = true;
         }
-        None
+        at += wire::name::wire_len(data.get(at..).unwrap_or_default()).unwrap_or(0);
     }
-
-    /// Whether parentheses, quotes or an escape wait for their end.
-    fn is_open(&self) -> bool {
-        self.parens > 0 || self.quoted || self.escaped
-    }
-
-    /// Counts the lines of an entry that was cut.
-    fn begin_entry(&mut self) {
-        self.line = self.handed_lines + 1;
-        self.handed_lines += self.open_lines;
-        self.open_lines = 0;
-    }
+    found
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Gives what it holds a few octets at a time.
-    struct Trickle<'a>(&'a [u8], usize);
-
-    impl Read for Trickle<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let n = self.1.min(self.0.len()).min(buffer.len());
-            buffer[..n].copy_from_slice(&self.0[..n]);
-            self.0 = &self.0[n..];
-            Ok(n)
-        }
-    }
-
-    type Read1 = (Vec<u8>, u32, Rtype, Vec<u8>);
-
-    fn read(text: &str, step: usize) -> Result<Vec<Read1>, String> {
-        let mut reader = Reader::new(Trickle(text.as_bytes(), step), Path::new("z"), None);
-        let mut all = Vec::new();
-        while let Some(record) = reader.next_record().map_err(|e| e.to_string())? {
-            all.push((
-                record.owner().to_vec(),
-                record.ttl(),
-                record.rtype(),
-                record.data().to_vec(),
-            ));
-        }
-        Ok(all)
-    }
-
-    const ZONE: &str = "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h (1 ; a ( in a comment\n 2 3\n 4 5)\n\
-        \tNS ns1\n\n; nothing\nns1 A 192.0.2.1\n 30 AAAA 2001:db8::1\n\
-        t TXT \"a;b(\" \"c\\\"d e\"\nq\\;x 5 IN MX 10 ns1\n$ORIGIN sub\nw CNAME ns1.example.";
-
-    #[test]
-    fn everything_a_master_file_may_have() {
-        let records = read(ZONE, 4096).unwrap();
-        assert_eq!(records.len(), 7);
-        let ttls: Vec<_> = records.iter().map(|r| r.1).collect();
-        assert_eq!(ttls, [60, 60, 60, 30, 60, 5, 60]);
-        assert_eq!(records[3].0, b"\x03ns1\x07example\0");
-        assert_eq!(records[4].3, b"\x04a;b(\x05c\"d e");
-        assert_eq!(records[5].0, b"\x03q;x\x07example\0");
-        assert_eq!(records[6].0, b"\x01w\x03sub\x07example\0");
-    }
-
-    #[test]
-    fn errors_have_their_place() {
-        let soa = "$ORIGIN example.\n@ 60 IN SOA ns1 h (1 2\n3 4 5)\n";
-        let table = [
-            ("a 60 AX 1\n".to_owned(), "z:4:", "type of a record belongs here"),
-            ("b 60 A 192.0.2.1\n\nc A 192.0.2.300\n".to_owned(), "z:6:5: ", "IPv4"),
-            ("$GENERATE 1-x a$ A 192.0.2.$\n".to_owned(), "z:4:11: ", "not a range of $GENERATE"),
-            (
-                "$GENERATE 254-258 a$ A 192.0.2.$\n".to_owned(),
-                "z:4:1: ",
-                "in the line that $GENERATE makes of 256",
-            ),
-            (
-                "$GENERATE 1-9 a$ A 192.0.2.$\n;\nb AX 1\n".to_owned(),
-                "z:6:",
-                "type of a record belongs here",
-            ),
-            (";\n$INCLUDE other\n".to_owned(), "z:5:1: ", "only a zone that is read from a file"),
-            ("a (\nA 192.0.2.1\n".to_owned(), "z:4:1: ", "ends within the entry"),
-            ("b NS ns1...1\n".to_owned(), "z:4:1: ", "two dots in a row"),
-            ("b MX 1 a..b\n".to_owned(), "z:4:1: ", "two dots in a row"),
-            ("a..b A 192.0.2.1\n".to_owned(), "z:4:1: ", "two dots in a row"),
-            ("t TXT \"i;b(\"(\"c\"\n".to_owned(), "z:4:1: ", "ends within the entry"),
-            (
-                "b A 192.0.2.1\nb.other. (\n) A 192.0.2.1\n".to_owned(),
-                "z:5: b.other",
-                "zone example",
-            ),
-            (format!("a A \"{}", "x\n".repeat(600_000)), "z:4:1: ", "parentheses and quotes"),
-        ];
-        for (text, place, part) in table {
-            let error = read(&format!("{soa}{text}"), usize::MAX).unwrap_err();
-            assert!(error.starts_with(place) && error.contains(part), "{error}");
-        }
-        let error = read("a.example. 60 A 192.0.2.1\n", 99).unwrap_err();
-        assert!(error.contains("first record is not a SOA"), "{error}");
-    }
-
-    #[test]
-    fn generated_lines_are_records_like_others() {
-        let soa = "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h (1 2\n3 4 5)\n";
-        let short =
-            format!("{soa}$GENERATE 1-3 a$ A 192.0.2.$\n 5 TXT last\n$GENERATE 7-7 $ A 192.0.2.7");
-        let long = format!(
-            "{soa}a1 A 192.0.2.1\na2 A 192.0.2.2\na3 A 192.0.2.3\n 5 TXT last\n7 A 192.0.2.7\n"
-        );
-        for step in [1, 7, usize::MAX] {
-            assert_eq!(read(&short, step).unwrap(), read(&long, usize::MAX).unwrap());
-        }
-    }
-
-    #[test]
-    fn included_files_are_read_in_their_place() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let write = |name: &str, text: &str| {
-            std::fs::write(dir.path().join(name), text).expect("writes");
-        };
-        write(
-            "zone",
-            "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h 1 2 3 4 5\n$INCLUDE hosts sub\nb A 192.0.2.2\n",
-        );
-        write("hosts", "a A 192.0.2.1\n$INCLUDE more\n$GENERATE 1-2 g$ A 192.0.2.$\n");
-        write("more", "$ORIGIN deep.example.\n@ 5 TXT x");
-        let all = || {
-            let mut reader = Reader::open(&dir.path().join("zone"), None).expect("opens");
-            let mut all = Vec::new();
-            while let Some(record) = reader.next_record().map_err(|e| e.to_string())? {
-                let owner = Name::from_wire(record.owner()).expect("a name").to_string();
-                all.push(format!("{owner} {}", record.ttl()));
-            }
-            assert_eq!(reader.apex().expect("known").to_string(), "example");
-            Ok::<_, String>(all)
-        };
-        assert_eq!(
-            all().unwrap(),
-            [
-                "example 60",
-                "a.sub.example 60",
-                "deep.example 5",
-                "g1.sub.example 60",
-                "g2.sub.example 60",
-                "b.example 60"
-            ]
-        );
-        for (text, place, part) in [
-            ("\nx AX 1\n", "more:2:", "type of a record belongs here"),
-            ("x A 1.2.3.4\nx.other. A 1.2.3.4\n", "more:2: ", "does not lie in the zone example"),
-            ("\n\n$INCLUDE nowhere", "more:3:1: ", "$INCLUDE nowhere: cannot read"),
-            ("$INCLUDE more", "more:1:1: ", "8 deep at most"),
-        ] {
-            write("more", text);
-            let error = all().unwrap_err();
-            assert!(error.contains(place) && error.contains(part), "{error}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn chunks_do_not_matter(step in 1usize..40) {
-            prop_assert_eq!(read(ZONE, step).unwrap(), read(ZONE, usize::MAX).unwrap());
-        }
-
-        #[test]
-        fn any_text_is_survived(text in "[\\x00-\\x7fé]{0,200}", cut in 0usize..200) {
-            let _ = read(&text, 7);
-            let mut mixed = ZONE.as_bytes().to_vec();
-            let cut = cut.min(mixed.len());
-            mixed.splice(cut..cut, text.bytes());
-            let _ = read(&String::from_utf8_lossy(&mixed), 64);
-        }
-    }
-}
+mod tests;

@@ -109,8 +109,13 @@ impl<'a, W: Write> Text<'a, W> {
         }
         let rtype = record.rtype();
         if !self.data(rtype, record.data(), apex) {
-            let data = record.scanned().data().display_zonefile(DisplayKind::Simple);
-            self.put(format!("\t{rtype}\t{data}").as_bytes());
+            match record.scanned() {
+                Some(scanned) => {
+                    let data = scanned.data().display_zonefile(DisplayKind::Simple);
+                    self.put(format!("\t{rtype}\t{data}").as_bytes());
+                }
+                None => self.unknown_data(rtype, record.data()),
+            }
         }
         self.end(1)
     }
@@ -127,9 +132,21 @@ impl<'a, W: Write> Text<'a, W> {
                 }
                 Err(_) => return false,
             },
+            (Rtype::DS, &[tag_high, tag_low, algorithm, kind, ref digest @ ..])
+                if !digest.is_empty() =>
+            {
+                let tag = u16::from_be_bytes([tag_high, tag_low]);
+                self.put(b"\tDS\t").number(tag.into()).put(b" ").number(algorithm.into());
+                self.put(b" ").number(kind.into()).put(b" ").hex(digest)
+            }
             _ => return false,
         };
         true
+    }
+
+    /// Appends type and data in the form of RFC 3597, which all servers take.
+    pub(crate) fn unknown_data(&mut self, rtype: Rtype, data: &[u8]) {
+        self.put(format!("\t{rtype}\t\\# {} ", data.len()).as_bytes()).hex(data);
     }
 
     /// Ends a line that holds so many records.

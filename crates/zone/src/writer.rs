@@ -52,8 +52,7 @@ impl<'a, W: Write> ZoneWriter<'a, W> {
         }
         let rtype = Rtype::from_int(rtype);
         if !self.text.data(rtype, data, apex) {
-            // The form of RFC 3597, which all servers take.
-            self.text.put(format!("\t{rtype}\t\\# {} ", data.len()).as_bytes()).hex(data);
+            self.text.unknown_data(rtype, data);
         }
         self.text.end(1)
     }
