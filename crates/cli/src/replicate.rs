@@ -19,11 +19,11 @@ use lab::replication::Network;
 use lab::replication::nodes::Kind;
 use lab::replication::plan::{Method, ReplicationPlan};
 use lab::{CpuList, Entered, RunDir};
-use record::{CellRecord, Figure, Plan, Run, SCHEMA, Skipped, Store};
+use record::{CellRecord, Figure, Plan, Run, SCHEMA, Secondary, Skipped, Store};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::replicate_cell::{Material, Measured};
+use crate::replicate_cell::{Figures, Material, Measured};
 use crate::run::host_now;
 use crate::store;
 use crate::tester::command_line;
@@ -202,6 +202,15 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Says figures and keeps them, each a value of its own.
+fn keep(of: &str, figures: Figures, to: &mut BTreeMap<String, Figure>) {
+    for (name, unit, value) in figures {
+        eprintln!("  {of}{name} {}", report::quantity(value, unit));
+        let figure = to.entry(name).or_insert_with(|| Figure::new(unit, Vec::new()));
+        figure.values.push(value);
+    }
+}
+
 fn conduct(
     plan: &ReplicationPlan,
     cells: &[Cell],
@@ -238,8 +247,16 @@ fn conduct(
     let catalogue = Catalogue::load(None)?;
     'cells: for cell in cells {
         let mut record = CellRecord::new(cell.server().name(), cell.settings(), plan.method.word());
-        record.server_version =
-            catalogue.get(cell.server().name()).ok().and_then(|adapter| detect(adapter).version);
+        let version = |kind: Kind| detect(catalogue.get(kind.name()).ok()?).version;
+        record.server_version = version(cell.server());
+        record.secondaries = { (1..).zip(&cell.secondaries) }
+            .map(|(number, &kind)| Secondary {
+                server: kind.name().to_owned(),
+                server_version: version(kind),
+                address: Network::address(number).ip().to_string(),
+                figures: BTreeMap::new(),
+            })
+            .collect();
         for repeat in 0..plan.repeats {
             eprintln!("{}, repeat {} of {}", cell.describe(), repeat + 1, plan.repeats);
             let measured = Measured { plan, cell, stage, material: &material };
@@ -250,11 +267,15 @@ fn conduct(
                 break 'cells;
             }
             match found {
-                Ok(figures) => {
-                    for (name, unit, value) in figures {
-                        eprintln!("  {name} {}", report::quantity(value, unit));
-                        let figure = record.figures.entry(name);
-                        figure.or_insert_with(|| Figure::new(unit, Vec::new())).values.push(value);
+                Ok(found) => {
+                    keep("", found.figures, &mut record.figures);
+                    for (figures, to) in found.secondaries.into_iter().zip(&mut record.secondaries)
+                    {
+                        keep(
+                            &format!("{} at {}: ", to.server, to.address),
+                            figures,
+                            &mut to.figures,
+                        );
                     }
                     record.repeats += 1;
                 }

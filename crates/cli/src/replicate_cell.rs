@@ -98,8 +98,17 @@ impl Material {
     }
 }
 
-/// A figure: name, unit, value.
-pub(crate) type Found = Vec<(String, &'static str, f64)>;
+/// Figures: name, unit, value.
+pub(crate) type Figures = Vec<(String, &'static str, f64)>;
+
+/// What a repeat found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Of the server that is measured, and of all.
+    pub(crate) figures: Figures,
+    /// Of each secondary by itself, in the cell's order.
+    pub(crate) secondaries: Vec<Figures>,
+}
 
 /// One repeat of one cell.
 pub(crate) struct Measured<'a> {
@@ -113,8 +122,8 @@ impl Measured<'_> {
     pub(crate) fn measure(&self) -> anyhow::Result<Found> {
         let dir = tempfile::tempdir_in(self.stage.dir)?;
         // From before the first transfer on.
-        let followed = !self.cell.secondaries.is_empty();
-        let transfers = followed.then(TransferWatch::start).transpose()?;
+        let followers = self.cell.secondaries.len();
+        let transfers = (followers > 0).then(|| TransferWatch::start(followers)).transpose()?;
         let mut nodes = self.start(dir.path())?;
         let mut found = match self.plan.method {
             Method::UpdateRate => self.update_rate(&mut nodes[0], dir.path()),
@@ -122,7 +131,10 @@ impl Measured<'_> {
             Method::SignedUnsigned => self.sizes(&nodes),
         }?;
         if let Some(transfers) = transfers {
-            found.extend(transfers.finish()?);
+            let (all, mut each) = transfers.finish()?;
+            found.figures.extend(all);
+            each.iter_mut().zip(&mut found.secondaries).for_each(|(to, from)| to.append(from));
+            found.secondaries = each;
         }
         Ok(found)
     }
@@ -153,10 +165,10 @@ impl Measured<'_> {
         let primary = Node::start(network, self.cell.primary, &task, &dir.join("primary"), cpus)?;
         let mut nodes = vec![primary];
         self.wait_serving(&mut nodes[0])?;
-        for (&kind, &follower) in kinds.iter().zip(&followers) {
+        for (number, (&kind, &follower)) in (1..).zip(kinds.iter().zip(&followers)) {
             let role = Role::Secondary { primary: address };
             let task = Task { role, zone: ZONE, address: follower };
-            let dir = dir.join(format!("secondary-{}", follower.port()));
+            let dir = dir.join(format!("secondary-{number}"));
             nodes.push(Node::start(network, kind, &task, &dir, &self.stage.cpus[1])?);
         }
         for node in &mut nodes[1..] {
@@ -272,7 +284,8 @@ impl Measured<'_> {
             ("looked_up_after_SIGKILL", "", (found.acknowledged + after.acknowledged) as f64),
             ("gone_after_SIGKILL", "", (found.gone + after.gone) as f64),
         ];
-        Ok(figures.map(|(name, unit, value)| (name.to_owned(), unit, value)).into())
+        let figures = figures.map(|(name, unit, value)| (name.to_owned(), unit, value)).into();
+        Ok(Found { figures, secondaries: Vec::new() })
     }
 
     fn under_update(&self, nodes: &[Node]) -> anyhow::Result<Found> {
@@ -287,7 +300,8 @@ impl Measured<'_> {
         let followers = &nodes[1..];
         let asked = nodes.get(1).unwrap_or(&nodes[0]).address();
         let Some(rate) = rate else {
-            return Ok(vec![("qps".to_owned(), "qps", valid_qps(&self.load(asked)?))]);
+            let figures = vec![("qps".to_owned(), "qps", valid_qps(&self.load(asked)?))];
+            return Ok(Found { figures, secondaries: Vec::new() });
         };
         let mut sender = self.sender(nodes[0].address(), rate)?;
         // One at a time is watched: what is acknowledged meanwhile is not.
@@ -319,24 +333,21 @@ impl Measured<'_> {
             anyhow::Ok((trial?, sent, lags))
         })?;
         let acknowledged = sent.tally.acknowledged() as f64;
-        let mut found = vec![
+        let mut figures = vec![
             ("qps".to_owned(), "qps", valid_qps(&trial)),
             ("updates_done".to_owned(), "1/s", acknowledged / sent.seconds.max(1e-9)),
             ("not_acknowledged".to_owned(), "", sent.tally.sent as f64 - acknowledged),
         ];
-        for (number, (lag, node)) in lags.iter().zip(followers).enumerate() {
+        let secondaries: Vec<Figures> = lags.iter().map(lag_figures).collect();
+        for (number, (lag, node)) in secondaries.iter().zip(followers).enumerate() {
             // The first is the one asked, which the whole row is about.
             let of = if number == 0 { String::new() } else { self.name_beside(number, node) };
-            let counts = [("watched", lag.times.count() + lag.unseen), ("unseen", lag.unseen)];
-            found.extend(counts.map(|(what, n)| (format!("lag{of}_{what}"), "", n as f64)));
-            if lag.times.count() > 0 {
-                for (what, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-                    let time = lag.times.quantile(quantile).as_secs_f64();
-                    found.push((format!("lag{of}_{what}"), "s", time));
-                }
-            }
+            let named = lag.iter().map(|(name, unit, value)| {
+                (name.replacen("lag", &format!("lag{of}"), 1), *unit, *value)
+            });
+            figures.extend(named);
         }
-        Ok(found)
+        Ok(Found { figures, secondaries })
     }
 
     /// What figures of a secondary beside the one asked are called by.
@@ -351,11 +362,12 @@ impl Measured<'_> {
         let trial = self.load(asked)?;
         let file = BufReader::new(File::open(&self.material.queries)?);
         let (query, reply) = average_sizes(asked, file, SIZED, self.cell.signed)?;
-        Ok(vec![
+        let figures = vec![
             ("qps".to_owned(), "qps", valid_qps(&trial)),
             ("query_octets".to_owned(), "octets", query),
             ("reply_octets".to_owned(), "octets", reply),
-        ])
+        ];
+        Ok(Found { figures, secondaries: Vec::new() })
     }
 
     /// Queries from a closed loop; with DO when the zone is signed.
@@ -389,6 +401,16 @@ impl Measured<'_> {
         };
         Ok(setup.run(&Arc::new(load::Live::default()), self.stage.stop)?.trial)
     }
+}
+
+/// How far a secondary was behind.
+fn lag_figures(lag: &Lag) -> Figures {
+    let counts = [("lag_watched", lag.times.count() + lag.unseen), ("lag_unseen", lag.unseen)];
+    let counts = counts.map(|(name, n)| (name.to_owned(), "", n as f64));
+    let times = [("lag_p50", 0.5), ("lag_p99", 0.99)]
+        .map(|(name, quantile)| (name.to_owned(), "s", lag.times.quantile(quantile).as_secs_f64()));
+    let known = if lag.times.count() > 0 { &times[..] } else { &[] };
+    counts.iter().chain(known).cloned().collect()
 }
 
 /// Valid answers a second.

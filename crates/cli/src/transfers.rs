@@ -1,15 +1,18 @@
-//! Zone transfers that pass the loopback of a replication, counted by kind.
+//! Zone transfers that pass the loopback of a replication, counted by kind and by who got them.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
-use lab::replication::PORT;
+use lab::replication::{Network, PORT};
 use net::capture::{LiveCapture, Only, Until};
 use trace::transfers::{Kind, Transfers};
-use trace::{Capture, CaptureError, Messages};
+use trace::{Capture, CaptureError, Message, Messages};
+
+use crate::replicate_cell::Figures;
 
 /// Kinds of transfers, and what their figures are called.
 const KINDS: [(Kind, &str); 5] = [
@@ -20,15 +23,52 @@ const KINDS: [(Kind, &str); 5] = [
     (Kind::Refused, "transfers_refused"),
 ];
 
+/// The transfers of each secondary, and at last those of anybody else.
+struct Counts {
+    secondaries: Vec<IpAddr>,
+    transfers: Vec<Transfers>,
+}
+
+impl Counts {
+    fn new(secondaries: usize) -> Self {
+        let addresses = (1..).take(secondaries).map(|number| *Network::address(number).ip());
+        let secondaries: Vec<IpAddr> = addresses.map(IpAddr::V4).collect();
+        let transfers = (0..=secondaries.len()).map(|_| Transfers::default()).collect();
+        Counts { secondaries, transfers }
+    }
+
+    fn add(&mut self, message: &Message<'_>) {
+        let has = |ip: &IpAddr| message.source.ip() == *ip || message.destination.ip() == *ip;
+        let number = self.secondaries.iter().position(has).unwrap_or(self.secondaries.len());
+        self.transfers[number].add(message);
+    }
+
+    /// Figures of a few of them together: for each kind that occurred, and for AXFR and IXFR in any case.
+    fn figures(of: &[Transfers]) -> Figures {
+        let mut found = Vec::new();
+        for (kind, name) in KINDS {
+            let counts = || of.iter().map(|transfers| transfers.counts(kind));
+            let transfers: u64 = counts().map(|count| count.transfers).sum();
+            let octets: u64 = counts().map(|count| count.octets).sum();
+            if transfers > 0 || matches!(kind, Kind::Axfr | Kind::Ixfr) {
+                found.push((name.to_owned(), "", transfers as f64));
+                found.push((format!("{name}_octets"), "octets", octets as f64));
+            }
+        }
+        found
+    }
+}
+
 /// Listens in the background, in the network namespace of the thread that starts it.
 pub(crate) struct TransferWatch {
     stop: Arc<AtomicBool>,
     lost: Arc<AtomicU64>,
-    thread: JoinHandle<(Transfers, Option<CaptureError>)>,
+    thread: JoinHandle<(Counts, Option<CaptureError>)>,
 }
 
 impl TransferWatch {
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    /// Watches so many secondaries.
+    pub(crate) fn start(secondaries: usize) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Until { duration: None, stop: stop.clone() };
         let live = LiveCapture::open("lo", Only::TcpOverIpv4, until)
@@ -36,36 +76,29 @@ impl TransferWatch {
         let lost = live.lost();
         let mut capture = Capture::new(Box::new(live), Path::new("lo"))?;
         let thread = std::thread::spawn(move || {
-            let mut transfers = Transfers::default();
-            // All are from the primary.
+            let mut counts = Counts::new(secondaries);
             let mut messages = Messages::new(vec![PORT]);
-            let read = messages.read(&mut capture, |message| transfers.add(message));
-            (transfers, read.err())
+            let read = messages.read(&mut capture, |message| counts.add(message));
+            (counts, read.err())
         });
         Ok(TransferWatch { stop, lost, thread })
     }
 
-    /// What passed: figures for each kind that occurred, and for AXFR and IXFR in any case.
-    pub(crate) fn finish(self) -> anyhow::Result<Vec<(String, &'static str, f64)>> {
+    /// What passed: all of it, and what each secondary got.
+    pub(crate) fn finish(self) -> anyhow::Result<(Figures, Vec<Figures>)> {
         self.stop.store(true, Ordering::Relaxed);
-        let (transfers, error) =
+        let (counts, error) =
             self.thread.join().map_err(|_| anyhow!("the watch of transfers panicked"))?;
         if let Some(error) = error {
             return Err(error.into());
         }
-        let mut found = Vec::new();
-        for (kind, name) in KINDS {
-            let count = transfers.counts(kind);
-            if count.transfers > 0 || matches!(kind, Kind::Axfr | Kind::Ixfr) {
-                found.push((name.to_owned(), "", count.transfers as f64));
-                found.push((format!("{name}_octets"), "octets", count.octets as f64));
-            }
-        }
+        let mut all = Counts::figures(&counts.transfers);
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
             // What is counted is then too little.
-            found.push(("packets_of_transfers_lost".to_owned(), "", lost as f64));
+            all.push(("packets_of_transfers_lost".to_owned(), "", lost as f64));
         }
-        Ok(found)
+        let each = counts.transfers[..counts.secondaries.len()].chunks(1).map(Counts::figures);
+        Ok((all, each.collect()))
     }
 }

@@ -72,6 +72,19 @@ fn secondaries_of_all_kinds_follow_one_primary() {
     for of in ["", "_bind9", "_knot", "_yadifa", "_pdns"] {
         assert!(figure(&result, &format!("lag{of}_watched")) > 0.0, "{result}");
     }
+    let secondaries = result["secondaries"].as_array().expect("a list");
+    let names: Vec<_> = secondaries.iter().filter_map(|one| one["server"].as_str()).collect();
+    assert_eq!(names, ["nsd", "bind9", "knot", "yadifa", "pdns"]);
+    let kinds = ["axfr", "ixfr_in_full", "ixfr", "ixfr_octets", "axfr_octets"];
+    let got = |one: &Value, kind: &str| one["figures"].get(kind).map_or(0.0, |_| figure(one, kind));
+    for one in secondaries {
+        assert!(got(one, "axfr") + got(one, "ixfr_in_full") >= 1.0, "{one}");
+        assert!(got(one, "ixfr") >= 1.0 && got(one, "lag_watched") > 0.0, "{one}");
+    }
+    for kind in kinds {
+        let sum: f64 = secondaries.iter().map(|one| got(one, kind)).sum();
+        assert_eq!(sum, got(&result, kind), "{kind}: {result}");
+    }
     let in_full =
         result["figures"].get("ixfr_in_full").map_or(0.0, |_| figure(&result, "ixfr_in_full"));
     assert!(figure(&result, "axfr") + in_full >= 5.0, "each got the zone once: {result}");

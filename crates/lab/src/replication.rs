@@ -2,9 +2,11 @@
 //! loopback of one network namespace.
 //!
 //! ```text
-//!   updates ──> primary, port 53 ── NOTIFY ──> secondary, port 54   <── queries
-//!                    <── SOA?, IXFR ──         secondary, port 55 ...
+//!   updates ──> primary, 127.0.0.1 ── NOTIFY ──> secondary, 127.0.0.2   <── queries
+//!                    <── SOA?, IXFR ──           secondary, 127.0.0.3 ...
 //! ```
+//!
+//! Each server asks from the address it answers at, so that whose a transfer is can be seen.
 //!
 //! Each server works in a folder of its own, is bound to its cores, and ends with the lab.
 
@@ -13,7 +15,7 @@ pub mod plan;
 
 use std::ffi::OsStr;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,8 +27,10 @@ use crate::netns::Namespace;
 use crate::process::{Launch, Process, ProcessError};
 use nodes::{Kind, Role, Task};
 
-/// The port of the primary; the secondaries have those that follow.
+/// The port of all servers.
 pub const PORT: u16 = 53;
+/// The most secondaries of a primary.
+pub const MOST_SECONDARIES: u8 = 8;
 /// How long a server may take to end politely.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -88,6 +92,9 @@ impl Network {
         let network = |e: &dyn std::fmt::Display| NodeError::Network(e.to_string());
         let namespace = Namespace::create("replication").map_err(|e| network(&e))?;
         links::loopback(&namespace, &[]).map_err(|e: LinkError| network(&e))?;
+        let secondaries: Vec<IpAddr> =
+            (1..=MOST_SECONDARIES).map(|number| (*Self::address(number).ip()).into()).collect();
+        links::loopback_addresses(&namespace, &secondaries).map_err(|e| network(&e))?;
         Ok(Network { namespace })
     }
 
@@ -99,9 +106,9 @@ impl Network {
         self.namespace.run(work)
     }
 
-    /// The address of server `number`: the primary is 0.
+    /// The address of server `number` (up to [`MOST_SECONDARIES`]): the primary is 0.
     pub fn address(number: u8) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT + u16::from(number))
+        SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, number.saturating_add(1)), PORT)
     }
 }
 

@@ -177,7 +177,7 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
 const FIGURES: [&str; 4] = ["figure", "unit", "repeat", "value"];
 
 fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
-    let row = |figure: &str, unit: &str, repeat: usize, value: f64| {
+    let row = &|figure: &str, unit: &str, repeat: usize, value: f64| {
         vec![figure.to_owned(), unit.to_owned(), repeat.to_string(), value.to_string()]
     };
     let capacities = cell.capacities.iter().enumerate();
@@ -185,7 +185,15 @@ fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let figures = cell.figures.iter().flat_map(|(name, figure)| {
         figure.values.iter().enumerate().map(|(i, v)| row(name, &figure.unit, i, *v))
     });
-    capacities.chain(figures).collect()
+    // `secondary 2 nsd: axfr`: there may be two of a kind.
+    let secondaries = (1..).zip(&cell.secondaries).flat_map(|(number, secondary)| {
+        secondary.figures.iter().flat_map(move |(name, figure)| {
+            let name = format!("secondary {number} {}: {name}", secondary.server);
+            let values = figure.values.iter().enumerate();
+            values.map(move |(i, v)| row(&name, &figure.unit, i, *v))
+        })
+    });
+    capacities.chain(figures).chain(secondaries).collect()
 }
 
 const SERIES: [&str; 6] = ["trial", "rate_qps", "series", "unit", "at_s", "value"];

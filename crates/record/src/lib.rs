@@ -33,7 +33,7 @@ pub use file::{RecordError, read, write, write_bytes};
 pub use glimpse::Glimpse;
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use plan::{Plan, Seam};
-pub use run::{Capacity, CellRecord, Certificate, Run, SelfTest, Skipped, TrialRecord};
+pub use run::{Capacity, CellRecord, Certificate, Run, Secondary, SelfTest, Skipped, TrialRecord};
 pub use series::{Figure, Series};
 pub use source::{of_trial, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};

@@ -86,12 +86,31 @@ pub struct CellRecord {
     /// What else was measured, by name, such as `zone_load` or `experiment_time`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub figures: BTreeMap<String, Figure>,
+    /// The servers that follow a primary, in an experiment about updates; the first is the one asked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub secondaries: Vec<Secondary>,
     /// What was sampled beside the trials, as while a server loads its zone.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Series>,
     /// Configuration files as used, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,
+}
+
+/// A server that follows a primary.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Secondary {
+    /// Its name.
+    pub server: String,
+    /// Its version, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_version: Option<String>,
+    /// The address that it answers at and fetches its zone from.
+    pub address: String,
+    /// The transfers it got by kind (`axfr`, `ixfr`, `ixfr_in_full`, `ixfr_without_news`, `transfers_refused`), the
+    /// octets of each (`axfr_octets`, ...), and how far it was behind (`lag_p50`, `lag_p99`, `lag_watched`,
+    /// `lag_unseen`).
+    pub figures: BTreeMap<String, Figure>,
 }
 
 /// The method of records that name none.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::stats;
-use record::{CellRecord, LockStepRow, LockStepTable, Run, SCHEMA, Skipped};
+use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA, Skipped};
 
 use crate::{lockstep, thousands, time_us};
 
@@ -109,15 +109,41 @@ fn figures(out: &mut String, cells: &[&CellRecord]) {
     for cell in cells {
         let mut row = vec![server(cell)];
         row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
-        row.extend(names.iter().map(|name| {
-            let figure = cell.figures.get(*name);
-            let median = figure.and_then(|f| Some(quantity(f.median()?, &f.unit)));
-            median.unwrap_or_else(|| "-".to_owned())
-        }));
+        row.extend(names.iter().map(|name| median(cell.figures.get(*name))));
         row.push(cell.repeats.to_string());
         rows.push(row);
     }
     align(out, &rows, 1 + keys.len());
+    secondaries(out, cells, &keys);
+}
+
+/// A line for each secondary of each cell, a column for each of their figures; medians of the repeats.
+fn secondaries(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
+    let all = || cells.iter().flat_map(|cell| cell.secondaries.iter().map(move |s| (cell, s)));
+    let mut names: Vec<&String> = all().flat_map(|(_, s)| s.figures.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return;
+    }
+    let mut head: Vec<String> = vec!["secondary".into(), "address".into()];
+    head.extend(keys.iter().cloned());
+    head.extend(names.iter().map(|name| name.replace('_', " ")));
+    let mut rows = vec![head];
+    for (cell, secondary) in all() {
+        let mut row = vec![secondary.server.clone(), secondary.address.clone()];
+        row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
+        row.extend(names.iter().map(|name| median(secondary.figures.get(*name))));
+        rows.push(row);
+    }
+    out.push('\n');
+    align(out, &rows, 2 + keys.len());
+}
+
+/// The median of a figure, for people.
+fn median(figure: Option<&Figure>) -> String {
+    let median = figure.and_then(|f| Some(quantity(f.median()?, &f.unit)));
+    median.unwrap_or_else(|| "-".to_owned())
 }
 
 /// A server with its version.
@@ -199,7 +225,7 @@ fn generators(out: &mut String, cells: &[&CellRecord]) {
 
 #[cfg(test)]
 mod tests {
-    use record::Figure;
+    use record::Secondary;
 
     use super::*;
 
@@ -238,6 +264,30 @@ mod tests {
                 "knot    10.0.0.0/12       -         -     1.50 s        1",
             ]
         );
+    }
+
+    #[test]
+    fn each_secondary_has_a_line() {
+        let mut asked =
+            cell("nsd", ("primary", "knot"), "query-under-update", &[("qps", "qps", 1.0)]);
+        for (number, server) in ["nsd", "bind9"].into_iter().enumerate() {
+            let axfr = ("axfr".to_owned(), Figure::new("", vec![number as f64 + 1.0]));
+            asked.secondaries.push(Secondary {
+                server: server.to_owned(),
+                server_version: None,
+                address: format!("127.0.0.{}", number + 2),
+                figures: [axfr].into(),
+            });
+        }
+        let table = tables(&Run { results: vec![asked], ..Run::default() });
+        let (_, below) = table.split_once("\n\n").expect("a second table");
+        let lines: Vec<&str> = below.lines().collect();
+        let wanted = [
+            "secondary  address    axfr",
+            "nsd        127.0.0.2     1",
+            "bind9      127.0.0.3     2",
+        ];
+        assert_eq!(lines, wanted);
     }
 
     #[test]

@@ -386,6 +386,7 @@ fn yadifa(task: &Task<'_>, dir: &Path) -> String {
         Role::Secondary { primary } => {
             let (from, at) = (primary.ip(), primary.port());
             add!(text, "  type secondary\n  primaries {from} port {at} key {KEY_NAME}");
+            add!(text, "  transfer-source {address}");
         }
     }
     add!(text, "</zone>");

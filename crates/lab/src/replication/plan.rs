@@ -22,6 +22,7 @@ use std::path::Path;
 use measure::Nanos;
 use serde::Deserialize;
 
+use super::MOST_SECONDARIES;
 use super::nodes::Kind;
 
 /// What is measured.
@@ -113,8 +114,6 @@ fn once() -> u32 {
     1
 }
 
-/// The most secondaries of a primary.
-const MIXED: usize = 8;
 /// The most delegations, updates and repeats.
 const MOST: (u64, u64, u32) = (200_000_000, 1_000_000, 100);
 
@@ -171,11 +170,13 @@ impl ReplicationPlan {
         must(!self.primaries.is_empty(), "`primaries` names at least one server".to_owned())?;
         let known = Kind::ALL.map(Kind::name).join(", ");
         let single = |name: &&String| Kind::from_name(name).is_none();
-        let mixed = |names: &&String| Kind::group(names).is_none_or(|group| group.len() > MIXED);
+        let mixed = |names: &&String| {
+            Kind::group(names).is_none_or(|group| group.len() > usize::from(MOST_SECONDARIES))
+        };
         let strange = self.primaries.iter().find(single);
         if let Some(name) = strange.or_else(|| self.secondaries.iter().find(mixed)) {
             let why = format!(
-                "`{name}` is not a server here: {known}, or up to {MIXED} secondaries as bind9+nsd"
+                "`{name}` is not a server here: {known}, or up to {MOST_SECONDARIES} secondaries as bind9+nsd"
             );
             must(false, why)?;
         }
