@@ -75,9 +75,9 @@ pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {
 }
 
 /// Opens the output: a file, or the standard output for `-`.
-pub(crate) fn output(path: &PathBuf) -> Result<Box<dyn std::io::Write>, Failure> {
+pub(crate) fn output(path: &PathBuf) -> Result<Box<dyn std::io::Write + Send>, Failure> {
     if path == Path::new("-") {
-        return Ok(Box::new(std::io::stdout().lock()));
+        return Ok(Box::new(std::io::stdout()));
     }
     Ok(Box::new(create(path)?))
 }

@@ -16,6 +16,9 @@
 //! So labels are distinct by construction, short ones are as good as taken in a large zone, as in a real one, and
 //! equal seeds give equal labels.
 
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::Scope;
+
 use measure::Rng;
 use wire::name::MAX_LABEL;
 
@@ -85,6 +88,8 @@ struct Characters {
     tables: Vec<[u8; TABLE]>,
     /// Share of each character.
     shares: Vec<[f64; 37]>,
+    /// The context behind each character.
+    after: [Context; 37],
 }
 
 impl Characters {
@@ -106,7 +111,8 @@ impl Characters {
                 table.iter().filter(|&&c| usize::from(c) == i).count() as f64 / TABLE as f64
             }));
         }
-        Characters { tables, shares }
+        let after = ALPHABET.map(|character| Context::after(Some(character)));
+        Characters { tables, shares, after }
     }
 
     #[inline]
@@ -280,12 +286,14 @@ impl Labels {
         self.label.clear();
         self.label.extend_from_slice(&self.prefix[..depth]);
         let (mut bits, mut drawn) = (0, 5);
+        let mut context = Context::after(self.label.last().copied());
         while self.label.len() < length {
             if drawn == 5 {
                 (bits, drawn) = (self.rng.next_u64(), 0);
             }
-            let context = Context::after(self.label.last().copied());
-            self.label.push(ALPHABET[usize::from(self.characters.draw(context, bits))]);
+            let character = usize::from(self.characters.draw(context, bits));
+            self.label.push(ALPHABET[character]);
+            context = self.characters.after[character];
             (bits, drawn) = (bits >> 12, drawn + 1);
         }
         let full = self.label.len() == MAX_LABEL;
@@ -298,6 +306,73 @@ impl Labels {
         if (self.reserved)(&self.label) {
             self.label.push(b'x');
         }
+    }
+}
+
+/// Labels on their way from the thread that draws them.
+const AHEAD: usize = 4;
+/// Octets of a batch of them.
+const BATCH: usize = 64 << 10;
+
+/// Labels, one behind the other.
+#[derive(Debug, Default)]
+struct Batch {
+    text: Vec<u8>,
+    lengths: Vec<u8>,
+}
+
+impl Batch {
+    fn fill(&mut self, labels: &mut Labels) {
+        self.text.clear();
+        self.lengths.clear();
+        while self.text.len() < BATCH
+            && let Some(label) = labels.next_label()
+        {
+            self.text.extend_from_slice(label);
+            self.lengths.push(label.len() as u8);
+        }
+    }
+}
+
+/// The same labels drawn by a thread of their own, ahead of who takes them.
+pub(crate) struct LabelsAhead {
+    full: Receiver<Batch>,
+    empty: Sender<Batch>,
+    batch: Batch,
+    /// Labels and octets of the batch that were taken.
+    taken: (usize, usize),
+}
+
+impl LabelsAhead {
+    /// Starts the thread, which ends with the labels or when this is dropped.
+    pub(crate) fn new<'scope>(mut labels: Labels, scope: &'scope Scope<'scope, '_>) -> Self {
+        let (send, full) = sync_channel(AHEAD);
+        let (empty, back) = channel::<Batch>();
+        scope.spawn(move || {
+            loop {
+                let mut batch = back.try_recv().unwrap_or_default();
+                batch.fill(&mut labels);
+                if batch.lengths.is_empty() || send.send(batch).is_err() {
+                    break;
+                }
+            }
+        });
+        LabelsAhead { full, empty, batch: Batch::default(), taken: (0, 0) }
+    }
+
+    /// The next label; `None` after the last.
+    #[inline]
+    pub(crate) fn next_label(&mut self) -> Option<&[u8]> {
+        if self.taken.0 == self.batch.lengths.len() {
+            let next = self.full.recv().ok()?;
+            // The thread may have drawn the last already.
+            let _ = self.empty.send(std::mem::replace(&mut self.batch, next));
+            self.taken = (0, 0);
+        }
+        let (number, begin) = self.taken;
+        let end = begin + usize::from(self.batch.lengths[number]);
+        self.taken = (number + 1, end);
+        Some(&self.batch.text[begin..end])
     }
 }
 
@@ -350,6 +425,25 @@ mod tests {
     fn seeds_reproduce() {
         assert_eq!(all(500, 1), all(500, 1));
         assert_ne!(all(500, 1), all(500, 2));
+    }
+
+    #[test]
+    fn a_thread_draws_the_same() {
+        for count in [0, 1, 20_000] {
+            let mut labels = Labels::new(count, 3, |_| false);
+            std::thread::scope(|scope| {
+                let mut ahead = LabelsAhead::new(Labels::new(count, 3, |_| false), scope);
+                while let Some(label) = labels.next_label() {
+                    assert_eq!(ahead.next_label(), Some(label));
+                }
+                assert_eq!(ahead.next_label(), None);
+            });
+        }
+        // Who does not want the rest leaves it.
+        std::thread::scope(|scope| {
+            let mut ahead = LabelsAhead::new(Labels::new(1_000_000, 3, |_| false), scope);
+            assert!(ahead.next_label().is_some());
+        });
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! zones come out in it, slices are ranges of it, and a stream of queries cut by the same ranges falls into the same
 //! slices.
 
+mod behind;
 pub mod compare;
 mod expand;
 pub mod generate;
@@ -24,6 +25,7 @@ pub mod stats;
 mod text;
 mod writer;
 
+pub use behind::WriteBehind;
 pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
 pub use reader::{Reader, Record, ZoneFileError};
 pub use writer::ZoneWriter;

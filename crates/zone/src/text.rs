@@ -153,6 +153,12 @@ impl<'a, W: Write> Text<'a, W> {
     #[inline]
     pub(crate) fn end(&mut self, records: u64) -> io::Result<()> {
         self.buffer.push(b'\n');
+        self.ended(records)
+    }
+
+    /// Counts so many records in lines that have their ends.
+    #[inline]
+    pub(crate) fn ended(&mut self, records: u64) -> io::Result<()> {
         self.written.records += records;
         if self.buffer.len() >= CHUNK { self.hand_on() } else { Ok(()) }
     }

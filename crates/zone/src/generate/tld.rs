@@ -10,7 +10,7 @@ use measure::{Rng, Zipf};
 use wire::Name;
 
 use super::{NameServer, Written};
-use crate::labels::Labels;
+use crate::labels::{Labels, LabelsAhead};
 use crate::text::{Text, begin};
 
 /// The label of an operator begins with this; seven digits follow.
@@ -130,29 +130,33 @@ impl TldZone {
         zone.text.end(1)?;
         let mut operators = (0..zone.operators).filter(|&rank| self.named_in_zone(rank)).peekable();
         let named = (0..zone.operators).filter(|&rank| self.named_in_zone(rank)).count() as u64;
-        let mut labels = Labels::new(self.delegations.saturating_sub(named), self.seed, reserved);
-        let mut label = labels.next_label();
-        let mut nic_is_due = true;
-        loop {
-            // What comes next in the canonical order: a drawn label, an operator, or the zone's own server.
-            let operator = operators.peek().map(|&rank| operator_label(rank));
-            let least = [label, operator.as_ref().map(|o| &o[..]), nic_is_due.then_some(b"nic")]
-                .into_iter()
-                .flatten()
-                .min();
-            let Some(least) = least else { break };
-            if Some(least) == label {
-                zone.delegation(least)?;
-                label = labels.next_label();
-            } else if least == b"nic" {
-                zone.own_server(self.server)?;
-                nic_is_due = false;
-            } else {
-                let rank = operators.next().unwrap_or_default();
-                zone.operator(rank)?;
+        let labels = Labels::new(self.delegations.saturating_sub(named), self.seed, reserved);
+        std::thread::scope(|scope| {
+            let mut labels = LabelsAhead::new(labels, scope);
+            let mut label = labels.next_label();
+            let mut nic_is_due = true;
+            // What comes next in the canonical order: drawn labels, then an operator or the zone's own server.
+            loop {
+                let operator = operators.peek().map(|&rank| operator_label(rank));
+                let operator = operator.as_ref().map(|label| &label[..]);
+                let other = operator.into_iter().chain(nic_is_due.then_some(&b"nic"[..])).min();
+                while let Some(drawn) = label
+                    && other.is_none_or(|other| drawn < other)
+                {
+                    zone.delegation(drawn)?;
+                    label = labels.next_label();
+                }
+                match other {
+                    None => break,
+                    Some(b"nic") => {
+                        zone.own_server(self.server)?;
+                        nic_is_due = false;
+                    }
+                    Some(_) => zone.operator(operators.next().unwrap_or_default())?,
+                }
             }
-        }
-        zone.text.finish()
+            zone.text.finish()
+        })
     }
 
     /// Whether an operator has its name in the zone: spread evenly over the ranks.
@@ -242,12 +246,20 @@ impl<'a, W: Write> Writer<'a, W> {
 
     /// The NS records for an operator's servers, behind an owner that stands already.
     fn servers_of(&mut self, rank: u64) -> io::Result<()> {
-        let label = operator_label(rank);
-        let below: &[u8] = if self.zone.named_in_zone(rank) { b"" } else { b".invalid." };
-        for server in 1..=server_count(rank) {
-            self.text.put(b"\tNS\tns").number(server).put(b".").put(&label).put(below).end(1)?;
+        let mut line = *b"\tNS\tns0.hoster0000000.invalid.\n";
+        const NUMBER: usize = 6;
+        const LABEL: usize = 8;
+        line[LABEL..LABEL + 13].copy_from_slice(&operator_label(rank));
+        let mut length = line.len();
+        if self.zone.named_in_zone(rank) {
+            line[LABEL + 13] = b'\n';
+            length = LABEL + 14;
         }
-        Ok(())
+        for server in 1..=server_count(rank) {
+            line[NUMBER] = b'0' + server as u8;
+            self.text.put(&line[..length]);
+        }
+        self.text.ended(server_count(rank))
     }
 
     /// A DS record, for some.
