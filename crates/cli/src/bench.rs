@@ -35,9 +35,9 @@ impl Bench for OwnBench {
         }
         let (live, progress) =
             Progress::show(format!("trial, {}", describe_pacing(spec.pacing)), None);
-        let outcome =
+        let mut outcome =
             setup.run(&live, &self.stop).map_err(|e| BenchError::Failed(format!("{e:#}")))?;
-        drop(progress);
+        outcome.trial.probes = progress.finish();
         if self.stop.load(Ordering::Relaxed) {
             Err(BenchError::Interrupted)
         } else {

@@ -62,7 +62,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     }
     let (live, progress) = Progress::show(format!("load {}", setup.target), args.live.as_deref());
     let mut outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
-    drop(progress);
+    outcome.trial.probes = progress.finish();
     outcome.trial.warnings.extend(doubts);
     if let Some(path) = &args.json {
         record::write(path, &outcome.trial).map_err(Failure::run)?;

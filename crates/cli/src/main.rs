@@ -14,6 +14,7 @@ mod failure;
 mod fingerprint;
 mod host;
 mod keep;
+mod latencies;
 mod live;
 mod load;
 mod lockstep;

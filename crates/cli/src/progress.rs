@@ -1,5 +1,6 @@
 //! The counters of a trial while it runs: a live line on a terminal, at most twice a second and only when the trial
-//! lasts over two seconds; and a file for the lab, whose own view shows them.
+//! lasts over two seconds; a file for the lab, whose own view shows them; and, kept with the trial, its latencies over
+//! time.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -9,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use load::{LATENCY_BOUNDS, Live};
-use record::{Glimpse, SCHEMA};
+use record::{Glimpse, SCHEMA, Series};
+
+use crate::latencies::LatencyWatch;
 
 /// How often the file is written.
 const FILE_INTERVAL: Duration = Duration::from_millis(250);
@@ -18,12 +21,13 @@ const FILE_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) struct Progress {
     done: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    latencies: LatencyWatch,
 }
 
 impl Progress {
     /// Begins to show the counters that it gives: behind `label` when standard error is a terminal, or in `file`.
     pub(crate) fn show(label: String, file: Option<&Path>) -> (Arc<Live>, Self) {
-        let live = Arc::new(Live { watched: file.is_some(), ..Live::default() });
+        let live = Arc::new(Live { watched: true, ..Live::default() });
         let done = Arc::new(AtomicBool::new(false));
         let (shown, flag) = (live.clone(), done.clone());
         let thread = match file.map(Path::to_owned) {
@@ -33,18 +37,29 @@ impl Progress {
             }
             None => None,
         };
-        (live, Progress { done, thread })
+        let latencies = LatencyWatch::start(live.clone());
+        (live, Progress { done, thread, latencies })
     }
-}
 
-impl Drop for Progress {
-    fn drop(&mut self) {
+    /// Ends it; the latencies of the trial over time.
+    pub(crate) fn finish(mut self) -> Vec<Series> {
+        self.end();
+        self.latencies.stop()
+    }
+
+    fn end(&mut self) {
         self.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // A panic of the thread has said so itself.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

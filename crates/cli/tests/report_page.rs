@@ -1,7 +1,7 @@
 //! The pages of `dnsdyno report`, as a browser shows them: runs of every kind, on a desk, in a hand, on paper.
 //!
-//! The runs (`tests/runs/*.json`) are real ones, short, less the histograms' buckets. With `DNSDYNO_PAGES=FOLDER`
-//! the pages and their pictures are left there to be looked at.
+//! The runs (`tests/runs/*.json`) are real ones, short, less the histograms' buckets; `DNSDYNO_RUNS=FOLDER` takes
+//! others. With `DNSDYNO_PAGES=FOLDER` the pages and their pictures are left there to be looked at.
 
 mod browser;
 
@@ -20,10 +20,12 @@ const PAPER: u32 = 718;
 
 /// The stored runs by name.
 fn runs() -> Vec<(String, PathBuf)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs");
+    let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs");
+    let folder = std::env::var_os("DNSDYNO_RUNS").map_or_else(ours, PathBuf::from);
     let mut runs: Vec<(String, PathBuf)> = std::fs::read_dir(folder)
         .expect("the stored runs")
         .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
         .map(|path| (path.file_stem().expect("a name").to_string_lossy().into_owned(), path))
         .collect();
     runs.sort();
@@ -96,13 +98,14 @@ fn look(page: &mut Page<'_>, name: &str, pictures: Option<&Path>) -> Vec<String>
 
 #[test]
 fn pages_of_every_kind_of_run_in_a_browser() {
-    let Some(mut browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let kept = std::env::var_os("DNSDYNO_PAGES").map(PathBuf::from);
     let mut faults = Vec::new();
     let runs = runs();
     assert!(!runs.is_empty(), "there are stored runs");
     for (name, run) in &runs {
+        // A new one for each: what one page takes of its patience is not missing for the next.
+        let Some(mut browser) = Browser::start() else { return };
         let file = kept.as_deref().unwrap_or(folder.path()).join(format!("{name}.html"));
         report(&[run], &file);
         faults.extend(look(&mut browser.open(&file), name, kept.as_deref()));

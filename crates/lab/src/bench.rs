@@ -382,7 +382,8 @@ impl<'a> LabBench<'a> {
     fn conclude(&self, mut trial: Trial, spent: Spent) -> Trial {
         let Spent { before, after, series } = spent;
         let observed = &Observed::between(&before, &after, self.testbed, trial.duration_s);
-        trial.probes = series;
+        // Beside its own, of latencies.
+        trial.probes.extend(series);
         let shared = self.shares_core();
         let mut evidence = evidence(&trial, observed, shared, self.server.is_some());
         if let (Some(busy), Some(cores)) = (&mut evidence.dut_busy, self.cpu_limit) {

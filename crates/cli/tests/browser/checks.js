@@ -6,11 +6,16 @@
   const apart = (e) => e.closest(".scroll, pre, thead");
   const number = (text) => text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
   const value = (cell) => number(cell.dataset.v ?? cell.textContent.trim());
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const known = new Map();
   const channels = (colour) => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
+    if (!known.has(colour)) {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+      known.set(colour, [...canvas.getImageData(0, 0, 1, 1).data]);
+    }
+    return known.get(colour);
   };
   // WCAG 2.1's relative luminance and contrast.
   const luminance = (colour) => {

@@ -8,7 +8,7 @@ use super::cells::{Cell, Cells, limiter};
 use super::curves::{Quantity, Value, curves};
 use super::plot::{Axis, Line, Plot, Point, Scale};
 use super::unit::Unit;
-use super::{Narrow, name_cell, number_cell, table};
+use super::{Narrow, fold, name_cell, number_cell, table};
 use crate::{thousands, time_us};
 
 /// More searches are left to the table of trials.
@@ -75,10 +75,10 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
                 p.note { "Goal: " (goal) ". Median over the searches with their 1st and 99th percentile. "
                     "“≥”: the server was not what limited every search, its capacity is at least this." }
             }
-            div.plots {
-                (curves(cells, &PICTURE, &value))
-                @for cell in searched.iter().filter(|c| c.record.trials.len() > 1).take(MAX_TRACES) { (trace(cell)) }
-            }
+            div.plots { (curves(cells, &PICTURE, &value)) }
+            (fold(&format!("How each search went ({})", searched.len()), html! {
+                div.plots { @for cell in searched.iter().filter(|c| c.record.trials.len() > 1).take(MAX_TRACES) { (trace(cell)) } }
+            }))
         }
     }
 }

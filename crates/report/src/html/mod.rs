@@ -4,7 +4,7 @@
 //! runs ──> cells (named by what varies) ──> summary            in words, and what is doubtful
 //!                                      ├──> capacity, figures   tables and curves (curves, plot)
 //!                                      ├──> connections         handshakes, first and later queries
-//!                                      ├──> trials              latency, schedule, time lines
+//!                                      ├──> trials, time        latency, schedule, and the course of trials
 //!                                      └──> conditions          testbed, host, files, raw data
 //! ```
 //!
@@ -17,9 +17,11 @@ mod cells;
 mod conditions;
 mod connections;
 mod curves;
+mod doubts;
 mod figures;
 mod plot;
 mod summary;
+mod time;
 mod trials;
 mod unit;
 
@@ -73,6 +75,7 @@ pub fn html(runs: &[Run]) -> String {
                             (figures::section(cells))
                             (connections::section(cells))
                             (trials::section(cells))
+                            (time::section(cells))
                             (conditions::section(run, cells, i + 1))
                         }
                     }

@@ -1,11 +1,10 @@
-//! The summary: what was found, in words, and what has to be known before it is believed.
-
-use std::collections::BTreeMap;
+//! The summary: what was found, in words.
 
 use maud::{Markup, html};
 use record::{Run, Seam};
 
 use super::cells::Cells;
+use super::doubts::doubts;
 use super::unit::{date, span};
 use super::{capacity, figures};
 use crate::thousands;
@@ -95,65 +94,8 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
     out
 }
 
-/// What has to be known before the figures are believed.
-fn doubts(run: &Run) -> Vec<String> {
-    let mut out = Vec::new();
-    if !run.complete {
-        out.push(
-            "INCOMPLETE: the run ended before its time; what was measured until then is shown."
-                .into(),
-        );
-    }
-    out.extend(run.seams.iter().map(seam));
-    for skipped in &run.skipped {
-        let at: Vec<String> = skipped.settings.iter().map(|(k, v)| format!(", {k} {v}")).collect();
-        out.push(format!("{}{} was not measured: {}", skipped.server, at.concat(), skipped.why));
-    }
-    let mut differs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let mut warnings: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut void = 0;
-    for cell in &run.results {
-        for what in &cell.differs {
-            let of = differs.entry(what).or_default();
-            if !of.contains(&cell.server.as_str()) {
-                of.push(&cell.server);
-            }
-        }
-        if cell.certificate.as_ref().is_some_and(|c| !c.passed) {
-            out.push(format!(
-                "{}: the Tester failed its self-test: nothing here is the server’s capacity.",
-                cell.server
-            ));
-        }
-        for trial in &cell.trials {
-            void += usize::from(trial.trial.void.is_void());
-            for warning in &trial.trial.warnings {
-                *warnings.entry(warning).or_default() += 1;
-            }
-        }
-    }
-    if void > 0 {
-        out.push(format!(
-            "{void} trials were void and say nothing; the searches asked again or went round them."
-        ));
-    }
-    out.extend(
-        differs
-            .iter()
-            .map(|(what, of)| format!("Differs from RFC 8219: {what} ({})", of.join(", "))),
-    );
-    out.extend(warnings.iter().map(|(warning, n)| format!("{warning} ({n} trials)")));
-    if let Some(of_host) = run.plan.host.get("warnings").and_then(|w| w.as_array()) {
-        out.extend(of_host.iter().map(|w| match w.as_str() {
-            Some(text) => format!("Host: {text}"),
-            None => format!("Host: {w}"),
-        }));
-    }
-    out
-}
-
 /// An interruption in words.
-fn seam(seam: &Seam) -> String {
+pub(crate) fn seam(seam: &Seam) -> String {
     format!(
         "Seam: interrupted on {} after {} trials, taken up again {} later by dnsdyno {}.",
         date(seam.stopped_unix_s),

@@ -1,8 +1,8 @@
-//! What trials measured: answered against offered rate, latency, the schedule, and time lines.
+//! What trials measured: answered against offered rate, latency, the schedule, and all of them in a table.
 
 use maud::{Markup, html};
 use measure::Histogram;
-use record::{Series, TrialRecord};
+use record::TrialRecord;
 
 use super::cells::{Cell, Cells, limiter};
 use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
@@ -13,8 +13,6 @@ use crate::{thousands, time_us};
 /// The share (percent) of queries that were slower, where the curves of percentiles have their points.
 const SLOWEST: [f64; 16] =
     [100.0, 90.0, 75.0, 50.0, 35.0, 25.0, 15.0, 10.0, 5.0, 2.5, 1.0, 0.5, 0.25, 0.1, 0.05, 0.01];
-/// More time lines of one unit are not drawn.
-const MAX_SERIES: usize = 12;
 /// More trials are left to the raw data.
 const MAX_ROWS: usize = 1_000;
 
@@ -31,7 +29,6 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
                     (answered(group))
                     (percentiles(group, "Latency by percentile", "the slowest so many queries, %", |t| &t.trial.latency_us))
                     (percentiles(group, "Schedule error by percentile", "the latest so many queries, %", |t| &t.trial.schedule_error_us))
-                    (over_time(group))
                 }
             }
             (fold(&format!("Every trial ({})", with.iter().map(|c| c.record.trials.len()).sum::<usize>()), rows(&with)))
@@ -158,110 +155,6 @@ fn enough(times: &Histogram, percent: f64) -> bool {
 fn shortest(percent: f64) -> String {
     let text = format!("{percent:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Time lines of the last deciding trial of each cell: valid answers a second, and what the probes saw.
-fn over_time(cells: &[&Cell<'_>]) -> Markup {
-    let last: Vec<(&Cell<'_>, &TrialRecord)> =
-        cells.iter().filter_map(|c| Some((*c, c.deciding().pop()?))).collect();
-    html! {
-        (rates(&last))
-        (latencies(&last))
-        @for (cell, t) in &last { (probes(&cell.name, &t.trial.probes)) }
-        @for cell in cells { (probes(&cell.name, &cell.record.series)) }
-    }
-}
-
-/// Valid answers to the queries of each whole second, as a share of them.
-fn rates(last: &[(&Cell<'_>, &TrialRecord)]) -> Markup {
-    let lines: Vec<Line> = last
-        .iter()
-        .enumerate()
-        .map(|(style, (cell, t))| {
-            let whole = (t.trial.duration_s + 0.01).floor() as usize;
-            let points = t.trial.series.iter().take(whole).enumerate().map(|(i, s)| Point {
-                x: i as f64,
-                y: s.valid as f64,
-                tip: format!("{}, second {i}: {} sent, {} valid", cell.name, s.sent, s.valid),
-                ..Point::default()
-            });
-            let points = points.collect();
-            Line { name: cell.name.clone(), style, points, joined: true, marked: false }
-        })
-        .filter(|l| l.points.len() > 1)
-        .collect();
-    time_plot(
-        "Valid answers over time",
-        "valid answers to the queries of a second",
-        lines,
-        Unit::Qps,
-    )
-}
-
-/// Percentiles of latency of the queries of each second.
-fn latencies(last: &[(&Cell<'_>, &TrialRecord)]) -> Markup {
-    let _ = last;
-    html! {}
-}
-
-/// What was sampled: one plot for each unit.
-fn probes(name: &str, series: &[Series]) -> Markup {
-    let mut units: Vec<&str> = Vec::new();
-    for s in series {
-        if !units.contains(&s.unit.as_str()) {
-            units.push(&s.unit);
-        }
-    }
-    html! {
-        @for unit in units {
-            @let of_unit: Vec<&Series> = series.iter().filter(|s| s.unit == unit && !s.samples.is_empty()).take(MAX_SERIES).collect();
-            @for group in of_unit.chunks(MAX_LINES) { (sampled(name, unit, group)) }
-        }
-    }
-}
-
-fn sampled(name: &str, unit: &str, group: &[&Series]) -> Markup {
-    let what = match unit {
-        "%" => "CPU".to_owned(),
-        "B" => "Memory".to_owned(),
-        other => format!("Probes, {other}"),
-    };
-    let unit = Unit::of(unit);
-    let lines = group.iter().enumerate().map(|(style, s)| {
-        let points = s.samples.iter().map(|(x, y)| Point {
-            x: *x,
-            y: *y,
-            tip: format!("{} at {x:.1} s: {}", s.name, unit.full(*y)),
-            ..Point::default()
-        });
-        let points: Vec<Point> = points.collect();
-        // A mark on each of many samples would hide the line.
-        let marked = points.len() <= 24;
-        Line { name: s.name.clone(), style, points, joined: true, marked }
-    });
-    time_plot(&format!("{what} over time: {name}"), unit.name(), lines.collect(), unit.clone())
-}
-
-fn time_plot(title: &str, label: &str, lines: Vec<Line>, unit: Unit) -> Markup {
-    if lines.is_empty() {
-        return html! {};
-    }
-    let all = || lines.iter().flat_map(|l| &l.points);
-    let range = |l: &Line| {
-        let (low, high) =
-            l.points.iter().fold((f64::MAX, f64::MIN), |(a, b), p| (a.min(p.y), b.max(p.y)));
-        format!("{} from {} to {}", l.name, unit.full(low), unit.full(high))
-    };
-    Plot {
-        title: title.to_owned(),
-        alt: lines.iter().map(range).collect::<Vec<_>>().join(". "),
-        note: String::new(),
-        x: Axis::new("seconds", Scale::around(all().map(|p| p.x)), Unit::of("")),
-        y: Axis::new(label, Scale::from_zero(all().map(|p| p.y)), unit.clone()),
-        lines,
-        guides: Vec::new(),
-    }
-    .figure()
 }
 
 /// The table of trials.

@@ -1,0 +1,171 @@
+//! Latencies over the time of a trial: the counters that workers show, looked at twice a second. Since these count between
+//! bounds (1, 2 and 5 of each power of ten), a percentile of half a second is right within a step of them; the trial's
+//! own histogram is exact.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use load::{LATENCY_BOUNDS, Live};
+use record::Series;
+
+/// How far looks are apart at first; workers show theirs twice as often.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How often it is looked whether the trial has begun.
+const WAITING: Duration = Duration::from_millis(20);
+/// With so many looks every second one is forgotten, and the next ones are twice as far apart.
+const MOST_LOOKS: usize = 1_024;
+/// What is told of each interval.
+const QUANTILES: [(&str, f64); 2] = [("latency.p50", 0.5), ("latency.p99", 0.99)];
+
+/// Replies by [`LATENCY_BOUNDS`].
+type Counts = [u64; LATENCY_BOUNDS.len()];
+
+/// Looks on until it is stopped or dropped.
+pub(crate) struct LatencyWatch {
+    done: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<(f64, Counts)>>>,
+}
+
+impl LatencyWatch {
+    /// Of a trial whose workers show their latencies in `live`.
+    pub(crate) fn start(live: Arc<Live>) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let flag = done.clone();
+        LatencyWatch { done, thread: Some(std::thread::spawn(move || look_on(&live, &flag))) }
+    }
+
+    /// Ends it: percentiles in microseconds by the seconds since the first query.
+    pub(crate) fn stop(&mut self) -> Vec<Series> {
+        self.done.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Vec::new() };
+        thread.thread().unpark();
+        // A panic of the thread has said so itself.
+        over_time(&thread.join().unwrap_or_default())
+    }
+}
+
+impl Drop for LatencyWatch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Seconds since the first query was sent, and the replies counted by then.
+fn look_on(live: &Live, done: &AtomicBool) -> Vec<(f64, Counts)> {
+    let is_done = || done.load(Ordering::Relaxed);
+    while live.sent.load(Ordering::Relaxed) == 0 && !is_done() {
+        std::thread::park_timeout(WAITING);
+    }
+    let began = Instant::now();
+    let (mut looks, mut interval) = (Vec::new(), INTERVAL);
+    while !is_done() {
+        std::thread::park_timeout(interval);
+        let counts = std::array::from_fn(|i| live.latency[i].load(Ordering::Relaxed));
+        looks.push((began.elapsed().as_secs_f64(), counts));
+        if looks.len() == MOST_LOOKS {
+            let mut number = 0;
+            looks.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+            interval *= 2;
+        }
+    }
+    looks
+}
+
+/// The percentiles between looks, at the end of each interval.
+fn over_time(looks: &[(f64, Counts)]) -> Vec<Series> {
+    let series = |(name, q): (&str, f64)| {
+        let mut before: Counts = [0; LATENCY_BOUNDS.len()];
+        let samples = looks.iter().filter_map(|(at, counts)| {
+            let new: Counts = std::array::from_fn(|i| counts[i].saturating_sub(before[i]));
+            before = *counts;
+            Some((*at, quantile(&new, q)?))
+        });
+        let samples: Vec<(f64, f64)> = samples.collect();
+        (!samples.is_empty()).then(|| Series {
+            name: name.to_owned(),
+            unit: "us".to_owned(),
+            samples,
+        })
+    };
+    QUANTILES.into_iter().filter_map(series).collect()
+}
+
+/// A quantile in microseconds, between the bounds by their ratio; `None` of nothing.
+fn quantile(counts: &Counts, q: f64) -> Option<f64> {
+    let total: u64 = counts.iter().sum();
+    let wanted = q * total as f64;
+    let mut below = 0.0;
+    for (i, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let share = (wanted - below) / count as f64;
+        if share <= 1.0 {
+            let us = |i: usize| LATENCY_BOUNDS[i].as_micros_f64();
+            let low = if i == 0 { us(0) / 2.0 } else { us(i - 1) };
+            return Some(low * (us(i) / low).powf(share.max(0.0)));
+        }
+        below += count as f64;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many replies below each of some bounds.
+    fn counts(of: &[(usize, u64)]) -> Counts {
+        let mut counts = [0; LATENCY_BOUNDS.len()];
+        of.iter().for_each(|(i, n)| counts[*i] = *n);
+        counts
+    }
+
+    #[test]
+    fn quantiles_lie_between_the_bounds() {
+        assert_eq!(quantile(&counts(&[]), 0.5), None);
+        // Bound 6 is 100 us, bound 5 50 us: the middle of them by ratio.
+        let middle = quantile(&counts(&[(6, 10)]), 0.5).expect("a quantile");
+        assert!((middle - 70.71).abs() < 0.01, "{middle}");
+        let high = quantile(&counts(&[(6, 98), (9, 2)]), 0.99).expect("a quantile");
+        assert!((500.0..=1_000.0).contains(&high), "{high}");
+    }
+
+    #[test]
+    fn each_interval_stands_for_itself() {
+        let looks = [
+            (0.5, counts(&[(6, 10)])),
+            (1.0, counts(&[(6, 10)])),
+            (1.5, counts(&[(6, 10), (9, 5)])),
+        ];
+        let series = over_time(&looks);
+        let p50 = &series[0];
+        assert_eq!((p50.name.as_str(), p50.unit.as_str()), ("latency.p50", "us"));
+        // Nothing came in the second interval.
+        assert_eq!(p50.samples.iter().map(|s| s.0).collect::<Vec<_>>(), [0.5, 1.5]);
+        assert!(p50.samples[0].1 < 100.0 && p50.samples[1].1 > 500.0, "{:?}", p50.samples);
+        assert_eq!(over_time(&[(0.5, counts(&[]))]), []);
+    }
+
+    #[test]
+    fn a_trial_is_looked_at_from_its_first_query_on() {
+        let live = Arc::new(Live { watched: true, ..Live::default() });
+        let mut watch = LatencyWatch::start(live.clone());
+        live.latency[6].store(7, Ordering::Relaxed);
+        live.sent.store(7, Ordering::Relaxed);
+        // However soon it ends, there is a last look.
+        let patience = Instant::now();
+        let series = loop {
+            std::thread::sleep(Duration::from_millis(30));
+            let series = watch.stop();
+            if !series.is_empty() || patience.elapsed() > Duration::from_secs(20) {
+                break series;
+            }
+            watch = LatencyWatch::start(live.clone());
+        };
+        assert_eq!(series.len(), 2);
+        assert!(series[0].samples[0].1 <= 100.0);
+    }
+}

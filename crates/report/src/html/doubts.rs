@@ -1,0 +1,176 @@
+//! What has to be known before the figures are believed: what was not measured, what was void, what differs from
+//! RFC 8219, what the host does to measurements. Each thing is said once, for all that it holds for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maud::{Markup, html};
+use record::{Run, Skipped};
+
+use super::summary::seam;
+
+/// A reason longer than this is cut; the whole of it is folded.
+const LINE: usize = 160;
+
+/// All of them, an item each.
+pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
+    let mut out = Vec::new();
+    if !run.complete {
+        out.push(html! { strong { "INCOMPLETE" } ": the run ended before its time; what was measured until then is shown." });
+    }
+    out.extend(run.seams.iter().map(|s| html! { (seam(s)) }));
+    out.extend(skipped(run));
+    for cell in &run.results {
+        if cell.certificate.as_ref().is_some_and(|c| !c.passed) {
+            out.push(html! { (cell.server) ": the Tester failed its self-test: nothing here is the server’s capacity." });
+        }
+    }
+    let trials = || run.results.iter().flat_map(|c| &c.trials).map(|t| &t.trial);
+    let void = trials().filter(|t| t.void.is_void()).count();
+    if void > 0 {
+        out.push(html! { (counted(void, "trial was", "trials were")) " void and say nothing; the searches asked again or went round them." });
+    }
+    out.extend(differs(run));
+    let mut warnings: BTreeMap<&str, usize> = BTreeMap::new();
+    for warning in trials().flat_map(|t| &t.warnings) {
+        *warnings.entry(warning).or_default() += 1;
+    }
+    out.extend(
+        warnings.iter().map(|(w, n)| html! { (w) " (" (counted(*n, "trial", "trials")) ")" }),
+    );
+    if let Some(of_host) = run.plan.host.get("warnings").and_then(|w| w.as_array()) {
+        let words = |w: &serde_json::Value| w.as_str().map_or_else(|| w.to_string(), str::to_owned);
+        out.extend(of_host.iter().map(|w| html! { "Host: " (words(w)) }));
+    }
+    out
+}
+
+fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// What was not measured, by reason.
+fn skipped(run: &Run) -> Vec<Markup> {
+    let mut by_reason: Vec<(String, Vec<&Skipped>)> = Vec::new();
+    for skipped in &run.skipped {
+        let line = first_line(&skipped.why);
+        match by_reason.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, of)) => of.push(skipped),
+            None => by_reason.push((line, vec![skipped])),
+        }
+    }
+    by_reason.iter().map(|(line, of)| reason(line, of)).collect()
+}
+
+/// A reason in one line; what was skipped for it, and the whole of what was said, folded.
+fn reason(line: &str, of: &[&Skipped]) -> Markup {
+    let whole = of[0].why.trim();
+    let servers: BTreeSet<&str> = of.iter().map(|s| s.server.as_str()).collect();
+    let servers: Vec<&str> = servers.into_iter().collect();
+    let what = match of {
+        [one] => name(one),
+        _ => format!("{} at {} settings", servers.join(", "), of.len()),
+    };
+    html! {
+        (what) ": not measured: " (line)
+        @if of.len() > 1 || whole != line {
+            details {
+                summary { @if whole == line { "which" } @else { "which, and what was said" } }
+                @if of.len() > 1 { ul { @for s in of { li { (name(s)) } } } }
+                @if whole != line { pre { (whole) } }
+            }
+        }
+    }
+}
+
+/// The server and at which settings it was skipped.
+fn name(skipped: &Skipped) -> String {
+    let at = skipped.settings.iter().map(|(key, value)| format!(", {key} {value}"));
+    std::iter::once(skipped.server.clone()).chain(at).collect()
+}
+
+/// The first line, cut between words where it is long.
+fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default().trim_end_matches(':');
+    if line.chars().count() <= LINE {
+        return line.to_owned();
+    }
+    let cut: String = line.chars().take(LINE).collect();
+    format!("{} …", cut.rsplit_once(' ').map_or(cut.as_str(), |(words, _)| words))
+}
+
+/// What differs from RFC 8219, by the servers that it holds for.
+fn differs(run: &Run) -> Vec<Markup> {
+    let mut by_what: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for cell in &run.results {
+        for what in &cell.differs {
+            by_what.entry(what).or_default().insert(&cell.server);
+        }
+    }
+    let mut by_servers: BTreeMap<BTreeSet<&str>, Vec<&str>> = BTreeMap::new();
+    for (what, servers) in by_what {
+        by_servers.entry(servers).or_default().push(what);
+    }
+    let all: BTreeSet<&str> = run.results.iter().map(|c| c.server.as_str()).collect();
+    let of = |servers: &BTreeSet<&str>| match *servers == all {
+        true => String::new(),
+        false => format!(" ({})", servers.iter().copied().collect::<Vec<_>>().join(", ")),
+    };
+    by_servers
+        .iter()
+        .map(|(servers, whats)| html! { "Differs from RFC 8219" (of(servers)) ": " (whats.join("; ")) "." })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use record::CellRecord;
+
+    use super::*;
+
+    fn skipped(server: &str, clients: &str, why: &str) -> Skipped {
+        let settings = [("clients".to_owned(), clients.to_owned())].into();
+        Skipped { server: server.to_owned(), settings, why: why.to_owned() }
+    }
+
+    #[test]
+    fn a_reason_is_said_once_and_a_log_is_folded() {
+        let log = "nsd ended by itself\n  the end of its log:\n  | too many <files>";
+        let run = Run {
+            complete: true,
+            skipped: vec![
+                skipped("bind9", "1", "BIND does not speak quic"),
+                skipped("nsd", "1", log),
+                skipped("bind9", "16", "BIND does not speak quic"),
+            ],
+            ..Run::default()
+        };
+        let said: Vec<String> = doubts(&run).into_iter().map(Markup::into_string).collect();
+        assert_eq!(said.len(), 2);
+        let beginnings = [
+            "bind9 at 2 settings: not measured: BIND does not speak quic<details>",
+            "nsd, clients 1: not measured: nsd ended by itself<details>",
+        ];
+        said.iter().zip(beginnings).for_each(|(s, b)| assert!(s.starts_with(b), "{s}"));
+        assert!(said[0].contains("<li>bind9, clients 16</li>"), "{}", said[0]);
+        assert!(said[1].contains("| too many &lt;files&gt;</pre>"), "{}", said[1]);
+    }
+
+    #[test]
+    fn long_lines_are_cut_between_words() {
+        assert_eq!(first_line("why:\nbecause"), "why");
+        let cut = first_line(&"word ".repeat(100));
+        assert!(cut.ends_with("word …") && cut.chars().count() <= LINE + 2, "{cut}");
+    }
+
+    #[test]
+    fn differences_are_said_of_those_that_have_them() {
+        let cell = |server: &str, differs: &[&str]| CellRecord {
+            differs: differs.iter().map(|d| (*d).to_owned()).collect(),
+            ..CellRecord::new(server, BTreeMap::new(), "search")
+        };
+        let results = vec![cell("nsd", &["a", "b", "c"]), cell("knot", &["a", "b"])];
+        let run = Run { complete: true, results, ..Run::default() };
+        let said: Vec<String> = doubts(&run).into_iter().map(Markup::into_string).collect();
+        assert_eq!(said, ["Differs from RFC 8219: a; b.", "Differs from RFC 8219 (nsd): c."]);
+    }
+}

@@ -1,0 +1,205 @@
+//! What happened in the course of trials: answers and latencies by the second, the server's CPU and memory, and, folded
+//! away, everything else that was sampled.
+
+use maud::{Markup, html};
+use record::{Series, TrialRecord};
+
+use super::cells::{Cell, Cells};
+use super::fold;
+use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
+use super::unit::Unit;
+
+/// More samples of one unit and cell are left to the raw data.
+const MAX_SERIES: usize = 24;
+/// More cells are left to the raw data.
+const MAX_CELLS: usize = 64;
+/// A mark on each of more points would hide the line.
+const MAX_MARKS: usize = 24;
+/// The latencies among the samples of a trial: what they are called by, and the plot's title.
+const LATENCIES: [(&str, &str); 2] = [
+    ("latency.p50", "Latency over time, median"),
+    ("latency.p99", "Latency over time, 99th percentile"),
+];
+
+/// A cell and the trial that is shown of it.
+type Shown<'a, 'r> = (&'a Cell<'r>, &'a TrialRecord);
+
+/// All of it; empty where nothing was sampled.
+pub(crate) fn section(cells: &Cells<'_>) -> Markup {
+    let shown: Vec<Shown<'_, '_>> =
+        cells.cells.iter().filter_map(|c| Some((c, c.deciding().pop()?))).collect();
+    let sampled: Vec<(&Cell<'_>, &[Series])> = shown
+        .iter()
+        .map(|(cell, t)| (*cell, t.trial.probes.as_slice()))
+        .chain(cells.cells.iter().map(|c| (c, c.record.series.as_slice())))
+        .filter(|(_, series)| !series.is_empty())
+        .collect();
+    html! {
+        @if !shown.is_empty() || !sampled.is_empty() {
+            h3 { "Over time" }
+            p.note { "Of each cell one trial, the last that decided. CPU in percent of one core." }
+            div.plots {
+                @for group in shown.chunks(MAX_LINES) {
+                    (rates(group))
+                    @for (name, title) in LATENCIES { (over(group, title, &|s| s.name == name)) }
+                    (over(group, "CPU of the server over time", &|s| s.name == "dut.user" || s.name == "dut.system"))
+                    (over(group, "Memory of the server over time", &|s| s.name == "dut.resident"))
+                }
+            }
+            @for (cell, series) in sampled.iter().take(MAX_CELLS) {
+                (fold(&format!("All that was sampled: {}", cell.name), html! { div.plots { (probes(series)) } }))
+            }
+        }
+    }
+}
+
+/// Valid answers to the queries of each whole second.
+fn rates(shown: &[Shown<'_, '_>]) -> Markup {
+    let line = |(style, (cell, t)): (usize, &Shown<'_, '_>)| {
+        let whole = (t.trial.duration_s + 0.01).floor() as usize;
+        let points = t.trial.series.iter().take(whole).enumerate().map(|(i, s)| Point {
+            x: i as f64,
+            y: s.valid as f64,
+            tip: format!("{}, second {i}: {} sent, {} valid", cell.name, s.sent, s.valid),
+            ..Point::default()
+        });
+        line(cell.name.clone(), style, points.collect())
+    };
+    let lines: Vec<Line> = shown.iter().enumerate().map(line).collect();
+    let lines = lines.into_iter().filter(|l| l.points.len() > 1).collect();
+    plot("Valid answers over time", "valid, by the second they were due", lines, Unit::Qps)
+}
+
+/// What was sampled of some series, a line a cell; several series of a cell are added up.
+fn over(shown: &[Shown<'_, '_>], title: &str, which: &dyn Fn(&Series) -> bool) -> Markup {
+    let mut unit = None;
+    let lines = shown.iter().enumerate().filter_map(|(style, (cell, t))| {
+        let mut of = t.trial.probes.iter().filter(|s| which(s));
+        let first = of.next()?;
+        unit.get_or_insert(Unit::of(&first.unit));
+        let mut samples = first.samples.clone();
+        for more in of {
+            // All of a role are sampled at once.
+            for (at, value) in &mut samples {
+                *value += more.samples.iter().find(|(t, _)| t == at).map_or(0.0, |(_, v)| *v);
+            }
+        }
+        Some(line(cell.name.clone(), style, points(&cell.name, &first.unit, &samples)))
+    });
+    let lines: Vec<Line> = lines.filter(|l| !l.points.is_empty()).collect();
+    let unit = unit.unwrap_or(Unit::Percent);
+    let label = if unit == Unit::Percent { "% of a core" } else { unit.name() };
+    plot(title, label, lines, unit.clone())
+}
+
+/// What was sampled of one cell: the plots of each unit.
+fn probes(series: &[Series]) -> Markup {
+    let mut units: Vec<&str> = Vec::new();
+    for s in series {
+        if !units.contains(&s.unit.as_str()) {
+            units.push(&s.unit);
+        }
+    }
+    html! {
+        @for unit in units {
+            @let of_unit: Vec<&Series> = series.iter().filter(|s| s.unit == unit && !s.samples.is_empty()).take(MAX_SERIES).collect();
+            @for group in of_unit.chunks(MAX_LINES) { (sampled(unit, group)) }
+        }
+    }
+}
+
+fn sampled(unit: &str, group: &[&Series]) -> Markup {
+    let what = match unit {
+        "%" => "CPU",
+        "B" => "Memory",
+        "us" => "Latency",
+        "1/s" => "Events",
+        _ => "Probes",
+    };
+    let lines = group
+        .iter()
+        .enumerate()
+        .map(|(style, s)| line(s.name.clone(), style, points(&s.name, &s.unit, &s.samples)));
+    let of = Unit::of(unit);
+    let label = match unit {
+        "%" => "% of a core",
+        "1/s" => "a second",
+        _ => of.name(),
+    };
+    plot(&format!("{what} over time"), label, lines.collect(), of.clone())
+}
+
+fn points(name: &str, unit: &str, samples: &[(f64, f64)]) -> Vec<Point> {
+    let unit = Unit::of(unit);
+    let point = |(x, y): &(f64, f64)| Point {
+        x: *x,
+        y: *y,
+        tip: format!("{name} at {x:.1} s: {}", unit.full(*y)),
+        ..Point::default()
+    };
+    samples.iter().map(point).collect()
+}
+
+fn line(name: String, style: usize, points: Vec<Point>) -> Line {
+    let marked = points.len() <= MAX_MARKS;
+    Line { name, style, points, joined: true, marked }
+}
+
+fn plot(title: &str, label: &str, lines: Vec<Line>, unit: Unit) -> Markup {
+    if lines.is_empty() {
+        return html! {};
+    }
+    let all = || lines.iter().flat_map(|l| &l.points);
+    let range = |l: &Line| {
+        let (low, high) =
+            l.points.iter().fold((f64::MAX, f64::MIN), |(a, b), p| (a.min(p.y), b.max(p.y)));
+        format!("{} from {} to {}", l.name, unit.full(low), unit.full(high))
+    };
+    // Times of several orders of magnitude, as of a fast and a slow server.
+    let y = match unit {
+        Unit::Micros => Scale::log(all().map(|p| p.y)),
+        _ => Scale::from_zero(all().map(|p| p.y)),
+    };
+    Plot {
+        title: title.to_owned(),
+        alt: lines.iter().map(range).collect::<Vec<_>>().join(". "),
+        note: String::new(),
+        x: Axis::new("seconds", Scale::around(all().map(|p| p.x)), Unit::of("")),
+        y: Axis::new(label, y, unit.clone()),
+        lines,
+        guides: Vec::new(),
+    }
+    .figure()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_system_time_are_added_where_both_were_sampled() {
+        let series = |name: &str, values: &[(f64, f64)]| Series {
+            name: name.to_owned(),
+            unit: "%".to_owned(),
+            samples: values.to_vec(),
+        };
+        let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/runs/load.json");
+        let mut run = record::read_run(std::path::Path::new(run)).expect("a stored run");
+        for trial in &mut run.results[0].trials {
+            trial.trial.void = record::Voidness(None);
+            trial.trial.probes = vec![
+                series("dut.user", &[(0.5, 20.0), (1.0, 25.0)]),
+                series("dut.system", &[(0.5, 50.0)]),
+                series("latency.p99", &[(0.5, 300.0)]),
+                series("tester.user", &[(0.5, 99.0)]),
+            ];
+        }
+        run.results.truncate(1);
+        let page = section(&Cells::of(&run)).into_string();
+        for part in [" at 0.5 s: 70 %", " at 1.0 s: 25 %", "99th percentile", " at 0.5 s: 300"] {
+            assert!(page.contains(part), "{part} is not in {page}");
+        }
+        let (plots, folded) = page.split_once("<details").expect("the rest is folded");
+        assert!(!plots.contains("99 %") && folded.contains("tester.user at 0.5 s: 99 %"));
+    }
+}
