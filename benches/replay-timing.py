@@ -2,13 +2,17 @@
 """Captures for benches/replay-timing.
 
     replay-timing.py make CAPTURE QUERIES RATE        queries of 500 clients with lognormal gaps
-    replay-timing.py compare CAPTURE ARRIVED SPEED    times, types and clients of the queries of both
+    replay-timing.py control CAPTURE CONTROL SPEED    waits for the same times and notes when they have come
+    replay-timing.py compare CAPTURE ARRIVED CONTROL SPEED    times, types and clients of the queries of both
 """
 
+import array
 import collections
+import gc
 import random
 import struct
 import sys
+import time
 
 TYPES = (1, 28, 15, 16, 2, 6, 12, 33, 65)
 WEIGHTS = (60, 20, 5, 4, 3, 2, 3, 1, 2)
@@ -58,8 +62,25 @@ def quantile(values, share):
     return values[min(len(values) - 1, int(len(values) * share))]
 
 
-def compare(capture, arrived, speed):
-    sent, came = queries(capture), queries(arrived)
+def control(capture, path, speed):
+    times = [query[0] for query in queries(capture)]
+    due = [int((at - times[0]) / speed) for at in times]
+    came = array.array("q", bytes(8 * len(due)))
+    clock = time.perf_counter_ns
+    gc.disable()
+    start = clock() + 10_000_000
+    for number, at in enumerate(due):
+        at += start
+        now = clock()
+        while now < at:
+            now = clock()
+        came[number] = now
+    with open(path, "wb") as out:
+        came.tofile(out)
+
+
+def compare_types(sent, came):
+    """What of the queries is equal, but for their times."""
     if len(sent) != len(came):
         print(f"{len(sent)} queries in the capture, {len(came)} arrived")
     types = [collections.Counter(query[3] for query in side) for side in (sent, came)]
@@ -68,33 +89,45 @@ def compare(capture, arrived, speed):
     print(f"clients: {sum(clients[0].values())} -> {sum(clients[1].values())}, queries of each {'equal' if clients[0] == clients[1] else 'differ'}")
     order = sum(a[2] == b[2] for a, b in zip(sent, came))
     print(f"in the capture's order: {order} of {len(sent)}")
-    gaps = [[b[0] - a[0] for a, b in zip(side, side[1:])] for side in (sent, came)]
+
+
+def compare(capture, arrived, control_path, speed):
+    sent, came = queries(capture), queries(arrived)
+    compare_types(sent, came)
+    control = array.array("q")
+    with open(control_path, "rb") as file:
+        control.frombytes(file.read())
+    sides = [[query[0] for query in sent], [query[0] for query in came], control]
+    gaps = [[b - a for a, b in zip(side, side[1:])] for side in sides]
     gaps[0] = [gap / speed for gap in gaps[0]]
-    errors = sorted(abs(a - b) for a, b in zip(*gaps))
-    mean = sum(gaps[0]) / len(gaps[0])
-    first, second = sorted(gaps[0]), sorted(gaps[1])
-    print("inter-arrival times, us   capture   arrived  difference")
+    wanted, arrivals, clock = map(sorted, gaps)
+    print("inter-arrival times, us   capture   arrived  difference   clock loop")
     for share in (0.5, 0.9, 0.95, 0.99, 0.999):
-        a, b = quantile(first, share), quantile(second, share)
-        print(f"  {share * 100:6.1f} %            {a / 1e3:9.1f} {b / 1e3:9.1f}  {(b - a) / a * 100:+8.3f} %")
-    print(f"gap by gap, us: mean gap {mean / 1e3:.1f}; off by {quantile(errors, 0.5) / 1e3:.2f} (50 %), "
-          f"{quantile(errors, 0.99) / 1e3:.2f} (99 %), {errors[-1] / 1e3:.1f} (most)")
-    worst = sorted(abs(a - b) / a for a, b in zip(*gaps) if a >= 1e6)
-    if worst:
-        print(f"gaps of a millisecond and more: off by {quantile(worst, 0.99) * 100:.3f} % (99 % of {len(worst)})")
-    # The whole may begin a little later; what counts is how far each query is from its place in it.
-    offsets = sorted((b[0] - came[0][0]) - (a[0] - sent[0][0]) / speed for a, b in zip(sent, came))
-    middle = quantile(offsets, 0.5)
-    offsets = sorted(abs(offset - middle) for offset in offsets)
-    print(f"place in time, us: off by {quantile(offsets, 0.5) / 1e3:.1f} (50 %), {quantile(offsets, 0.99) / 1e3:.1f} (99 %)")
+        a, b, c = (quantile(side, share) for side in (wanted, arrivals, clock))
+        print(f"  {share * 100:6.1f} %            {a / 1e3:9.1f} {b / 1e3:9.1f}  {(b - a) / a * 100:+8.3f} %  {(c - a) / a * 100:+8.3f} %")
+    for what, side, times in (("arrived", gaps[1], sides[1]), ("clock loop", gaps[2], sides[2])):
+        errors = sorted(abs(a - b) for a, b in zip(gaps[0], side))
+        print(f"{what}: gaps off by {quantile(errors, 0.5) / 1e3:.2f} us (50 %), {quantile(errors, 0.99) / 1e3:.2f} us (99 %), {errors[-1] / 1e3:.1f} us (most)")
+        for least in (1e4, 1e5, 1e6, 1e7):
+            worst = sorted(abs(a - b) / a for a, b in zip(gaps[0], side) if a >= least)
+            if len(worst) >= 100:
+                within = sum(error <= 0.01 for error in worst) / len(worst)
+                print(f"    gaps of {least / 1e3:.0f} us and more: off by {quantile(worst, 0.99) * 100:.3f} % (99 % of {len(worst)}); {within * 100:.2f} % of them within 1 %")
+        # The whole may begin a little later; what counts is how far each query is from its place in it.
+        offsets = sorted((b - times[0]) - (a - sides[0][0]) / speed for a, b in zip(sides[0], times))
+        middle = quantile(offsets, 0.5)
+        offsets = sorted(abs(offset - middle) for offset in offsets)
+        print(f"    place in time: off by {quantile(offsets, 0.5) / 1e3:.1f} us (50 %), {quantile(offsets, 0.99) / 1e3:.1f} us (99 %)")
 
 
 def main():
     what, *arguments = sys.argv[1:]
     if what == "make":
         make(arguments[0], int(arguments[1]), float(arguments[2]))
+    elif what == "control":
+        control(arguments[0], arguments[1], float(arguments[2]))
     else:
-        compare(arguments[0], arguments[1], float(arguments[2]))
+        compare(*arguments[:3], float(arguments[3]))
 
 
 if __name__ == "__main__":

@@ -84,6 +84,13 @@ impl net::Role for Role {
             Role::Replay(role) => role.sent(at),
         }
     }
+
+    fn quiet(&self) -> Nanos {
+        match self {
+            Role::Replay(role) => role.quiet(),
+            _ => Nanos::ZERO,
+        }
+    }
 }
 
 impl Setup {

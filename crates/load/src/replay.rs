@@ -9,7 +9,8 @@
 //! was, but for its id: the ids of the capture are other people's, and may meet in one socket.
 //!
 //! Nothing is held back to leave together with others, and nothing is paced: whoever measures a server by a replay
-//! wants the bursts of the capture.
+//! wants the bursts of the capture. Replies wait while a query is about to leave: their latencies are not spoilt by
+//! that, since the kernel stamps them.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use measure::Nanos;
-use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
+use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch, UNSEEN};
 use wire::{Expect, Header, Invalid, reply};
 
 use crate::flight::Ring;
@@ -37,6 +38,8 @@ const CHUNK: usize = 256 << 10;
 const HEAD: usize = 18;
 /// Queries composed in one call at most; the batch then leaves, and replies are looked at.
 const MAX_BURST: usize = 512;
+/// So long before a query is due, replies are left alone: about what it takes to receive a few of them.
+const QUIET: Nanos = Nanos::from_micros(20);
 
 /// Takes the queries of a capture in.
 pub struct Recorder {
@@ -283,7 +286,8 @@ impl Replayer {
         }
         self.next_sweep = now + self.sweep_every;
         for ring in self.rings.iter_mut().filter(|_| !full) {
-            let lost = ring.expire(now, self.plan.plan.timeout);
+            // A reply that came in time may not have been looked at yet.
+            let lost = ring.expire(now.since(UNSEEN), self.plan.plan.timeout);
             self.in_flight -= lost;
             self.judge.lose(lost);
         }
@@ -380,5 +384,9 @@ impl Role for Replayer {
             let lag = self.rings[usize::from(ring)].left(sequence, at);
             self.judge.tally.schedule_error.record(lag);
         }
+    }
+
+    fn quiet(&self) -> Nanos {
+        QUIET
     }
 }

@@ -41,6 +41,12 @@ pub trait Role {
 
     /// The clock just before the last filled batch went to the kernel.
     fn sent(&mut self, _at: Nanos) {}
+
+    /// So long before its time a worker that spins looks at nothing but the clock: looking for arrivals, and taking
+    /// them, would make the role late. Arrivals wait for [`UNSEEN`] at most.
+    fn quiet(&self) -> Nanos {
+        Nanos::ZERO
+    }
 }
 
 /// How a worker waits.
@@ -63,6 +69,8 @@ const STOP_LATENCY: Nanos = Nanos::from_millis(50);
 /// `Auto` spins this long before a due time, and this long after the last datagram: some wake-ups'
 /// worth, so that neither a due time nor a burst pays for one.
 const AUTO_SPIN: Nanos = Nanos::from_micros(60);
+/// A role that wants quiet leaves arrivals alone for this long at most; the kernel stamps and keeps them.
+pub const UNSEEN: Nanos = Nanos::from_millis(1);
 
 /// The worker loop: until the role is done or `stop` is set.
 ///
@@ -100,7 +108,7 @@ pub fn drive_and_tend<E: Engine, R: Role>(
             Tended::Nothing => next,
             Tended::Role => Next::Now,
         };
-        worker.wait(engine, next, mode, stop)?;
+        worker.wait(engine, next, role.quiet(), mode, stop)?;
     }
     Ok(())
 }
@@ -121,6 +129,8 @@ pub(crate) struct Worker {
     /// When the role was called last, and when it last had anything to do.
     now: Nanos,
     last_work: Nanos,
+    /// When it was last seen what arrived.
+    last_look: Nanos,
 }
 
 impl Worker {
@@ -128,7 +138,7 @@ impl Worker {
     pub(crate) fn new(engine: &mut impl Engine) -> Self {
         let (rx, tx) = engine.batches();
         let now = engine.now();
-        Worker { rx, tx, now, last_work: now }
+        Worker { rx, tx, now, last_work: now, last_look: now }
     }
 
     /// Hands the role what arrived, and sends what it fills.
@@ -154,6 +164,7 @@ impl Worker {
         &mut self,
         engine: &mut E,
         next: Next,
+        quiet: Nanos,
         mode: WaitMode,
         stop: &AtomicBool,
     ) -> io::Result<()> {
@@ -164,6 +175,13 @@ impl Worker {
         };
         let mut now = self.now;
         loop {
+            let is_quiet = quiet > Nanos::ZERO && due <= now + quiet && mode != WaitMode::Sleep;
+            if is_quiet && now < self.last_look + UNSEEN {
+                self.rx.clear();
+                engine.spin(due);
+                return Ok(());
+            }
+            self.last_look = now;
             engine.receive(&mut self.rx, pause(mode, now, self.last_work, due))?;
             if !self.rx.is_empty() || engine.was_rung() || stop.load(Ordering::Relaxed) {
                 return Ok(());
@@ -193,6 +211,8 @@ fn pause(mode: WaitMode, now: Nanos, last_work: Nanos, due: Nanos) -> Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::{Destination, SocketId};
+    use crate::sim::{Replies, SimEngine};
 
     #[test]
     fn each_mode_waits_as_it_says() {
@@ -214,6 +234,49 @@ mod tests {
             (WaitMode::Auto, 1_060, 1_000, never, horizon(1_060)),
         ] {
             assert_eq!(pause(mode, us(now), us(last_work), us(due)), wait, "{mode:?} at {now}");
+        }
+    }
+
+    /// Sends a datagram each five microseconds of ten milliseconds.
+    struct Hurried {
+        sent: u64,
+        echoes: u64,
+    }
+
+    impl Role for Hurried {
+        fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+            let due = |sent: u64| Nanos::from_micros(5 * sent);
+            self.echoes += rx.iter().count() as u64;
+            while self.sent < 2_000 && due(self.sent) <= now {
+                tx.push(Destination::Connected(SocketId(0)), 1, |_| 1);
+                self.sent += 1;
+            }
+            match (self.sent, self.echoes) {
+                (2_000, 2_000) => Next::Done,
+                (2_000, _) => Next::Idle,
+                _ => Next::At(due(self.sent)),
+            }
+        }
+
+        fn quiet(&self) -> Nanos {
+            Nanos::from_micros(20)
+        }
+    }
+
+    #[test]
+    fn a_role_in_a_hurry_is_left_alone_but_not_for_ever() {
+        let echo = |_: Nanos, _: SocketId, bytes: &[u8], replies: &mut Replies| {
+            replies.after(Nanos::from_micros(250), bytes)
+        };
+        for mode in [WaitMode::Spin, WaitMode::Auto] {
+            let mut engine = SimEngine::new(echo);
+            engine.call_cost = Nanos::from_micros(2);
+            let mut role = Hurried { sent: 0, echoes: 0 };
+            drive(&mut engine, &mut role, mode, &AtomicBool::new(false)).expect("no errors here");
+            let looks = engine.counters().receive_calls;
+            // Ten while it sends, of which each fills several batches; then 250 us of two at the end.
+            assert!((10..250).contains(&looks), "{looks}");
+            assert_eq!(engine.counters().received, 2_000);
         }
     }
 }

@@ -20,6 +20,11 @@ pub trait Engine {
     /// The time on this engine's clock.
     fn now(&mut self) -> Nanos;
 
+    /// Looks at nothing but the clock until `due`.
+    fn spin(&mut self, due: Nanos) {
+        while self.now() < due {}
+    }
+
     /// Batches of the size this engine likes.
     fn batches(&self) -> (RxBatch, TxBatch);
 

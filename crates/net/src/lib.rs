@@ -33,7 +33,7 @@ pub mod tls;
 pub mod udp;
 
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
-pub use drive::{Next, Role, Tended, WaitMode, drive, drive_and_tend};
+pub use drive::{Next, Role, Tended, UNSEEN, WaitMode, drive, drive_and_tend};
 pub use engine::{Engine, EngineCounters, Wait};
 pub use stream::{StreamEngine, StreamRole};
 pub use udp::{Doorbell, UdpEngine, UdpFacts, UdpOptions, sources};

@@ -40,7 +40,7 @@ pub type Script<'a> = Box<dyn FnMut(Nanos, SocketId, &[u8], &mut Replies) + 'a>;
 /// An engine without a kernel.
 pub struct SimEngine<'a> {
     now: Nanos,
-    call_cost: Nanos,
+    pub(crate) call_cost: Nanos,
     script: Script<'a>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
     order: u64,
@@ -107,6 +107,10 @@ impl<'a> SimEngine<'a> {
 impl Engine for SimEngine<'_> {
     fn now(&mut self) -> Nanos {
         self.now
+    }
+
+    fn spin(&mut self, due: Nanos) {
+        self.now = self.now.max(due);
     }
 
     fn batches(&self) -> (RxBatch, TxBatch) {
