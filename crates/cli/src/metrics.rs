@@ -104,9 +104,12 @@ const OF_CELLS: [OfCell; 11] = [
 /// All metrics.
 fn text(state: &State) -> String {
     let mut out = Exposition::default();
-    out.family("dnsdyno_run_info", Kind::Gauge, "The run.");
-    let info = [("experiment", &*state.plan.experiment), ("version", &*state.plan.version)];
-    out.sample("dnsdyno_run_info", &info, 1.0);
+    // Until the host has been looked at there is no plan yet.
+    if !state.plan.experiment.is_empty() {
+        out.family("dnsdyno_run_info", Kind::Gauge, "The run.");
+        let info = [("experiment", &*state.plan.experiment), ("version", &*state.plan.version)];
+        out.sample("dnsdyno_run_info", &info, 1.0);
+    }
     let (sent, valid) = state.trial.as_ref().map_or((0.0, 0.0), Running::rate);
     for (name, help, value) in [
         ("elapsed_seconds", "Since the run began.", state.began.elapsed().as_secs_f64()),
@@ -197,6 +200,7 @@ mod tests {
         let record = TrialRecord { repeat: 0, rate_qps: 8_000.0, trial };
         let plan = Plan { experiment: "an \"odd\" name".into(), ..Plan::default() };
         let figures = Found::Figures(vec![("zone_load".into(), "s", 1.5)]);
+        assert!(!super::text(&board.state()).contains("run_info"), "nothing is planned yet");
         for event in [
             Event::Begun(&plan),
             Event::Planned(std::slice::from_ref(&cell), Nanos::from_secs(60)),

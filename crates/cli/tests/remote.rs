@@ -109,5 +109,6 @@ fn who_does_not_answer_right_is_not_loaded() {
     }
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains(&format!("{address} does not answer 010-000-000-000")), "{told}");
+    assert!(told.contains("dnsdyno auth --listen ADDRESS:PORT --namespace 10.0.0.0/16"), "{told}");
     assert_eq!(run["results"].as_array().map(Vec::len), Some(0), "{run}");
 }

@@ -97,6 +97,25 @@ impl Asked {
         if self.qtype == Qtype::A { Ask::A } else { Ask::Aaaa(self.pref64) }
     }
 
+    /// What whoever runs the server elsewhere starts, so that it can answer for the names of `point`.
+    pub(crate) fn elsewhere(&self, point: &Point) -> String {
+        let (prefix, pref64) = (self.namespace.prefix(), self.pref64);
+        if point.settings.role == Role::Authoritative {
+            let records = if self.qtype == Qtype::A { "a" } else { "aaaa" };
+            return format!(
+                "it must have the zone that `dnsdyno zone generate dns64 --namespace {prefix} --records {records} \
+                 --pref64 {pref64} --output FILE` writes"
+            );
+        }
+        let resolver = point.settings.role == Role::Resolver;
+        let share = if resolver { 1.0 } else { point.settings.workload.aaaa_share };
+        let share = if share > 0.0 { format!(" --aaaa-share {share}") } else { String::new() };
+        format!(
+            "it must ask an AuthDNS started with `dnsdyno auth --listen ADDRESS:PORT --namespace {prefix} \
+             --pref64 {pref64}{share}`"
+        )
+    }
+
     /// What each name of a generated zone has.
     pub(crate) fn records(&self) -> ZoneRecords {
         if self.qtype == Qtype::A { ZoneRecords::A } else { ZoneRecords::Aaaa(self.pref64) }

@@ -47,7 +47,8 @@ impl Session<'_> {
         let target = asked.target(point, self.options.seed, installed.address());
         if settings.tester.transport == "udp" {
             let questions = Question::ends(&asked.namespace, asked.ask());
-            answers(&outside, target.address, &questions).map_err(Shortfall::Failed)?;
+            answers(&outside, target.address, &questions)
+                .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }
         let over_ipv6 = target.address.is_ipv6();
         let title = format!("{} at {}", installed.adapter().title, target.address);
