@@ -8,6 +8,7 @@
 //! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` says where they do otherwise, and why.
 
 mod compare;
+mod early;
 mod faults;
 mod kit;
 mod private;

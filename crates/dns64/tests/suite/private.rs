@@ -12,23 +12,23 @@ use net::tls::Authority;
 use nix::sys::signal::Signal;
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
-use crate::kit::script::Script;
+use crate::kit::script::{Asked, Script};
 use crate::kit::server::{Kind, Server};
 
 /// What is shown, and where it is asked.
-struct Private {
+pub(crate) struct Private {
     dir: tempfile::TempDir,
     /// Of this test alone: what is free on 127.0.0.1 may be taken by a client's connection meanwhile.
-    address: Ipv4Addr,
+    pub(crate) address: Ipv4Addr,
 }
 
 /// Where TLS, HTTPS and QUIC are spoken.
 const DOT: u16 = 8853;
-const DOH: u16 = 8443;
-const DOQ: u16 = 8854;
+pub(crate) const DOH: u16 = 8443;
+pub(crate) const DOQ: u16 = 8854;
 
 impl Private {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU8 = AtomicU8::new(1);
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, 128 | high, low, COUNT.fetch_add(1, Ordering::Relaxed));
@@ -219,7 +219,7 @@ fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
 }
 
 /// A `dns64d` that does not wait long, with or without 0-RTT.
-fn hasty(script: &Script, private: &Private, early_data: bool) -> Server {
+pub(crate) fn hasty(script: &Script, private: &Private, early_data: bool) -> Server {
     let limits = "[limits]\ntcp-idle = \"1s\"";
     dns64d(&[script], &format!("{}early-data = {early_data}\n{limits}", private.config()))
 }
@@ -249,32 +249,75 @@ fn old_protocols_and_weak_ciphers_are_refused() {
     }
 }
 
+/// A message as the first of a connection of TLS.
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+/// A message as the first request of a connection of HTTP/2 (RFC 9113): the preface, empty settings, the head, the body.
+fn posted(message: &[u8]) -> Vec<u8> {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let len = (payload.len() as u32).to_be_bytes();
+        [&len[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    // RFC 7541: POST and https by their numbers; path, authority and content type by the numbers of their names.
+    let head = [
+        &[0x83, 0x87, 0x44][..],
+        &text("/dns-query"),
+        &[0x41],
+        &text("dns.example"),
+        &[0x5f],
+        &text("application/dns-message"),
+    ]
+    .concat();
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        &frame(4, 0, 0, &[])[..],
+        &frame(1, 4, 1, &head),
+        &frame(0, 1, 1, message),
+    ]
+    .concat()
+}
+
+/// What carries a message, and where: a port, what openssl is told beside, and the octets of the message on the way.
+type Carried = (u16, &'static [&'static str], fn(&[u8]) -> Vec<u8>);
+
+/// What may travel with a handshake.
+pub(crate) const QUERY: &[u8] =
+    b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x05early\x07example\0\0\x1c\0\x01";
+/// An update of a zone: what would change something if it was repeated.
+pub(crate) const UPDATE: &[u8] = b"\x07\x08\x28\0\0\x01\0\0\0\0\0\0\x07example\0\0\x06\0\x01";
+
 #[test]
 fn sessions_are_resumed_and_early_data_taken_only_where_it_is_allowed() {
-    let query = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x05early\x07example\0\0\x1c\0\x01";
-    // An update of a zone: what would change something if it was repeated.
-    let update = b"\x07\x08\x28\0\0\x01\0\0\0\0\0\0\x07example\0\0\x06\0\x01";
-    let frame = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
-    for allowed in [true, false] {
+    let carried: [Carried; 2] = [(DOT, &[], framed), (DOH, &["-alpn", "h2"], posted)];
+    for (allowed, (port, more, way)) in [true, false].map(|a| carried.map(|c| (a, c))).concat() {
         let (script, private) = (ipv4_only(), Private::new());
-        let _server = hasty(&script, &private, allowed);
+        let server = hasty(&script, &private, allowed);
         let (session, early) = (private.path("session"), private.path("early"));
+        let s_client = |arguments: &[&str]| openssl(&private, port, &[more, arguments].concat());
         for version in ["-tls1_2", "-tls1_3"] {
-            let kept = openssl(&private, DOT, &[version, "-sess_out", &session]);
-            let Some(first) = kept else { return };
-            assert!(first.contains("New, TLSv1."), "{version}: {first}");
-            let again = openssl(&private, DOT, &[version, "-sess_in", &session]).expect("openssl");
-            assert!(again.contains("Reused, TLSv1."), "{version}: {again}");
+            let Some(first) = s_client(&[version, "-sess_out", &session]) else { return };
+            assert!(first.contains("New, TLSv1."), "{version} on {port}: {first}");
+            let again = s_client(&[version, "-sess_in", &session]).expect("openssl");
+            assert!(again.contains("Reused, TLSv1."), "{version} on {port}: {again}");
         }
-        for (message, answered) in [(&query[..], true), (&update[..], false)] {
-            fs::write(&early, frame(message)).expect("writes");
-            openssl(&private, DOT, &["-tls1_3", "-sess_out", &session]).expect("openssl");
+        for (message, answered) in [(QUERY, true), (UPDATE, false)] {
+            fs::write(&early, way(message)).expect("writes");
+            s_client(&["-tls1_3", "-sess_out", &session]).expect("openssl");
             let arguments = ["-tls1_3", "-sess_in", &session, "-early_data", &early];
-            let said = openssl(&private, DOT, &arguments).expect("openssl");
+            let said = s_client(&arguments).expect("openssl");
+            assert!(said.contains("Reused, TLSv1.3"), "on {port}: {said}");
             let taken = said.contains("Early data was accepted");
-            assert_eq!(taken, allowed, "{said}");
+            assert_eq!(taken, allowed, "on {port}: {said}");
             // An answer carries the name again, a refusal (NOTIMP) nothing but a header.
-            assert_eq!(said.contains("early\u{7}example"), allowed && answered, "{said}");
+            let name = said.contains("early\u{7}example");
+            assert_eq!(name, allowed && answered, "on {port}: {said}");
         }
+        let asked = script.asked();
+        let early = |asked: &Asked| asked.name.starts_with("early.");
+        assert!(asked.iter().all(early), "{asked:?}: {}", server.log());
+        assert_eq!(!asked.is_empty(), allowed, "on {port}: {}", server.log());
     }
 }

@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -213,13 +214,24 @@ impl Drop for Server {
     }
 }
 
-/// A port that is free for UDP and TCP, IPv4 and IPv6.
+/// A port that is free for UDP and TCP, IPv4 and IPv6, and that no client is given: those lie above 32,767 unless
+/// `net.ipv4.ip_local_port_range` says otherwise.
+///
+/// A port of the clients' range can be had by one of them before the server has it. And who connects to one that nobody
+/// has yet may be given that very port: the connection is then one with itself, and the query comes back as the reply.
 fn free_port() -> u16 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: std::ops::Range<u16> = 10_000..32_000;
+    // Another process of tests begins elsewhere.
+    let first = std::process::id().wrapping_mul(997);
     loop {
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = udp.local_addr().expect("bound").port();
-        let v6 = has_ipv6().then(|| TcpListener::bind((Ipv6Addr::LOCALHOST, port)));
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() && !matches!(v6, Some(Err(_))) {
+        let nth = first.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (nth % u32::from(PORTS.end - PORTS.start)) as u16;
+        let taken = |ip: IpAddr| {
+            UdpSocket::bind((ip, port)).is_err() || TcpListener::bind((ip, port)).is_err()
+        };
+        let v6 = has_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST));
+        if ![Some(Ipv4Addr::LOCALHOST.into()), v6].into_iter().flatten().any(taken) {
             return port;
         }
     }
