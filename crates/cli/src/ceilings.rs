@@ -23,6 +23,8 @@ const RUN: u64 = 32;
 const SOCKETS: u64 = 8;
 /// A datagram that is not back by then was lost.
 const PATIENCE: Nanos = Nanos::from_millis(100);
+/// Where other work keeps the echo from its core, the first datagram to come back is waited for so long.
+const STARVED: Nanos = Nanos::from_secs(30);
 
 /// Sends everything back.
 struct Echo;
@@ -39,7 +41,7 @@ impl Role for Echo {
     }
 }
 
-/// Keeps datagrams outstanding until its time is over.
+/// Keeps datagrams outstanding until its time is over and something has come back.
 struct Window {
     until: Nanos,
     last: Nanos,
@@ -50,11 +52,11 @@ struct Window {
 
 impl Role for Window {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
-        if now >= self.until {
-            return Next::Done;
-        }
         let back = rx.iter().count() as u64;
         self.back += back;
+        if now >= self.until && (self.back > 0 || now >= self.until + STARVED) {
+            return Next::Done;
+        }
         self.outstanding = self.outstanding.saturating_sub(back);
         if back > 0 {
             self.last = now;
@@ -70,7 +72,8 @@ impl Role for Window {
             self.sent += 1;
             self.outstanding += 1;
         }
-        Next::At((self.last + PATIENCE).min(self.until))
+        let lost = self.last + PATIENCE;
+        Next::At(if now < self.until { lost.min(self.until) } else { lost })
     }
 }
 
@@ -108,6 +111,9 @@ fn round_trips(options: UdpOptions, cpus: &[usize], time: Nanos) -> io::Result<f
             let mut role =
                 Window { until: began + time, last: began, sent: 0, back: 0, outstanding: 0 };
             drive(&mut client, &mut role, mode, &AtomicBool::new(false))?;
+            if role.back == 0 {
+                return Err(io::Error::other(format!("nothing came back within {STARVED}")));
+            }
             Ok(role.back as f64 / (client.now() - began).as_secs_f64())
         });
         let found = client.join().unwrap_or_else(|_| Err(io::Error::other("the client failed")));
