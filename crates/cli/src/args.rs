@@ -411,6 +411,9 @@ pub(crate) struct StreamArgs {
     /// Begin connections (over UDP each datagram) with the PROXY protocol, version 2, for clients of this prefix in turn
     #[arg(long, value_name = "PREFIX")]
     pub(crate) proxy: Option<Source>,
+    /// Say the PROXY protocol's header within TLS, as dnsdist expects it by default, not in front of it
+    #[arg(long, requires = "proxy")]
+    pub(crate) proxy_within_tls: bool,
     /// Resume TLS sessions of earlier connections
     #[arg(long)]
     pub(crate) resume: bool,
@@ -429,6 +432,7 @@ impl StreamArgs {
             (self.alpn.is_some(), "--alpn"),
             (self.resume, "--resume"),
             (self.early_data, "--early-data"),
+            (self.proxy_within_tls, "--proxy-within-tls"),
         ]
         .into_iter()
         .find_map(|(given, flag)| given.then_some(flag))

@@ -330,6 +330,7 @@ fn dialer(args: &LoadArgs, transport: TransportArg, target: SocketAddr) -> anyho
     }
     dialer.carriage = carriage(streams, transport, target)?;
     dialer.proxied = streams.proxy.map_or(Vec::new(), |clients| clients.addresses(usize::MAX));
+    dialer.proxied_within = streams.proxy_within_tls;
     Ok(dialer)
 }
 

@@ -85,6 +85,8 @@ pub struct Dialer {
     pub sources: Vec<IpAddr>,
     /// Clients that connections are for, by the PROXY protocol, used in turn; none: it is not spoken.
     pub proxied: Vec<IpAddr>,
+    /// Where there is TLS, the PROXY protocol is the first that is said in it, not what stands in front of it.
+    pub proxied_within: bool,
     /// TCP and TLS together must be done within this time.
     pub timeout: Duration,
     /// What carries messages.
@@ -106,6 +108,7 @@ impl Dialer {
             target,
             sources: Vec::new(),
             proxied: Vec::new(),
+            proxied_within: false,
             timeout: Duration::from_secs(5),
             carriage: Carriage::Framed,
             tls: None,
@@ -175,21 +178,33 @@ impl Dialer {
         }
         let connect = sys::monotonic().since(began);
         let mut tcp = Metered { inner: stream, meter };
-        if !self.proxied.is_empty() {
-            let client = self.proxied[conn as usize % self.proxied.len()];
-            let port = tcp.inner.local_addr().map_err(failed)?.port();
-            let client = SocketAddr::new(client, port);
-            let header = proxy::header(client, self.target, proxy::Carries::Stream);
+        let port = tcp.inner.local_addr().map_err(failed)?.port();
+        let header = self.header(conn, port, proxy::Carries::Stream);
+        let within = self.proxied_within && self.tls.is_some();
+        if !within {
             // So short a thing fits into the buffer of a new connection.
             tcp.write_all(&header).await.map_err(failed)?;
         }
         let Some(tls) = &self.tls else { return Ok(Stream::Tcp { tcp, connect }) };
         let connector = TlsConnector::from(tls.config.clone()).early_data(tls.early_data);
-        match timeout_at(deadline, connector.connect(tls.name.clone(), tcp)).await {
-            Err(_) => Err(Failure::HandshakeStalled),
-            Ok(Err(error)) => Err(failed(error)),
-            Ok(Ok(tls)) => Ok(Stream::Tls { tls: Box::new(tls), began, connect }),
+        let mut tls = match timeout_at(deadline, connector.connect(tls.name.clone(), tcp)).await {
+            Err(_) => return Err(Failure::HandshakeStalled),
+            Ok(tls) => Box::new(tls.map_err(failed)?),
+        };
+        if within {
+            // The same; not flushed, since with early data that would be the end of the handshake.
+            tls.write_all(&header).await.map_err(failed)?;
         }
+        Ok(Stream::Tls { tls, began, connect })
+    }
+
+    /// The PROXY protocol's header for a connection from `port`; nothing where there is none.
+    fn header(&self, conn: ConnId, port: u16, carries: proxy::Carries) -> Vec<u8> {
+        if self.proxied.is_empty() {
+            return Vec::new();
+        }
+        let client = self.proxied[conn as usize % self.proxied.len()];
+        proxy::header(SocketAddr::new(client, port), self.target, carries)
     }
 
     /// A client that asks by UDP.
@@ -197,13 +212,8 @@ impl Dialer {
         let socket = self.bound(conn, Type::DGRAM)?;
         socket.connect(&self.target.into())?;
         let socket = UdpSocket::from_std(socket.into())?;
-        let header = if self.proxied.is_empty() {
-            Vec::new()
-        } else {
-            let client = self.proxied[conn as usize % self.proxied.len()];
-            let client = SocketAddr::new(client, socket.local_addr()?.port());
-            proxy::header(client, self.target, proxy::Carries::Datagrams)
-        };
+        let port = socket.local_addr()?.port();
+        let header = self.header(conn, port, proxy::Carries::Datagrams);
         Ok(Datagrams::new(conn, socket, header, meter))
     }
 
