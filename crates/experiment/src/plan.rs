@@ -60,10 +60,14 @@ const ZONE_RATE: f64 = 250_000.0;
 /// What a trial takes beside its sending: starting, the last timeout, settling.
 const TRIAL: f64 = 1.0;
 
+/// Connections a second that are opened before a trial.
+const CONNECTIONS: f64 = 2_000.0;
+
 /// How long one visit at a point is expected to take.
 pub fn visit_estimate(settings: &Settings) -> Nanos {
     let seconds = |time: Nanos| time.as_secs_f64();
-    let trial = |duration: Nanos| seconds(duration) + TRIAL;
+    let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS;
+    let trial = |duration: Nanos| seconds(duration) + TRIAL + connecting;
     let measuring = match settings.method {
         Method::Search => settings
             .search()

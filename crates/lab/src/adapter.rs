@@ -57,6 +57,9 @@ pub struct Adapter {
     /// Transports beside UDP and TCP that it speaks, each with the version from which on it does.
     #[serde(default)]
     pub transports: BTreeMap<String, String>,
+    /// Open files that it must be allowed for each connection.
+    #[serde(default = "one", rename = "files-per-connection")]
+    pub files_per_connection: u64,
     /// The server that stands behind it: only in adapters that [`Catalogue`](crate::Catalogue) joins.
     #[serde(skip)]
     pub behind: Option<Box<Adapter>>,
@@ -83,6 +86,10 @@ pub struct Adapter {
     /// Its configuration.
     #[serde(default)]
     pub files: Vec<FileTemplate>,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// How a server tells its version.
@@ -281,6 +288,7 @@ impl Adapter {
             files.map(|(path, text)| FileTemplate { path: path.clone(), text: template(text) });
         let adapter = Adapter {
             transports: BTreeMap::new(),
+            files_per_connection: one(),
             name: name.to_owned(),
             title: name.to_owned(),
             roles: vec![role],

@@ -37,6 +37,8 @@ use crate::watch::{Reader, Sight, Watcher};
 const WATCH: Duration = Duration::from_millis(50);
 /// How much longer than its sending and its last timeout a trial may take, to start and to write.
 const RESERVE: Duration = Duration::from_secs(30);
+/// And for each connection that is opened before it: 200 a second are few, also where each begins with a full handshake.
+const CONNECTING: Duration = Duration::from_millis(5);
 /// How long an interrupted Measurer may take to report.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long a closed loop runs beside other generators, and the names it may ask for.
@@ -428,7 +430,9 @@ impl Bench for LabBench<'_> {
         }
         let settled = self.settle()?;
         let json: PathBuf = self.dir.join("trial.json");
-        let limit = Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE;
+        let connecting = CONNECTING * self.target.tester.clients.unwrap_or(0);
+        let limit =
+            Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(spec.pacing), spec.duration);
         let command = self.command(spec, &json);
         let (trial, spent): (Trial, _) = self.result(command, &json, spec.duration, limit)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use experiment::file::Role;
+use nix::sys::resource::{Resource, getrlimit};
 use wire::{Namespace, Pref64};
 
 use crate::adapter::{Adapter, AdapterError, Stop, role_word};
@@ -26,6 +27,9 @@ const PORT_TLS: u16 = 853;
 const PORT_HTTPS: u16 = 443;
 /// The port of a server that stands behind another one.
 const PORT_BEHIND: u16 = 5300;
+/// The fewest connections that a server is to take, and what it has open beside them.
+const CONNECTIONS: u64 = 1_000;
+const OTHER_FILES: u64 = 500;
 /// How long a server may take to print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// What caches may take: a share of the memory that is free, and no more than this, megabytes. Enough for
@@ -158,6 +162,25 @@ impl Installed {
     /// Its version, if it told one.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
+    }
+
+    /// How many connections it is to take where `clients` have one each: some more, since one may still be there when
+    /// the next is opened.
+    ///
+    /// # Errors
+    /// When a process may not have so many files open here, in words.
+    pub fn connections(&self, clients: u32) -> Result<u64, String> {
+        let open_files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
+        let (clients, each) = (u64::from(clients), self.adapter.files_per_connection.max(1));
+        let needed = clients * each + OTHER_FILES;
+        if needed > open_files {
+            return Err(format!(
+                "{clients} connections: {} needs {needed} open files for them, and a process may have {open_files} here (ulimit -Hn)",
+                self.adapter.title
+            ));
+        }
+        let wanted = clients + clients / 50 + 100;
+        Ok(wanted.max(CONNECTIONS).min((open_files - OTHER_FILES) / each))
     }
 
     /// Starts it in the DUT's host, from scratch, and waits until it answers right.

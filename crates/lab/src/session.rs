@@ -418,6 +418,11 @@ impl<'a> Session<'a> {
         let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
         let mut variables: BTreeMap<String, String> = variables.collect();
         let transport = &point.settings.tester.transport;
+        if transport != "udp" {
+            let clients = point.settings.tester.clients.unwrap_or(1);
+            let room = installed.connections(clients).map_err(Shortfall::Cannot)?;
+            variables.entry("connections".to_owned()).or_insert(room.to_string());
+        }
         let believed = if matches!(transport.as_str(), "udp" | "tcp") {
             None
         } else {
