@@ -11,9 +11,10 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use lab::replication::nodes::{Role, Task};
+use lab::replication::nodes::{Role, Signing, Task};
 use lab::replication::plan::{Method, ReplicationPlan};
 use lab::replication::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, Network, Node};
+use lab::signer::{self, Algorithm, Denial, Signer};
 use record::Trial;
 use update::{Generate, Key, UpdateReader, stream};
 use wire::Name;
@@ -51,6 +52,8 @@ const DNSKEY: u16 = 48;
 /// What all cells are measured with.
 pub(crate) struct Material {
     zone_file: PathBuf,
+    /// The same zone signed, where it is not the primary that signs it; or why there is none.
+    signed: Option<Result<PathBuf, String>>,
     /// Updates to be sent in full, and updates during which the primary is killed.
     updates: PathBuf,
     last_updates: PathBuf,
@@ -93,9 +96,32 @@ impl Material {
         };
         let mut out = BufWriter::new(File::create(&queries)?);
         asked.write(Reader::open(&zone_file, None)?, &mut out)?;
+        // Without updates nobody has to sign again, and all servers can have the same signed zone.
+        let signs = plan.method == Method::SignedUnsigned && plan.signed.contains(&true);
+        let signed = signs.then(|| sign(&zone_file, dir).map_err(|e| format!("{e:#}")));
         let delegations = plan.delegations;
-        Ok(Material { zone_file, updates, last_updates, queries, delegations })
+        Ok(Material { zone_file, signed, updates, last_updates, queries, delegations })
     }
+}
+
+/// The zone signed as those of top-level domains are, by the first signer that is installed.
+fn sign(input: &Path, dir: &Path) -> anyhow::Result<PathBuf> {
+    let signer = Signer::installed().ok_or_else(|| {
+        anyhow!("no signer is installed: apt-get install {}", Signer::ALL[0].package())
+    })?;
+    eprintln!("signing the zone with {}", signer.program());
+    let (keys, output) = (dir.join("keys"), dir.join("signed-zone"));
+    let signing = signer::Signing {
+        signer,
+        zone: &ZONE.parse()?,
+        input,
+        output: &output,
+        keys: &keys,
+        algorithm: Algorithm::EcdsaP256Sha256,
+        denial: Denial::Nsec3OptOut,
+    };
+    signing.run()?;
+    Ok(output)
 }
 
 /// Figures: name, unit, value.
@@ -152,11 +178,13 @@ impl Measured<'_> {
         }
         let followers: Vec<SocketAddrV4> =
             (1u8..).zip(kinds).map(|(number, _)| Network::address(number)).collect();
-        let role = Role::Primary {
-            secondaries: &followers,
-            zone_file: &self.material.zone_file,
-            signed: self.cell.signed,
+        let (signing, zone_file) = match &self.material.signed {
+            _ if !self.cell.signed => (Signing::Unsigned, &self.material.zone_file),
+            None => (Signing::ByPrimary, &self.material.zone_file),
+            Some(Ok(file)) => (Signing::InFile, file),
+            Some(Err(why)) => return Err(anyhow!("{why}")),
         };
+        let role = Role::Primary { secondaries: &followers, zone_file, signing };
         let network = self.stage.network;
         // Without a secondary it is the primary that is asked.
         let cpus = &self.stage.cpus[usize::from(followers.is_empty())];
@@ -187,7 +215,7 @@ impl Measured<'_> {
             anyhow::ensure!(!self.stage.is_interrupted(), "interrupted");
             Ok(node.check()?)
         })?;
-        if !self.cell.signed {
+        if !self.cell.signed || self.material.signed.is_some() {
             return Ok(());
         }
         let mut last = (serial(address, ZONE), Instant::now());

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use lab::signer::{Algorithm, SignError, Signer, Signing};
+use lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
 
 use crate::failure::Failure;
 use crate::zone_files::Input;
@@ -24,6 +24,9 @@ pub(crate) struct SignArgs {
     /// NSEC3 (no salt, no extra iterations) in place of NSEC
     #[arg(long)]
     nsec3: bool,
+    /// NSEC3 where delegations without DS have none of their own
+    #[arg(long, requires = "nsec3")]
+    opt_out: bool,
     /// Folder for the keys [default: OUTPUT.keys]
     #[arg(long, value_name = "FOLDER")]
     keys: Option<PathBuf>,
@@ -74,9 +77,13 @@ pub(crate) fn run(args: SignArgs) -> Result<(), Failure> {
         name.into()
     });
     let (input, output) = (args.input.path(), args.output.as_path());
-    let nsec3 = args.nsec3;
+    let denial = match (args.nsec3, args.opt_out) {
+        (false, _) => Denial::Nsec,
+        (true, false) => Denial::Nsec3,
+        (true, true) => Denial::Nsec3OptOut,
+    };
     let began = Instant::now();
-    let signing = Signing { signer, zone: &zone, input, output, keys: &keys, algorithm, nsec3 };
+    let signing = Signing { signer, zone: &zone, input, output, keys: &keys, algorithm, denial };
     signing.run().map_err(|error| match error {
         SignError::Missing { .. } => Failure::input(error),
         _ => Failure::run(error),

@@ -90,3 +90,23 @@ fn secondaries_of_all_kinds_follow_one_primary() {
     assert!(figure(&result, "axfr") + in_full >= 5.0, "each got the zone once: {result}");
     assert!(figure(&result, "ixfr") > 0.0 && figure(&result, "ixfr_octets") > 100.0, "{result}");
 }
+
+#[test]
+fn every_server_has_the_signed_zone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let record = run(
+        dir.path(),
+        "name = \"x\"\ntitle = \"x\"\nrole = \"replication\"\nmethod = \"signed-unsigned\"\n\
+         primaries = [\"bind9\", \"knot\", \"yadifa\"]\nsecondaries = [\"nsd\"]\ndelegations = 400\n\
+         signed = [false, true]\nduration = \"500ms\"\n",
+    );
+    let Some(record) = record else { return };
+    let results = record["results"].as_array().expect("a list");
+    for result in results {
+        assert!(figure(result, "qps") > 0.0, "{result}");
+        let signed = result["settings"]["signed"] == "yes";
+        // Referrals with NSEC3 records and signatures, and without.
+        assert_eq!(figure(result, "reply_octets") > 300.0, signed, "{result}");
+    }
+    assert_eq!(results.len() + record["skipped"].as_array().expect("a list").len(), 8);
+}

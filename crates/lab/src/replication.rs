@@ -25,7 +25,7 @@ use crate::cpus::CpuList;
 use crate::links::{self, LinkError};
 use crate::netns::Namespace;
 use crate::process::{Launch, Process, ProcessError};
-use nodes::{Kind, Role, Task};
+use nodes::{Kind, Role, Signing, Task};
 
 /// The port of all servers.
 pub const PORT: u16 = 53;
@@ -58,6 +58,9 @@ pub enum NodeError {
     /// It does not sign its zone by itself.
     #[error("{0} is not driven as a primary that signs its zone")]
     NoSigner(&'static str),
+    /// It is not driven here with a zone that is signed already.
+    #[error("{0} is not driven here with a zone file that is signed already")]
+    NoSignedFile(&'static str),
     /// Its zone cannot be prepared.
     #[error(transparent)]
     Preparation(#[from] crate::signer::SignError),
@@ -138,8 +141,13 @@ impl Node {
         if matches!(task.role, Role::Primary { .. }) && !kind.takes_updates() {
             return Err(NodeError::NoPrimary(kind.title()));
         }
-        if matches!(task.role, Role::Primary { signed: true, .. }) && !kind.signs() {
+        if matches!(task.role, Role::Primary { signing: Signing::ByPrimary, .. }) && !kind.signs() {
             return Err(NodeError::NoSigner(kind.title()));
+        }
+        if matches!(task.role, Role::Primary { signing: Signing::InFile, .. })
+            && !kind.serves_signed_files()
+        {
+            return Err(NodeError::NoSignedFile(kind.title()));
         }
         let program = kind.program()?;
         let error = |path: &Path| {

@@ -97,8 +97,21 @@ pub struct Signing<'a> {
     pub keys: &'a Path,
     /// Of both keys.
     pub algorithm: Algorithm,
-    /// NSEC3 without salt and extra iterations (RFC 9276) in place of NSEC.
-    pub nsec3: bool,
+    /// What denies names.
+    pub denial: Denial,
+}
+
+/// The records that deny names (RFC 4034 section 4, RFC 5155).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Denial {
+    /// NSEC.
+    #[default]
+    Nsec,
+    /// NSEC3 without salt and extra iterations (RFC 9276).
+    Nsec3,
+    /// The same, and delegations without DS have none of their own: so large zones of delegations are signed.
+    /// ldns-signzone only sets the flag that allows it.
+    Nsec3OptOut,
 }
 
 /// Why a zone was not signed.
@@ -173,8 +186,11 @@ impl Signing<'_> {
         let mut arguments: Vec<&OsStr> =
             ["-S", "-K", ".", "-d", ".", "-o", &origin, "-f"].map(OsStr::new).into();
         arguments.push(output.as_os_str());
-        if self.nsec3 {
+        if self.denial != Denial::Nsec {
             arguments.extend(["-3", "-", "-H", "0"].map(OsStr::new));
+        }
+        if self.denial == Denial::Nsec3OptOut {
+            arguments.push("-A".as_ref());
         }
         arguments.push(input.as_os_str());
         execute("dnssec-signzone", keys, arguments).map(drop)
@@ -183,11 +199,12 @@ impl Signing<'_> {
     fn with_knot(&self, keys: &Path, input: &Path, output: &Path) -> Result<(), SignError> {
         let configuration = format!(
             "database:\n  storage: \"{keys}\"\npolicy:\n  - id: made\n    algorithm: {algorithm}\n    \
-             nsec3: {nsec3}\n    nsec3-iterations: 0\n    nsec3-salt-length: 0\nzone:\n  - domain: \"{zone}\"\n    \
+             nsec3: {nsec3}\n    nsec3-iterations: 0\n    nsec3-salt-length: 0\n    nsec3-opt-out: {opt_out}\nzone:\n  - domain: \"{zone}\"\n    \
              file: \"{input}\"\n    dnssec-policy: made\n    dnssec-signing: on\n",
             keys = keys.display(),
             algorithm = self.algorithm.mnemonic().to_ascii_lowercase(),
-            nsec3 = if self.nsec3 { "on" } else { "off" },
+            nsec3 = if self.denial != Denial::Nsec { "on" } else { "off" },
+            opt_out = if self.denial == Denial::Nsec3OptOut { "on" } else { "off" },
             zone = self.origin(),
             input = input.display(),
         );
@@ -218,8 +235,11 @@ impl Signing<'_> {
         }
         let mut arguments: Vec<&OsStr> = ["-o", &origin, "-f"].map(OsStr::new).into();
         arguments.push(output.as_os_str());
-        if self.nsec3 {
+        if self.denial != Denial::Nsec {
             arguments.extend(["-n", "-t", "0"].map(OsStr::new));
+        }
+        if self.denial == Denial::Nsec3OptOut {
+            arguments.push("-p".as_ref());
         }
         arguments.push(input.as_os_str());
         arguments.extend(bases.iter().map(OsStr::new));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dnsdyno_lab::signer::{Algorithm, SignError, Signer, Signing};
+use dnsdyno_lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
 use zone::TldZone;
 use zone::stats::Stats;
 
@@ -18,9 +18,9 @@ fn each_signer_signs() {
             eprintln!("skipped: {} is not installed ({})", signer.program(), signer.package());
             continue;
         }
-        for nsec3 in [false, true] {
-            let keys = dir.path().join(format!("{}-{nsec3}.keys", signer.program()));
-            let output = dir.path().join(format!("{}-{nsec3}.zone", signer.program()));
+        for denial in [Denial::Nsec, Denial::Nsec3, Denial::Nsec3OptOut] {
+            let keys = dir.path().join(format!("{}-{denial:?}.keys", signer.program()));
+            let output = dir.path().join(format!("{}-{denial:?}.zone", signer.program()));
             let signing = Signing {
                 signer,
                 zone: &name,
@@ -28,7 +28,7 @@ fn each_signer_signs() {
                 output: &output,
                 keys: &keys,
                 algorithm: Algorithm::EcdsaP256Sha256,
-                nsec3,
+                denial,
             };
             signing.run().expect("signs");
             let signed = zone::Reader::open(&output, Some(name)).and_then(Stats::of);
@@ -39,9 +39,20 @@ fn each_signer_signs() {
             assert!(signed.signed(), "{output:?}");
             assert_eq!(count("DNSKEY"), 2, "{output:?}");
             assert_eq!(signed.delegations, 100);
-            let chain = if nsec3 { count("NSEC3") } else { count("NSEC") };
-            assert!(chain >= 101, "{chain} in {output:?}");
-            assert!(signed.records > written.records + 200);
+            let secure = count("DS");
+            assert!((1..50).contains(&secure), "{secure} delegations of 100 with DS");
+            match denial {
+                Denial::Nsec => assert!(count("NSEC") >= 101, "{output:?}"),
+                Denial::Nsec3 => assert!(count("NSEC3") >= 101, "{output:?}"),
+                // The apex, its server's name, what stands between them, and what is secure.
+                // ldns-signzone sets the flag, and no less records.
+                Denial::Nsec3OptOut => {
+                    let all = if signer == Signer::LdnsSignzone { 100 } else { secure };
+                    assert_eq!(count("NSEC3"), all + 3, "{output:?}");
+                }
+            }
+            assert_eq!(count("NSEC") > 0, denial == Denial::Nsec);
+            assert!(signed.records > written.records + 2 * secure);
         }
     }
 }
@@ -62,7 +73,7 @@ fn what_a_signer_refuses_is_said() {
         output: &dir.path().join("out.zone"),
         keys: &dir.path().join("keys"),
         algorithm: Algorithm::Ed25519,
-        nsec3: false,
+        denial: Denial::Nsec,
     };
     match signing.run() {
         Err(SignError::Failed { program, said, .. }) => {

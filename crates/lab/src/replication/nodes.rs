@@ -30,14 +30,25 @@ pub enum Role<'a> {
         secondaries: &'a [SocketAddrV4],
         /// The zone's file, which it gets a copy of.
         zone_file: &'a Path,
-        /// Whether it signs the zone.
-        signed: bool,
+        /// How the zone is signed.
+        signing: Signing,
     },
     /// It follows a primary.
     Secondary {
         /// Where that is.
         primary: SocketAddrV4,
     },
+}
+
+/// How a primary's zone is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signing {
+    /// It is not.
+    Unsigned,
+    /// The primary makes keys and signs it.
+    ByPrimary,
+    /// Its file holds the signatures.
+    InFile,
 }
 
 /// What a server has to do.
@@ -95,6 +106,11 @@ impl Kind {
     /// Whether it makes keys for its zone and signs it by itself.
     pub fn signs(self) -> bool {
         matches!(self, Kind::Bind9 | Kind::Knot | Kind::Pdns)
+    }
+
+    /// Whether it serves a file that is signed as it is: PowerDNS wants its own order and hashes with it.
+    pub fn serves_signed_files(self) -> bool {
+        self != Kind::Pdns
     }
 
     /// Whether it can follow a primary: YADIFA 2.6 calls Knot DNS's AXFR an UNPROCESSABLE_MESSAGE.
@@ -158,7 +174,7 @@ impl Kind {
         let zone = task.zone;
         let mut steps = Vec::new();
         match task.role {
-            Role::Primary { secondaries, signed, .. } => {
+            Role::Primary { secondaries, signing, .. } => {
                 steps.push(format!("load-zone {zone} zone"));
                 steps.push(format!("set-kind {zone} primary"));
                 steps.push(format!("set-meta {zone} TSIG-ALLOW-DNSUPDATE {KEY_NAME}"));
@@ -168,7 +184,7 @@ impl Kind {
                 if !others.is_empty() {
                     steps.push(format!("set-meta {zone} ALSO-NOTIFY {}", others.join(" ")));
                 }
-                if signed {
+                if signing == Signing::ByPrimary {
                     steps.push(format!("secure-zone {zone}"));
                 }
             }
@@ -234,7 +250,7 @@ fn bind(task: &Task<'_>, dir: &Path) -> String {
     );
     add!(text, "zone \"{zone}\" {{");
     match task.role {
-        Role::Primary { secondaries, signed, .. } => {
+        Role::Primary { secondaries, signing, .. } => {
             add!(
                 text,
                 "  type primary; file \"zone\"; check-integrity no; allow-update {{ key {KEY_NAME}; }};"
@@ -244,7 +260,7 @@ fn bind(task: &Task<'_>, dir: &Path) -> String {
                 .iter()
                 .for_each(|to| add!(text, "    {} port {} key {KEY_NAME};", to.ip(), to.port()));
             add!(text, "  }};");
-            if signed {
+            if signing == Signing::ByPrimary {
                 add!(text, "  dnssec-policy default; key-directory \"{dir}\"; inline-signing no;");
             }
         }
@@ -303,11 +319,11 @@ fn knot(task: &Task<'_>, dir: &Path) -> String {
     add!(text, "    zonefile-sync: -1\n    journal-content: changes\n    semantic-checks: off");
     let names: Vec<String> = (0..others.len()).map(|number| format!("other{number}")).collect();
     match task.role {
-        Role::Primary { signed, .. } => {
+        Role::Primary { signing, .. } => {
             if !names.is_empty() {
                 add!(text, "    notify: [{}]", names.join(", "));
             }
-            if signed {
+            if signing == Signing::ByPrimary {
                 add!(text, "    dnssec-signing: on");
             }
         }
