@@ -36,6 +36,7 @@ mod streams;
 mod tester;
 mod trace;
 mod trace_export;
+mod trace_plots;
 mod trace_replay;
 mod trace_select;
 mod trace_stats;

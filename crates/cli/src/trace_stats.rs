@@ -15,6 +15,7 @@ use wire::{Opcode, Qclass, rr::Rcode};
 
 use crate::failure::Failure;
 use crate::trace::{InputArgs, conclude, is_stdout};
+use crate::trace_plots::plots;
 
 /// The busiest clients that are named.
 const BUSIEST: usize = 10;
@@ -32,6 +33,9 @@ pub(crate) struct StatsArgs {
     /// Write all figures to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw rates in time, types, return codes, sizes and the spread over clients below the table
+    #[arg(long)]
+    plots: bool,
 }
 
 pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
@@ -48,6 +52,9 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     }
     if !args.json.as_deref().is_some_and(is_stdout) {
         print!("{}", report::trace(&record));
+        if args.plots {
+            print!("{}", plots(&record));
+        }
     }
     conclude(error)
 }

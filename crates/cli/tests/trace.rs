@@ -73,6 +73,17 @@ fn a_capture_is_characterised() {
     ] {
         assert!(out.contains(line), "{line}\n{out}");
     }
+    assert!(!out.contains('█'), "{out}");
+    let (code, out, _) = dnsdyno(&["trace", "stats", file, "--plots"]);
+    assert_eq!(code, 0);
+    for part in [
+        "of 10 clients:",
+        "Types, of all queries:",
+        "Octets of replies:",
+        "  NXDOMAIN          100 100.0% █",
+    ] {
+        assert!(out.contains(part), "{part}\n{out}");
+    }
     let (code, out, _) = dnsdyno(&["trace", "stats", file, file, "--json", "-"]);
     let stats: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(code, 0);

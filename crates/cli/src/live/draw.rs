@@ -131,11 +131,15 @@ fn with_bar(name: &str, share: f64, words: String, paint: Paint, width: u16) -> 
     Line::from(spans)
 }
 
+/// What is full of a bar of `room` columns.
+pub(crate) fn full_bar(share: f64, room: usize) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
 /// A bar of `room` columns of which `share` is full.
 fn bar(share: f64, room: usize, paint: Paint) -> [Span<'static>; 2] {
-    let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
-    let (whole, part) = (eighths / 8, EIGHTHS[eighths % 8]);
-    let full = format!("{}{part}", "█".repeat(whole));
+    let full = full_bar(share, room);
     let rest = "·".repeat(room.saturating_sub(full.chars().count()));
     [Span::styled(full, paint.bar()), Span::raw(rest)]
 }
