@@ -35,6 +35,7 @@ use domain::base::iana::{OptRcode, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, ToName};
 
 use super::message::{self, ECS, Edns, Sent};
+use super::server::next_port;
 
 /// What the SOA of a zone says; its negative TTL is 300 s.
 const SOA: &str = "3600 SOA ns.example host.example 1 7200 3600 86400 300";
@@ -264,10 +265,14 @@ impl Script {
     pub(crate) fn start_at(address: IpAddr, table: &[(&str, &str)]) -> std::io::Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let (udp, tcp) = loop {
-            let udp = UdpSocket::bind((address, 0))?;
-            // The same port may be taken by a stream already: try the next.
-            if let Ok(tcp) = TcpListener::bind(udp.local_addr()?) {
-                break (udp, tcp);
+            // Where it dies and comes back, nobody else may have got its port.
+            let port = next_port();
+            match (UdpSocket::bind((address, port)), TcpListener::bind((address, port))) {
+                (Ok(udp), Ok(tcp)) => break (udp, tcp),
+                (Err(e), _) | (_, Err(e)) if e.kind() != std::io::ErrorKind::AddrInUse => {
+                    return Err(e);
+                }
+                _ => {}
             }
         };
         let mut script =
@@ -327,7 +332,7 @@ impl Script {
     /// Opens the sockets again, at the same port.
     pub(crate) fn come_back(&mut self) {
         self.end = Arc::default();
-        // A server under test may have drawn the port meanwhile; it keeps none for long.
+        // Its connections of before may end yet.
         for _ in 0..300 {
             if let (Ok(udp), Ok(tcp)) =
                 (UdpSocket::bind(self.address), TcpListener::bind(self.address))

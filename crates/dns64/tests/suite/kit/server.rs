@@ -214,23 +214,27 @@ impl Drop for Server {
     }
 }
 
-/// A port that is free for UDP and TCP, IPv4 and IPv6, and that no client is given: those lie above 32,767 unless
-/// `net.ipv4.ip_local_port_range` says otherwise.
+/// The next port that no client is given: those lie above 32,767 unless `net.ipv4.ip_local_port_range` says otherwise.
 ///
 /// A port of the clients' range can be had by one of them before the server has it. And who connects to one that nobody
 /// has yet may be given that very port: the connection is then one with itself, and the query comes back as the reply.
-fn free_port() -> u16 {
+pub(crate) fn next_port() -> u16 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     const PORTS: std::ops::Range<u16> = 10_000..32_000;
     // Another process of tests begins elsewhere.
     let first = std::process::id().wrapping_mul(997);
+    let nth = first.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
+    PORTS.start + (nth % u32::from(PORTS.end - PORTS.start)) as u16
+}
+
+/// Such a port that is free for UDP and TCP, IPv4 and IPv6.
+fn free_port() -> u16 {
+    let v6 = has_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST));
     loop {
-        let nth = first.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
-        let port = PORTS.start + (nth % u32::from(PORTS.end - PORTS.start)) as u16;
+        let port = next_port();
         let taken = |ip: IpAddr| {
             UdpSocket::bind((ip, port)).is_err() || TcpListener::bind((ip, port)).is_err()
         };
-        let v6 = has_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST));
         if ![Some(Ipv4Addr::LOCALHOST.into()), v6].into_iter().flatten().any(taken) {
             return port;
         }
