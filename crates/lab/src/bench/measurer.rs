@@ -11,6 +11,9 @@ use super::LabBench;
 use crate::enter::program;
 use crate::testbed::Host;
 
+/// More clients than this take a good part of the Tester's ports.
+const MANY: u32 = 1_000;
+
 impl LabBench<'_> {
     /// The Measurer's command line for one trial.
     pub(super) fn command(&self, spec: &TrialSpec, json: &Path) -> Vec<OsString> {
@@ -55,7 +58,10 @@ impl LabBench<'_> {
         let (t, authority) = (&self.target.tester, &self.target.authority);
         if let Some(queries) = t.queries_per_connection {
             option("--queries-per-connection", &queries);
-            // The Tester's ports must not wait a minute after each connection.
+        }
+        if t.queries_per_connection.is_some() || t.clients.is_some_and(|clients| clients > MANY) {
+            // The Tester's ports must not wait a minute after each connection. With half of them waiting the next trial
+            // got 150 a second: the kernel looks through all of them for one that is free.
             option("--close", &"reset");
         }
         if matches!(t.transport.as_str(), "https" | "http3") {
