@@ -367,22 +367,9 @@ impl Measured<'_> {
             ("not_acknowledged".to_owned(), "", sent.tally.sent as f64 - acknowledged),
         ];
         let secondaries: Vec<Figures> = lags.iter().map(lag_figures).collect();
-        for (number, (lag, node)) in secondaries.iter().zip(followers).enumerate() {
-            // The first is the one asked, which the whole row is about.
-            let of = if number == 0 { String::new() } else { self.name_beside(number, node) };
-            let named = lag.iter().map(|(name, unit, value)| {
-                (name.replacen("lag", &format!("lag{of}"), 1), *unit, *value)
-            });
-            figures.extend(named);
-        }
+        // The first is the one asked, which the whole row is about.
+        figures.extend(secondaries.first().into_iter().flatten().cloned());
         Ok(Found { figures, secondaries })
-    }
-
-    /// What figures of a secondary beside the one asked are called by.
-    fn name_beside(&self, number: usize, node: &Node) -> String {
-        let name = node.kind().name();
-        let before = self.cell.secondaries[1..number].iter().filter(|&&k| k == node.kind()).count();
-        if before == 0 { format!("_{name}") } else { format!("_{name}{}", before + 1) }
     }
 
     fn sizes(&self, nodes: &[Node]) -> anyhow::Result<Found> {

@@ -95,12 +95,35 @@ pub(crate) fn varied(cells: &[&CellRecord]) -> Vec<String> {
     keys
 }
 
+/// Figures that are looked for first.
+const FIRST: [&str; 12] = [
+    "qps",
+    "updates",
+    "gone_after_SIGKILL",
+    "acknowledged_but_not_done",
+    "not_acknowledged",
+    "looked_up_after_SIGKILL",
+    "latency_p50",
+    "latency_p99",
+    "updates_done",
+    "lag_p50",
+    "lag_p99",
+    "lag_unseen",
+];
+
+/// The names of figures, each once: those looked for first, then by the alphabet.
+pub(crate) fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+    let mut names: Vec<&str> = names.map(String::as_str).collect();
+    names.sort_unstable_by_key(|name| (rank(name), *name));
+    names.dedup();
+    names
+}
+
 /// A line for each cell, a column for each setting that varies and each figure; medians of the repeats.
 fn figures(out: &mut String, cells: &[&CellRecord]) {
     let keys = varied(cells);
-    let mut names: Vec<&String> = cells.iter().flat_map(|cell| cell.figures.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
+    let names = in_order(cells.iter().flat_map(|cell| cell.figures.keys()));
     let mut head: Vec<String> = vec!["server".into()];
     head.extend(keys.iter().cloned());
     head.extend(names.iter().map(|name| name.replace('_', " ")));
@@ -120,9 +143,7 @@ fn figures(out: &mut String, cells: &[&CellRecord]) {
 /// A line for each secondary of each cell, a column for each of their figures; medians of the repeats.
 fn secondaries(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
     let all = || cells.iter().flat_map(|cell| cell.secondaries.iter().map(move |s| (cell, s)));
-    let mut names: Vec<&String> = all().flat_map(|(_, s)| s.figures.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
+    let names = in_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
     if names.is_empty() {
         return;
     }

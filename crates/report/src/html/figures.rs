@@ -1,7 +1,5 @@
 //! What other methods found: a table of every figure, and a picture of each.
 
-use std::collections::BTreeSet;
-
 use maud::{Markup, html};
 use measure::stats;
 use record::Figure;
@@ -10,10 +8,14 @@ use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
 use super::unit::Unit;
 use super::{Narrow, name_cell, number_cell, table};
+use crate::cells::in_order;
 
 /// A figure's name as people say it: `zone_load` is a zone load.
 pub(crate) fn spoken(name: &str) -> String {
-    let words = name.replace(['_', '.'], " ");
+    if name == "qps" {
+        return "Queries answered a second".to_owned();
+    }
+    let words = name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR");
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
 }
@@ -39,13 +41,19 @@ pub(crate) fn in_words(figure: &Figure) -> String {
             unit.full(deviation),
             figure.values.len()
         ),
-        _ => format!("{} (measured once)", unit.full(median)),
+        _ => unit.full(median),
     }
 }
 
 /// The names of all figures of a run.
-pub(crate) fn names<'a>(cells: &'a Cells<'_>) -> BTreeSet<&'a str> {
-    cells.cells.iter().flat_map(|c| c.record.figures.keys().map(String::as_str)).collect()
+pub(crate) fn names<'a>(cells: &'a Cells<'_>) -> Vec<&'a str> {
+    in_order(cells.cells.iter().flat_map(|c| c.record.figures.keys()))
+}
+
+/// Whether each was measured once, so that nothing is known of its spread.
+pub(crate) fn measured_once(cells: &Cells<'_>) -> bool {
+    let mut all = cells.cells.iter().flat_map(|c| c.record.figures.values()).peekable();
+    all.peek().is_some() && all.all(|f| f.values.len() <= 1)
 }
 
 /// All of it; empty without figures.
@@ -55,13 +63,17 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
         @if !names.is_empty() {
             h3 { "Figures" }
             (all(cells, &names))
-            p.note { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats." }
+            (secondaries(cells))
+            p.note {
+                @if measured_once(cells) { "Each was measured once: nothing is known of its spread." }
+                @else { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats. Nothing below: measured once." }
+            }
             div.plots { @for name in &names { (picture(cells, name)) } }
         }
     }
 }
 
-fn all(cells: &Cells<'_>, names: &BTreeSet<&str>) -> Markup {
+fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
     let spoken: Vec<String> = names.iter().map(|n| spoken(n)).collect();
     let mut heads = vec!["server"];
     heads.extend(cells.varied.iter().map(String::as_str));
@@ -80,29 +92,58 @@ fn all(cells: &Cells<'_>, names: &BTreeSet<&str>) -> Markup {
     table("Figures of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
 }
 
+/// The servers that follow a primary, each by itself; empty where there are none.
+fn secondaries(cells: &Cells<'_>) -> Markup {
+    let all = || cells.cells.iter().flat_map(|c| c.record.secondaries.iter().map(move |s| (c, s)));
+    let names = in_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
+    if names.is_empty() {
+        return html! {};
+    }
+    let spoken: Vec<String> = names.iter().map(|n| spoken(n)).collect();
+    let mut heads = vec!["secondary", "address", "where"];
+    heads.extend(spoken.iter().map(String::as_str));
+    let rows = all().map(|(cell, secondary)| {
+        html! {
+            (name_cell("secondary", &secondary.server))
+            td data-h="address" data-v=(secondary.address) { (secondary.address) }
+            td data-h="where" data-v=(cell.name) { (cell.name) }
+            @for (name, head) in names.iter().zip(&spoken) { (figure_cell(head, secondary.figures.get(*name))) }
+        }
+    });
+    table("Each secondary by itself", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
+}
+
 fn figure_cell(head: &str, figure: Option<&Figure>) -> Markup {
     let Some((figure, median)) = figure.and_then(|f| Some((f, f.median()?))) else {
         return number_cell(head, None, "–".into());
     };
     let unit = Unit::of(&figure.unit);
-    let spread = match (range(figure), stats::mean(&figure.values), stats::std_dev(&figure.values))
-    {
-        (Some((low, high)), Some(mean), Some(deviation)) => format!(
-            "{} ± {}; {} to {}; n = {}",
-            unit.full(mean),
-            unit.full(deviation),
-            unit.full(low),
-            unit.full(high),
-            figure.values.len()
-        ),
-        _ => "n = 1".to_owned(),
-    };
-    html! { td.n data-h=(head) data-v=(median) { (unit.full(median)) small { (spread) } } }
+    let spread = range(figure)
+        .zip(stats::mean(&figure.values))
+        .zip(stats::std_dev(&figure.values))
+        .map(|(((low, high), mean), deviation)| {
+            format!(
+                "{} ± {}; {} to {}; n = {}",
+                unit.full(mean),
+                unit.full(deviation),
+                unit.full(low),
+                unit.full(high),
+                figure.values.len()
+            )
+        });
+    html! {
+        td.n data-h=(head) data-v=(median) { (unit.full(median)) @if let Some(spread) = spread { small { (spread) } } }
+    }
 }
 
 fn picture(cells: &Cells<'_>, name: &str) -> Markup {
     let figures = || cells.cells.iter().filter_map(|c| c.record.figures.get(name));
     let Some(unit) = figures().next().map(|f| Unit::of(&f.unit)) else { return html! {} };
+    // A single value, or nothing but zeros, is no picture: the table says it.
+    let medians = || figures().filter_map(Figure::median);
+    if medians().count() < 2 || medians().all(|y| y == 0.0) {
+        return html! {};
+    }
     let value = |cell: &Cell<'_>| {
         let figure = cell.record.figures.get(name)?;
         let y = figure.median()?;

@@ -18,7 +18,7 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: &str) -> Markup {
     html! {
         article.run {
             h3 { a href=(format!("#{anchor}")) { (heading(run)) } }
-            p.meta { (facts(run)) }
+            p.meta { (facts(run)) @if figures::measured_once(cells) { " · each figure measured once" } }
             ul.findings { @for finding in findings(cells) { li { (finding) } } }
             @if !doubts.is_empty() {
                 details.doubts open {
@@ -78,6 +78,9 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
         match (with.first(), with.last()) {
             (Some((c, f, _)), _) if with.len() == 1 => {
                 out.push(html! { strong { (spoken) } ": " (c.name) " " (figures::in_words(f)) })
+            }
+            (Some((_, low, a)), Some((_, _, b))) if a == b => {
+                out.push(html! { strong { (spoken) } ": " (figures::in_words(low)) " for all" })
             }
             (Some((a, low, _)), Some((b, high, _))) => out.push(html! {
                 strong { (spoken) } ": from " (figures::in_words(low)) " (" (a.name) ") to "

@@ -21,6 +21,9 @@ pub(crate) enum Unit {
     Other(String),
 }
 
+/// The word for what is counted by the second.
+const PER_SECOND: &str = "1/s";
+
 impl Unit {
     /// Of the word that a record uses.
     pub(crate) fn of(word: &str) -> Self {
@@ -29,7 +32,7 @@ impl Unit {
             "us" => Unit::Micros,
             "ms" => Unit::Millis,
             "s" => Unit::Seconds,
-            "B" => Unit::Bytes,
+            "B" | "octets" => Unit::Bytes,
             "%" => Unit::Percent,
             other => Unit::Other(other.to_owned()),
         }
@@ -42,6 +45,7 @@ impl Unit {
             Unit::Micros | Unit::Millis | Unit::Seconds => "time",
             Unit::Bytes => "bytes",
             Unit::Percent => "%",
+            Unit::Other(name) if name == PER_SECOND => "a second",
             Unit::Other(name) => name,
         }
     }
@@ -64,10 +68,13 @@ impl Unit {
             Unit::Qps => thousands(x),
             Unit::Micros => time_us(x),
             Unit::Millis => format!("{} ms", significant(x)),
-            Unit::Seconds => format!("{} s", significant(x)),
+            Unit::Seconds if x.abs() >= 1.0 || x == 0.0 => format!("{} s", significant(x)),
+            Unit::Seconds if x.abs() >= 1e-3 => format!("{} ms", significant(x * 1e3)),
+            Unit::Seconds => time_us(x * 1e6),
             Unit::Percent => format!("{} %", significant(x)),
             Unit::Bytes => bytes(x),
             Unit::Other(name) if name.is_empty() => significant(x),
+            Unit::Other(name) if name == PER_SECOND => format!("{}/s", significant(x)),
             Unit::Other(name) => format!("{} {name}", significant(x)),
         }
     }
@@ -79,7 +86,7 @@ fn bytes(x: f64) -> String {
         a if a >= 1e9 => format!("{:.2} GB", x / 1e9),
         a if a >= 1e6 => format!("{:.1} MB", x / 1e6),
         a if a >= 1e3 => format!("{:.1} kB", x / 1e3),
-        _ => format!("{x:.0} B"),
+        _ => format!("{} B", significant(x)),
     }
 }
 
@@ -183,7 +190,10 @@ mod tests {
             ("B", 2.5e9, "2.5 GB", "2.50 GB"),
             ("%", 12.5, "12.5 %", "12.5 %"),
             ("", 0.125, "0.125", "0.125"),
-            ("1/s", 12_000.0, "12k", "12,000 1/s"),
+            ("1/s", 12_000.0, "12k", "12,000/s"),
+            ("s", 0.0125, "12.5 ms", "12.5 ms"),
+            ("s", 0.000_25, "250 µs", "250.0 us"),
+            ("octets", 38.92, "38.92 B", "38.92 B"),
         ];
         for (unit, x, short, full) in table {
             let unit = Unit::of(unit);
