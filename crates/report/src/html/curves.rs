@@ -7,6 +7,8 @@ use super::cells::{Across, Cell, Cells};
 use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Plot, Point, Scale};
 use super::unit::Unit;
 
+/// A curve that is off by more than this share somewhere is none of the points'.
+const FITS: f64 = 0.5;
 /// More bars are cut into further pictures.
 const MAX_BARS: usize = 16;
 
@@ -175,17 +177,21 @@ fn amortisation(
     for line in lines.iter().filter(|l| l.points.len() > 2) {
         let top = line.points.iter().map(|p| p.y).fold(0.0, f64::max);
         let curve = line.points.iter().map(|p| (p.x, top * p.x / (p.x + 1.0))).collect();
-        guides.push((format!("{}: N/(N+1) of its best", line.name), curve));
+        guides.push(("N/(N+1) of the best of each".to_owned(), curve));
         if let Some((best, h, error)) = fit(&line.points) {
-            fits.push(format!(
-                "{}: Q(N) = {} N / (N + {h:.1}) fits within {:.0} %.",
-                line.name,
-                quantity.unit.full(best),
-                100.0 * error
-            ));
+            let curve = format!("{} N / (N + {h:.1})", quantity.unit.full(best));
+            fits.push(match error {
+                ..=FITS => format!("{}: {curve} within {:.0} %.", line.name, 100.0 * error),
+                _ => format!("{}: does not fit.", line.name),
+            });
         }
     }
-    (guides, fits.join(" "))
+    let fits = if fits.is_empty() {
+        String::new()
+    } else {
+        format!("Q(N) by least squares: {}", fits.join(" "))
+    };
+    (guides, fits)
 }
 
 /// Qmax and h of Q(N) = Qmax N / (N + h) by least squares of the relative errors of 1/Q, and the largest
@@ -246,8 +252,8 @@ mod tests {
         let cells: Vec<(&[(&str, &str)], f64)> =
             settings.iter().map(|s| (s.as_slice(), qps(s[0].1))).collect();
         let page = page(&cells);
-        assert!(page.contains("Q(N) = 50,000 N / (N + 8.0) fits within 0 %"), "{page}");
-        assert!(page.contains("N/(N+1) of its best") && page.contains("class=\"guide\""));
+        assert!(page.contains("nsd: 50,000 N / (N + 8.0) within 0 %"), "{page}");
+        assert!(page.contains("N/(N+1) of the best of each") && page.contains("class=\"guide\""));
     }
 
     #[test]

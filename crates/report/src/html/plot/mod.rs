@@ -10,6 +10,7 @@ mod scale;
 pub(crate) use bars::{Bar, Bars};
 pub(crate) use scale::Scale;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use maud::{Markup, html};
@@ -131,7 +132,7 @@ impl Plot {
                         (line.name)
                     }
                 }
-                @for (name, _) in &self.guides {
+                @for name in self.guides.iter().map(|(name, _)| name).collect::<BTreeSet<_>>() {
                     li {
                         svg viewBox="0 0 30 12" width="30" height="12" aria-hidden="true" { path class="guide" d="M1 6H29" {} }
                         (name)
