@@ -81,6 +81,7 @@ fuzz_target!(|data: &[u8]| {
             6 => role.take(FromStreams::Query {
                 stream: len.into(),
                 client: client.ip(),
+                framed: len % 2 == 1,
                 message: bytes.to_vec(),
             }),
             _ => {
