@@ -50,8 +50,8 @@ pub(crate) fn names<'a>(cells: &'a Cells<'_>) -> Vec<&'a str> {
     in_order(cells.cells.iter().flat_map(|c| c.record.figures.keys()))
 }
 
-/// Whether each was measured once, so that nothing is known of its spread.
-pub(crate) fn measured_once(cells: &Cells<'_>) -> bool {
+/// Whether each is of one visit, so that nothing is known of the spread between visits.
+pub(crate) fn one_visit(cells: &Cells<'_>) -> bool {
     let mut all = cells.cells.iter().flat_map(|c| c.record.figures.values()).peekable();
     all.peek().is_some() && all.all(|f| f.values.len() <= 1)
 }
@@ -65,8 +65,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             (all(cells, &names))
             (secondaries(cells))
             p.note {
-                @if measured_once(cells) { "Each was measured once: nothing is known of its spread." }
-                @else { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats. Nothing below: measured once." }
+                @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
+                @else { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats. Nothing below: one visit." }
             }
             div.plots { @for name in &names { (picture(cells, name)) } }
         }

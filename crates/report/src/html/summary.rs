@@ -18,7 +18,7 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: &str) -> Markup {
     html! {
         article.run {
             h3 { a href=(format!("#{anchor}")) { (heading(run)) } }
-            p.meta { (facts(run)) @if figures::measured_once(cells) { " · each figure measured once" } }
+            p.meta { (facts(run)) @if figures::one_visit(cells) { " · each figure of one visit" } }
             ul.findings { @for finding in findings(cells) { li { (finding) } } }
             @if !doubts.is_empty() {
                 details.doubts open {
