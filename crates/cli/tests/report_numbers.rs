@@ -9,7 +9,7 @@ use assert_cmd::cargo::cargo_bin;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use measure::{Histogram, stats};
-use record::{CellRecord, Connections, Run, Store, Times, TrialRecord};
+use record::{CellRecord, Connections, Figure, Run, Secondary, Store, Times, TrialRecord};
 use serde_json::Value;
 
 /// A cell of a table: its column, its exact value, and what is shown.
@@ -181,23 +181,56 @@ fn connections(cell: &CellRecord, head: &str) -> Option<f64> {
     }
 }
 
-fn figure(cell: &CellRecord, head: &str) -> Option<f64> {
-    let spoken = |name: &str| name.replace(['_', '.'], " ").to_lowercase();
-    let found = cell.figures.iter().find(|(name, _)| spoken(name) == head.to_lowercase());
+/// A figure's name as the head of its column.
+fn head_of(name: &str) -> String {
+    let words = name.replace(['_', '.'], " ").to_lowercase();
+    if words == "qps" { "queries answered a second".to_owned() } else { words }
+}
+
+fn figure(figures: &BTreeMap<String, Figure>, head: &str) -> Option<f64> {
+    let found = figures.iter().find(|(name, _)| head_of(name) == head.to_lowercase());
     let mut values = found?.1.values.clone();
     values.sort_by(f64::total_cmp);
     let n = values.len();
     Some((values.get(n / 2)? + values.get((n - 1) / 2)?) / 2.0)
 }
 
+fn of_cell(cell: &CellRecord, head: &str) -> Option<f64> {
+    figure(&cell.figures, head)
+}
+
+fn of_secondary(secondary: &Secondary, head: &str) -> Option<f64> {
+    figure(&secondary.figures, head)
+}
+
+/// How many of what `shown` reads are one of a figure's unit, by the heads of the columns.
+fn factors(run: &Run) -> BTreeMap<String, f64> {
+    let factor = |unit: &str| match unit {
+        "s" => 1e6,
+        "ms" => 1e3,
+        _ => 1.0,
+    };
+    let of_cells = run.results.iter().map(|c| &c.figures);
+    let of_secondaries = run.results.iter().flat_map(|c| &c.secondaries).map(|s| &s.figures);
+    let all = of_cells.chain(of_secondaries).flatten();
+    all.map(|(name, figure)| (head_of(name), factor(&figure.unit))).collect()
+}
+
 /// Compares a table with what it should say; how many numbers there were.
-fn check(name: &str, rows: &[Vec<Cell>], wanted: &[Right<'_>], settings: &[String]) -> usize {
+fn check(
+    name: &str,
+    rows: &[Vec<Cell>],
+    wanted: &[Right<'_>],
+    settings: &[String],
+    factors: &BTreeMap<String, f64>,
+) -> usize {
     assert_eq!(rows.len(), wanted.len(), "{name}: rows");
     let mut numbers = 0;
     for (row, wanted) in rows.iter().zip(wanted) {
         for (head, value, text) in row {
             if settings.contains(head)
-                || ["limited by", "verdict", "RFC 8219"].contains(&head.as_str())
+                || ["limited by", "verdict", "RFC 8219", "address", "where"]
+                    .contains(&head.as_str())
             {
                 continue;
             }
@@ -211,18 +244,18 @@ fn check(name: &str, rows: &[Vec<Cell>], wanted: &[Right<'_>], settings: &[Strin
                 assert_eq!(text, "–", "{name}, {head}");
                 continue;
             };
-            // Percent of a share, seconds of a figure, and searches from 1.
+            // Percent of a share, and searches from 1.
             let (number, off) =
                 shown(text).unwrap_or_else(|| panic!("{name}, {head}: no number in {text}"));
-            let scale = match (head.as_str(), text.lines().next().unwrap_or_default()) {
-                ("search", _) => right + 1.0,
-                ("resumed" | "0-RTT", _) => right * 100.0,
-                (_, line) if name == "figures" && line.ends_with(" s") => right * 1e6,
-                (_, line) if name == "figures" && line.ends_with(" ms") => right * 1e3,
+            let figures = ["figures", "secondaries"].contains(&name);
+            let scale = match head.as_str() {
+                "search" => right + 1.0,
+                "resumed" | "0-RTT" => right * 100.0,
+                head if figures => right * factors[&head.to_lowercase()],
                 _ => right,
             };
             // Long numbers in figures have four digits.
-            let off = if name == "figures" { off.max(scale.abs() * 1e-3) } else { off };
+            let off = if figures { off.max(scale.abs() * 1e-3) } else { off };
             assert!((number - scale).abs() <= off, "{name}, {head}: {text} is not {scale}");
             numbers += 1;
         }
@@ -289,7 +322,15 @@ fn every_number_of_a_table_is_that_of_the_export() {
                     ("capacity", cells(of(&|c| c.method == "search"), capacity))
                 }
                 "Figures of each server and setting" => {
-                    ("figures", cells(of(&|c| !c.figures.is_empty()), figure))
+                    ("figures", cells(of(&|c| !c.figures.is_empty()), of_cell))
+                }
+                "Each secondary by itself" => {
+                    let all = run.results.iter().flat_map(|c| &c.secondaries);
+                    (
+                        "secondaries",
+                        all.map(|s| Box::new(move |h: &str| of_secondary(s, h)) as Box<_>)
+                            .collect(),
+                    )
                 }
                 "What connections cost" => {
                     let with =
@@ -306,10 +347,11 @@ fn every_number_of_a_table_is_that_of_the_export() {
                 other => panic!("nothing is known of the table {other}"),
             };
             let wanted: Vec<Right<'_>> = wanted.iter().map(|w| &**w).collect();
-            *total.entry(name).or_insert(0) += check(name, &rows, &wanted, &settings);
+            *total.entry(name).or_insert(0) +=
+                check(name, &rows, &wanted, &settings, &factors(&run));
         }
     }
-    for name in ["capacity", "figures", "connections", "trials"] {
+    for name in ["capacity", "figures", "secondaries", "connections", "trials"] {
         assert!(total.get(name).is_some_and(|n| *n > 20), "{name}: {total:?}");
     }
 }

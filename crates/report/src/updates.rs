@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use record::UpdateRun;
 
+use crate::stored::significant;
 use crate::{thousands, time_us};
 
 /// What became of a stream of updates.
@@ -17,7 +18,7 @@ pub fn updates(run: &UpdateRun) -> String {
 fn write_updates(run: &UpdateRun, out: &mut String) -> std::fmt::Result {
     let signed = run.key.as_ref().map_or("unsigned".to_owned(), |key| format!("key {key}"));
     let pace = match run.rate {
-        Some(rate) => format!("{rate} a second"),
+        Some(rate) => format!("{} a second", significant(rate)),
         None => format!("as fast as acknowledged, {} at once", run.window),
     };
     writeln!(out, "updates to {} over {}, {signed}, {pace}", run.server, run.transport)?;
