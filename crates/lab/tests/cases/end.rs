@@ -23,9 +23,12 @@ impl Drop for Guard {
     }
 }
 
-/// Starts a helper case; its first line of output tells that it is up (or skipped).
+/// Starts a helper case; its first line of output tells that it is up (or skipped). No signal is ignored there, even if
+/// the tests run under nohup, which a lab respects.
 fn helper(name: &str, mark: &str) -> (Guard, String) {
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = Command::new("env")
+        .arg("--default-signal=INT,TERM,HUP")
+        .arg(std::env::current_exe().unwrap())
         .args(["case", name])
         .env("LAB_TEST_MARK", mark)
         .stdout(Stdio::piped())
