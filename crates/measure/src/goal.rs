@@ -1,9 +1,9 @@
-//! The service level a search seeks: a bound on loss and bounds on latency percentiles.
+//! The service level that a search looks for: a bound on loss and bounds on latency percentiles.
 //!
-//! RFC 8219 section 9.2 wants every query answered in time (`zero-loss`); operators want something
-//! like `p99 < 5ms, loss < 0.1%`. `<` and `<=` read the same. A loss of just the bound still passes,
-//! so that `loss < 0%` can be met; a percentile must lie below its bound, so that a query lost at a
-//! timeout of 1 s is not below 1 s.
+//! RFC 8219 section 9.2 requires a reply in time to every query (`zero-loss`). Operators use goals such as
+//! `p99 < 5ms, loss < 0.1%`. `<` and `<=` mean the same. A loss equal to its bound passes, so that `loss <
+//! 0%` can be met. A percentile must be below its bound, so that a query lost at a timeout of 1 s does not
+//! meet a bound of 1 s.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,43 +11,46 @@ use std::str::FromStr;
 use crate::histogram::Histogram;
 use crate::units::Nanos;
 
-/// What a trial must reach to pass.
+/// Condition under which a trial passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// The largest passing share (0 to 1) of queries that got no valid answer in time.
+    /// Largest share (0 to 1) of queries without a valid reply in time with which a trial passes.
     pub max_loss: f64,
     /// Quantiles (0 to 1) of the latency from the due time, each with its exclusive upper bound.
     pub latency: Vec<(f64, Nanos)>,
 }
 
 impl Goal {
-    /// RFC 8219: every query gets a valid answer within the timeout.
+    /// Makes the goal of RFC 8219: every query gets a valid reply within the timeout.
     pub fn zero_loss() -> Self {
         Goal { max_loss: 0.0, latency: Vec::new() }
     }
 
-    /// Whether nothing may be lost.
+    /// Returns whether no query may be lost.
     pub fn is_zero_loss(&self) -> bool {
         self.max_loss == 0.0
     }
 
-    /// Whether a finished trial of `sent` queries, `bad` of them without a valid answer in time, passes.
+    /// Returns whether a finished trial passes that sent `sent` queries, `bad` of them without a valid reply
+    /// in time.
     pub fn met(&self, sent: u64, bad: u64, latency: &Histogram) -> bool {
-        sent > 0 && !self.surely_failed(sent, bad, latency)
+        sent > 0 && !self.cannot_pass(sent, bad, latency)
     }
 
-    /// Whether a running trial of `planned` queries can no longer pass, whatever the rest brings.
-    pub fn surely_failed(&self, planned: u64, bad: u64, latency: &Histogram) -> bool {
+    /// Returns whether a running trial of `planned` queries can no longer pass, whatever the other replies
+    /// are.
+    pub fn cannot_pass(&self, planned: u64, bad: u64, latency: &Histogram) -> bool {
         self.lost_too_many(planned, bad) || self.too_slow(planned, latency)
     }
 
-    /// Whether `bad` of `planned` queries are more than may be without a valid answer in time.
+    /// Returns whether the loss of `bad` of `planned` queries (those without a valid reply in time) exceeds
+    /// the bound.
     pub fn lost_too_many(&self, planned: u64, bad: u64) -> bool {
         exceeds(bad, self.max_loss * planned as f64)
     }
 
-    /// Whether a latency bound is broken by what `latency` holds already of `planned` queries: at
-    /// least a share `quantile` of them must lie below it.
+    /// Returns whether the latencies so far exceed a bound for a trial of `planned` queries: at least a share
+    /// `quantile` of them must be below the bound.
     pub fn too_slow(&self, planned: u64, latency: &Histogram) -> bool {
         let planned = planned as f64;
         self.latency.iter().any(|(quantile, bound)| {
@@ -55,22 +58,22 @@ impl Goal {
         })
     }
 
-    /// Adds one term of a goal's text.
+    /// Adds one comma-separated term of a goal.
     fn add(&mut self, term: &str, loss_seen: &mut bool) -> Result<(), &'static str> {
         if term.is_empty() {
             return Err("it is empty");
         }
-        let (what, sign, bound) = ["<=", "<", "="]
+        let (quantity, sign, bound) = ["<=", "<", "="]
             .into_iter()
             .find_map(|sign| {
-                term.split_once(sign).map(|(what, bound)| (what.trim(), sign, bound.trim()))
+                term.split_once(sign).map(|(quantity, bound)| (quantity.trim(), sign, bound.trim()))
             })
-            .ok_or("there is no `<` in it")?;
-        if what == "loss" {
+            .ok_or("it has no `<`")?;
+        if quantity == "loss" {
             self.max_loss = parse_share(bound)
-                .ok_or("the loss is a number such as 0.1% or 0.001, from 0 to 100 %")?;
+                .ok_or("the loss must be a number such as 0.1% or 0.001, from 0 to 100 %")?;
             if sign == "=" && self.max_loss > 0.0 {
-                return Err("`=` stands in `loss = 0` only, write `<`");
+                return Err("`=` is allowed in `loss = 0` only; write `<`");
             }
             return if std::mem::replace(loss_seen, true) {
                 Err("the loss is bounded twice")
@@ -78,15 +81,16 @@ impl Goal {
                 Ok(())
             };
         }
-        let quantile = parse_quantile(what)
-            .ok_or("left of `<` stands `loss` or a percentile such as p50, p99 or p99.9")?;
+        let quantile = parse_quantile(quantity).ok_or(
+            "the left side of `<` must be `loss` or a percentile such as p50, p99 or p99.9",
+        )?;
         if sign == "=" {
-            return Err("`=` stands in `loss = 0` only, write `<`");
+            return Err("`=` is allowed in `loss = 0` only; write `<`");
         }
         let bound: Nanos =
-            bound.parse().map_err(|_| "right of `<` stands a duration such as 5ms")?;
+            bound.parse().map_err(|_| "the right side of `<` must be a duration such as 5ms")?;
         if bound == Nanos::ZERO {
-            return Err("no latency is below nothing");
+            return Err("a latency bound must be above zero");
         }
         if self.latency.iter().any(|(other, _)| *other == quantile) {
             return Err("the percentile is bounded twice");
@@ -96,8 +100,8 @@ impl Goal {
     }
 }
 
-/// Whether `count` is above `allowed`, which may lack a crumb to the whole number it means:
-/// 0.29 * 100 is 28.999999999999996.
+/// Returns whether `count` is above `allowed`. A rounding error may put `allowed` slightly below a whole
+/// number: 0.29 * 100 is 28.999999999999996.
 fn exceeds(count: u64, allowed: f64) -> bool {
     count as f64 > allowed + 1e-6
 }
@@ -105,7 +109,7 @@ fn exceeds(count: u64, allowed: f64) -> bool {
 impl FromStr for Goal {
     type Err = GoalError;
 
-    /// Reads `zero-loss`, `loss = 0`, `p99 < 5ms, loss < 0.1%`. Without a word on loss none is allowed.
+    /// Reads `zero-loss`, `loss = 0`, `p99 < 5ms, loss < 0.1%`. A goal without a bound on loss allows none.
     fn from_str(text: &str) -> Result<Self, GoalError> {
         let mut goal = Goal::zero_loss();
         if text.trim() == "zero-loss" {
@@ -120,7 +124,7 @@ impl FromStr for Goal {
     }
 }
 
-/// `0.1%` or `0.001` as a share from 0 to 1.
+/// Reads `0.1%` or `0.001` as a share from 0 to 1.
 fn parse_share(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
@@ -129,7 +133,7 @@ fn parse_share(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&share).then_some(share)
 }
 
-/// `p99.9` as 0.999; also `p999`, as it is written in JSON keys. (`p250` is neither.)
+/// Reads `p99.9` as 0.999, and also `p999`, the form in JSON keys. `p250` is not accepted.
 fn parse_quantile(text: &str) -> Option<f64> {
     let digits = text.strip_prefix('p')?;
     if !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
@@ -159,19 +163,19 @@ impl fmt::Display for Goal {
     }
 }
 
-/// A number without the noise of binary fractions.
+/// Prints a number without rounding noise of binary fractions.
 fn trim_float(x: f64) -> String {
     let text = format!("{x:.9}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A goal that could not be read.
+/// Error for a goal that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{term}` is not a goal: {why}; write for example `zero-loss` or `p99 < 5ms, loss < 0.1%`")]
 pub struct GoalError {
-    /// The term that was not understood.
+    /// The term that is not understood.
     pub term: String,
-    /// What is wrong with it.
+    /// Reason why it is not accepted.
     pub why: String,
 }
 
@@ -180,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_prints() {
+    fn goals_are_read_and_printed() {
         for (text, printed) in [
             ("zero-loss", "zero-loss"),
             ("loss = 0", "zero-loss"),
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_with_the_term_and_the_reason() {
+    fn a_refused_goal_names_the_term_and_the_reason() {
         for (text, term, why) in [
             ("", "", "it is empty"),
             ("p99", "p99", "no `<`"),
@@ -213,7 +217,7 @@ mod tests {
             ("q99 < 5ms", "q99 < 5ms", "a percentile such as"),
             ("p99 < 5", "p99 < 5", "a duration such as 5ms"),
             ("p99 = 5ms", "p99 = 5ms", "write `<`"),
-            ("p99 < 0s", "p99 < 0s", "below nothing"),
+            ("p99 < 0s", "p99 < 0s", "above zero"),
             ("p99 < 5ms, p99 < 6ms", "p99 < 6ms", "twice"),
             ("p99 < 5ms,, loss < 1%", "", "it is empty"),
         ] {
@@ -225,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_to_the_query() {
-        // Goal, queries, how many may be bad, how many may be slow (take 5 ms).
+    fn bounds_are_exact_to_one_query() {
+        // Goal, number of queries, how many may be lost, how many may be slow (take 5 ms).
         for (text, queries, bad, slow) in [
             ("zero-loss", 1_000_000_000, 0, 0),
             ("loss < 0.1%", 1_000, 1, 1_000),
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts() {
+    fn goals_are_met_or_missed() {
         let mut latency = Histogram::new();
         for _ in 0..98 {
             latency.record(Nanos::from_millis(1));
@@ -272,8 +276,8 @@ mod tests {
         }
         let goal: Goal = "p99 < 5ms, loss < 1%".parse().expect("a goal");
         assert!(!goal.met(100, 0, &latency));
-        assert!(!goal.surely_failed(1_000, 0, &latency));
-        assert!(goal.surely_failed(100, 2, &Histogram::new()));
+        assert!(!goal.cannot_pass(1_000, 0, &latency));
+        assert!(goal.cannot_pass(100, 2, &Histogram::new()));
         assert!("p98 < 5ms".parse::<Goal>().expect("a goal").met(100, 0, &latency));
         assert!(Goal::zero_loss().met(100, 0, &latency));
         assert!(!Goal::zero_loss().met(100, 1, &latency));

@@ -1,16 +1,16 @@
-//! Latency and schedule-error histograms (HDR, three significant digits, 1 ns to 100 s).
+//! Histograms of latencies and schedule errors (HDR, three significant digits, 1 ns to 100 s).
 //!
-//! Histograms are merged, averages never: the percentile of a merged histogram is the percentile of
-//! all queries, the average of two percentiles is nothing.
+//! Histograms are merged, percentiles are never averaged: the percentile of a merged histogram is the
+//! percentile of all queries, while an average of two percentiles means nothing.
 
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
 
 use crate::units::Nanos;
 
-/// Values above this are recorded as this.
+/// Longest time in nanoseconds; longer times are recorded as this one.
 const HIGHEST: u64 = 100_000_000_000;
 
-/// A distribution of times; relative error at most 0.1 %.
+/// A distribution of times with a relative error of at most 0.1 %.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
@@ -21,7 +21,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram; all its memory (about 220 KiB) is taken here.
+    /// Makes an empty histogram. All its memory (about 220 KiB) is allocated here.
     pub fn new() -> Self {
         Histogram(
             hdrhistogram::Histogram::new_with_bounds(1, HIGHEST, 3)
@@ -35,47 +35,48 @@ impl Histogram {
         self.0.saturating_record(time.0);
     }
 
-    /// Adds what `other` holds.
+    /// Adds all times of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         self.0.add(&other.0).expect("all histograms have the same bounds");
     }
 
-    /// How many times were recorded.
+    /// Returns the number of recorded times.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time below or at which a share `quantile` (0 to 1) of the recorded times lie; zero when empty.
+    /// Returns the time at or below which a share `quantile` (0 to 1) of the recorded times lies; zero when
+    /// empty.
     pub fn quantile(&self, quantile: f64) -> Nanos {
         Nanos(self.0.value_at_quantile(quantile).min(self.0.max()))
     }
 
-    /// The smallest time, to the histogram's precision; zero when empty.
+    /// Returns the smallest time, to the histogram's precision; zero when empty.
     pub fn min(&self) -> Nanos {
         Nanos(if self.0.is_empty() { 0 } else { self.0.min() })
     }
 
-    /// The largest time, to the histogram's precision; zero when empty.
+    /// Returns the largest time, to the histogram's precision; zero when empty.
     pub fn max(&self) -> Nanos {
         Nanos(self.0.max())
     }
 
-    /// The mean in nanoseconds; zero when empty.
+    /// Returns the mean in nanoseconds; zero when empty.
     pub fn mean_ns(&self) -> f64 {
         self.0.mean()
     }
 
-    /// The standard deviation in nanoseconds; zero when empty.
+    /// Returns the standard deviation in nanoseconds; zero when empty.
     pub fn stdev_ns(&self) -> f64 {
         self.0.stdev()
     }
 
-    /// How many recorded times lie above `time` (to the histogram's precision).
+    /// Returns how many recorded times are longer than `time`, to the histogram's precision.
     pub fn count_above(&self, time: Nanos) -> u64 {
         self.count() - self.0.count_between(0, time.0.min(HIGHEST))
     }
 
-    /// How many recorded times lie at or above `time`; those that share its bucket count.
+    /// Returns how many recorded times are at least `time`; those in the bucket of `time` count.
     pub fn count_from(&self, time: Nanos) -> u64 {
         let bucket = self.0.lowest_equivalent(time.0.min(HIGHEST));
         bucket
@@ -83,20 +84,21 @@ impl Histogram {
             .map_or(self.count(), |below| self.count() - self.0.count_between(0, below))
     }
 
-    /// The non-empty buckets, rising: their largest time and their count.
+    /// Iterates over the non-empty buckets in rising order: largest time, count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         self.0
             .iter_recorded()
             .map(|step| (Nanos(step.value_iterated_to()), step.count_since_last_iteration()))
     }
 
-    /// The non-empty buckets, rising: least time, largest time (nanoseconds), count.
+    /// Iterates over the non-empty buckets in rising order: smallest time, largest time (nanoseconds), count.
     pub fn spans(&self) -> impl Iterator<Item = [u64; 3]> + '_ {
         self.buckets()
             .map(|(largest, count)| [self.0.lowest_equivalent(largest.0), largest.0, count])
     }
 
-    /// The HDR V2 encoding (HdrHistogram's own wire format, uncompressed), which any HdrHistogram library reads.
+    /// Returns the HDR V2 encoding (HdrHistogram's own wire format, uncompressed), which any HdrHistogram
+    /// library reads.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         V2Serializer::new()
@@ -105,7 +107,7 @@ impl Histogram {
         out
     }
 
-    /// The same, compressed (HDR V2 with deflate), which any HdrHistogram library reads too.
+    /// Returns the compressed encoding (HDR V2 with deflate), which any HdrHistogram library reads too.
     pub fn encode_compressed(&self) -> Vec<u8> {
         let mut out = Vec::new();
         V2DeflateSerializer::new()
@@ -114,7 +116,7 @@ impl Histogram {
         out
     }
 
-    /// Reads the bytes of [`encode`](Self::encode) or [`encode_compressed`](Self::encode_compressed) back.
+    /// Reads bytes written by [`encode`](Self::encode) or [`encode_compressed`](Self::encode_compressed).
     ///
     /// # Errors
     /// [`NotAHistogram`] when the bytes are not an HDR V2 histogram with this type's bounds.
@@ -128,13 +130,13 @@ impl Histogram {
     }
 }
 
-/// Bytes that are no HDR V2 histogram.
+/// Error for bytes that are not an HDR V2 histogram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an HDR V2 histogram: {0}")]
 pub struct NotAHistogram(String);
 
 impl NotAHistogram {
-    /// With the reason.
+    /// Makes the error with its reason.
     pub fn new(why: String) -> Self {
         NotAHistogram(why)
     }
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_is_recording_both() {
+    fn a_merge_equals_recording_both() {
         let (mut a, mut b, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
         for i in 0..10_000u64 {
             let t = Nanos(i * i);
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_is_the_longest() {
+    fn times_beyond_the_range_are_recorded_as_the_longest() {
         let mut h = Histogram::new();
         h.record(Nanos::from_secs(1_000));
         h.record(Nanos::MAX);
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn encoding_goes_both_ways() {
+    fn encoded_histograms_decode_to_the_same() {
         let mut h = Histogram::new();
         for i in 0..1_000 {
             h.record(Nanos(i * 7_919));

@@ -1,11 +1,11 @@
-//! What makes a measurement: units, goals, pacing schedules, histograms, statistics, limiters.
+//! The parts of a measurement: units, goals, pacing schedules, histograms, statistics and limiters.
 //!
 //! ```text
 //! units ──> pacing ──> histogram ──> stats
 //!   └─────> goal ────────┘             └──> limiter
 //! ```
 //!
-//! Pure: no clock is read, no socket opened, nothing printed.
+//! This crate is pure: it reads no clock, opens no socket and prints nothing.
 
 pub mod goal;
 pub mod histogram;

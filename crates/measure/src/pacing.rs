@@ -1,50 +1,51 @@
-//! When queries leave.
+//! Pacing: when queries leave.
 //!
 //! ```text
 //! open loop     a schedule says when query k is due, whatever the server does
-//!               constant   k / rate
+//!               constant   query k is due at k / rate
 //!               poisson    exponential gaps
 //!               ramp       the rate grows or shrinks linearly over the duration
-//! closed loop   window     a new query for each one that ended (dnsperf)
-//!               lock-step  n lanes, each asks its next query when the last was answered (dns64perf)
+//! closed loop   window     a new query replaces each one that has ended (dnsperf)
+//!               lock-step  n lanes; each sends its next query when its last one is answered (dns64perf)
 //! ```
 //!
-//! Every due time is computed from its index, never from its predecessor's rounding, so that a
-//! schedule does not drift over hours.
+//! Each due time is computed from the index of its query, never from the rounded due time of the query
+//! before, so that a schedule does not drift over hours.
 
 use crate::rng::Rng;
 use crate::units::{Nanos, Qps};
 
-/// When queries leave.
+/// Pacing of a trial: when its queries leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pacing {
-    /// Open loop at an even rate.
+    /// Open loop with a constant rate.
     Constant {
-        /// Offered rate.
+        /// Offered rate, in queries per second.
         rate: Qps,
     },
     /// Open loop with exponential gaps of mean `1 / rate`.
     Poisson {
-        /// Mean offered rate.
+        /// Mean offered rate, in queries per second.
         rate: Qps,
     },
-    /// Open loop whose rate goes linearly over the duration.
+    /// Open loop whose rate changes linearly over the duration of the trial.
     Ramp {
-        /// Rate at the start.
+        /// Rate at the start, in queries per second.
         from: Qps,
-        /// Rate at the end.
+        /// Rate at the end, in queries per second.
         to: Qps,
     },
-    /// Closed loop: so many queries are kept outstanding.
+    /// Closed loop that keeps a fixed number of queries outstanding.
     Window {
-        /// Queries outstanding over all workers.
+        /// Number of outstanding queries, summed over all workers.
         outstanding: u32,
     },
-    /// Lock-step lanes as dns64perf's threads: `threads` lanes of `256 / threads` sequential queries per experiment.
+    /// Lock-step lanes, like the threads of dns64perf: in each experiment each of `threads` lanes sends `256
+    /// / threads` queries one after the other.
     LockStep {
-        /// Lanes; a power of two, at most 256.
+        /// Number of lanes; a power of two, at most 256.
         threads: u32,
-        /// Experiments of 256 queries each.
+        /// Number of experiments, each of 256 queries.
         experiments: u32,
     },
 }
@@ -61,19 +62,19 @@ impl Pacing {
     }
 }
 
-/// The due times of an open loop, as offsets from the start of the trial.
+/// Due times of an open loop, as offsets from the start of the trial.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     shape: Shape,
     duration: Nanos,
     worker: u64,
     workers: u64,
-    /// How many of this worker's queries are past.
+    /// Number of queries of this worker that were taken off the schedule.
     taken: u64,
     next: Option<Nanos>,
 }
 
-/// The law behind the due times.
+/// Formula of the due times.
 #[derive(Clone, Debug)]
 enum Shape {
     Constant { ns_per_query: f64, total: u64 },
@@ -82,13 +83,13 @@ enum Shape {
 }
 
 impl Schedule {
-    /// Query k is due at k / `rate`, for all k due before `duration`.
+    /// Makes a schedule in which query k is due at k / `rate`, for all k due before `duration`.
     pub fn constant(rate: Qps, duration: Nanos) -> Self {
         let total = rate.queries_in(duration);
         Self::start(Shape::Constant { ns_per_query: 1e9 / rate.get(), total }, duration)
     }
 
-    /// Independent exponential gaps of mean 1 / `rate`.
+    /// Makes a schedule with independent exponential gaps of mean 1 / `rate`.
     pub fn poisson(rate: Qps, duration: Nanos, seed: u64) -> Self {
         let shape = Shape::Poisson {
             mean_gap_ns: 1e9 / rate.get(),
@@ -100,7 +101,7 @@ impl Schedule {
         Self::start(shape, duration)
     }
 
-    /// The rate goes linearly from `from` to `to` over `duration`.
+    /// Makes a schedule whose rate changes linearly from `from` to `to` over `duration`.
     pub fn ramp(from: Qps, to: Qps, duration: Nanos) -> Self {
         let total = ((from.get() + to.get()) / 2.0 * duration.as_secs_f64()).floor() as u64;
         Self::start(Shape::Ramp { from: from.get(), to: to.get(), total }, duration)
@@ -113,8 +114,9 @@ impl Schedule {
         schedule
     }
 
-    /// The share of `worker` among `workers`, before anything was taken: every `workers`-th query, or
-    /// an independent stream of the rate's share for Poisson arrivals.
+    /// Returns the share of `worker` among `workers`: every `workers`-th query, or for Poisson arrivals an
+    /// independent stream with an equal share of the rate. Must be called before a query is taken off the
+    /// schedule.
     ///
     /// # Panics
     /// When `worker` is not below `workers`.
@@ -131,7 +133,8 @@ impl Schedule {
         self
     }
 
-    /// When the next query is due, from the start of the trial; `None` when all are past.
+    /// Returns when the next query is due, counted from the start of the trial; `None` at the end of the
+    /// schedule.
     pub fn peek(&self) -> Option<Nanos> {
         self.next
     }
@@ -144,7 +147,7 @@ impl Schedule {
         }
     }
 
-    /// How many queries this schedule holds in all (for Poisson: expected).
+    /// Returns how many queries this schedule holds in total; for Poisson arrivals the expected number.
     pub fn planned(&self) -> u64 {
         match self.shape {
             Shape::Constant { total, .. } | Shape::Ramp { total, .. } => {
@@ -154,16 +157,19 @@ impl Schedule {
         }
     }
 
-    /// The due time of query number `taken` of this worker. (For Poisson, draws the next gap.)
+    /// Computes the due time of query number `taken` of this worker. For Poisson arrivals this draws the next
+    /// gap.
     fn due(&mut self) -> Option<Nanos> {
         let k = self.taken * self.workers + self.worker;
         match &mut self.shape {
-            // Two roundings of 2^-53: off by less than a nanosecond for the first 50 days of any rate.
+            // Two roundings with a relative error of 2^-53 each: less than a nanosecond of error in the
+            // first 50 days, at any rate.
             Shape::Constant { ns_per_query, total } => {
                 (k < *total).then_some(Nanos((k as f64 * *ns_per_query) as u64))
             }
             Shape::Poisson { mean_gap_ns, rng, at_ns, .. } => {
-                // `1 - unit` lies in (0, 1]; without a rate the gap is infinite, or 0 * inf = NaN.
+                // `1 - unit` lies in (0, 1]. With a rate of zero the gap is infinite, or NaN as 0 *
+                // infinity.
                 *at_ns += -(1.0 - rng.unit()).ln() * *mean_gap_ns;
                 (*at_ns < self.duration.0 as f64).then_some(Nanos(*at_ns as u64))
             }
@@ -171,8 +177,8 @@ impl Schedule {
                 if k >= *total {
                     return None;
                 }
-                // Queries sent by time t: from t + (to - from) t^2 / 2T = k, solved for t in the form
-                // that does not cancel when from = to.
+                // Number of queries sent by time t: from t + (to - from) t^2 / 2T = k. It is solved for t in
+                // the form without cancellation when from = to.
                 let (k, span) = (k as f64, self.duration.as_secs_f64());
                 let slope = (*to - *from) / span;
                 let root = (*from * *from + 2.0 * slope * k).max(0.0).sqrt();
@@ -256,7 +262,7 @@ mod tests {
     fn ramp_follows_its_integral() {
         let times = all(Schedule::ramp(qps(0.0), qps(2_000.0), Nanos::from_secs(2)));
         assert_eq!(times.len(), 2_000);
-        // By half of the time a quarter of the queries are sent.
+        // A quarter of the queries is sent in the first half of the time.
         let early = times.iter().filter(|t| **t < Nanos::from_secs(1)).count();
         assert!((499..=501).contains(&early), "{early}");
         assert!(times.is_sorted());
@@ -278,7 +284,7 @@ mod tests {
     fn poisson_gaps_are_exponential() {
         let times = all(Schedule::poisson(qps(1_000.0), Nanos::from_secs(50), 3));
         let gaps: Vec<f64> = times.windows(2).map(|w| (w[1].0 - w[0].0) as f64 / 1e6).collect();
-        // Share of gaps above x ms: e^-x; five standard deviations of 50,000 draws are below 0.012.
+        // The share of gaps above x ms is e^-x; five standard deviations for 50,000 draws are below 0.012.
         for x in [0.1, 0.5, 1.0, 2.0, 4.0] {
             let above = gaps.iter().filter(|g| **g > x).count() as f64 / gaps.len() as f64;
             assert!((above - f64::exp(-x)).abs() < 0.012, "{x}: {above}");

@@ -1,7 +1,8 @@
-//! A small seeded generator (xoshiro256++ by Blackman and Vigna, seeded through splitmix64).
+//! A small seeded random number generator: xoshiro256++ by Blackman and Vigna, seeded through splitmix64.
 //!
-//! Workloads, Poisson arrivals and faults draw from it, so that a seed reproduces a run to the bit
-//! on every machine. Not for secrets: ids and ports that must not be guessed come from the kernel.
+//! Workloads, Poisson arrivals and faults take their random numbers from it, so that a seed reproduces a run
+//! exactly on every machine. It is not for secrets: ids and ports that must not be guessed come from the
+//! kernel.
 
 /// A seeded stream of pseudo-random numbers.
 #[derive(Clone, Debug)]
@@ -10,19 +11,20 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A stream for `seed`; equal seeds give equal streams.
+    /// Makes the stream of `seed`; equal seeds give equal streams.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         Rng { state: std::array::from_fn(|_| splitmix64(&mut x)) }
     }
 
-    /// A stream for part `part` of `seed`, independent of the other parts (a worker's own stream).
+    /// Makes the stream of part `part` of `seed`, independent of the other parts, such as one stream for each
+    /// worker.
     pub fn part(seed: u64, part: u64) -> Self {
         let mut x = seed ^ part.wrapping_mul(0xd134_2543_de82_ef95);
         Rng::new(splitmix64(&mut x))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let out = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
@@ -36,12 +38,13 @@ impl Rng {
         out
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Returns a number that is uniformly distributed in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `[0, bound)`; zero when `bound` is zero. (Lemire's multiply-shift; the bias is below 2^-32 for bounds below 2^32.)
+    /// Returns an integer that is uniformly distributed in `[0, bound)`; zero when `bound` is zero. Uses
+    /// Lemire's multiply-shift; its bias is below 2^-32 for bounds below 2^32.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
@@ -61,8 +64,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_authors_own_figures() {
-        // Of the reference implementations in C, for seed 1234567 and state 1, 2, 3, 4.
+    fn matches_the_reference_implementations() {
+        // Expected values come from the reference implementations in C, for seed 1234567 and state 1, 2, 3,
+        // 4.
         let mut x = 1_234_567;
         let mixed: [u64; 3] = std::array::from_fn(|_| splitmix64(&mut x));
         assert_eq!(
@@ -75,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_and_parts_differ_and_repeat() {
+    fn equal_seeds_give_equal_streams_and_others_differ() {
         let first = |mut rng: Rng| -> [u64; 4] { std::array::from_fn(|_| rng.next_u64()) };
         assert_eq!(first(Rng::new(7)), first(Rng::new(7)));
         assert_ne!(first(Rng::new(7)), first(Rng::new(8)));
@@ -84,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_within_its_bounds() {
+    fn numbers_are_uniform_within_their_bounds() {
         let mut rng = Rng::new(1);
         let mut counts = [0u32; 7];
         for _ in 0..70_000 {

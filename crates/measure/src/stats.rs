@@ -1,4 +1,4 @@
-//! Statistics over repeats. The repeat is the statistical unit, never the query.
+//! Statistics over repeats of a measurement. The statistical unit is the repeat, never the single query.
 
 mod doubts;
 mod interval;
@@ -6,13 +6,13 @@ mod ratio;
 
 pub use doubts::{Doubt, doubts};
 pub use interval::{
-    BOOTSTRAP_FROM, Interval, bootstrap, bootstrap_difference, median_interval, of_median,
-    student_quantile, student_within,
+    BOOTSTRAP_MIN_VALUES, Interval, bootstrap, bootstrap_difference, median_interval,
+    shown_median_interval, student_probability, student_quantile,
 };
 pub use ratio::{Ratio, Repeated, Terms, Verdict, ratio};
 
-/// The value at percentile `p` (0 to 100) with linear interpolation between the closest ranks
-/// (Hyndman and Fan's type 7, what R and NumPy do by default); `None` when there are no values.
+/// Returns the value at percentile `p` (0 to 100) with linear interpolation between the closest ranks
+/// (Hyndman and Fan's type 7, the default of R and NumPy); `None` when there are no values.
 pub fn percentile(values: &[f64], p: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -22,17 +22,17 @@ pub fn percentile(values: &[f64], p: f64) -> Option<f64> {
     Some(low + (high - low) * rank.fract())
 }
 
-/// The middle value; `None` when there are no values.
+/// Returns the median; `None` when there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 50.0)
 }
 
-/// The arithmetic mean; `None` when there are no values.
+/// Returns the arithmetic mean; `None` when there are no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The sample standard deviation (divisor n - 1); `None` below two values.
+/// Returns the sample standard deviation (divisor n - 1); `None` for fewer than two values.
 pub fn std_dev(values: &[f64]) -> Option<f64> {
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_values() {
+    fn statistics_of_known_values() {
         let v = [15.0, 20.0, 35.0, 40.0, 50.0];
         assert_eq!(median(&v), Some(35.0));
         assert_eq!(percentile(&v, 40.0), Some(29.0));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_values() {
+    fn too_few_values_give_none() {
         assert_eq!(median(&[]), None);
         assert_eq!(mean(&[]), None);
         assert_eq!(std_dev(&[1.0]), None);

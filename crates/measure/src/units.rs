@@ -1,46 +1,46 @@
-//! Units that must not be mixed: nanoseconds and queries per second.
+//! Units of measurements, as types that cannot be mixed up: nanoseconds and queries per second.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// An instant on an engine's clock, or a length of time; nanoseconds in both cases.
+/// An instant on an engine's clock or a length of time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The zero of the clock, or no time at all.
+    /// The zero of the clock, or an empty length of time.
     pub const ZERO: Nanos = Nanos(0);
-    /// Later than everything.
+    /// The latest instant or the longest time; also means "never".
     pub const MAX: Nanos = Nanos(u64::MAX);
 
-    /// `n` microseconds.
+    /// Makes a time of `n` microseconds.
     pub const fn from_micros(n: u64) -> Self {
         Nanos(n * 1_000)
     }
 
-    /// `n` milliseconds.
+    /// Makes a time of `n` milliseconds.
     pub const fn from_millis(n: u64) -> Self {
         Nanos(n * 1_000_000)
     }
 
-    /// `n` seconds.
+    /// Makes a time of `n` seconds.
     pub const fn from_secs(n: u64) -> Self {
         Nanos(n * 1_000_000_000)
     }
 
-    /// Seconds as a fraction.
+    /// Returns the time in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// Microseconds as a fraction.
+    /// Returns the time in microseconds.
     pub fn as_micros_f64(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
-    /// The difference, or zero when `earlier` is the later one.
+    /// Returns the time since `earlier`; zero when `earlier` is later than `self`.
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -81,7 +81,7 @@ impl From<Nanos> for Duration {
 impl FromStr for Nanos {
     type Err = UnitError;
 
-    /// Reads `5s`, `250ms`, `50us`, `1m 30s`: a number always carries its unit.
+    /// Reads `5s`, `250ms`, `50us`, `1m 30s`; a number always needs its unit.
     fn from_str(s: &str) -> Result<Self, UnitError> {
         humantime::parse_duration(s.trim()).map(Nanos::from).map_err(|e| UnitError {
             found: s.to_owned(),
@@ -97,24 +97,25 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// A rate, queries per second; finite and not negative.
+/// A rate in queries per second; finite and not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Qps(f64);
 
 impl Qps {
-    /// A rate of `qps` queries per second; `None` unless finite and not negative.
+    /// Makes a rate of `qps` queries per second; `None` unless it is finite and not negative.
     pub fn new(qps: f64) -> Option<Self> {
         (qps.is_finite() && qps >= 0.0).then_some(Qps(qps))
     }
 
-    /// Queries per second.
+    /// Returns the rate in queries per second.
     pub fn get(self) -> f64 {
         self.0
     }
 
-    /// How many queries are due in `span`: query k at k / rate, for all k due before its end.
+    /// Returns how many queries are due in `span`: query k is due at k / rate, and all k due before the end
+    /// count.
     ///
-    /// A rate of 400k * 2.2 is 880000.0000000001 in binary; the query that this crumb would add is not meant.
+    /// The binary value of 400k * 2.2 is 880000.0000000001; this rounding error must not add a query.
     pub fn queries_in(self, span: Nanos) -> u64 {
         let due = self.0 * span.as_secs_f64();
         let whole = due.round();
@@ -147,7 +148,8 @@ impl FromStr for Qps {
 }
 
 impl fmt::Display for Qps {
-    /// Whole from 1,000 qps on, with up to three decimals below, so that 0.5 qps is not printed as none.
+    /// Prints whole numbers from 1,000 qps on and up to three decimals below, so that 0.5 qps is not printed
+    /// as 0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 >= 1e3 || self.0.fract() == 0.0 {
             write!(f, "{:.0} qps", self.0)
@@ -158,15 +160,15 @@ impl fmt::Display for Qps {
     }
 }
 
-/// A unit that could not be read: what was found and what would be accepted.
+/// Error for a unit that cannot be read: what was found and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not {wanted}: {why}")]
 pub struct UnitError {
-    /// The text as given.
+    /// The text that was found.
     pub found: String,
     /// What would be accepted.
     pub wanted: &'static str,
-    /// What is wrong with it.
+    /// Reason why it is not accepted.
     pub why: String,
 }
 
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates() {
+    fn rates_are_read_or_refused_with_a_reason() {
         for (text, qps) in [
             ("750", 750.0),
             ("100k", 1e5),
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_read_or_refused() {
         for (text, ns) in [
             ("5s", 5_000_000_000),
             ("250ms", 250_000_000),
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_printed_as_meant() {
+    fn rates_are_printed_without_binary_noise() {
         for (qps, printed) in [
             (0.5, "0.5 qps"),
             (2.0, "2 qps"),
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_due_before_the_end() {
+    fn queries_in_counts_queries_due_before_the_end() {
         for (qps, span, due) in [
             (1.1, Nanos::from_secs(10), 11),
             (400_000.0 * 2.2, Nanos::from_secs(1), 880_000),
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn times_past_the_ends_stay_there() {
+    fn arithmetic_of_times_saturates() {
         assert_eq!(Nanos::MAX + Nanos(1), Nanos::MAX);
         assert_eq!(Nanos(3).since(Nanos(5)), Nanos::ZERO);
         assert_eq!(Nanos::from(Duration::MAX), Nanos::MAX);

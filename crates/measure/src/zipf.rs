@@ -1,31 +1,32 @@
-//! Zipf's law: few are asked for often, many seldom.
+//! Zipf's law: a few names get many of the queries, many names get few.
 
 use crate::Rng;
 
 /// Zipf's distribution over `0..n`, without a table.
 ///
-/// Draws from a curve that lies above the probabilities (the first bar, then x^-s, whose integral is
-/// inverted) and rejects what lies between: less than two tries on average for any n and s.
+/// Uses rejection sampling with a curve above the probabilities: the first bar, then x^-s, whose integral has
+/// an inverse. Less than two tries are needed on average for any n and s.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     n: f64,
     s: f64,
-    /// The area under the curve.
+    /// Area under the curve.
     area: f64,
 }
 
-/// Tries of one draw at most; that all fail has a probability below 2^-64.
+/// Highest number of tries of one draw; the probability that all fail is below 2^-64.
 const MAX_TRIES: u32 = 128;
 
 impl Zipf {
-    /// Ranks `0..n` (at least one), the k-th drawn in proportion to 1 / (k + 1)^s.
+    /// Makes the distribution of ranks `0..n` (at least one), where rank k has a probability proportional to
+    /// 1 / (k + 1)^s.
     pub fn new(n: u64, s: f64) -> Self {
         let n = n as f64;
         let area = if is_one(s) { 1.0 + n.ln() } else { (n.powf(1.0 - s) - s) / (1.0 - s) };
         Zipf { n, s, area }
     }
 
-    /// The x that a share `p` of the area lies below.
+    /// Returns the x below which the share `p` of the area lies.
     fn inverse(&self, p: f64) -> f64 {
         let area = p * self.area;
         if area <= 1.0 {
@@ -37,13 +38,13 @@ impl Zipf {
         }
     }
 
-    /// A rank, 0 the most frequent.
+    /// Draws a rank; 0 is the most frequent.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         for _ in 0..MAX_TRIES {
             let x = self.inverse(rng.unit());
             let rank = (x + 1.0).floor().min(self.n);
-            // rank^-s beside x^-s, or 1 beside 1 for the first bar.
+            // Share of the curve that the bar fills: rank^-s of x^-s, or all of it for the first bar.
             let share = if is_one(self.s) { x / rank } else { (x / rank).powf(self.s) };
             if rank <= 1.0 || rng.unit() < share {
                 return rank as u64 - 1;
@@ -53,7 +54,7 @@ impl Zipf {
     }
 }
 
-/// Whether an exponent is 1, whose integral is a logarithm.
+/// Returns whether an exponent is 1, for which the integral is a logarithm.
 fn is_one(s: f64) -> bool {
     (s - 1.0).abs() < 1e-6
 }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn popularities_follow_zipf() {
+    fn draws_follow_zipfs_law() {
         for s in [0.0, 0.5, 0.8, 1.0, 1.3, 2.0] {
             for n in [1u64, 2, 10, 1_000] {
                 let (zipf, mut rng) = (Zipf::new(n, s), Rng::new(11));

@@ -1,4 +1,4 @@
-//! Whatever text comes in, it is read or refused with what would be accepted.
+//! Any input text is either read or refused with a message that says what would be accepted.
 
 use dnsdyno_measure::{Goal, Histogram, Limiter, Nanos, Qps};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ proptest! {
     }
 
     #[test]
-    fn goals_go_through_text(loss in 0u32..100_000, quantiles in prop::collection::btree_map(1u32..100_000, 1u64..10_000_000, 0..4)) {
+    fn goals_survive_printing_and_reading(loss in 0u32..100_000, quantiles in prop::collection::btree_map(1u32..100_000, 1u64..10_000_000, 0..4)) {
         let goal = Goal {
             max_loss: f64::from(loss) / 1e5,
             latency: quantiles.into_iter().map(|(q, us)| (f64::from(q) / 1e5, Nanos::from_micros(us))).collect(),
@@ -30,13 +30,13 @@ proptest! {
     }
 
     #[test]
-    fn rates_with_their_suffixes(k in 1u32..10_000_000) {
+    fn rates_with_suffixes_are_read(k in 1u32..10_000_000) {
         prop_assert_eq!(format!("{k}k").parse(), Ok(Qps::new(f64::from(k) * 1e3).expect("a rate")));
         prop_assert_eq!(k.to_string().parse(), Ok(Qps::new(f64::from(k)).expect("a rate")));
     }
 
     #[test]
-    fn bytes_are_a_histogram_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Histogram::decode(&bytes);
     }
 }

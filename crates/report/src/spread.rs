@@ -20,7 +20,7 @@ pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
 }
 
 fn lines(name: &str, unit: &str, values: &[f64]) -> Vec<String> {
-    let interval = stats::of_median(values, CONFIDENCE).map(|i| {
+    let interval = stats::shown_median_interval(values, CONFIDENCE).map(|i| {
         let (low, high) = (significant(i.low), significant(i.high));
         let sure = (i.confidence * 100.0).floor();
         format!("{name}: the median lies from {low} to {high} {unit}, {sure} % sure")

@@ -1,44 +1,47 @@
-//! Confidence intervals: how far a figure might be off, given how its repeats differ.
+//! Confidence intervals: how far a figure may be from its true value, given how its repeats differ.
 
 use super::{median, percentile};
 use crate::rng::Rng;
 
-/// An interval, and how sure it is that it holds the true value.
+/// An interval with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end.
     pub high: f64,
-    /// The confidence (0 to 1).
+    /// Confidence (0 to 1) that the interval contains the true value.
     pub confidence: f64,
 }
 
-/// Resamples of a bootstrap: enough for the outermost hundredths (Efron and Tibshirani, section 14.3).
+/// Number of resamples of a bootstrap: enough for percentiles at 1 % and 99 % (Efron and Tibshirani, section
+/// 14.3).
 const RESAMPLES: usize = 2_000;
 
-/// With fewer values than this a bootstrap's interval of the median is far too narrow, since it cannot leave
-/// the few values there are.
-pub const BOOTSTRAP_FROM: usize = 10;
+/// Smallest number of values for a bootstrap. With fewer, its interval of the median is far too narrow, since
+/// a resample contains no other values.
+pub const BOOTSTRAP_MIN_VALUES: usize = 10;
 
-/// The interval of `statistic` over `values` by the percentile bootstrap (Efron): what it is over resamples of
-/// the values, the outermost left out. Equal seeds give equal intervals. `None` below [`BOOTSTRAP_FROM`] values.
+/// Computes the interval of `statistic` over `values` by the percentile bootstrap (Efron): the central share
+/// `confidence` of the statistic over resamples. Equal seeds give equal intervals. Returns `None` below
+/// [`BOOTSTRAP_MIN_VALUES`] values.
 pub fn bootstrap(
     values: &[f64],
     statistic: impl Fn(&[f64]) -> Option<f64>,
     confidence: f64,
     seed: u64,
 ) -> Option<Interval> {
-    if values.len() < BOOTSTRAP_FROM {
+    if values.len() < BOOTSTRAP_MIN_VALUES {
         return None;
     }
     let mut rng = Rng::new(seed);
-    let found: Vec<f64> =
+    let statistics: Vec<f64> =
         (0..RESAMPLES).filter_map(|_| statistic(&resample(values, &mut rng))).collect();
-    between(&found, confidence)
+    central_interval(&statistics, confidence)
 }
 
-/// The same for `statistic(a) - statistic(b)` over two sets of values that have nothing to do with each other.
+/// Computes the interval of `statistic(a) - statistic(b)` over two independent sets of values, as
+/// [`bootstrap`].
 pub fn bootstrap_difference(
     a: &[f64],
     b: &[f64],
@@ -46,36 +49,37 @@ pub fn bootstrap_difference(
     confidence: f64,
     seed: u64,
 ) -> Option<Interval> {
-    if a.len().min(b.len()) < BOOTSTRAP_FROM {
+    if a.len().min(b.len()) < BOOTSTRAP_MIN_VALUES {
         return None;
     }
     let mut rng = Rng::new(seed);
-    let found: Vec<f64> = (0..RESAMPLES)
+    let statistics: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| {
             Some(statistic(&resample(a, &mut rng))? - statistic(&resample(b, &mut rng))?)
         })
         .collect();
-    between(&found, confidence)
+    central_interval(&statistics, confidence)
 }
 
 fn resample(values: &[f64], rng: &mut Rng) -> Vec<f64> {
     (0..values.len()).map(|_| values[rng.below(values.len() as u64) as usize]).collect()
 }
 
-/// The middle share `confidence` of `found`.
-fn between(found: &[f64], confidence: f64) -> Option<Interval> {
+/// Returns the interval of the middle share `confidence` of `statistics`.
+fn central_interval(statistics: &[f64], confidence: f64) -> Option<Interval> {
     let tail = (1.0 - confidence) / 2.0 * 100.0;
     Some(Interval {
-        low: percentile(found, tail)?,
-        high: percentile(found, 100.0 - tail)?,
+        low: percentile(statistics, tail)?,
+        high: percentile(statistics, 100.0 - tail)?,
         confidence,
     })
 }
 
-/// The interval of the median by its order statistics, without any assumption about the distribution: from the
-/// `k`-th smallest to the `k`-th largest value, the narrowest with at least `confidence`, or, when the values
-/// are too few, from the smallest to the largest with the confidence that this has: two values hold the median
-/// between them half of the time, five in 94 of 100 cases. `None` below two values.
+/// Computes the interval of the median by its order statistics, without any assumption about the
+/// distribution: from the `k`-th smallest to the `k`-th largest value, the narrowest interval with at least
+/// `confidence`. When the values are too few for that, the interval is from the smallest to the largest, with
+/// the confidence that it has: two values have the median between them in half of the cases, five in 94 of
+/// 100 cases. Returns `None` below two values.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let n = values.len();
     if n < 2 {
@@ -83,39 +87,42 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     }
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    // How many values lie below the median is binomial(n, 1/2). In logarithms, lest 2^-n be nothing.
-    let mut below = 0.0; // chance that fewer than k values lie below
-    let mut chance = (n as f64 * 0.5f64.ln()).exp(); // that exactly k do
+    // The number of values below the median is binomial(n, 1/2). It is computed by logarithms, since 2^-n
+    // may underflow.
+    let mut below = 0.0; // probability that fewer than k values are below
+    let mut chance = (n as f64 * 0.5f64.ln()).exp(); // probability that exactly k values are below
     let mut best = None;
     for k in 0..n / 2 {
         below += chance;
         chance *= (n - k) as f64 / (k + 1) as f64;
-        let sure = 1.0 - 2.0 * below;
-        if best.is_some() && sure < confidence {
+        let coverage = 1.0 - 2.0 * below;
+        if best.is_some() && coverage < confidence {
             break;
         }
-        best = Some(Interval { low: sorted[k], high: sorted[n - 1 - k], confidence: sure });
+        best = Some(Interval { low: sorted[k], high: sorted[n - 1 - k], confidence: coverage });
     }
     best
 }
 
-/// The interval of the median for tables and error bars: a bootstrap's from [`BOOTSTRAP_FROM`] values on, with
-/// fewer that of the order statistics, which says how little it is sure. `None` below two values.
-pub fn of_median(values: &[f64], confidence: f64) -> Option<Interval> {
+/// Computes the interval of the median that tables and error bars show: by bootstrap from
+/// [`BOOTSTRAP_MIN_VALUES`] values on, with fewer by the order statistics, whose confidence may be lower.
+/// Returns `None` below two values.
+pub fn shown_median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     bootstrap(values, median, confidence, 1).or_else(|| median_interval(values, confidence))
 }
 
-/// The chance that Student's t with `degrees` of freedom lies within `-t..t` (Abramowitz and Stegun 26.7.3, 26.7.4).
+/// Returns the probability that Student's t with `degrees` degrees of freedom lies within `-t..t` (Abramowitz
+/// and Stegun 26.7.3, 26.7.4).
 ///
 /// # Panics
 /// With no degree of freedom.
-pub fn student_within(t: f64, degrees: usize) -> f64 {
+pub fn student_probability(t: f64, degrees: usize) -> f64 {
     assert!(degrees > 0, "a spread needs two values");
     let theta = (t.abs() / (degrees as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
     let mut term = if degrees % 2 == 1 { cos } else { 1.0 };
     let mut sum = if degrees == 1 { 0.0 } else { term };
-    // The terms go by two, from cos or 1 on, up to the power of cos that is two below the degrees.
+    // The powers of cos rise by two, from cos or 1 to the power `degrees - 2`.
     let mut power = if degrees % 2 == 1 { 1 } else { 0 };
     while power + 2 <= degrees.saturating_sub(2) {
         term *= cos * cos * (power + 1) as f64 / (power + 2) as f64;
@@ -125,19 +132,20 @@ pub fn student_within(t: f64, degrees: usize) -> f64 {
     if degrees % 2 == 1 { std::f64::consts::FRAC_2_PI * (theta + sin * sum) } else { sin * sum }
 }
 
-/// The t within which, to both sides, Student's t with `degrees` of freedom lies with chance `confidence`.
+/// Returns the t for which Student's t with `degrees` degrees of freedom lies within `-t..t` with probability
+/// `confidence`.
 ///
 /// # Panics
 /// With no degree of freedom, or a confidence that is not within 0 and 1.
 pub fn student_quantile(confidence: f64, degrees: usize) -> f64 {
     assert!((0.0..1.0).contains(&confidence), "a confidence of {confidence}");
     let (mut low, mut high) = (0.0, 1.0);
-    while student_within(high, degrees) < confidence && high < 1e12 {
+    while student_probability(high, degrees) < confidence && high < 1e12 {
         high *= 2.0;
     }
     for _ in 0..100 {
         let middle = (low + high) / 2.0;
-        if student_within(middle, degrees) < confidence {
+        if student_probability(middle, degrees) < confidence {
             low = middle;
         } else {
             high = middle;
@@ -151,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn student_as_in_the_tables() {
+    fn student_quantiles_match_published_tables() {
         for (degrees, confidence, t) in [
             (1, 0.95, 12.706),
             (2, 0.95, 4.303),
@@ -169,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_few_values() {
+    fn median_intervals_of_few_values() {
         let values = [3.0, 1.0, 2.0, 5.0, 4.0];
         assert_eq!(median_interval(&[1.0], 0.95), None);
         let two = median_interval(&[2.0, 1.0], 0.95).expect("two values");
@@ -177,14 +185,14 @@ mod tests {
         let five = median_interval(&values, 0.95).expect("five values");
         assert_eq!((five.low, five.high, five.confidence), (1.0, 5.0, 0.9375));
         let many: Vec<f64> = (1..=20).map(f64::from).collect();
-        // The table of Conover: 20 values, 95 %: the 6th and the 15th, 95.86 %.
+        // Conover's table: for 20 values at 95 % the 6th and the 15th, with 95.86 %.
         let twenty = median_interval(&many, 0.95).expect("twenty values");
         assert_eq!((twenty.low, twenty.high), (6.0, 15.0));
         assert!((twenty.confidence - 0.9586).abs() < 1e-4);
     }
 
     #[test]
-    fn a_bootstrap_is_the_same_each_time_and_holds_the_median() {
+    fn a_bootstrap_is_reproducible_and_contains_the_median() {
         let values: Vec<f64> = (0..20).map(|i| 100.0 + f64::from(i * 7 % 20)).collect();
         let interval = bootstrap(&values, median, 0.95, 1).expect("twenty values");
         assert_eq!(bootstrap(&values, median, 0.95, 1), Some(interval));
@@ -192,7 +200,7 @@ mod tests {
         assert!(interval.low >= 100.0 && interval.high <= 119.0, "{interval:?}");
         let narrow = bootstrap(&values, median, 0.5, 1).expect("twenty values");
         assert!(narrow.low >= interval.low && narrow.high <= interval.high);
-        assert_eq!(bootstrap(&values[..5], median, 0.95, 1), None, "too few to say");
+        assert_eq!(bootstrap(&values[..5], median, 0.95, 1), None, "too few values");
         let shifted: Vec<f64> = values.iter().map(|v| v + 50.0).collect();
         let apart = bootstrap_difference(&shifted, &values, median, 0.95, 1).expect("enough");
         assert!(apart.low > 30.0 && apart.high < 70.0 && apart.low < 50.0 && apart.high > 50.0);

@@ -1,38 +1,41 @@
-//! The ratio of two figures, each measured a few times, and what may be said of it.
+//! The ratio of two figures, each measured several times, and what the measurements show about it.
 //!
-//! Everything is done on logarithms, where a ratio is a difference and the spread of a rate does not depend on
-//! how fast the server is. Three things make a ratio unsure, and the interval holds them all:
+//! All computation is on logarithms: a ratio becomes a difference, and the spread of a rate does not depend on
+//! the speed of the server. A ratio is uncertain for three reasons; the interval includes all of them:
 //!
-//! 1. The repeats differ. With ten or more on each side a bootstrap of the medians says how much; with fewer,
-//!    Student's t with the spread of both sides pooled, which gets wide as it must: with two repeats on each
-//!    side the interval is over four spreads wide to each side. That of others may be lent, as that of the other
-//!    cells of the same runs: it is taken where it is no narrower and its own spread fits it, and so a few
-//!    repeats of many cells say as much as many repeats of one. A single repeat has no spread of its own.
-//! 2. A search knows its capacity only to its resolution: it lies between the highest rate that passed and the
-//!    lowest that failed. All searches of a run look at the same rates, so that this does not shrink with
-//!    repeats; the interval is widened by half a bracket of each side.
-//! 3. Two runs of the same differ by more than the repeats within each: an hour later a host is another host.
-//!    No run can know by how much. A margin is taken instead: what lies within it is no difference.
+//! 1. The repeats differ. With ten or more repeats on each side, a bootstrap of the medians gives the interval.
+//!    With fewer, Student's t with the pooled spread of both sides gives it. That interval is wide when repeats
+//!    are few: with two on each side it reaches over four spreads to each side. A caller may pass the spread of
+//!    similar figures, such as the other cells of the same runs. That spread is used when it has more degrees of
+//!    freedom and the own spread fits it: a few repeats of many cells then say as much as many repeats of one
+//!    cell. A single repeat has no spread of its own.
+//! 2. A search finds a capacity only to its resolution: the capacity lies between the highest rate that passed
+//!    and the lowest rate that failed. All searches of a run try the same rates, so that more repeats do not
+//!    reduce this error; the interval is widened by half a bracket of each side.
+//! 3. Two runs of the same experiment differ by more than the repeats within each run, since the host changes
+//!    from hour to hour. One run cannot measure by how much. A margin takes its place: a ratio within the margin
+//!    counts as no difference.
 
 use super::interval::bootstrap_difference;
-use super::{BOOTSTRAP_FROM, mean, median, student_quantile};
+use super::{BOOTSTRAP_MIN_VALUES, mean, median, student_quantile};
 
-/// A figure that was measured some times.
+/// The repeated values of one figure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repeated {
     /// Natural logarithms of the values.
     logs: Vec<f64>,
-    /// How wide a bracket is, as a logarithm: the value is known to lie within half of it to each side.
+    /// Width of a bracket, as a difference of logarithms: the true value lies within half of it to each side.
     bracket: f64,
 }
 
 impl Repeated {
-    /// From positive values; others are left out.
+    /// Takes the positive values; others are left out.
     pub fn new(values: &[f64]) -> Self {
         Self::bracketed(values.iter().map(|v| (*v, *v)))
     }
 
-    /// From brackets: a passing rate and a failing rate above it. The value is taken to be between them.
+    /// Takes brackets: each is a passing rate and a failing rate above it, and its value is the middle of
+    /// both on the logarithmic scale.
     pub fn bracketed(brackets: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let mut repeated = Repeated::default();
         for (low, high) in brackets {
@@ -44,12 +47,12 @@ impl Repeated {
         repeated
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(&self) -> usize {
         self.logs.len()
     }
 
-    /// The sum of squared distances from the mean, and its degrees of freedom.
+    /// Returns the sum of squared distances from the mean, and its degrees of freedom.
     pub fn scatter(&self) -> (f64, usize) {
         let mean = mean(&self.logs).unwrap_or(0.0);
         let squares = self.logs.iter().map(|x| (x - mean).powi(2)).sum();
@@ -57,55 +60,55 @@ impl Repeated {
     }
 }
 
-/// How two figures are compared.
+/// Settings of a comparison of two figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// The confidence (0 to 1) of the interval.
+    /// Confidence of the interval, 0 to 1.
     pub confidence: f64,
-    /// The share by which two runs of the same may differ: 0.05 takes 95 and 100 for equal.
+    /// Share by which two runs of the same experiment may differ: with 0.05, 95 and 100 count as equal.
     pub margin: f64,
-    /// Of the bootstrap.
+    /// Seed of the bootstrap.
     pub seed: u64,
 }
 
-/// A ratio with its interval.
+/// A ratio with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The second figure over the first.
     pub ratio: f64,
-    /// The interval's ends; absent when no repeats say how much they differ.
+    /// Low and high end of the interval; `None` when no repeats show how much they differ.
     pub interval: Option<(f64, f64)>,
-    /// The smallest ratio above one that this comparison could have told from one.
+    /// Smallest ratio above one that this comparison could have distinguished from one.
     pub smallest: Option<f64>,
-    /// Whether the ratio is shown to differ from one.
+    /// Whether the ratio significantly differs from one.
     pub verdict: Verdict,
 }
 
-/// What is shown of a ratio.
+/// What the repeats show about a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The second figure is higher.
     Higher,
     /// The second figure is lower.
     Lower,
-    /// It may be either.
+    /// Neither is shown: the second figure may be higher or lower.
     NotShown,
 }
 
-/// Compares `second` with `first`. `lent` is the scatter of figures like these, with their own.
-/// `None` when one of them has no value.
+/// Compares `second` with `first`. `pooled` is the scatter ([`Repeated::scatter`]) summed over similar figures
+/// and these two. Returns `None` when one of the two has no value.
 pub fn ratio(
     first: &Repeated,
     second: &Repeated,
-    lent: (f64, usize),
+    pooled: (f64, usize),
     terms: &Terms,
 ) -> Option<Ratio> {
-    let few = first.count().min(second.count()) < BOOTSTRAP_FROM;
+    let few = first.count().min(second.count()) < BOOTSTRAP_MIN_VALUES;
     let middle = |r: &Repeated| if few { mean(&r.logs) } else { median(&r.logs) };
     let difference = middle(second)? - middle(first)?;
     let bracket = (first.bracket + second.bracket) / 2.0;
     let spread = if few {
-        by_student(first, second, lent, terms.confidence)
+        student_half_width(first, second, pooled, terms.confidence)
             .map(|half| (difference - half, difference + half))
     } else {
         bootstrap_difference(&second.logs, &first.logs, median, terms.confidence, terms.seed)
@@ -128,26 +131,32 @@ pub fn ratio(
     })
 }
 
-/// A variance up to so many times that of others fits theirs: of two repeats on each side, that of 19 of 20
-/// does when it is theirs.
-const FITS: f64 = 3.0;
+/// Largest ratio of the own variance to the variance of similar figures at which the own one fits theirs:
+/// with two repeats on each side, 19 of 20 variances of the same distribution fit.
+const MAX_VARIANCE_RATIO: f64 = 3.0;
 
-/// Half the width of Student's interval of the difference of means; `None` without any spread to go by.
-fn by_student(
+/// Computes half the width of Student's interval of the difference of means; `None` when there is no spread
+/// at all.
+fn student_half_width(
     first: &Repeated,
     second: &Repeated,
-    lent: (f64, usize),
+    pooled: (f64, usize),
     confidence: f64,
 ) -> Option<f64> {
     let ((s, f), (t, g)) = (first.scatter(), second.scatter());
-    let of = |(squares, degrees): (f64, usize)| squares / degrees as f64;
+    let variance_of = |(squares, degrees): (f64, usize)| squares / degrees as f64;
     let own = (s + t, f + g);
-    let (variance, degrees) = match (own.1, lent.1) {
+    let (variance, degrees) = match (own.1, pooled.1) {
         (0, 0) => return None,
-        (0, _) => (of(lent), lent.1),
-        // Its own spread fits what others have: it is taken for theirs, or its own if that is wider.
-        (few, more) if more > few && of(own) <= FITS * of(lent) => (of(own).max(of(lent)), more),
-        (few, _) => (of(own), few),
+        (0, _) => (variance_of(pooled), pooled.1),
+        // The own spread fits that of similar figures: the wider of both is used, with their degrees of
+        // freedom.
+        (few, more)
+            if more > few && variance_of(own) <= MAX_VARIANCE_RATIO * variance_of(pooled) =>
+        {
+            (variance_of(own).max(variance_of(pooled)), more)
+        }
+        (few, _) => (variance_of(own), few),
     };
     let error = variance * (1.0 / first.count() as f64 + 1.0 / second.count() as f64);
     Some(student_quantile(confidence, degrees) * error.sqrt())
@@ -164,14 +173,15 @@ mod tests {
         ratio(&Repeated::new(first), &Repeated::new(second), (0.0, 0), terms).expect("values")
     }
 
-    /// A value that is normal about 100, with a standard deviation of a share of it.
+    /// Returns a random value around 100 whose logarithm has a normal distribution with standard deviation
+    /// `spread`.
     fn about_100(rng: &mut Rng, spread: f64) -> f64 {
         let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
         100.0 * (spread * radius * (std::f64::consts::TAU * rng.unit()).cos()).exp()
     }
 
     #[test]
-    fn half_is_seen_with_two_repeats_and_little_is_not() {
+    fn two_repeats_show_a_half_but_not_a_small_difference() {
         let halved = compare(&[10_000.0, 10_300.0], &[5_100.0, 5_000.0], &TERMS);
         assert_eq!(halved.verdict, Verdict::Lower);
         assert!((halved.ratio - 0.4976).abs() < 0.001, "{halved:?}");
@@ -179,7 +189,7 @@ mod tests {
         assert_eq!(doubled.verdict, Verdict::Higher);
         assert!(
             (doubled.ratio * halved.ratio - 1.0).abs() < 1e-9,
-            "the two are each other's inverse"
+            "each ratio is the inverse of the other"
         );
         let like = compare(&[10_000.0, 10_300.0], &[10_400.0, 10_050.0], &TERMS);
         assert_eq!(like.verdict, Verdict::NotShown);
@@ -188,19 +198,19 @@ mod tests {
     }
 
     #[test]
-    fn a_single_repeat_needs_a_spread_lent() {
+    fn a_single_repeat_needs_the_spread_of_others() {
         let alone = compare(&[100.0], &[50.0], &TERMS);
         assert_eq!((alone.interval, alone.verdict), (None, Verdict::NotShown));
         let (one, half) = (Repeated::new(&[100.0]), Repeated::new(&[50.0]));
-        let lent = Repeated::new(&[100.0, 102.0, 101.0]).scatter();
-        let with = ratio(&one, &half, lent, &TERMS).expect("values");
+        let pooled = Repeated::new(&[100.0, 102.0, 101.0]).scatter();
+        let with = ratio(&one, &half, pooled, &TERMS).expect("values");
         assert_eq!(with.verdict, Verdict::Lower);
-        assert_eq!(ratio(&one, &Repeated::new(&[0.0, -1.0]), lent, &TERMS), None);
+        assert_eq!(ratio(&one, &Repeated::new(&[0.0, -1.0]), pooled, &TERMS), None);
     }
 
     #[test]
-    fn what_a_search_did_not_resolve_is_no_difference() {
-        // Equal repeats, as on a grid; brackets of a tenth.
+    fn a_difference_below_the_resolution_of_the_search_is_not_shown() {
+        // Equal repeats, as rates on a grid give them, with brackets of a tenth.
         let bracketed = |low: f64| Repeated::bracketed([(low, low * 1.1); 3]);
         let near = ratio(&bracketed(100.0), &bracketed(109.0), (0.0, 0), &TERMS).expect("values");
         assert_eq!(near.verdict, Verdict::NotShown);
@@ -211,10 +221,10 @@ mod tests {
         assert_eq!(within.expect("values").verdict, Verdict::NotShown);
     }
 
-    /// Of many comparisons of the same with the same about as many as promised find a difference, however few
-    /// the repeats; and of the bootstrap not many more.
+    /// Of many comparisons of equal figures, about the promised share finds a difference, also with few
+    /// repeats; a bootstrap finds only a little more.
     #[test]
-    fn false_alarms_are_as_rare_as_promised() {
+    fn false_alarms_are_as_rare_as_the_confidence_says() {
         for (repeats, runs, alarms) in
             [(2, 1_000, 20..70), (3, 1_000, 30..70), (5, 1_000, 30..70), (12, 150, 1..14)]
         {
@@ -227,9 +237,10 @@ mod tests {
         }
     }
 
-    /// A spread that is lent makes no more false alarms than promised, alike or not so much alike.
+    /// A spread of similar figures causes no more false alarms than promised, whether the figures are much
+    /// alike or not.
     #[test]
-    fn lent_spreads_are_honest_too() {
+    fn pooled_spreads_cause_no_more_false_alarms() {
         for (spreads, repeats) in [
             ([0.05; 6], 2),
             ([0.05; 6], 3),
@@ -248,12 +259,12 @@ mod tests {
                         Repeated::new(&values)
                     };
                     let pairs = spreads.map(|spread| (draw(spread), draw(spread)));
-                    let lent = pairs
+                    let pooled = pairs
                         .iter()
                         .flat_map(|(a, b)| [a.scatter(), b.scatter()])
                         .fold((0.0, 0), |(s, d), (squares, degrees)| (s + squares, d + degrees));
                     pairs.iter().any(|(a, b)| {
-                        let found = ratio(a, b, lent, &terms).expect("values");
+                        let found = ratio(a, b, pooled, &terms).expect("values");
                         found.verdict != Verdict::NotShown
                     })
                 })
@@ -263,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_is_found_with_five_repeats() {
+    fn five_repeats_show_a_difference_of_a_tenth() {
         let mut rng = Rng::new(5);
         let found = (0..200)
             .filter(|_| {
