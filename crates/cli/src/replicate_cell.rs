@@ -27,7 +27,7 @@ use crate::replicate::{Cell, Stage, ZONE};
 use crate::streams::StreamSetup;
 use crate::tester::Setup;
 use crate::transfers::TransferWatch;
-use crate::update::{Rate, acknowledged};
+use crate::update::acknowledged;
 use crate::update_check::{Lag, average_sizes, check, has_records, serial, wait_ready, watch};
 use crate::update_send::{Sender, Sent};
 
@@ -321,8 +321,8 @@ impl Measured<'_> {
             None | Some("0") => None,
             Some("max") => Some(None),
             Some(text) => {
-                let rate: Rate = text.parse().map_err(|e: String| anyhow!(e))?;
-                Some(Some(rate.of(self.material.delegations)))
+                let rate: measure::UpdateRate = text.parse()?;
+                Some(rate.per_second(self.material.delegations))
             }
         };
         let followers = &nodes[1..];

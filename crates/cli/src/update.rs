@@ -3,12 +3,11 @@
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
-use measure::Nanos;
+use measure::{Nanos, UpdateRate};
 use record::{SCHEMA, Times, UpdateRun};
 use update::apply::{ApplyError, Changes};
 use update::outcome::rcode_name;
@@ -26,8 +25,6 @@ use crate::update_send::{Sender, Sent};
 use crate::zone::{create, output, parse_count};
 use crate::zone_files::Input;
 
-/// Seconds of a day.
-const DAY: f64 = 86_400.0;
 /// How long a primary that was killed may take to serve again.
 const RESTART: Duration = Duration::from_secs(300);
 
@@ -63,44 +60,25 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno update send 127.0.0.1 tld.updates --kill \"$(pidof knotd)\" --kill-after 5k \\
         --restart 'knotd -c /etc/knot/knot.conf -d'";
 
-/// Updates a second, or a share of the zone's delegations a day.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rate {
-    PerSecond(f64),
-    PercentPerDay(f64),
-}
-
-impl Rate {
-    /// Updates a second, of a zone with so many delegations.
-    pub(crate) fn of(self, delegations: u64) -> f64 {
-        match self {
-            Rate::PerSecond(rate) => rate,
-            Rate::PercentPerDay(percent) => delegations as f64 * percent / 100.0 / DAY,
-        }
-    }
-
-    fn per_second(
-        self,
-        delegations: impl FnOnce() -> Result<u64, Failure>,
-    ) -> Result<f64, Failure> {
-        match self {
-            Rate::PerSecond(rate) => Ok(rate),
-            Rate::PercentPerDay(_) => Ok(self.of(delegations()?)),
-        }
+/// Reads a rate at which updates are sent: all but none.
+fn parse_rate(text: &str) -> Result<UpdateRate, String> {
+    match text.parse() {
+        Ok(UpdateRate::None) => Err("a rate of 0 sends nothing".to_owned()),
+        Ok(rate) => Ok(rate),
+        Err(e) => Err(e.to_string()),
     }
 }
 
-impl FromStr for Rate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
-        let rate = match text.strip_suffix("%/day") {
-            Some(percent) => number(percent).map(Rate::PercentPerDay),
-            None => number(text.strip_suffix("/s").unwrap_or(text)).map(Rate::PerSecond),
-        };
-        rate.ok_or_else(|| format!("`{text}` is not a rate of updates: write 8, 0.5/s or 3%/day"))
-    }
+/// Updates per second; the delegations are counted only where the rate is a share of them.
+fn per_second(
+    rate: UpdateRate,
+    delegations: impl FnOnce() -> Result<u64, Failure>,
+) -> Result<Option<f64>, Failure> {
+    let delegations = match rate {
+        UpdateRate::PercentPerDay(_) => delegations()?,
+        _ => 0,
+    };
+    Ok(rate.per_second(delegations))
 }
 
 #[derive(Args, Clone, Debug)]
@@ -111,8 +89,8 @@ struct GenerateArgs {
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10k")]
     count: u64,
     /// Instead: as many as this rate (8, 3%/day) gives in the duration
-    #[arg(long, value_name = "RATE", requires = "duration", conflicts_with = "count")]
-    rate: Option<Rate>,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "duration", conflicts_with = "count")]
+    rate: Option<UpdateRate>,
     /// How long the updates are to last at the rate
     #[arg(long, value_name = "TIME", requires = "rate")]
     duration: Option<Nanos>,
@@ -174,8 +152,8 @@ struct SendArgs {
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Updates a second (8), or of the zone a day (3%/day, with --of) [default: as fast as they are acknowledged]
-    #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<UpdateRate>,
     /// The zone file that a rate in per cent is counted by
     #[arg(long, value_name = "FILE")]
     of: Option<PathBuf>,
@@ -244,7 +222,12 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
     let count = match (args.rate, args.duration) {
         (Some(rate), Some(duration)) => {
             let delegations = || Ok(Stats::of(open()?).map_err(Failure::input)?.delegations);
-            (rate.per_second(delegations)? * duration.as_secs_f64()).ceil() as u64
+            let rate = per_second(rate, delegations)?.ok_or_else(|| {
+                Failure::input(anyhow!(
+                    "`max` gives no number of updates: give --count, or a rate such as 8"
+                ))
+            })?;
+            (rate * duration.as_secs_f64()).ceil() as u64
         }
         _ => args.count,
     };
@@ -294,8 +277,8 @@ fn key(args: &SendArgs) -> Result<Option<Key>, Failure> {
 }
 
 fn send(args: &SendArgs) -> Result<(), Failure> {
-    let rate =
-        args.rate.map(|rate| rate.per_second(|| delegations(args.of.as_deref()))).transpose()?;
+    let rate = args.rate.unwrap_or(UpdateRate::Max);
+    let rate = per_second(rate, || delegations(args.of.as_deref()))?;
     let sender = Sender {
         server: args.server,
         tcp: args.tcp,
@@ -437,16 +420,16 @@ mod tests {
     #[test]
     fn rates() {
         for (text, rate) in [
-            ("8", Rate::PerSecond(8.0)),
-            ("0.5/s", Rate::PerSecond(0.5)),
-            ("3%/day", Rate::PercentPerDay(3.0)),
+            ("8", UpdateRate::PerSecond(8.0)),
+            ("0.5/s", UpdateRate::PerSecond(0.5)),
+            ("3%/day", UpdateRate::PercentPerDay(3.0)),
         ] {
-            assert_eq!(text.parse(), Ok(rate));
+            assert_eq!(parse_rate(text), Ok(rate));
         }
         for text in ["", "0", "-1", "3%", "3%/s", "inf", "x/s"] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
+            assert!(parse_rate(text).is_err(), "{text}");
         }
-        let rate = Rate::PercentPerDay(3.0).per_second(|| Ok(8_640_000));
-        assert_eq!(rate.ok(), Some(3.0));
+        let rate = per_second(UpdateRate::PercentPerDay(3.0), || Ok(8_640_000));
+        assert_eq!(rate.ok(), Some(Some(3.0)));
     }
 }

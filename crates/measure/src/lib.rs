@@ -14,6 +14,7 @@ pub mod pacing;
 pub mod rng;
 pub mod stats;
 pub mod units;
+pub mod update_rate;
 pub mod zipf;
 
 pub use goal::Goal;
@@ -22,4 +23,5 @@ pub use limiter::{Evidence, Limiter, ScheduleTolerance, Void};
 pub use pacing::{Pacing, Schedule};
 pub use rng::Rng;
 pub use units::{Nanos, Qps};
+pub use update_rate::UpdateRate;
 pub use zipf::Zipf;
