@@ -1,8 +1,8 @@
-//! What a query costs the Measurer from composing to tally, without a kernel: ns per query.
+//! Cost of a query in the Measurer, from composing to tally, without a kernel, in nanoseconds per query.
 //!
-//! `cargo bench -p dnsdyno-load` measures; `cargo test` runs each once so that it never rots. The goal on
-//! the reference machine is below 120 ns a query, `far_side` (the copying that stands in for the kernel
-//! and the server) subtracted.
+//! `cargo bench -p dnsdyno-load` measures; `cargo test` runs each benchmark once so that it keeps working. The goal
+//! on the reference machine is below 120 ns per query, after subtracting `far_side`: the copying that stands for
+//! the kernel and the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,18 +25,18 @@ use net::{
 };
 use wire::{Edns, Expect, Namespace, Pref64, Qtype, QueryTemplate};
 
-/// Queries of one sample.
+/// Number of queries of one sample.
 const QUERIES: u64 = if cfg!(debug_assertions) { 2_000 } else { 1_000_000 };
-/// Queries a second of virtual time.
+/// Rate in queries per second of virtual time.
 const RATE: f64 = 1e6;
-/// Datagrams between two looks at the clock.
+/// Number of datagrams between two reads of the clock.
 const BATCH: usize = 44;
 
 fn main() {
     divan::main();
 }
 
-/// Answers each query with the record of a DNS64 server, at once, without a kernel.
+/// Answers each query at once like a DNS64 server, without a kernel.
 struct NullEngine {
     now: Nanos,
     step: Nanos,
@@ -96,9 +96,9 @@ fn namespace() -> Namespace {
     Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"))
 }
 
-/// What is asked.
+/// Workload of a benchmark.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum Queries {
     Namespace,
     NamespaceMix,
     File,
@@ -107,7 +107,7 @@ enum Asked {
     ZipfMix,
 }
 
-fn workload(asked: Asked) -> Box<dyn Workload> {
+fn workload(queries: Queries) -> Box<dyn Workload> {
     let options = QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None };
     let zone = "dns64perf.test".parse().expect("a name");
     let generated = |spec| {
@@ -126,21 +126,21 @@ fn workload(asked: Asked) -> Box<dyn Workload> {
         edns: None,
     };
     let names = NamespaceWorkload::new(names, 0, 1).expect("inside");
-    match asked {
-        Asked::Namespace => Box::new(names),
-        Asked::NamespaceMix => {
+    match queries {
+        Queries::Namespace => Box::new(names),
+        Queries::NamespaceMix => {
             let mix = Mix { popular: 100_000, exponent: 1.0, repeats: 0.8, missing: 0.0 };
             Box::new(names.with_mix(mix).expect("a mix"))
         }
-        Asked::File => {
+        Queries::File => {
             let text: String =
                 (0..10_000).map(|i| format!("name-{i:06}.dns64perf.test AAAA\n")).collect();
             let file = QueryFile::compile_from(text.as_bytes(), Path::new("bench")).expect("good");
             Box::new(file.workload(0, 1, options))
         }
-        Asked::Single => Box::new(generated(GeneratedSpec::Single { name: zone })),
-        Asked::RandomSubdomain => Box::new(generated(GeneratedSpec::RandomSubdomain { zone })),
-        Asked::ZipfMix => Box::new(generated(GeneratedSpec::Mix {
+        Queries::Single => Box::new(generated(GeneratedSpec::Single { name: zone })),
+        Queries::RandomSubdomain => Box::new(generated(GeneratedSpec::RandomSubdomain { zone })),
+        Queries::ZipfMix => Box::new(generated(GeneratedSpec::Mix {
             zone,
             names: 100_000,
             exponent: 1.0,
@@ -165,10 +165,10 @@ fn plan(pacing: Pacing, sockets: u16) -> Plan {
 }
 
 /// Runs a Measurer to its end.
-fn measure(bencher: Bencher<'_, '_>, asked: Asked, plan: &Plan) {
+fn measure(bencher: Bencher<'_, '_>, queries: Queries, plan: &Plan) {
     bencher
         .counter(ItemsCount::new(QUERIES))
-        .with_inputs(|| Measurer::new(plan.clone(), workload(asked), Arc::default()))
+        .with_inputs(|| Measurer::new(plan.clone(), workload(queries), Arc::default()))
         .bench_local_values(|mut measurer| {
             drive(&mut NullEngine::new(), &mut measurer, WaitMode::Spin, &AtomicBool::new(false))
                 .expect("no errors here");
@@ -177,15 +177,15 @@ fn measure(bencher: Bencher<'_, '_>, asked: Asked, plan: &Plan) {
         });
 }
 
-#[divan::bench(args = [Asked::Namespace, Asked::NamespaceMix, Asked::File, Asked::Single, Asked::RandomSubdomain, Asked::ZipfMix], sample_count = 5, sample_size = 1)]
-fn by_workload(bencher: Bencher<'_, '_>, asked: Asked) {
+#[divan::bench(args = [Queries::Namespace, Queries::NamespaceMix, Queries::File, Queries::Single, Queries::RandomSubdomain, Queries::ZipfMix], sample_count = 5, sample_size = 1)]
+fn by_workload(bencher: Bencher<'_, '_>, queries: Queries) {
     let rate = Qps::new(RATE).expect("a rate");
-    measure(bencher, asked, &plan(Pacing::Constant { rate }, 16));
+    measure(bencher, queries, &plan(Pacing::Constant { rate }, 16));
 }
 
-/// How queries leave.
+/// Pacing of a benchmark, and the number of sockets.
 #[derive(Clone, Copy, Debug)]
-enum Leaving {
+enum Paced {
     Constant1,
     Constant62,
     Poisson,
@@ -193,22 +193,22 @@ enum Leaving {
     Window,
 }
 
-#[divan::bench(args = [Leaving::Constant1, Leaving::Constant62, Leaving::Poisson, Leaving::Ramp, Leaving::Window], sample_count = 5, sample_size = 1)]
-fn by_pacing(bencher: Bencher<'_, '_>, leaving: Leaving) {
+#[divan::bench(args = [Paced::Constant1, Paced::Constant62, Paced::Poisson, Paced::Ramp, Paced::Window], sample_count = 5, sample_size = 1)]
+fn by_pacing(bencher: Bencher<'_, '_>, paced: Paced) {
     let rate = Qps::new(RATE).expect("a rate");
     let from = Qps::new(RATE / 2.0).expect("a rate");
     let to = Qps::new(RATE * 1.5).expect("a rate");
-    let plan = match leaving {
-        Leaving::Constant1 => plan(Pacing::Constant { rate }, 1),
-        Leaving::Constant62 => plan(Pacing::Constant { rate }, 62),
-        Leaving::Poisson => plan(Pacing::Poisson { rate }, 16),
-        Leaving::Ramp => plan(Pacing::Ramp { from, to }, 16),
-        Leaving::Window => plan(Pacing::Window { outstanding: BATCH as u32 }, 16),
+    let plan = match paced {
+        Paced::Constant1 => plan(Pacing::Constant { rate }, 1),
+        Paced::Constant62 => plan(Pacing::Constant { rate }, 62),
+        Paced::Poisson => plan(Pacing::Poisson { rate }, 16),
+        Paced::Ramp => plan(Pacing::Ramp { from, to }, 16),
+        Paced::Window => plan(Pacing::Window { outstanding: BATCH as u32 }, 16),
     };
-    measure(bencher, Asked::Namespace, &plan);
+    measure(bencher, Queries::Namespace, &plan);
 }
 
-/// Sends one query again and again and looks at no reply.
+/// Sends the same query again and again and ignores all replies.
 struct Blind {
     template: QueryTemplate,
     left: u64,

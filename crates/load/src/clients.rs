@@ -1,18 +1,19 @@
-//! Clients: the Measurer of connections. A role on [`net::StreamEngine`], as [`Measurer`](crate::Measurer)
+//! Clients: the Measurer of connections. It is a role on [`net::StreamEngine`], as [`Measurer`](crate::Measurer)
 //! is one on datagrams, with the same workloads, paces, outcomes and tally.
 //!
 //! ```text
-//!            open            up             all queries asked and answered
+//!            open            up             all its queries sent and answered
 //!   closed ───────> opening ────> open ──────────────────────────> ending ───> closed
 //!     ^                │            │ stalled: aborted                            │
-//!     │      rests a while after a failure                                        │
+//!     │      waits a while after a failure                                        │
 //!     └────────────────┴────────────┴─────────────────────────────────────────────┘
 //! ```
 //!
-//! A client has one connection at a time. A query goes to the client whose turn it is: one that may open
-//! its connection first, so that the population is there soon, else the next that has room. Queries for a
-//! connection that is being opened wait in it, so that what a client waits for counts from when its query
-//! was due; in a closed loop a client gets all the queries it has room for at once, in one write.
+//! A client has one connection at a time. A query goes to the next client in turn: first to one that may open
+//! its connection, so that all clients are soon connected, otherwise to the next one with room for a query.
+//! A query for a connection that is still being opened waits in it, so that the wait of the client counts from
+//! the due time of the query. In a closed loop a client gets all the queries it has room for at once, in one
+//! write.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,103 +32,104 @@ use crate::population::Population;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
-/// Queries ordered in one call at most.
+/// Highest number of queries sent in one call.
 const MAX_BURST: u32 = 512;
-/// So many clients are tried by chance before a query waits.
+/// Number of clients that are tried at random before a query waits.
 const CHANCES: u32 = 8;
-/// So long a query waits before others are tried.
+/// Time that a query waits before other clients are tried.
 const CHANCE_REST: Nanos = Nanos::from_micros(100);
-/// What EDNS options and padding may add to a query, bytes.
+/// Highest number of bytes that EDNS options and padding add to a query.
 const MAX_OPTIONS: usize = 1_024;
-/// So long a client rests when its connection has failed, before it opens another.
+/// Time that a client waits after its connection has failed before it opens another.
 const REST: Nanos = Nanos::from_millis(100);
 
-/// What a worker's clients shall do.
+/// Plan of one worker's clients.
 #[derive(Clone, Debug)]
 pub struct ClientPlan {
-    /// When queries leave, and for how long (`sockets` and `max_burst` are of no use here).
+    /// When queries leave, and for how long; `sockets` and `max_burst` are not used here.
     pub plan: Plan,
-    /// How many clients this worker has.
+    /// Number of clients of this worker.
     pub clients: u32,
-    /// Queries of a connection before it is closed and another opened; `None`: no end.
+    /// Number of queries on a connection before it is closed and a new one opened; `None` for no limit.
     pub queries_per_connection: Option<u64>,
-    /// Queries outstanding on a connection at most.
+    /// Highest number of outstanding queries on one connection.
     pub outstanding: u32,
-    /// Connections being opened at once, at most.
+    /// Highest number of connections that are being opened at the same time.
     pub opening: u32,
-    /// Connections opened a second by this worker, at most.
+    /// Highest rate at which this worker opens connections, per second.
     pub connection_rate: Option<Qps>,
-    /// Who the clients are.
+    /// Properties of the clients.
     pub population: Population,
-    /// The number of this worker's first client among all.
+    /// Number of this worker's first client among the clients of all workers.
     pub first_client: u32,
-    /// Which of them are of which kind, the engine's.
+    /// The kind of connection of each client, as the engine assigns them.
     pub mix: Mix,
-    /// Kinds whose transport knows no keepalive option (RFC 7828): datagrams, QUIC, HTTP.
+    /// For each kind, whether its transport has no keepalive option (RFC 7828): datagrams, QUIC and HTTP have
+    /// none.
     pub no_keepalive: Vec<bool>,
 }
 
-/// What the clients measured.
+/// Result of one worker's clients.
 #[derive(Clone, Debug)]
 pub struct ClientsResult {
-    /// What became of the queries.
+    /// Outcomes of the queries.
     pub tally: Tally,
-    /// What became of the connections, of each kind.
+    /// Outcomes of the connections, for each kind.
     pub connections: Vec<ConnectionTally>,
 }
 
-/// Where a trial stands.
+/// Phase of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Connections are opened, so many are yet to be tried; no query leaves.
+    /// Connections are opened and no query leaves; holds the number of connections still to be tried.
     Opening(u32),
     Sending,
-    /// Nothing more is sent; ends when each outstanding query has its answer or its expiry.
+    /// Nothing more is sent; the trial ends when each outstanding query is answered or expired.
     Draining,
 }
 
-/// Where a client stands.
+/// State of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Closed,
     Opening,
     Open,
-    /// To be closed, for the reason if it is a failure.
+    /// To be closed; holds the reason when that is a failure.
     Ending(Option<Failure>),
 }
 
-/// A client and its connection.
+/// One client with its connection.
 #[derive(Debug)]
 struct Client {
     standing: Standing,
     pipeline: Pipeline,
-    /// Queries of this connection so far.
+    /// Number of queries sent on this connection.
     asked: u64,
-    /// Whether it waits in the line of those with room.
+    /// Whether the client is in the queue of clients with room for a query.
     in_line: bool,
     /// Whether the first query of the connection was answered.
     answered: bool,
     /// Whether a query was lost on the connection.
     slow: bool,
-    /// Whether queries have left on the connection.
+    /// Whether queries were already handed to the kernel on this connection.
     sending: bool,
-    /// When the connection last gave a sign of life.
+    /// Time of the last message, or of the opening, on this connection.
     heard: Nanos,
-    /// EDNS options of its queries, in wire form.
+    /// EDNS options of this client's queries, in wire form.
     options: Box<[u8]>,
 }
 
-/// What became of an attempt to send.
+/// Result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Launch {
     Sent,
-    /// No client has room, before this time at least.
+    /// No client has room for a query; there may be one from this time on.
     Blocked(Nanos),
     /// The workload has no more queries.
     Exhausted,
 }
 
-/// One worker's clients.
+/// The clients of one worker.
 pub struct Clients {
     plan: ClientPlan,
     judge: Judge,
@@ -137,33 +139,34 @@ pub struct Clients {
     start: Option<Nanos>,
     clients: Vec<Client>,
     rng: measure::Rng,
-    /// Clients that have room on their connection, and, some of them, had it and have not any more.
+    /// Queue of clients with room for a query. Some of them may have lost their room since they were queued.
     line: VecDeque<ConnId>,
-    /// Clients whose connection may be opened.
+    /// Clients without a connection, which may open one.
     closed: VecDeque<ConnId>,
-    /// Clients whose connection failed, and until when they rest.
+    /// Clients whose connection failed, each with the time until which it waits.
     resting: VecDeque<(Nanos, ConnId)>,
-    /// Clients whose connection is to be closed with the next orders.
+    /// Clients whose connection is closed with the next orders.
     ending: Vec<ConnId>,
-    /// Connections being opened, and up.
+    /// Number of connections that are being opened, and that are open.
     opening: u32,
     open: u64,
-    /// When the next connection may be opened.
+    /// Earliest time at which the next connection may be opened.
     next_open: Nanos,
     in_flight: u64,
-    /// Since when there has been room: no query left later than that by the Tester's fault.
+    /// Time since which a client has had room. A query that was due earlier had to wait for that, so that its
+    /// schedule error counts from this time only.
     room_since: Nanos,
     blocked: bool,
     next_sweep: Nanos,
     sweep_every: Nanos,
-    /// Of each kind.
+    /// Outcomes of the connections of each kind.
     connections: Vec<ConnectionTally>,
     watch: GoalWatch,
 }
 
 impl Clients {
-    /// A worker's clients that carry out `plan` with `workload`; with `open_first`, all connections are
-    /// opened before [`begin`](Self::begin).
+    /// Makes the clients of one worker, which follow `plan` with `workload`. With `open_first`, all
+    /// connections are opened before [`begin`](Self::begin).
     ///
     /// # Panics
     /// When there is no client or the plan is lock-step.
@@ -221,30 +224,30 @@ impl Clients {
         }
     }
 
-    /// The schedule begins at `start` on the engine's clock.
+    /// Starts the schedule at `start` on the engine's clock.
     pub fn begin(&mut self, start: Nanos) {
         self.start = Some(start);
         self.phase = Phase::Sending;
         self.judge.tally.started = start;
         self.next_open = Nanos::ZERO;
-        // Rests were told on the clock before the start.
+        // These times were on the clock before the start.
         self.resting.iter_mut().for_each(|(until, _)| *until = REST);
         self.clients.iter_mut().for_each(|client| client.heard = Nanos::ZERO);
     }
 
-    /// What became of queries and connections; what is still outstanding counts as unresolved.
+    /// Returns the outcomes of queries and connections; outstanding queries count as unresolved.
     pub fn into_result(mut self) -> ClientsResult {
         self.judge.tally.unresolved = self.in_flight;
         self.watch.show(&self.judge.tally);
         ClientsResult { tally: self.judge.tally, connections: self.connections }
     }
 
-    /// Time since the trial began; before, the engine's.
+    /// Returns the time since the start of the trial, or the engine's time before that.
     fn clock(&self, now: Nanos) -> Nanos {
         now.since(self.start.unwrap_or(Nanos::ZERO))
     }
 
-    /// How many queries a client may take on now.
+    /// Returns how many more queries a client can take now.
     fn room(&self, conn: ConnId) -> u64 {
         let client = &self.clients[conn as usize];
         if !matches!(client.standing, Standing::Opening | Standing::Open) {
@@ -255,7 +258,7 @@ impl Clients {
         pipeline.min(left)
     }
 
-    /// Puts a client in line if it has room and is not there yet.
+    /// Puts a client with room for a query into the queue unless it is already there.
     fn stand_in_line(&mut self, conn: ConnId) {
         if !self.clients[conn as usize].in_line && self.room(conn) > 0 {
             self.clients[conn as usize].in_line = true;
@@ -263,12 +266,12 @@ impl Clients {
         }
     }
 
-    /// When a connection may be opened: now, or later, or not before one of those being opened is done.
+    /// Returns when a connection may be opened; `MAX` while too many connections are being opened.
     fn may_open(&self) -> Nanos {
         if self.opening >= self.plan.opening { Nanos::MAX } else { self.next_open }
     }
 
-    /// Opens the connection of the next client that has none, if one may.
+    /// Opens the connection of the next client that has none, if a connection may be opened now.
     fn open_next(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
         if self.closed.is_empty() || self.may_open() > now {
             return None;
@@ -281,7 +284,7 @@ impl Clients {
     /// Opens the connection of a client that has none.
     fn open(&mut self, conn: ConnId, now: Nanos, orders: &mut Orders) {
         if let Some(rate) = self.plan.connection_rate {
-            // What was not opened in a pause is not caught up with.
+            // After a pause the rate is not exceeded to catch up.
             let gap = Nanos((1e9 / rate.get()) as u64);
             self.next_open = self.next_open.max(now.since(gap)) + gap;
         }
@@ -294,7 +297,7 @@ impl Clients {
         orders.open(conn);
     }
 
-    /// The client that wants to ask, whoever he is; none when those who do may not.
+    /// Picks a random client that may send; `None` if none can.
     fn chance_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
         for _ in 0..CHANCES {
             let conn = (self.rng.next_u64() % u64::from(self.plan.clients)) as ConnId;
@@ -309,9 +312,9 @@ impl Clients {
         None
     }
 
-    /// The client whose turn it is; it stays first in line.
+    /// Picks the client at the head of the queue, which stays there.
     fn next_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
-        // In a closed loop the one that was begun with is filled first.
+        // A closed loop fills one client before the next.
         if let Some(conn) = self.open_next(now, orders) {
             self.clients[conn as usize].in_line = true;
             self.line.push_front(conn);
@@ -331,7 +334,7 @@ impl Clients {
         }
     }
 
-    /// Composes one query.
+    /// Composes one query that was due at `due`.
     fn launch(&mut self, due: Nanos, now: Nanos, orders: &mut Orders) -> Launch {
         let next = if self.plan.population.by_chance {
             self.chance_client(now, orders)
@@ -364,7 +367,7 @@ impl Clients {
             if !changes {
                 return composed.len;
             }
-            // There is room for all options; a message of another shape is sent as it is.
+            // The buffer has room for all options; a message of an unexpected form is sent unchanged.
             wire::extend::extend(out, composed.len, &client.options, population.padding.into())
                 .unwrap_or(composed.len)
         });
@@ -374,7 +377,7 @@ impl Clients {
         }
         client.asked += 1;
         if !client.sending {
-            // The rest of its way is the connection's, not the Tester's.
+            // The wait for the connection is no error of the Tester.
             self.judge.tally.schedule_error.record(now.since(due.max(self.room_since)));
         }
         self.in_flight += 1;
@@ -387,7 +390,7 @@ impl Clients {
         Launch::Sent
     }
 
-    /// Sends what is due; when to come again.
+    /// Sends the queries that are due; returns when to be called again.
     fn send_due(&mut self, now: Nanos, orders: &mut Orders) -> Next {
         for burst in 0..MAX_BURST {
             let due = match self.pace.due(now, burst > 0, self.in_flight) {
@@ -415,9 +418,9 @@ impl Clients {
         Next::Now
     }
 
-    /// A query found no connection in its time: it counts as lost.
+    /// Counts a query as lost that found no connection within its timeout.
     fn give_up(&mut self, due: Nanos) {
-        // Of whichever kind it would have been.
+        // The query has no kind of connection, so that it counts for the first kind.
         self.connections[0].unserved += 1;
         self.judge.tally.sent += 1;
         self.judge.tally.second(due).sent += 1;
@@ -425,7 +428,7 @@ impl Clients {
         self.judge.lose(1);
     }
 
-    /// When to be called: at `at`, or at the next sweep.
+    /// Returns when to be called: at `at` or at the next sweep, whichever is earlier.
     fn wake(&self, at: Nanos) -> Next {
         let idle = self.plan.population.close_idle.is_some() && self.open > 0;
         let sweep = if self.in_flight > 0 || idle { self.next_sweep } else { Nanos::MAX };
@@ -435,14 +438,14 @@ impl Clients {
         }
     }
 
-    /// Sends no more; waits for what is under way.
+    /// Sends no more queries and waits for those that are outstanding.
     fn drain(&mut self) -> Next {
         self.phase = Phase::Draining;
         if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
     }
 
-    /// From time to time expires what is overdue, ends stalled connections, shows the counters, looks at
-    /// the goal.
+    /// At intervals, expires overdue queries, aborts stalled connections, closes idle ones, publishes the
+    /// counters and checks the goal.
     fn sweep(&mut self, now: Nanos, orders: &mut Orders) {
         if now < self.next_sweep {
             return;
@@ -481,7 +484,8 @@ impl Clients {
         }
     }
 
-    /// After a query of it has ended, a client has room, or has done its work.
+    /// Queues a client again after one of its queries has ended, or closes its connection after the last
+    /// query.
     fn look_after(&mut self, conn: ConnId) {
         let client = &mut self.clients[conn as usize];
         let done = self.plan.queries_per_connection.is_some_and(|most| client.asked >= most);
@@ -529,7 +533,7 @@ impl StreamRole for Clients {
         if how.connect > Nanos::ZERO {
             tally.connect.record(how.connect);
         }
-        // Datagrams have none.
+        // Datagrams have no handshake.
         if how.handshake > Nanos::ZERO {
             tally.handshake.record(how.handshake);
         }
@@ -620,7 +624,7 @@ impl StreamRole for Clients {
         let at = self.clock(at);
         let (errors, room_since) = (&mut self.judge.tally.schedule_error, self.room_since);
         let client = &mut self.clients[conn as usize];
-        // What waited for the connection was recorded when it was handed over.
+        // Queries that waited for the connection were recorded when they were handed over.
         let sending = std::mem::replace(&mut client.sending, true);
         client.pipeline.left(at, |due| {
             if sending {

@@ -1,31 +1,31 @@
-//! What became of the connections of a trial.
+//! Outcomes of the connections of a trial.
 //!
 //! ```text
-//! attempts = established + failed before that + under way at the end
+//! attempts = established + failed before that + being opened at the end
 //! established = completed + closed by the peer + failed after that + open at the end
 //! ```
 
 use measure::Histogram;
 use net::stream::Failure;
 
-/// What became of the connections of a trial.
+/// Outcomes of the connections of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionTally {
-    /// Connections that were tried.
+    /// Connection attempts.
     pub attempts: u64,
-    /// Connections that came to be.
+    /// Connections that were established.
     pub established: u64,
-    /// Those of them that resumed an earlier session.
+    /// Established connections that resumed an earlier session.
     pub resumed: u64,
-    /// Those of them whose peer took data before the handshake was done.
+    /// Established connections whose peer accepted data before the end of the handshake.
     pub early_data: u64,
-    /// Closed by us when all their queries were answered.
+    /// Connections closed by the client after all their queries were answered.
     pub completed: u64,
-    /// Those of them that were closed because they had been idle.
+    /// Completed connections that were closed because they were idle.
     pub closed_idle: u64,
-    /// Closed by the peer when no query was outstanding.
+    /// Connections closed by the peer while no query was outstanding.
     pub closed_by_peer: u64,
-    /// Failed, by reason ([`Failure::index`]).
+    /// Connections that failed, by reason ([`Failure::index`]).
     pub failed: [u64; Failure::ALL.len()],
     /// Connections on which a query was lost while others were answered.
     pub slow: u64,
@@ -33,17 +33,17 @@ pub struct ConnectionTally {
     pub lost_with_connection: u64,
     /// Queries that found no connection within their timeout.
     pub unserved: u64,
-    /// The most that were up at once, summed over the workers.
+    /// Highest number of connections open at the same time, summed over the workers.
     pub peak: u64,
-    /// Up at the end.
+    /// Connections open at the end.
     pub open_at_end: u64,
-    /// Until the peer's kernel took the connection.
+    /// Time until the peer's kernel accepted the connection.
     pub connect: Histogram,
-    /// Until queries could be sent, the above included.
+    /// Time until queries could be sent, including `connect`.
     pub handshake: Histogram,
-    /// From sent to reply, the first query of each connection.
+    /// Latency from sending to reply of the first query of each connection.
     pub first_query: Histogram,
-    /// From sent to reply, the queries after that.
+    /// Latency from sending to reply of all later queries.
     pub steady: Histogram,
 }
 
@@ -72,7 +72,7 @@ impl Default for ConnectionTally {
 }
 
 impl ConnectionTally {
-    /// Connections that failed.
+    /// Returns the number of connections that failed.
     pub fn failures(&self) -> u64 {
         self.failed.iter().sum()
     }

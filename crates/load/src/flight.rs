@@ -3,32 +3,32 @@
 //! ```text
 //! per socket a ring of 65,536 slots, one for each id
 //!
-//!   sequence   0 1 2 3 ...            queries of this socket in the order they left
-//!   slot       sequence mod 65536     touched in order: kind to caches
-//!   id         a permutation of it    so that neighbours do not look alike on the wire
+//!   sequence   0 1 2 3 ...            queries of this socket in the order in which they left
+//!   slot       sequence mod 65536     used in order, which suits CPU caches
+//!   id         a permutation of it    so that consecutive ids look random on the wire
 //!
 //!         oldest          next
 //!           v               v
-//!   ...|done|out|done|out|  |...      expiry walks from `oldest`, replies jump to their slot
+//!   ...|done|out|done|out|  |...      expiry walks from `oldest`, a reply goes straight to its slot
 //! ```
 //!
-//! A query that waits for its timeout does not hold up the ring: when `next` comes round to it, it is
-//! put on a watch list, in the order of sending, and its slot is passed over until it is done.
+//! A query that waits for its timeout does not block the ring: when `next` reaches its slot again, the query
+//! is put on a watch list in the order of sending, and its slot is skipped until it is done.
 //!
-//! Nothing is hashed, nothing allocated per query. A slot says what became of its query until the
-//! ring comes round, so that duplicates and late replies are told from strangers. Two things keep a
-//! late reply from being held against the query that has its id now: enough sockets that an id rests
-//! for four timeouts ([`sockets_needed`]), and, where that is too short, a mark in the slot that its
-//! last query was lost.
+//! Nothing is hashed, and no memory is allocated per query. A slot keeps the outcome of its query until the
+//! ring reaches it again, so that duplicates, late replies and unexpected replies are distinguished. Two
+//! things keep a late reply from counting against the query that has its id now: so many sockets that an id
+//! is unused for four timeouts ([`sockets_needed`]), and, where that is not enough, a mark in the slot that
+//! its last query was lost.
 
 use std::collections::VecDeque;
 
 use measure::{Nanos, Pacing};
 
-/// Slots of a ring: the 16-bit ids of DNS.
+/// Number of slots of a ring: one for each 16-bit DNS id.
 pub const RING: usize = 1 << 16;
 
-/// What became of a query.
+/// State of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The slot was never used.
@@ -41,40 +41,40 @@ pub enum State {
     Expired,
 }
 
-/// A slot, unpacked from its 16 bytes.
+/// A slot unpacked from its 16 bytes.
 ///
 /// ```text
-/// word 0   due time in nanoseconds (60 bits: 36 years) | was the last one lost (1) | state (3)
+/// word 0   due time in nanoseconds (60 bits: 36 years) | was the last query lost (1) | state (3)
 /// word 1   the workload's key (32) | nanoseconds from due to sent, at most 4.29 s (32)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What became of it until now.
+    /// Current state of the query.
     pub state: State,
-    /// The workload's key.
+    /// Key of the workload.
     pub key: u32,
-    /// When it was due.
+    /// Due time of the query.
     pub due: Nanos,
-    /// When it left.
+    /// Time at which the query left.
     pub sent: Nanos,
-    /// Whether the query that had the id before was lost: its reply may come yet.
+    /// Whether the previous query with this id was lost; its reply may still arrive.
     pub after_lost: bool,
 }
 
-/// The packed form; all zero is a free slot, so that a new ring is untouched memory.
+/// A slot in packed form. All zero means free, so that the memory of a new ring stays untouched.
 type Slot = [u64; 2];
 
-/// Word 0's states, as [`State`]; an outstanding query that is on the watch list has one of its own.
+/// The states in word 0, as [`State`]; an outstanding query on the watch list has its own state.
 const FREE: u64 = 0;
 const OUTSTANDING: u64 = 1;
 const ANSWERED: u64 = 2;
 const EXPIRED: u64 = 3;
 const WATCHED: u64 = 4;
-/// The bits of word 0 that hold the state.
+/// Mask of the state in word 0.
 const STATE: u64 = 7;
-/// The bit of word 0 that says that the last query was lost.
+/// Bit of word 0 that is set when the last query was lost.
 const AFTER_LOST: u64 = 8;
-/// Where the due time begins in word 0.
+/// Lowest bit of the due time in word 0.
 const DUE: u32 = 4;
 
 impl Found {
@@ -96,7 +96,7 @@ impl Found {
     }
 }
 
-/// Writes a state over the one of `slot`.
+/// Replaces the state of `slot`.
 #[inline]
 fn set_state(slot: &mut Slot, state: u64) {
     slot[0] = slot[0] & !STATE | state;
@@ -106,24 +106,25 @@ fn set_state(slot: &mut Slot, state: u64) {
 #[derive(Debug)]
 pub struct Ring {
     slots: Box<[Slot]>,
-    /// The number of the next query.
+    /// Sequence number of the next query.
     next: u64,
-    /// The first query that may be outstanding and is not on the watch list.
+    /// Sequence number of the first query that may be outstanding and is not on the watch list.
     oldest: u64,
-    /// Outstanding queries that the ring has come round to: slot and time of sending, which rises.
+    /// Watch list: outstanding queries whose slot the ring has reached again, as slot and time of sending, in
+    /// rising order of time.
     watched: VecDeque<(u16, Nanos)>,
     salt: u16,
 }
 
-/// The longest watch list. So many lost queries are waited for beside a whole ring; then the ring is full.
+/// Longest watch list; when it and the ring are full, the ring has no room.
 const MAX_WATCHED: usize = RING / 2;
 
-/// Spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
+/// Factor that spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
 const SPREAD: u16 = 0x9e37;
-/// Its inverse.
+/// Inverse of [`SPREAD`] modulo 2^16.
 const GATHER: u16 = inverse(SPREAD);
 
-/// The inverse of an odd number modulo 2^16, by Newton's iteration.
+/// Computes the inverse of an odd number modulo 2^16 by Newton's iteration.
 const fn inverse(odd: u16) -> u16 {
     let mut x = odd;
     let mut i = 0;
@@ -135,19 +136,20 @@ const fn inverse(odd: u16) -> u16 {
 }
 
 impl Ring {
-    /// An empty ring whose ids are mixed with `salt`: 1.5 MiB of address space, resident as it is used.
+    /// Makes an empty ring whose ids are mixed with `salt`. It takes 1.5 MiB of address space, resident as it
+    /// is used.
     pub fn new(salt: u16) -> Self {
         let slots = vec![[0; 2]; RING].into();
         Ring { slots, next: 0, oldest: 0, watched: VecDeque::with_capacity(MAX_WATCHED), salt }
     }
 
-    /// Whether there is an id for a query; goes past those of queries that are still waited for.
+    /// Returns whether there is a free id for a query; skips the slots of queries that are still outstanding.
     #[inline]
     pub fn has_room(&mut self) -> bool {
         loop {
             let slot = self.next as usize % RING;
             if self.next - self.oldest == RING as u64 {
-                // Round to the oldest.
+                // The ring has reached its oldest query.
                 if self.slots[slot][0] & STATE == OUTSTANDING && !self.watch(slot) {
                     return false;
                 }
@@ -160,7 +162,7 @@ impl Ring {
         }
     }
 
-    /// Puts the outstanding query in `slot` on the watch list; false when that is full.
+    /// Puts the outstanding query in `slot` on the watch list; returns false when the list is full.
     #[cold]
     fn watch(&mut self, slot: usize) -> bool {
         if self.watched.len() == MAX_WATCHED {
@@ -171,16 +173,17 @@ impl Ring {
         true
     }
 
-    /// The number of the next query.
+    /// Returns the sequence number of the next query.
     #[inline]
     pub fn next_sequence(&self) -> u64 {
         self.next
     }
 
-    /// Takes in a query that is about to leave, the [`next_sequence`](Self::next_sequence); its id.
+    /// Adds a query that is about to leave, with number [`next_sequence`](Self::next_sequence); returns its
+    /// id.
     ///
     /// # Panics
-    /// When the ring has no room ([`has_room`](Self::has_room) must have been asked).
+    /// When the ring has no room; [`has_room`](Self::has_room) must be called before.
     #[inline]
     pub fn launch(&mut self, due: Nanos, key: u32) -> u16 {
         let sequence = self.next;
@@ -193,7 +196,7 @@ impl Ring {
         (sequence as u16).wrapping_mul(SPREAD) ^ self.salt
     }
 
-    /// Notes that the query `sequence` left at `at`; how long after it was due.
+    /// Marks the query `sequence` as sent at `at`; returns its schedule error.
     #[inline]
     pub fn left(&mut self, sequence: u64, at: Nanos) -> Nanos {
         let slot = &mut self.slots[sequence as usize % RING];
@@ -202,20 +205,20 @@ impl Ring {
         lag
     }
 
-    /// The query that used `id` last.
+    /// Returns the query that used `id` last.
     #[inline]
     pub fn find(&self, id: u16) -> Found {
         Found::unpack(self.slots[self.slot_of(id)])
     }
 
-    /// Notes that the query that used `id` last has its reply.
+    /// Marks the query that used `id` last as answered.
     #[inline]
     pub fn answer(&mut self, id: u16) {
         let slot = self.slot_of(id);
         set_state(&mut self.slots[slot], ANSWERED);
     }
 
-    /// Notes that the lost predecessor of the query with `id` has its reply.
+    /// Notes that the reply to the lost previous query with `id` has arrived.
     #[inline]
     pub fn answer_predecessor(&mut self, id: u16) {
         let slot = self.slot_of(id);
@@ -227,15 +230,15 @@ impl Ring {
         usize::from((id ^ self.salt).wrapping_mul(GATHER))
     }
 
-    /// Walks past the queries that are done, and expires those that left `timeout` or more before
-    /// `now`; how many.
+    /// Skips the queries that are done and expires those that left `timeout` or more before `now`; returns
+    /// their number.
     ///
-    /// Each query is walked past once, so that the walk's cost is spread over the queries.
+    /// Each query is visited once, so that the cost of this walk is constant per query.
     pub fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
         let mut lost = 0;
         while let Some(&(slot, sent)) = self.watched.front() {
             let slot = &mut self.slots[usize::from(slot)];
-            // It may be answered, and its slot may have another query.
+            // The query may be answered, and its slot may hold another query.
             if slot[0] & STATE == WATCHED && Found::unpack(*slot).sent == sent {
                 if sent + timeout > now {
                     break;
@@ -260,20 +263,20 @@ impl Ring {
     }
 }
 
-/// The most sockets that one worker holds.
+/// Highest number of sockets of one worker.
 pub const MAX_SOCKETS: usize = 1_024;
 
-/// How many sockets hold `rate_per_s` queries with `timeout`, so that an id is used again only after
-/// four timeouts: a late reply then finds its own slot, not its successor's.
+/// Returns how many sockets `rate_per_s` queries with `timeout` need, so that an id is used again only after
+/// four timeouts: a late reply then finds the slot of its own query.
 pub fn sockets_needed(rate_per_s: f64, timeout: Nanos) -> usize {
     let ids = rate_per_s * timeout.as_secs_f64() * 4.0;
     ((ids / RING as f64).ceil() as usize).clamp(1, MAX_SOCKETS)
 }
 
-/// [`sockets_needed`] for one of `workers`, by pacing.
+/// Returns [`sockets_needed`] for one of `workers`, by pacing.
 ///
-/// A window knows no rate. It gets four ids for each outstanding query; answered ids come round as
-/// fast as the server is, lost ones no faster than the window stands still.
+/// A window has no rate. It gets four ids for each outstanding query: ids of answered queries are used again
+/// as fast as the server answers, ids of lost ones wait for the window.
 pub fn sockets_for(pacing: &Pacing, timeout: Nanos, workers: u32) -> usize {
     let share = f64::from(workers.max(1));
     let per_timeout = |outstanding: u32| f64::from(outstanding) / timeout.as_secs_f64();
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_full_when_half_of_its_ids_are_waited_for_twice() {
+    fn a_full_ring_has_room_again_after_the_timeout() {
         let mut ring = Ring::new(5);
         for k in 0..RING as u32 {
             assert!(ring.has_room());
@@ -325,9 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_does_not_hold_up_the_ring() {
+    fn outstanding_queries_do_not_block_the_ring() {
         let mut ring = Ring::new(5);
-        // Each query takes 1 ns; of the first lap 0, 10, 20 and so on are lost, the others are answered at once.
+        // One query is sent each nanosecond. Queries 0, 10, 20 and so on of the first lap are lost, the
+        // others are answered at once.
         let lost_ids: Vec<u16> = (0..RING as u64)
             .filter_map(|k| {
                 let id = ring.launch(Nanos(k), k as u32);
@@ -338,7 +342,7 @@ mod tests {
                 None
             })
             .collect();
-        // Three laps later they are still outstanding, and nothing else was held up.
+        // Three laps later they are still outstanding, and nothing else was blocked.
         for k in RING as u64..4 * RING as u64 {
             assert!(ring.has_room());
             let id = ring.launch(Nanos(k), k as u32);
@@ -349,7 +353,7 @@ mod tests {
         }
         assert!(lost_ids.iter().all(|id| ring.find(*id).state == State::Outstanding));
         assert_eq!((ring.find(lost_ids[7]).key, ring.find(lost_ids[7]).sent), (70, Nanos(70)));
-        // One is answered after all, the others expire, each when it is time.
+        // One is answered after all, the others expire one by one.
         ring.answer(lost_ids[1]);
         assert_eq!(ring.expire(Nanos(1_000_020), Nanos(1_000_000)), 2);
         assert_eq!(ring.expire(Nanos(1_000_029), Nanos(1_000_000)), 0);
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn states_last_until_the_ring_comes_round() {
+    fn states_last_until_the_slot_is_used_again() {
         let mut ring = Ring::new(7);
         let ids: Vec<u16> = (0..10).map(|k| ring.launch(Nanos(u64::from(k) * 100), k)).collect();
         for sequence in 0..10 {
@@ -384,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_remembers_that_its_last_query_was_lost() {
+    fn a_slot_records_that_its_last_query_was_lost() {
         let mut ring = Ring::new(0);
         let first = ring.launch(Nanos(0), 1);
         let second = ring.launch(Nanos(0), 2);
@@ -414,12 +418,12 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_finds_a_free_slot() {
+    fn an_unused_id_finds_a_free_slot() {
         assert_eq!(Ring::new(0).find(4_711).state, State::Free);
     }
 
     #[test]
-    fn sockets() {
+    fn sockets_for_rates_and_windows() {
         let second = Nanos::from_secs(1);
         assert_eq!(sockets_needed(1_000.0, second), 1);
         assert_eq!(sockets_needed(1e6, Nanos::from_millis(250)), 16);

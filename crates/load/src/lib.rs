@@ -1,12 +1,12 @@
-//! The Measurer: the side that sends queries to the DUT and judges the replies (RFC 8219).
+//! The Measurer: the side of the Tester that sends queries to the DUT and validates the replies (RFC 8219).
 //!
 //! ```text
 //! workload ──> schedule ──> batch ──> flight ──> tally
-//! (what)       (when)       (net)     (who waits) (what became of it)
+//! (what)       (when)       (engine)  (outstanding) (outcomes)
 //! ```
 //!
-//! Roles on [`net::Engine`]s: no clock is read here and no socket opened, so that pacing, expiry and
-//! early stops are tested to the nanosecond on the simulated engine.
+//! The roles here run on an engine. They read no clock and open no socket, so that pacing, expiry and early
+//! stops are tested to the nanosecond on the simulated engine.
 
 pub mod clients;
 mod connections;

@@ -1,4 +1,5 @@
-//! What workers show while a trial runs: counters for a progress line, and the verdict that ends it.
+//! What workers publish while a trial runs: counters for a progress line, and whether the goal can still be
+//! met.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,8 +9,8 @@ use measure::{Goal, Histogram, Nanos};
 use crate::plan::Plan;
 use crate::tally::Tally;
 
-/// The bounds of the latencies in [`Live`]: 1, 2 and 5 of each power of ten, from 1 µs to the 100 s that a
-/// histogram holds at most.
+/// Upper bounds of the latency classes in [`Live`]: 1, 2 and 5 times each power of ten, from 1 µs to 100 s,
+/// the longest time of a histogram.
 pub const LATENCY_BOUNDS: [Nanos; 25] = {
     let mut bounds = [Nanos(0); 25];
     let (mut i, mut power) = (0, 1_000);
@@ -23,36 +24,36 @@ pub const LATENCY_BOUNDS: [Nanos; 25] = {
     bounds
 };
 
-/// Counters of a running trial; one for all its workers, who add to it every millisecond or so.
+/// Counters of a running trial. All workers add to the same counters about every millisecond.
 #[derive(Debug, Default)]
 pub struct Live {
     /// Queries sent.
     pub sent: AtomicU64,
     /// Replies in time.
     pub answered: AtomicU64,
-    /// Valid ones among them.
+    /// Valid replies among them.
     pub valid: AtomicU64,
     /// Queries without a reply in time.
     pub lost: AtomicU64,
-    /// Queries without a valid reply in time: a counter of its own, since a difference of counters
-    /// that are read one after the other may be too large.
+    /// Queries without a valid reply in time. This is a separate counter, since a difference of counters that
+    /// are read one after the other may be too large.
     pub bad: AtomicU64,
-    /// Replies by the least of [`LATENCY_BOUNDS`] that is not below their latency; counted only where
-    /// [`Live::watched`] says so.
+    /// Replies by the smallest of [`LATENCY_BOUNDS`] that is at least their latency; counted only if
+    /// [`Live::watched`].
     pub latency: [AtomicU64; LATENCY_BOUNDS.len()],
-    /// Whether anybody looks at the latencies. To count them costs a worker some 20 µs each time.
+    /// Whether the latencies are displayed. Counting them costs a worker about 20 µs each time.
     pub watched: bool,
-    /// Whether a worker has seen that the goal is missed for certain: all end the trial.
+    /// Whether a worker has found that the goal cannot be met: all workers then end the trial.
     pub failed: AtomicBool,
 }
 
-/// One worker's way to [`Live`]: adds what is new.
+/// Adds the counts of one worker to [`Live`].
 #[derive(Debug)]
 pub(crate) struct Publisher {
     live: Arc<Live>,
     shown: [u64; 5],
     latency: [u64; LATENCY_BOUNDS.len()],
-    /// When the latencies are shown again.
+    /// Time at which the latencies are published again.
     next: Nanos,
 }
 
@@ -61,7 +62,7 @@ impl Publisher {
         Publisher { live, shown: [0; 5], latency: Default::default(), next: Nanos::ZERO }
     }
 
-    /// Adds what `tally` counted since the last time.
+    /// Adds what `tally` counted since the last call.
     pub(crate) fn publish(&mut self, tally: &Tally) -> &Live {
         let live = &*self.live;
         let counters = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
@@ -75,7 +76,7 @@ impl Publisher {
         live
     }
 
-    /// Adds the latencies too, a few times a second, where they are looked at.
+    /// Adds the latencies too, a few times a second, if they are displayed.
     pub(crate) fn publish_latency(&mut self, now: Nanos, tally: &Tally) {
         if !self.live.watched || now < self.next {
             return;
@@ -92,7 +93,7 @@ impl Publisher {
     }
 }
 
-/// Counts of a histogram between [`LATENCY_BOUNDS`]; what shares a bucket with a bound is below it.
+/// Counts the times of a histogram by [`LATENCY_BOUNDS`]; a bucket that contains a bound counts as below it.
 fn coarse(times: &Histogram) -> [u64; LATENCY_BOUNDS.len()] {
     let mut counts = [0; LATENCY_BOUNDS.len()];
     let mut place = 0;
@@ -105,18 +106,18 @@ fn coarse(times: &Histogram) -> [u64; LATENCY_BOUNDS.len()] {
     counts
 }
 
-/// How often latencies are shown.
+/// Interval at which latencies are published.
 const LATENCY_INTERVAL: Nanos = Nanos::from_millis(250);
 
-/// How often the goal's latencies are looked at.
+/// Interval at which the goal's latency bounds are checked.
 const GOAL_INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Shows one worker's counters, and looks whether the goal is missed for certain.
+/// Publishes one worker's counters and checks whether the goal can still be met.
 #[derive(Debug)]
 pub(crate) struct GoalWatch {
     publisher: Publisher,
     goal: Option<Goal>,
-    /// What the goal's shares refer to: at least what all workers send.
+    /// Number of queries to which the goal's shares refer: at least as many as all workers send.
     queries: u64,
     next: Nanos,
 }
@@ -131,14 +132,14 @@ impl GoalWatch {
         }
     }
 
-    /// Shows the counters.
+    /// Publishes the counters.
     pub(crate) fn show(&mut self, tally: &Tally) {
         self.publisher.publish(tally);
     }
 
-    /// Shows the counters; whether the goal is missed for certain by all workers together, whatever
-    /// the rest brings. (Of the latencies, each worker knows its own: a verdict on these is certain
-    /// too, and later than it could be.)
+    /// Publishes the counters; returns whether all workers together can no longer meet the goal. Each worker
+    /// knows only its own latencies: a missed latency bound is certain, but it is found later than with the
+    /// latencies of all workers.
     pub(crate) fn is_lost(&mut self, now: Nanos, tally: &Tally) -> bool {
         self.publisher.publish_latency(now, tally);
         let live = self.publisher.publish(tally);
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latencies_are_counted_between_round_numbers_where_they_are_looked_at() {
+    fn latencies_are_counted_by_bounds_if_displayed() {
         let bounds = LATENCY_BOUNDS.map(|bound| bound.0);
         assert_eq!(bounds[..5], [1_000, 2_000, 5_000, 10_000, 20_000]);
         assert_eq!(bounds[24], 100_000_000_000);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_add_up() {
+    fn counters_of_workers_add_up() {
         let live = Arc::new(Live::default());
         let mut workers: Vec<_> = (0..2).map(|_| Publisher::new(live.clone())).collect();
         let mut tally = Tally::new(Nanos::from_secs(1));

@@ -1,4 +1,4 @@
-//! Lock-step load as dns64perf and dns64perf2 make it (Lencse 2015, 2016).
+//! Lock-step load like that of dns64perf and dns64perf2 (Lencse 2015, 2016).
 //!
 //! ```text
 //! experiment   256 names          lane 0:  q0, wait, q1, wait, ... q(256/n - 1)
@@ -6,9 +6,9 @@
 //!                                 lane n-1: ...                                   all done -> next experiment
 //! ```
 //!
-//! An experiment's time runs from before its first query leaves until its last reply has come, or its
-//! last wait is over. The source's lanes are threads that are started anew for each experiment; ours
-//! are sockets of one worker, so that its time holds no thread start.
+//! The time of an experiment begins before its first query leaves. It ends when the last reply arrives or the
+//! last timeout passes. In dns64perf the lanes are threads that start anew for each experiment. Here they are
+//! sockets of one worker, so that the measured time includes no start of threads.
 
 use std::sync::Arc;
 
@@ -21,22 +21,23 @@ use crate::outcome::Judge;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
-/// Names of an experiment.
+/// Number of names of one experiment.
 pub const EXPERIMENT: u32 = 256;
-/// The longest series of seconds kept: a lock-step load lasts as long as the server takes.
+/// Longest series of per-second counts. A lock-step load has no fixed duration: it lasts until the server has
+/// answered.
 const SERIES: Nanos = Nanos::from_secs(3_600);
 
-/// One lane: asks its names one after the other.
+/// One lane: sends its queries one after the other.
 #[derive(Debug)]
 struct Lane {
     ring: Ring,
-    /// Names it has yet to ask in this experiment.
+    /// Number of names that this lane still has to query in this experiment.
     left: u32,
-    /// When the query left that it waits for.
+    /// Time at which the outstanding query left; `None` without one.
     waiting: Option<Nanos>,
 }
 
-/// The role of a lock-step load; one worker drives all lanes, a socket each.
+/// The role of a lock-step load; one worker drives all lanes, each on its own socket.
 pub struct LockStep {
     judge: Judge,
     lanes: Vec<Lane>,
@@ -49,16 +50,16 @@ pub struct LockStep {
     live: Publisher,
 }
 
-/// What a lock-step load measured.
+/// Result of a lock-step load.
 #[derive(Clone, Debug)]
 pub struct LockStepResult {
-    /// How long each completed experiment took.
+    /// Duration of each completed experiment.
     pub times: Vec<Nanos>,
-    /// What became of the queries.
+    /// Outcomes of the queries.
     pub tally: Tally,
 }
 
-/// A number of threads that dns64perf does not take.
+/// Error for a number of threads that dns64perf does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0} threads do not divide the {EXPERIMENT} names of an experiment evenly; take 1, 2, 4, ... {EXPERIMENT}"
@@ -66,7 +67,7 @@ pub struct LockStepResult {
 pub struct BadThreads(pub u32);
 
 impl LockStep {
-    /// `threads` lanes (sockets 0 to `threads` - 1) that carry out `experiments` experiments.
+    /// Makes a role with `threads` lanes (sockets 0 to `threads` - 1) that runs `experiments` experiments.
     ///
     /// # Errors
     /// When `threads` is not a power of two up to 256.
@@ -97,7 +98,7 @@ impl LockStep {
         })
     }
 
-    /// What was measured.
+    /// Returns the result.
     pub fn into_result(mut self) -> LockStepResult {
         let waiting = self.lanes.iter().filter(|lane| lane.waiting.is_some());
         self.judge.tally.unresolved = waiting.count() as u64;
@@ -105,7 +106,7 @@ impl LockStep {
         LockStepResult { times: self.times, tally: self.judge.tally }
     }
 
-    /// Lanes whose wait is over go on with their next name.
+    /// Expires queries after their timeout, so that their lanes continue with the next name.
     fn expire(&mut self, now: Nanos) {
         for lane in &mut self.lanes {
             let lost = lane.ring.expire(now, self.timeout);
@@ -116,7 +117,7 @@ impl LockStep {
         }
     }
 
-    /// Lets every free lane ask its next name.
+    /// Sends the next query of every lane that has none outstanding.
     fn send(&mut self, now: Nanos, tx: &mut TxBatch) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.waiting.is_some() || lane.left == 0 || !lane.ring.has_room() {
@@ -149,11 +150,12 @@ impl LockStep {
         }
     }
 
-    /// Ends the experiment that is done and begins the next; whether there is one.
+    /// Ends a complete experiment and begins the next. Returns false when all experiments are done and no
+    /// query is outstanding.
     fn turn(&mut self, now: Nanos) -> bool {
         let waiting = self.lanes.iter().any(|lane| lane.waiting.is_some());
         if self.judge.tally.exhausted {
-            // The experiment that ran out of names has no time.
+            // The experiment in which the names ran out is incomplete and gets no time.
             return waiting;
         }
         if waiting || self.lanes.iter().any(|lane| lane.left > 0) {
@@ -188,7 +190,7 @@ impl Role for LockStep {
             }
         }
         let now = now.since(start);
-        // After a full batch, replies that came in time may still wait in the sockets.
+        // After a full batch, replies that arrived in time may still wait in the sockets.
         if !rx.is_full() {
             self.expire(now);
         }

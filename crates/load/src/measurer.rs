@@ -1,14 +1,14 @@
-//! The Measurer: a role that keeps the schedule, the flight and the tally of one worker.
+//! The Measurer: a role with the schedule, the outstanding queries and the tally of one worker.
 //!
 //! ```text
-//! handle(now, rx, tx)   replies ──> flight ──> judged by the workload ──> tally
-//!                       time passed ──> expired queries ──> tally
-//!                       what is due ──> composed in place ──> flight
-//! sent(at)              how late the batch left ──> tally
+//! handle(now, rx, tx)   replies ──> flight ──> validated by the workload ──> tally
+//!                       timeouts ──> expired queries ──> tally
+//!                       due queries ──> composed in place ──> flight
+//! sent(at)              schedule error of the batch ──> tally
 //! ```
 //!
-//! A burst of due queries goes through one socket, so that it can leave as one segmented message; the
-//! next burst takes the next socket.
+//! A burst of due queries goes through one socket, so that it can leave as one segmented message. The next
+//! burst uses the next socket.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ use crate::plan::Plan;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
-/// Queries composed in one call at most; the batch then leaves, and replies are looked at.
+/// Highest number of queries composed in one call; then the batch leaves and replies are received.
 const MAX_BURST: u32 = 512;
-/// Queries of a burst to one socket before the next one's turn: a segmented message's worth.
+/// Highest number of queries of a burst to one socket: as many as one segmented message holds.
 const SOCKET_BURST: u32 = 64;
-/// Where a trial stands.
+/// Phase of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
-    /// Nothing more is sent; ends when each outstanding query has its answer or its expiry.
+    /// Nothing more is sent; the trial ends when each outstanding query is answered or expired.
     Draining,
 }
 
@@ -44,21 +44,21 @@ struct Run {
 }
 
 impl Run {
-    /// Whether `sequence` of the ring of `socket` is its next query.
+    /// Returns whether query `sequence` of the ring of `socket` directly follows this run.
     #[inline]
     fn continues_with(&self, socket: usize, sequence: u64) -> bool {
         usize::from(self.ring) == socket && self.first + u64::from(self.count) == sequence
     }
 }
 
-/// One worker's Measurer.
+/// The Measurer of one worker.
 pub struct Measurer {
     plan: Plan,
     judge: Judge,
     pace: Pace,
     phase: Phase,
     rings: Vec<Ring>,
-    /// The socket whose turn it is, and how many queries of the burst it has.
+    /// The socket of the current burst, and how many queries of the burst it has.
     socket: usize,
     socket_burst: u32,
     in_flight: u64,
@@ -70,11 +70,11 @@ pub struct Measurer {
 }
 
 impl Measurer {
-    /// A worker's Measurer that carries out `plan` with `workload` and shows its counters in `live`,
-    /// which is all workers' of the trial.
+    /// Makes the Measurer of one worker, which follows `plan` with `workload` and adds its counters to
+    /// `live`, shared by all workers of the trial.
     ///
     /// # Panics
-    /// When the plan has no socket or is lock-step (that is [`crate::lockstep::LockStep`]'s).
+    /// When the plan has no socket or is lock-step ([`crate::lockstep::LockStep`] runs that).
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
         assert!(plan.sockets > 0, "a Measurer needs a socket");
         let mut tally = Tally::new(plan.duration);
@@ -99,22 +99,22 @@ impl Measurer {
         }
     }
 
-    /// Lets the schedule begin at `start` on the engine's clock instead of at the first call, so that
-    /// the schedules of several workers interleave to the whole.
+    /// Starts the schedule at `start` on the engine's clock instead of at the first call, so that the
+    /// schedules of several workers interleave to the whole schedule.
     pub fn starting_at(mut self, start: Nanos) -> Self {
         self.start = Some(start);
         self
     }
 
-    /// What became of the queries; those still outstanding count as unresolved.
+    /// Returns the outcomes of the queries; those still outstanding count as unresolved.
     pub fn into_tally(mut self) -> Tally {
         self.judge.tally.unresolved = self.in_flight;
         self.watch.show(&self.judge.tally);
         self.judge.tally
     }
 
-    /// From time to time expires what is overdue, shows the counters, looks at the goal. After a `full`
-    /// batch, replies that came in time may still wait in the sockets: nothing expires then.
+    /// At intervals, expires overdue queries, publishes the counters and checks the goal. After a `full`
+    /// batch nothing expires, since replies that arrived in time may still wait in the sockets.
     fn sweep(&mut self, now: Nanos, full: bool) {
         if now < self.next_sweep {
             return;
@@ -127,12 +127,12 @@ impl Measurer {
         }
         if self.watch.is_lost(now, &self.judge.tally) && self.phase == Phase::Sending {
             self.judge.tally.stopped_early = true;
-            // What is under way still counts: a failed trial's losses are all its losses.
+            // Outstanding queries still count: the losses of a failed trial are all its losses.
             self.phase = Phase::Draining;
         }
     }
 
-    /// Composes one query.
+    /// Composes one query that was due at `due`.
     fn launch(&mut self, due: Nanos, tx: &mut TxBatch) -> Launch {
         if tx.is_full(MAX_QUERY) {
             return Launch::Full;
@@ -168,7 +168,7 @@ impl Measurer {
         Launch::Sent
     }
 
-    /// The socket whose turn it is, or the next that has a free id.
+    /// Returns the socket of the current burst, or the next socket that has a free id.
     #[inline]
     fn free_socket(&mut self) -> Option<usize> {
         let full_message =
@@ -194,7 +194,7 @@ impl Measurer {
         }
     }
 
-    /// Sends what is due; when to come again.
+    /// Sends the queries that are due; returns when to be called again.
     fn send_due(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         for burst in 0..MAX_BURST {
             let due = match self.pace.due(now, burst > 0, self.in_flight) {
@@ -208,7 +208,7 @@ impl Measurer {
             match self.launch(due, tx) {
                 Launch::Sent => self.pace.advance(),
                 Launch::Full => return Next::Now,
-                // Comes again when an answer or an expiry has freed an id.
+                // Tries again when a reply or an expiry has freed an id.
                 Launch::Blocked => return self.wake(Nanos::MAX),
                 Launch::Exhausted => return self.drain(),
             }
@@ -216,7 +216,7 @@ impl Measurer {
         Next::Now
     }
 
-    /// When to be called: at `at`, or at the next expiry.
+    /// Returns when to be called: at `at` or at the next expiry, whichever is earlier.
     fn wake(&self, at: Nanos) -> Next {
         let sweep = if self.in_flight > 0 { self.next_sweep } else { Nanos::MAX };
         match at.min(sweep) {
@@ -225,13 +225,13 @@ impl Measurer {
         }
     }
 
-    /// Sends no more; waits for what is under way.
+    /// Sends no more queries and waits for those that are outstanding.
     fn drain(&mut self) -> Next {
         self.phase = Phase::Draining;
         if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
     }
 
-    /// On the trial's own clock.
+    /// Does the work of the current phase; `now` counts from the start of the trial.
     fn step(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         match self.phase {
             Phase::Sending => self.send_due(now, tx),
@@ -240,7 +240,7 @@ impl Measurer {
     }
 }
 
-/// What became of an attempt to send.
+/// Result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Launch {
     Sent,

@@ -1,13 +1,13 @@
-//! Outcomes: what a reply, or its absence, makes of a query.
+//! Outcomes: the result of each query, by its reply or the lack of one.
 //!
 //! ```text
-//! the slot of the reply's id     what the reply is
+//! the slot of the reply's id     outcome of the reply
 //! free                           unexpected
 //! answered                       duplicate
 //! expired                        late: its query was counted as lost
 //! outstanding, overdue           late, and its query is lost
-//! outstanding, in time           answered: valid or invalid by the workload's judgement, but late where
-//!                                it answers the lost query that had the id before
+//! outstanding, in time           answered: valid or invalid as the workload says, but late if it answers
+//!                                the lost previous query with this id
 //! ```
 
 use measure::Nanos;
@@ -16,13 +16,13 @@ use crate::flight::{Found, State};
 use crate::tally::Tally;
 use crate::workload::Workload;
 
-/// Where outstanding queries are found by the ids of replies.
+/// Table of outstanding queries, by id.
 pub(crate) trait Table {
-    /// The query that used `id` last.
+    /// Returns the query that used `id` last.
     fn find(&self, id: u16) -> Found;
-    /// Notes that it has its reply.
+    /// Marks this query as answered.
     fn answer(&mut self, id: u16);
-    /// Notes that its lost predecessor has its reply.
+    /// Notes that the reply to the lost previous query with `id` has arrived.
     fn answer_predecessor(&mut self, id: u16);
 }
 
@@ -43,7 +43,7 @@ impl Table for crate::flight::Ring {
     }
 }
 
-/// Judges replies and keeps the tally.
+/// Validates replies and counts the outcomes.
 pub(crate) struct Judge {
     pub(crate) workload: Box<dyn Workload>,
     pub(crate) tally: Tally,
@@ -55,8 +55,8 @@ impl Judge {
         Judge { workload, tally, timeout }
     }
 
-    /// Takes a message that came `at` to the socket or connection of `table` (`None`: to one that is not
-    /// ours); the outstanding query that it ended.
+    /// Handles a message that arrived `at` on the socket or connection of `table` (`None` for an unknown
+    /// one); returns the outstanding query that it ended.
     #[inline]
     pub(crate) fn reply<T: Table>(
         &mut self,
@@ -77,7 +77,7 @@ impl Judge {
                 table.answer(id);
             }
             State::Outstanding if at.since(found.sent) > self.timeout => {
-                // Its time is over, only nobody had looked yet.
+                // The timeout has passed, but the query has not been expired yet.
                 self.tally.late += 1;
                 table.answer(id);
                 self.lose(1);

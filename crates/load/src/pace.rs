@@ -1,9 +1,9 @@
-//! The pace: whether a query is due now.
+//! The pace: decides whether a query is due now.
 //!
 //! ```text
-//! open loop   due ───────────────┐ hold: others come due     all leave together
+//! open loop   due ───────────────┐ hold: more become due     all leave together
 //!             ──┴──┴──┴──┴──┴──┴──┴──> now
-//! window      due as soon as a place is free
+//! window      due as soon as the window has a free place
 //! ```
 
 use measure::{Nanos, Schedule};
@@ -13,57 +13,58 @@ use crate::plan::Plan;
 /// Whether a query is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// It was due at this time, which has come.
+    /// A query is due since this time.
     Since(Nanos),
-    /// Not before this time.
+    /// No query is due before this time.
     Wait(Nanos),
-    /// No more queries.
+    /// There are no more queries.
     Over,
 }
 
-/// How queries come due.
+/// The rule by which queries become due.
 #[derive(Debug)]
 pub(crate) enum Pace {
     /// By a schedule.
     Open(OpenLoop),
-    /// As places in a window become free, until the end.
+    /// When a place in the window is free, until the end of the trial.
     Window(Window),
 }
 
-/// A window, and how long a free place waits for others, so that their queries leave together.
+/// A window, and how long a free place waits for others so that their queries leave together.
 #[derive(Debug)]
 pub(crate) struct Window {
     size: u64,
     until: Nanos,
-    /// So many free places need not wait.
+    /// Number of free places from which on none of them waits.
     company: u64,
     hold: Nanos,
-    /// Since when places have been free.
+    /// Time since which places have been free.
     free_since: Option<Nanos>,
 }
 
-/// A message's worth of queries need not wait for more.
+/// Number of queries from which on none waits for more: one segmented message.
 const COMPANY: u64 = 64;
-/// So long a free place waits for company. A closed loop has no schedule that this could break, and
-/// latencies count from when a query leaves; a server of 64,000 queries a second fills a message meanwhile.
+/// Longest time that a free place waits for others. A closed loop has no schedule that this could break, and
+/// latencies count from when a query leaves. A server of 64,000 queries a second fills a message in this
+/// time.
 const COMPANY_WAIT: Nanos = Nanos::from_millis(1);
 
-/// A schedule, and how long a due query is held back to leave together with others.
+/// A schedule, and how long a due query is held to leave together with others.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     schedule: Schedule,
     hold: Nanos,
-    /// The mean gap of about the last [`GAPS`] queries: a ramp has no one gap.
+    /// Mean gap of about the last [`GAPS`] queries; the gaps of a ramp differ.
     gap: Nanos,
 }
 
-/// Over how many gaps the mean goes.
+/// Number of gaps over which the mean is taken.
 const GAPS: u64 = 16;
-/// Queries are held only where so many come due meanwhile.
+/// Queries are held only if at least this number becomes due meanwhile.
 const WORTH_HOLDING: u64 = 4;
 
 impl Pace {
-    /// The pace of the plan's worker, and how many queries it plans (0 in a closed loop).
+    /// Makes the pace of the plan's worker; also returns how many queries it plans (0 in a closed loop).
     ///
     /// # Panics
     /// When the plan is lock-step.
@@ -84,7 +85,7 @@ impl Pace {
         let schedule = plan
             .pacing
             .schedule(plan.duration, plan.seed)
-            .expect("what is no window and not lock-step is an open loop")
+            .expect("a pacing that is neither a window nor lock-step is an open loop")
             .shard(plan.worker, plan.workers);
         let planned = schedule.planned();
         let hold = hold(plan);
@@ -92,7 +93,7 @@ impl Pace {
         (Pace::Open(OpenLoop { schedule, hold, gap }), planned)
     }
 
-    /// Whether a query is due at `now`; `leaving` when others are leaving in the same batch.
+    /// Returns whether a query is due at `now`; `leaving` says that others leave in the same batch.
     #[inline]
     pub(crate) fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         match self {
@@ -105,7 +106,7 @@ impl Pace {
         }
     }
 
-    /// Takes the query that was due off the schedule.
+    /// Takes the due query off the schedule.
     #[inline]
     pub(crate) fn advance(&mut self) {
         if let Pace::Open(open) = self {
@@ -118,16 +119,16 @@ impl Pace {
     }
 }
 
-/// How long a query may be held back. The clock runs on between the last look and the kernel's; the
-/// rest of the burst is for that.
+/// Returns how long a query may be held. The rest of the burst is for the time that passes between reading
+/// the clock here and sending in the kernel.
 fn hold(plan: &Plan) -> Nanos {
     Nanos(plan.max_burst.0 / 8 * 7)
 }
 
 impl Window {
-    /// A query takes a free place at once when others leave or enough places are free, else when the
-    /// first free place has waited long enough. Replies come one by one from most servers: without
-    /// the wait each query would leave alone, and a walk through the kernel is dear.
+    /// Returns whether a query takes a free place now: when others leave, when enough places are free, or
+    /// when the first free place has waited long enough. Replies arrive one by one from most servers; without
+    /// the wait each query would leave alone, and a system call is expensive.
     #[inline]
     fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         if self.size == 0 || now >= self.until {
@@ -148,7 +149,7 @@ impl Window {
 }
 
 impl OpenLoop {
-    /// At high rates queries wait for company; at low rates each leaves when it is due.
+    /// At high rates queries wait for others; at low rates each leaves when it is due.
     #[inline]
     fn hold(&self) -> Nanos {
         if self.gap.0.saturating_mul(WORTH_HOLDING) <= self.hold.0 {

@@ -1,5 +1,5 @@
-//! A seeded permutation of `0..count`, computed, not stored: names go out in an order that no cache
-//! or prefetcher can guess, and none goes out twice.
+//! A seeded permutation of `0..count`, computed instead of stored. Names are queried in an order that no
+//! cache or prefetcher can predict, each of them once.
 
 use measure::rng::splitmix64;
 
@@ -13,17 +13,18 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `0..count` for `seed`; `count` at most 2^62.
+    /// Makes the permutation of `0..count` for `seed`; `count` is at most 2^62.
     pub fn new(count: u64, seed: u64) -> Self {
         let bits = (64 - count.max(2).saturating_sub(1).leading_zeros()).max(1);
         let mut x = seed;
-        // Odd factors below the mask are invertible, and so are xor and xor-shift: each step is a bijection of the bits.
+        // Multiplication by an odd factor is invertible modulo a power of two, and so are xor and xor-shift:
+        // each step is a bijection of the bits.
         let keys = std::array::from_fn(|_| splitmix64(&mut x) | 1);
         Permutation { count, mask: (1 << bits) - 1, shift: bits.div_ceil(2), keys }
     }
 
-    /// Where `index` goes. Values beyond `count` are walked on from until one is inside ("cycle
-    /// walking"); the mask is below twice the count, so that takes two steps on average at most.
+    /// Returns the value at `index`. A value outside of `0..count` is mapped again until one is inside
+    /// ("cycle walking"). The mask is below twice the count, so that this takes at most two steps on average.
     #[inline]
     pub fn map(&self, index: u64) -> u64 {
         debug_assert!(index < self.count);
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_once() {
+    fn a_permutation_has_every_value_once() {
         for count in [1u64, 2, 3, 5, 256, 1_000, 65_536, 70_001] {
             for seed in [0, 1, 0xdead_beef] {
                 let p = Permutation::new(count, seed);

@@ -1,26 +1,26 @@
-//! The pipeline: the outstanding queries of one connection, few of many connections instead of many of
-//! few sockets as the [flight](crate::flight).
+//! The pipeline: the outstanding queries of one connection. A load has many connections with few queries
+//! each, where the [flight](crate::flight) has few sockets with many.
 //!
 //! ```text
 //! id      generation | slot      16 bits together, mixed with a salt
-//! slots   twice as many as queries may be outstanding, used in turn; a busy one is passed over
+//! slots   twice as many as queries may be outstanding, used in turn; one in use is skipped
 //! ```
 //!
-//! A reply whose generation is not its slot's answers a query that is over.
+//! A reply whose generation differs from that of its slot belongs to a query that has ended.
 
 use measure::Nanos;
 
 use crate::flight::{Found, State};
 use crate::outcome::Table;
 
-/// The most queries outstanding on a connection.
+/// Highest number of outstanding queries on a connection.
 pub const MAX_OUTSTANDING: u32 = 1 << 15;
 
-/// A query's place.
+/// State of one query.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     due: Nanos,
-    /// `UNSENT` until it leaves.
+    /// Time at which the query left; `UNSENT` before that.
     sent: Nanos,
     key: u32,
     generation: u16,
@@ -33,19 +33,20 @@ const UNSENT: Nanos = Nanos::MAX;
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     slots: Box<[Slot]>,
-    /// Bits of a slot's number.
+    /// Number of id bits that hold the slot number.
     bits: u32,
     next: u32,
     outstanding: u32,
-    /// Queries that have not left: the first one's slot and how many slots from there on to look at.
+    /// Queries that have not left: the slot of the first one, and the number of slots to look at from there
+    /// on.
     unsent: (u32, u32),
-    /// No outstanding query left before.
+    /// Lower bound of the times at which the outstanding queries left.
     oldest: Nanos,
     salt: u16,
 }
 
 impl Pipeline {
-    /// For at most `most` outstanding queries.
+    /// Makes a pipeline for at most `most` outstanding queries.
     pub(crate) fn new(most: u32, salt: u16) -> Self {
         let len = (most.clamp(1, MAX_OUTSTANDING) * 2).next_power_of_two().min(1 << 16);
         let free =
@@ -61,16 +62,16 @@ impl Pipeline {
         }
     }
 
-    /// Queries outstanding.
+    /// Returns the number of outstanding queries.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// Takes in a query that is about to leave; its id.
+    /// Adds a query that is about to leave; returns its id.
     ///
     /// # Panics
-    /// When more are outstanding than the pipeline is for.
+    /// When the pipeline is full.
     #[inline]
     pub(crate) fn launch(&mut self, due: Nanos, key: u32) -> u16 {
         assert!(self.outstanding < self.slots.len() as u32, "a query needs a free slot");
@@ -95,12 +96,12 @@ impl Pipeline {
 
     #[inline]
     fn id(&self, slot: u32, generation: u16) -> u16 {
-        // A generation of no bits where every id has its slot.
+        // The generation has no bits when every id has its own slot.
         let high = u32::from(generation).checked_shl(self.bits).unwrap_or(0);
         (high as u16 | slot as u16) ^ self.salt
     }
 
-    /// Notes that all queries taken in so far left at `at`; tells when each was due.
+    /// Marks all queries added so far as sent at `at`; calls `due` with the due time of each.
     #[inline]
     pub(crate) fn left(&mut self, at: Nanos, mut due: impl FnMut(Nanos)) {
         let mask = self.slots.len() as u32 - 1;
@@ -116,7 +117,7 @@ impl Pipeline {
         self.oldest = self.oldest.min(at);
     }
 
-    /// Expires the queries that left `timeout` or more before `now`; how many.
+    /// Expires the queries that left `timeout` or more before `now`; returns their number.
     pub(crate) fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
         if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
             return 0;
@@ -134,7 +135,7 @@ impl Pipeline {
         u64::from(lost)
     }
 
-    /// Forgets all queries; how many were outstanding.
+    /// Removes all queries; returns how many were outstanding.
     pub(crate) fn reset(&mut self) -> u64 {
         for slot in &mut self.slots {
             slot.state = State::Free;
@@ -152,11 +153,11 @@ impl Table for Pipeline {
         let slot = &self.slots[at as usize];
         let mut state = slot.state;
         if state != State::Free && self.id(at, slot.generation) != id {
-            // An earlier query's, which is answered or expired.
+            // The id is that of an earlier query, which is answered or expired.
             state = State::Expired;
         }
         if state == State::Outstanding && slot.sent == UNSENT {
-            // A reply to what was not asked yet.
+            // A reply to a query that has not left yet.
             state = State::Free;
         }
         let sent = if slot.sent == UNSENT { slot.due } else { slot.sent };
@@ -175,7 +176,7 @@ impl Table for Pipeline {
     }
 
     fn answer_predecessor(&mut self, _id: u16) {
-        // Generations tell predecessors apart.
+        // Nothing to do: the generation in the id distinguishes a query from its predecessors.
     }
 }
 
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_querys_way() {
+    fn a_query_goes_through_its_states() {
         let us = Nanos::from_micros;
         let mut pipeline = Pipeline::new(2, 0x1234);
         let first = pipeline.launch(us(1), 7);
@@ -215,10 +216,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order of sending and answering, an id finds its query as long as it is out, and
-        /// no two that are out share an id.
+        /// For any order of sending and answering, an id finds its query while it is outstanding, and no two
+        /// outstanding queries share an id.
         #[test]
-        fn finds_what_is_out(most in 1u32..40, steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400)) {
+        fn an_id_finds_its_outstanding_query(most in 1u32..40, steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400)) {
             let mut pipeline = Pipeline::new(most, 0xbeef);
             let mut out: Vec<(u16, u32)> = Vec::new();
             for (key, (ask, which)) in (0u32..).zip(steps) {

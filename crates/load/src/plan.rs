@@ -1,38 +1,38 @@
-//! The plan of a trial, the same for all its workers but for which one each is.
+//! The plan of a trial: the same for all workers except for the worker's number.
 
 use measure::{Goal, Nanos, Pacing};
 
 use crate::lockstep::EXPERIMENT;
 
-/// What a worker shall do.
+/// Plan of one worker.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// When queries leave.
+    /// Rule of when queries leave.
     pub pacing: Pacing,
-    /// For how long.
+    /// Duration of the trial.
     pub duration: Nanos,
-    /// A reply counts when it comes within this time.
+    /// Timeout of one query: a reply counts only within this time.
     pub timeout: Nanos,
-    /// How far from its due time a query may leave, so that it leaves together with others.
+    /// Longest time that a query may be held after its due time to leave together with others.
     pub max_burst: Nanos,
-    /// Ends the trial when this goal is missed for certain.
+    /// Goal that ends the trial as soon as it cannot be met any more.
     pub stop_at: Option<Goal>,
-    /// How many connected sockets the engine has.
+    /// Number of connected sockets of the engine.
     pub sockets: u16,
     /// Seed of Poisson arrivals and of the ids.
     pub seed: u64,
-    /// Which worker this is.
+    /// Number of this worker, from 0.
     pub worker: u32,
-    /// Of how many.
+    /// Number of workers.
     pub workers: u32,
 }
 
 impl Plan {
-    /// The most queries that all workers together may send; `None` for a window, which sends as many
-    /// as the server answers.
+    /// Returns the highest number of queries that all workers together may send; `None` for a window, which
+    /// sends as many as the server answers.
     ///
-    /// Poisson arrivals have no most: six standard deviations above each worker's mean, which a seed in
-    /// 10^9 exceeds.
+    /// Poisson arrivals have no upper limit: the result is six standard deviations above each worker's mean,
+    /// which one seed in 10^9 exceeds.
     pub fn most_queries(&self) -> Option<u64> {
         match self.pacing {
             Pacing::Window { .. } => None,

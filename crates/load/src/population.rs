@@ -1,10 +1,10 @@
-//! Who the clients are: what a real population has beside connections, so that a server sees many people and not
-//! one Tester.
+//! Properties of the clients: what real clients do besides opening connections, so that the server sees many
+//! clients instead of one Tester.
 //!
 //! ```text
-//! when    in turn, or each by itself (a Poisson process each where the load is one)
-//! how     goes away when it has been idle for a while, comes back for its next query
-//! who     a cookie of its own (RFC 7873), a client subnet of its own (RFC 7871); addresses are the engine's
+//! when      in turn, or each client by itself (a Poisson process each if the load is one)
+//! how       disconnects after an idle time, connects again for its next query
+//! identity  its own cookie (RFC 7873), its own client subnet (RFC 7871); the engine assigns addresses
 //! ```
 
 use std::net::IpAddr;
@@ -12,19 +12,19 @@ use std::net::IpAddr;
 use measure::{Nanos, Rng};
 use wire::extend::{CLIENT_SUBNET, COOKIE, KEEPALIVE};
 
-/// Networks in a row, of which client `k` has number k mod `count`.
+/// Consecutive networks; client `k` is in number k mod `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Networks {
-    /// The first.
+    /// Address of the first network.
     pub first: IpAddr,
-    /// How many, at least 1.
+    /// Number of networks, at least 1.
     pub count: u32,
-    /// The length of their prefixes, bits.
+    /// Length of their prefixes, in bits.
     pub bits: u8,
 }
 
 impl Networks {
-    /// The network of client `k`.
+    /// Returns the address of the network of client `k`.
     pub fn nth(&self, k: u32) -> IpAddr {
         let k = k % self.count.max(1);
         match self.first {
@@ -41,30 +41,31 @@ impl Networks {
     }
 }
 
-/// Who a worker's clients are.
+/// Properties of a worker's clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Population {
-    /// Each query is a client's whoever he is, not that of the one whose turn it is.
+    /// Each query is that of a random client instead of the next one in turn.
     pub by_chance: bool,
-    /// A connection without a query for so long is closed.
+    /// Time without a query after which a connection is closed; `None` for never.
     pub close_idle: Option<Nanos>,
-    /// Each client has a cookie of its own.
+    /// Each client sends its own cookie.
     pub cookies: bool,
-    /// Each client says that it asks for one of these networks.
+    /// Each client sends one of these networks as its client subnet.
     pub subnets: Option<Networks>,
-    /// Clients ask how long they may keep a connection without a query (RFC 7828).
+    /// Clients send the keepalive option (RFC 7828), which asks how long an idle connection may stay open.
     pub keepalive: bool,
-    /// Queries are padded to a multiple of so many octets; 0: not at all.
+    /// Queries are padded to a multiple of this number of octets; 0 for no padding.
     pub padding: u16,
 }
 
 impl Population {
-    /// Whether queries are to be changed for their client.
+    /// Returns whether queries are changed for each client.
     pub(crate) fn changes_queries(&self) -> bool {
         self.cookies || self.subnets.is_some() || self.keepalive || self.padding > 0
     }
 
-    /// The options of client `k` of all, in wire form, with that of RFC 7828 or without; at most 12 + 24 + 4 octets.
+    /// Encodes the EDNS options of client `k` (counted over all workers), with the keepalive option if
+    /// `keepalive`; at most 12 + 24 + 4 octets.
     pub(crate) fn options(&self, k: u32, seed: u64, keepalive: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let mut option = |code: u16, data: &[u8]| {
@@ -80,7 +81,7 @@ impl Population {
                 IpAddr::V4(v4) => (1, v4.octets().to_vec()),
                 IpAddr::V6(v6) => (2, v6.octets().to_vec()),
             };
-            // Only the prefix is told, and no bit behind it (RFC 7871 section 6).
+            // The option has only the prefix; the bits behind it are zero (RFC 7871 section 6).
             let bits = subnets.bits.min(address.len() as u8 * 8);
             address.truncate(usize::from(bits.div_ceil(8)));
             if let Some(last) = address.last_mut()
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_client_says_who_he_is() {
+    fn each_client_has_its_own_options() {
         let first = "198.51.104.0".parse().expect("an address");
         let subnets = Networks { first, count: 512, bits: 21 };
         let population = Population {
@@ -114,7 +115,7 @@ mod tests {
         let (first, other) = (population.options(0, 1, false), population.options(300, 1, true));
         assert_eq!(first[..4], [0, 10, 0, 8]);
         assert_ne!(first[4..12], other[4..12], "cookies differ");
-        assert_eq!(first[4..12], population.options(0, 1, true)[4..12], "and stay");
+        assert_eq!(first[4..12], population.options(0, 1, true)[4..12], "and are stable");
         assert_eq!(first[12..], [0, 8, 0, 7, 0, 1, 21, 0, 198, 51, 104]);
         assert_eq!(other[12..], [0, 8, 0, 7, 0, 1, 21, 0, 198, 60, 200, 0, 11, 0, 0]);
         assert!(Population::default().options(0, 1, false).is_empty());

@@ -1,16 +1,16 @@
-//! Replay: the queries of a capture, each when it came and from a client of its own, as far as there are addresses.
+//! Replay: sends the queries of a capture at their times and from their clients, as far as there are addresses.
 //!
 //! ```text
-//! capture ──Recorder, one pass──> unlinked temporary file ──Tape, by chunks──> Replayer (a role)
+//! capture ──Recorder, one pass──> unlinked temporary file ──RecordReader, chunks──> Replayer (a role)
 //!                                 records: due | hash | client | length | query
 //! ```
 //!
-//! A recording of any length takes constant memory. Each worker takes every n-th record. The message is sent as it
-//! was, but for its id: the ids of the capture are other people's, and may meet in one socket.
+//! A recording of any length takes constant memory. Each worker takes every n-th record. A message is sent as it
+//! was except for its id, since queries of different clients with the same id may share a socket.
 //!
-//! Nothing is held back to leave together with others, and nothing is paced: whoever measures a server by a replay
-//! wants the bursts of the capture. Replies wait while a query is about to leave: their latencies are not spoilt by
-//! that, since the kernel stamps them.
+//! No query is held to leave together with others and none is paced, since a replay must keep the bursts of the
+//! capture. Replies wait while a query is about to leave. This does not change their latencies, since the kernel
+//! timestamps them.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -30,18 +30,19 @@ use crate::tally::Tally;
 use crate::workload::file::check_by_hash;
 use crate::workload::{Composed, Workload};
 
-/// The longest query, bytes: what a datagram holds.
+/// Longest query in bytes: as much as a datagram holds.
 pub const MAX_REPLAYED: usize = 65_507;
-/// Bytes read at once.
+/// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
-/// Due time (8), hash of the question (4), client (4), length (2).
+/// Bytes in front of each query: due time (8), hash of the question (4), client (4), length (2).
 const HEAD: usize = 18;
-/// Queries composed in one call at most; the batch then leaves, and replies are looked at.
+/// Highest number of queries composed in one call; then the batch leaves and replies are received.
 const MAX_BURST: usize = 512;
-/// So long before a query is due, replies are left alone: about what it takes to receive a few of them.
+/// Time before a due query during which no replies are received: about as long as receiving a few of them
+/// takes.
 const QUIET: Nanos = Nanos::from_micros(20);
 
-/// Takes the queries of a capture in.
+/// Records the queries of a capture.
 pub struct Recorder {
     out: BufWriter<File>,
     first: Option<Nanos>,
@@ -51,20 +52,21 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// An empty recording.
+    /// Starts an empty recording.
     ///
     /// # Errors
-    /// When there is no place for the temporary file.
+    /// When the temporary file cannot be created.
     pub fn new() -> io::Result<Self> {
         let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile()?);
         Ok(Recorder { out, first: None, last: Nanos::ZERO, len: 0, queries: 0 })
     }
 
-    /// Takes a query that came `at` from client number `client`; whether it can be replayed: it has a header and fits
-    /// a datagram. One that is older than the one before is due with that.
+    /// Adds a query that arrived `at` from client number `client`. Returns whether it can be replayed: it
+    /// needs a header and must fit a datagram. A query that is older than the one before it gets the same due
+    /// time.
     ///
     /// # Errors
-    /// Of the temporary file.
+    /// When the temporary file cannot be written.
     pub fn add(&mut self, at: Nanos, client: u32, query: &[u8]) -> io::Result<bool> {
         if Header::read(query).is_none() || query.len() > MAX_REPLAYED {
             return Ok(false);
@@ -82,10 +84,10 @@ impl Recorder {
         Ok(true)
     }
 
-    /// The recording; `None` without queries.
+    /// Returns the recording; `None` without queries.
     ///
     /// # Errors
-    /// Of the temporary file.
+    /// When the temporary file cannot be written.
     pub fn finish(self) -> io::Result<Option<Recording>> {
         let Recorder { out, last: span, len, queries, .. } = self;
         let records = Arc::new(out.into_inner().map_err(io::IntoInnerError::into_error)?);
@@ -93,18 +95,18 @@ impl Recorder {
     }
 }
 
-/// Queries and their times.
+/// A recording: queries with their due times.
 #[derive(Clone, Debug)]
 pub struct Recording {
     records: Arc<File>,
     len: u64,
-    /// How many queries there are.
+    /// Number of queries.
     pub queries: u64,
-    /// From the first to the last.
+    /// Time from the first query to the last.
     pub span: Nanos,
 }
 
-/// A query of a recording.
+/// One query of a recording.
 #[derive(Clone, Debug)]
 struct Recorded {
     due: Nanos,
@@ -113,28 +115,28 @@ struct Recorded {
     query: std::ops::Range<usize>,
 }
 
-/// One worker's walk through a recording.
+/// Reads the records of one worker.
 #[derive(Debug)]
-struct Tape {
+struct RecordReader {
     recording: Recording,
     chunk: Vec<u8>,
-    /// Where the chunk begins in the file.
+    /// Position of the chunk in the file.
     chunk_at: u64,
-    /// Where the next record begins in the file.
+    /// Position of the next record in the file.
     at: u64,
-    /// Records of others between two of ours.
+    /// Number of records of other workers between two of this worker.
     skip: u32,
 }
 
-impl Tape {
+impl RecordReader {
     fn new(recording: Recording, worker: u32, workers: u32) -> Self {
         let chunk = Vec::with_capacity(CHUNK);
-        let mut tape = Tape { recording, chunk, chunk_at: 0, at: 0, skip: workers - 1 };
-        tape.pass(worker);
-        tape
+        let mut records = RecordReader { recording, chunk, chunk_at: 0, at: 0, skip: workers - 1 };
+        records.skip_records(worker);
+        records
     }
 
-    /// The next record, read in if need be; `None` at the end.
+    /// Returns the next record, read in if necessary; `None` at the end.
     #[inline]
     fn peek(&mut self) -> Option<Recorded> {
         if self.at >= self.recording.len {
@@ -169,21 +171,21 @@ impl Tape {
         })
     }
 
-    /// Goes to the next record of ours.
+    /// Goes to the next record of this worker.
     #[inline]
     fn advance(&mut self) {
-        self.pass(self.skip + 1);
+        self.skip_records(self.skip + 1);
     }
 
-    fn pass(&mut self, records: u32) {
-        for _ in 0..records {
+    fn skip_records(&mut self, count: u32) {
+        for _ in 0..count {
             let Some(record) = self.peek() else { return };
             self.at += (HEAD + record.query.len()) as u64;
         }
     }
 }
 
-/// Judges replies by the hashes of their questions.
+/// Validates replies by the hashes of their questions.
 struct ByHash;
 
 impl Workload for ByHash {
@@ -191,7 +193,7 @@ impl Workload for ByHash {
         None
     }
 
-    /// A query without one readable question has no hash: any reply will do.
+    /// A query without a readable question has no hash: any reply to it is valid.
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
         match (key, Header::read(message)) {
             (0, Some(header)) if header.is_response() => Ok(header.rcode()),
@@ -200,37 +202,38 @@ impl Workload for ByHash {
     }
 }
 
-/// How a recording is replayed.
+/// Plan of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayPlan {
-    /// Timeout, sockets, seed, worker; duration is the recording's span at that speed. The pacing is the recording's.
+    /// Timeout, sockets, seed and worker; the duration is the recording's span at this speed. The pacing is
+    /// not used.
     pub plan: Plan,
-    /// So many times as fast.
+    /// Factor by which the replay is faster than the recording.
     pub speed: f64,
-    /// The server.
+    /// Address of the server.
     pub target: SocketAddr,
-    /// The addresses that clients have, in turn; none for the host's own.
+    /// Source addresses of the clients, in turn; empty for the host's own address.
     pub sources: Arc<[IpAddr]>,
 }
 
-/// One worker's replay: a role over unconnected sockets, since one socket speaks for many clients.
+/// The replay of one worker: a role on unconnected sockets, since one socket sends for many clients.
 pub struct Replayer {
     plan: ReplayPlan,
-    tape: Tape,
+    records: RecordReader,
     judge: Judge,
     rings: Vec<Ring>,
     in_flight: u64,
     start: Option<Nanos>,
     next_sweep: Nanos,
     sweep_every: Nanos,
-    /// Socket and sequence of each query of the last batch.
+    /// Socket and sequence number of each query of the last batch.
     last_batch: Vec<(u16, u64)>,
     watch: GoalWatch,
     draining: bool,
 }
 
 impl Replayer {
-    /// A worker's replay of its part of `recording`, with counters in `live`.
+    /// Makes the replay of one worker's part of `recording`, which adds its counters to `live`.
     ///
     /// # Panics
     /// When the plan has no socket.
@@ -243,7 +246,7 @@ impl Replayer {
         let salt = measure::Rng::part(seed, u64::from(worker)).next_u64() as u16;
         let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(0x5851)));
         Replayer {
-            tape: Tape::new(recording, worker, workers),
+            records: RecordReader::new(recording, worker, workers),
             judge: Judge::new(Box::new(ByHash), tally, timeout),
             rings: (0..sockets).map(ring).collect(),
             in_flight: 0,
@@ -257,20 +260,20 @@ impl Replayer {
         }
     }
 
-    /// Lets the replay begin at `start` on the engine's clock instead of at the first call.
+    /// Starts the replay at `start` on the engine's clock instead of at the first call.
     pub fn starting_at(mut self, start: Nanos) -> Self {
         self.start = Some(start);
         self
     }
 
-    /// What became of the queries.
+    /// Returns the outcomes of the queries.
     pub fn into_tally(mut self) -> Tally {
         self.judge.tally.unresolved = self.in_flight;
         self.watch.show(&self.judge.tally);
         self.judge.tally
     }
 
-    /// When a record is due.
+    /// Returns when a record is due.
     fn due(&self, record: &Recorded) -> Nanos {
         if self.plan.speed == 1.0 {
             record.due
@@ -279,14 +282,14 @@ impl Replayer {
         }
     }
 
-    /// From time to time expires what is overdue and shows the counters.
+    /// At intervals, expires overdue queries and publishes the counters.
     fn sweep(&mut self, now: Nanos, full: bool) {
         if now < self.next_sweep {
             return;
         }
         self.next_sweep = now + self.sweep_every;
         for ring in self.rings.iter_mut().filter(|_| !full) {
-            // A reply that came in time may not have been looked at yet.
+            // A reply that arrived in time may not have been received yet.
             let lost = ring.expire(now.since(UNSEEN), self.plan.plan.timeout);
             self.in_flight -= lost;
             self.judge.lose(lost);
@@ -297,10 +300,10 @@ impl Replayer {
         }
     }
 
-    /// Sends what is due; when to come again.
+    /// Sends the queries that are due; returns when to be called again.
     fn send_due(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         for _ in 0..MAX_BURST {
-            let Some(record) = self.tape.peek() else {
+            let Some(record) = self.records.peek() else {
                 self.draining = true;
                 return self.wake(Nanos::MAX);
             };
@@ -311,7 +314,7 @@ impl Replayer {
             if tx.is_full(record.query.len()) {
                 return Next::Now;
             }
-            // A client's queries leave by one socket, unless that has no free id.
+            // Queries of a client leave by the same socket, unless it has no free id.
             let first = record.client as usize % self.rings.len();
             let sockets = (first..self.rings.len()).chain(0..first);
             let Some(socket) = { sockets }.find(|&socket| self.rings[socket].has_room()) else {
@@ -319,7 +322,7 @@ impl Replayer {
                 return self.wake(Nanos::MAX);
             };
             self.launch(due, socket, &record, tx);
-            self.tape.advance();
+            self.records.advance();
         }
         Next::Now
     }
@@ -328,7 +331,7 @@ impl Replayer {
         let ring = &mut self.rings[socket];
         self.last_batch.push((socket as u16, ring.next_sequence()));
         let id = ring.launch(due, record.hash);
-        let query = &self.tape.chunk[record.query.clone()];
+        let query = &self.records.chunk[record.query.clone()];
         let sources = &self.plan.sources;
         let from = sources.get(record.client as usize % sources.len().max(1)).copied();
         let (socket, peer) = (SocketId(socket as u16), self.plan.target);
@@ -342,7 +345,8 @@ impl Replayer {
         self.judge.tally.second(due).sent += 1;
     }
 
-    /// When to be called: at `at`, or at the next expiry; never when all is done.
+    /// Returns when to be called: at `at` or at the next expiry, whichever is earlier; `Done` when nothing is
+    /// left.
     fn wake(&self, at: Nanos) -> Next {
         match (self.in_flight, at) {
             (0, Nanos::MAX) if self.draining => Next::Done,

@@ -1,30 +1,30 @@
-//! The tally: what became of the queries of a trial.
+//! The tally: counts of the outcomes of a trial's queries.
 //!
 //! ```text
-//! sent = answered + lost + unresolved      every query ends in one of them
+//! sent = answered + lost + unresolved      every query ends as one of these
 //! answered = valid + invalid               in time
-//! late, duplicates, unexpected             replies that belong to no outstanding query, beside the sum
+//! late, duplicates, unexpected             replies without an outstanding query, not in the sum
 //! ```
 
 use measure::limiter::{ScheduleTolerance, Void};
 use measure::{Histogram, Nanos};
 use wire::Invalid;
 
-/// A second of a trial.
+/// Counts of one second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// Queries that were due in it and sent.
+    /// Queries sent that were due in this second.
     pub sent: u64,
-    /// Replies in time to queries that were due in it.
+    /// Replies in time to queries that were due in this second.
     pub answered: u64,
-    /// Valid ones among them.
+    /// Valid replies among them.
     pub valid: u64,
 }
 
-/// The longest series kept, in seconds; what comes later counts in the last one.
+/// Longest series of seconds; later events count in its last second.
 const MAX_SECONDS: usize = 86_400;
 
-/// What became of the queries of a trial.
+/// Outcomes of the queries of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
     /// Queries sent.
@@ -43,34 +43,34 @@ pub struct Tally {
     pub lost: u64,
     /// Further replies to an answered query.
     pub duplicates: u64,
-    /// Replies with an id that was never asked.
+    /// Replies with an id that no query had.
     pub unexpected: u64,
     /// Queries that were outstanding when the trial was stopped.
     pub unresolved: u64,
-    /// Times a query was due and found no free id.
+    /// Number of times that a due query found no free id.
     pub blocked: u64,
-    /// From due to reply; lost queries count with the timeout.
+    /// Latency from due time to reply; lost queries count with the timeout.
     pub latency: Histogram,
-    /// From sent to reply; answered queries only.
+    /// Latency from sending to reply; answered queries only.
     pub latency_from_send: Histogram,
-    /// From due to sent.
+    /// Schedule error: time from due time to sending.
     pub schedule_error: Histogram,
-    /// When the first query was due, on the engine's clock.
+    /// Time at which the first query was due, on the engine's clock.
     pub started: Nanos,
-    /// When the last query left.
+    /// Time at which the last query left, on the engine's clock.
     pub last_sent: Nanos,
-    /// Seconds of the trial.
+    /// Counts of each second of the trial.
     pub series: Vec<Second>,
-    /// Whether the goal was missed for certain and the trial ended there.
+    /// Whether the trial ended early because it could no longer meet its goal.
     pub stopped_early: bool,
-    /// Whether the workload had no more queries before the trial was over.
+    /// Whether the workload ended before the trial did.
     pub exhausted: bool,
-    /// Queries that the schedule holds (for Poisson: expected); 0 for a window.
+    /// Number of queries in the schedule (for Poisson arrivals the expected number); 0 for a window.
     pub planned: u64,
 }
 
 impl Tally {
-    /// An empty tally for a trial of about `duration`.
+    /// Makes an empty tally for a trial of about `duration`.
     pub fn new(duration: Nanos) -> Self {
         let seconds = (duration.as_secs_f64().ceil() as usize + 2).min(MAX_SECONDS);
         Tally {
@@ -97,19 +97,19 @@ impl Tally {
         }
     }
 
-    /// Queries without a valid reply in time, so far.
+    /// Returns the number of queries without a valid reply in time so far.
     pub fn bad(&self) -> u64 {
         self.answered - self.valid + self.lost
     }
 
-    /// Whether the queries left too late, or too few of them, for a verdict on the server. A trial that
-    /// ended early is held to what was due until then.
+    /// Returns why the trial is void, if its queries left too late or too few of them left. For a trial that
+    /// ended early, only the queries due until then are required.
     pub fn void(&self, tolerance: &ScheduleTolerance) -> Option<Void> {
         let planned = if self.stopped_early { self.sent } else { self.planned };
         tolerance.judge(planned, &self.schedule_error)
     }
 
-    /// The second that `offset` from the start lies in.
+    /// Returns the counts of the second at `offset` from the start.
     #[inline]
     pub(crate) fn second(&mut self, offset: Nanos) -> &mut Second {
         let last = self.series.len() - 1;

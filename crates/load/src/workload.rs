@@ -1,14 +1,14 @@
-//! What is asked: endless or counted, seeded and reproducible streams of (query, expected answer).
+//! Workloads: endless or limited, seeded and reproducible streams of (query, expected answer).
 //!
 //! ```text
-//! namespace   each name of an IPv4 prefix once, in a seeded order; the answer is arithmetic
-//! file        dnsperf's and queryperf's text format, compiled once, read by chunks
+//! namespace   each name of an IPv4 prefix once, in a seeded order; the answer is computed from the name
+//! file        the text format of dnsperf and queryperf, compiled once, read in chunks
 //! generated   one query; random subdomains of a zone; a mix of names under a zone
-//! mix         which names are repeated (Zipf's law), new, or missing: for namespaces and zones
+//! mix         shares of repeated (Zipf's law), new and missing names, for namespaces and zones
 //! ```
 //!
-//! A query carries a 32-bit key in its flight slot, from which the workload can tell whether a reply
-//! is the right one: an address, a hash of the question.
+//! The flight slot of a query stores a 32-bit key with which the workload validates the reply: an address or
+//! a hash of the question.
 
 pub mod file;
 pub mod generated;
@@ -18,20 +18,21 @@ pub mod namespace;
 use wire::message::HEADER;
 use wire::{Edns, Invalid};
 
-/// The longest query a workload composes, bytes: a header, a name of 255, type and class, an OPT record with room for options.
+/// Longest query of a workload, in bytes: a header, a name of 255 bytes, type and class, and an OPT record
+/// with options.
 pub const MAX_QUERY: usize = 512;
 
-/// The longest name, type and class, bytes.
+/// Longest name with type and class, in bytes.
 const MAX_QUESTION: usize = 255 + 4;
-/// The longest OPT record that fits every query, bytes.
+/// Longest OPT record that fits every query, in bytes.
 const MAX_OPT: usize = MAX_QUERY - HEADER - MAX_QUESTION;
 
-/// EDNS options that no query has room for.
+/// Error for EDNS options that are too long for a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the OPT record takes {0} bytes with its options: a query has room for {MAX_OPT}")]
 pub struct EdnsTooLong(pub usize);
 
-/// The OPT record that a workload's queries end with.
+/// Encodes the OPT record at the end of a workload's queries.
 fn opt_record(edns: Option<&Edns>) -> Result<Option<Vec<u8>>, EdnsTooLong> {
     let opt = edns.map(Edns::to_opt);
     match opt.as_ref().map_or(0, Vec::len) {
@@ -40,24 +41,25 @@ fn opt_record(edns: Option<&Edns>) -> Result<Option<Vec<u8>>, EdnsTooLong> {
     }
 }
 
-/// A query just composed, with id 0.
+/// A composed query, with id 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Composed {
-    /// Its length in bytes.
+    /// Length of the query in bytes.
     pub len: usize,
-    /// What the workload wants to be told with the reply.
+    /// Value that the workload gets back with the reply.
     pub key: u32,
 }
 
-/// A stream of queries and the judge of their replies.
+/// A stream of queries that also validates their replies.
 pub trait Workload: Send {
-    /// Composes the next query at the start of `out`, which has [`MAX_QUERY`] bytes; `None` when there are no more.
+    /// Composes the next query at the start of `out`, which has [`MAX_QUERY`] bytes; `None` at the end of the
+    /// stream.
     fn next(&mut self, out: &mut [u8]) -> Option<Composed>;
 
-    /// Judges a reply to the query with `key`: its return code, or why it is not valid.
+    /// Validates a reply to the query with `key` and returns its return code.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why the reply is not valid.
     fn check(&mut self, key: u32, reply: &[u8]) -> Result<u8, Invalid>;
 }
 
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_have_a_limit() {
+    fn edns_options_have_a_size_limit() {
         let edns = |len: usize| Edns { options: vec![(65_001, vec![0; len])], ..Edns::default() };
         let room = MAX_OPT - Edns::default().to_opt().len() - 4;
         assert_eq!(opt_record(None), Ok(None));

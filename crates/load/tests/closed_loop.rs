@@ -7,7 +7,7 @@ use dnsdyno_load::{LockStep, Plan};
 use measure::{Nanos, Pacing};
 
 #[test]
-fn a_window_is_kept_full_and_no_fuller() {
+fn a_window_keeps_its_number_of_queries_outstanding() {
     let window = Pacing::Window { outstanding: 32 };
     let outstanding = std::cell::Cell::new(0i64);
     let mut returned: Vec<Nanos> = Vec::new();
@@ -50,14 +50,14 @@ fn a_silent_server_frees_the_window_by_timeouts() {
         run(plan(Pacing::Window { outstanding: 10 }, MS(1_000), 1), |_, _, _, _| ());
     assert!((90..=100).contains(&tally.sent), "{}", tally.sent);
     assert_eq!((tally.lost, tally.unresolved), (tally.sent, 0));
-    // A place is free within a sixty-fourth of the timeout, at most a millisecond.
+    // A place becomes free within a sixty-fourth of the timeout, at most a millisecond.
     assert!(times.chunks(10).zip(0..).all(|(t, k)| t[0] <= MS(100 * k) + MS(k)), "{times:?}");
 }
 
 #[test]
-fn lost_queries_do_not_hold_up_a_socket() {
-    // 1.2 M/s on one socket: its ids come round each 55 ms. A thousandth is lost and takes its place in
-    // the window for 100 ms: 120 of 400 places.
+fn lost_queries_do_not_block_a_socket() {
+    // At 1.2 M/s on one socket an id is used again after 55 ms. One in a thousand queries is lost and
+    // occupies a place of the window for 100 ms: 120 of 400 places.
     let (mut k, mut replied) = (0u64, 0);
     let window = Pacing::Window { outstanding: 400 };
     let (tally, _) = run(plan(window, MS(150), 1), |_, _, q, replies| {
@@ -73,7 +73,7 @@ fn lost_queries_do_not_hold_up_a_socket() {
 }
 
 #[test]
-fn lock_step_asks_one_name_a_lane_at_a_time() {
+fn each_lock_step_lane_has_one_query_outstanding() {
     for threads in [1u32, 4, 256] {
         let result = run_lockstep(threads, 5, 5 * 256, Nanos(0), |_, _, q, replies| {
             replies.after(MS(1), answer(q));
@@ -90,22 +90,22 @@ fn lock_step_asks_one_name_a_lane_at_a_time() {
 }
 
 #[test]
-fn an_experiment_asks_its_own_256_names() {
+fn each_experiment_queries_its_own_256_names() {
     let mut labels = Vec::new();
     run_lockstep(8, 3, 768, Nanos(0), |_, _, q, replies| {
         labels.push(String::from_utf8_lossy(&q[13..28]).into_owned());
-        // Lanes drift apart.
+        // Lanes take different times.
         replies.after(US(100 + 37 * (labels.len() as u64 % 11)), answer(q));
     });
-    for (experiment, asked) in labels.chunks_mut(256).enumerate() {
-        asked.sort();
+    for (experiment, labels_of_experiment) in labels.chunks_mut(256).enumerate() {
+        labels_of_experiment.sort();
         let names = (0..256).map(|c| format!("010-000-{experiment:03}-{c:03}"));
-        assert!(asked.iter().cloned().eq(names), "experiment {experiment}");
+        assert!(labels_of_experiment.iter().cloned().eq(names), "experiment {experiment}");
     }
 }
 
 #[test]
-fn lock_step_goes_on_after_a_lost_reply() {
+fn lock_step_continues_after_a_lost_reply() {
     for call_cost in [Nanos(0), Nanos(700)] {
         let mut k = 0;
         let result = run_lockstep(2, 2, 512, call_cost, |_, _, q, replies| {
@@ -126,7 +126,7 @@ fn a_late_reply_does_not_free_a_lane() {
     let mut k = 0;
     let result = run_lockstep(1, 1, 256, Nanos(900), |_, _, q, replies| {
         k += 1;
-        // The second comes when the third is on its way.
+        // The reply to the second query arrives when the third is outstanding.
         replies.after(if k == 2 { MS(103) } else { MS(10) }, answer(q));
     });
     assert_eq!((result.tally.valid, result.tally.lost, result.tally.late), (255, 1, 1));

@@ -1,4 +1,4 @@
-//! Trials that end when their goal is missed for certain, alone and among workers.
+//! Trials that end early because they can no longer meet their goal, with one worker and with several.
 
 mod common;
 
@@ -14,8 +14,8 @@ fn goal(text: &str) -> Option<Goal> {
     Some(text.parse().expect("a goal"))
 }
 
-/// A worker's share of 10 s at 1,000/s (for all workers); of its queries each `every`-th is lost, the
-/// others are answered after `after`.
+/// Runs a worker's share of 10 s at 1,000/s (for all workers). Each `every`-th query is lost, the others are
+/// answered after `after`.
 fn worker(
     worker: u32,
     workers: u32,
@@ -37,19 +37,19 @@ fn worker(
 }
 
 #[test]
-fn a_missed_goal_ends_the_trial_early() {
+fn a_trial_ends_early_when_it_cannot_meet_its_goal() {
     let tally = worker(0, 1, "zero-loss", 100, MS(1), &Arc::default());
     assert!(tally.stopped_early);
-    // The hundredth left at 99 ms and was lost at 199 ms.
+    // The hundredth query left at 99 ms and was lost at 199 ms.
     assert!((199..=201).contains(&tally.sent), "{}", tally.sent);
     assert_eq!(tally.planned, 10_000);
-    assert_eq!(tally.void(&ScheduleTolerance::default()), None, "what was due has left");
+    assert_eq!(tally.void(&ScheduleTolerance::default()), None, "all due queries have left");
     assert_sums(&tally, tally.sent);
 }
 
 #[test]
-fn a_share_may_be_lost() {
-    // 1 % of 10,000 planned ones may be lost: the 101st is one too many.
+fn a_trial_ends_when_more_than_the_allowed_share_is_lost() {
+    // 1 % of 10,000 planned queries may be lost: the 101st is one too many.
     let tally = worker(0, 1, "loss < 1%", 50, MS(1), &Arc::default());
     assert!(tally.stopped_early && (5_100..5_300).contains(&tally.sent), "{}", tally.sent);
     let tally = worker(0, 1, "loss < 3%", 50, MS(1), &Arc::default());
@@ -58,17 +58,17 @@ fn a_share_may_be_lost() {
 }
 
 #[test]
-fn latencies_end_a_trial_when_enough_are_too_long() {
+fn a_trial_ends_when_too_many_queries_are_slow() {
     let tally = worker(0, 1, "p90 < 5ms, loss < 100%", u64::MAX, MS(10), &Arc::default());
-    // A tenth of 10,000 may take longer: certain after 1,000 answers, looked at each 100 ms.
+    // A tenth of 10,000 queries may take longer: certain after 1,000 answers, checked every 100 ms.
     assert!(tally.stopped_early && (1_000..1_250).contains(&tally.sent), "{}", tally.sent);
     let tally = worker(0, 1, "p90 < 50ms, loss < 100%", u64::MAX, MS(10), &Arc::default());
     assert!(!tally.stopped_early && tally.sent == 10_000);
 }
 
 #[test]
-fn the_share_is_that_of_all_workers() {
-    // A worker loses 1.5 % of its half, the other nothing: 0.75 % of the whole.
+fn the_allowed_share_refers_to_all_workers() {
+    // One worker loses 1.5 % of its half, the other nothing: 0.75 % of the whole.
     let live = Arc::default();
     let lossy = worker(0, 2, "loss < 1%", 66, MS(1), &live);
     let good = worker(1, 2, "loss < 1%", u64::MAX, MS(1), &live);
@@ -79,7 +79,7 @@ fn the_share_is_that_of_all_workers() {
 }
 
 #[test]
-fn one_workers_verdict_ends_all() {
+fn one_worker_that_cannot_meet_the_goal_ends_all() {
     let live = Arc::default();
     let lossy = worker(0, 2, "zero-loss", 10, MS(1), &live);
     let good = worker(1, 2, "zero-loss", u64::MAX, MS(1), &live);
@@ -88,7 +88,7 @@ fn one_workers_verdict_ends_all() {
 }
 
 #[test]
-fn a_window_ends_early_only_when_nothing_may_be_lost() {
+fn a_window_ends_early_only_for_zero_loss() {
     for (text, stops) in [("zero-loss", true), ("loss < 1%", false), ("p50 < 1ms", false)] {
         let mut k = 0;
         let plan =

@@ -11,7 +11,7 @@ use measure::{Nanos, Pacing, ScheduleTolerance, Void};
 use net::sim::{Replies, SimEngine};
 use net::{Destination, SocketId, WaitMode, drive};
 
-/// Answers after a millisecond.
+/// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
     replies.after(MS(1), answer(query));
 }
@@ -29,19 +29,19 @@ fn at_low_rates_each_query_leaves_when_it_is_due() {
 }
 
 #[test]
-fn at_high_rates_none_is_held_longer_than_the_burst() {
+fn at_high_rates_no_query_is_held_longer_than_max_burst() {
     let (tally, _) = run(plan(constant(1e6), MS(20), 4), |_, _, q, replies| {
         replies.after(US(300), answer(q));
     });
     assert_eq!((tally.sent, tally.valid), (20_000, 20_000));
     assert!(tally.schedule_error.max() <= US(50), "{:?}", tally.schedule_error.max());
-    // Latency counts from the due time: the hold is in it.
+    // Latency counts from the due time and includes the hold.
     assert!(tally.latency.max() >= US(343));
     assert!(tally.latency_from_send.max() <= US(301));
 }
 
 #[test]
-fn a_hundred_thousand_a_second_are_even_by_ten_milliseconds() {
+fn queries_are_even_over_ten_milliseconds_at_100_k_per_second() {
     let mut engine = SimEngine::new(after_1_ms).recording().call_cost(US(3));
     let tally =
         run_on(&mut engine, plan(constant(100_000.0), MS(1_000), 7), 1 << 24, &Arc::default());
@@ -53,7 +53,7 @@ fn a_hundred_thousand_a_second_are_even_by_ten_milliseconds() {
 }
 
 #[test]
-fn a_burst_goes_to_one_socket_and_the_next_to_the_next() {
+fn each_burst_goes_to_the_next_socket() {
     let mut engine = SimEngine::new(after_1_ms).recording();
     run_on(&mut engine, plan(constant(1e6), MS(10), 3), 1 << 24, &Arc::default());
     let mut bursts: Vec<(Nanos, u16, u32)> = Vec::new();
@@ -70,8 +70,8 @@ fn a_burst_goes_to_one_socket_and_the_next_to_the_next() {
 }
 
 #[test]
-fn a_slow_engine_sends_all_and_shows_it_in_the_schedule_error() {
-    // Each call takes 2 ms, and 100 queries come due meanwhile.
+fn a_slow_engine_sends_all_with_a_schedule_error() {
+    // Each call takes 2 ms, and 100 queries become due meanwhile.
     let mut engine = SimEngine::new(after_1_ms).call_cost(MS(2));
     let tally = run_on(&mut engine, plan(constant(50_000.0), MS(200), 2), 1 << 24, &Arc::default());
     assert_eq!((tally.sent, tally.planned, tally.lost), (10_000, 10_000, 0));
@@ -82,8 +82,8 @@ fn a_slow_engine_sends_all_and_shows_it_in_the_schedule_error() {
 }
 
 #[test]
-fn a_stall_is_caught_up_in_bounded_bursts() {
-    // The engine stands still for 100 ms after the first query: 100,000 are due then.
+fn after_a_stall_overdue_queries_leave_in_bounded_bursts() {
+    // The engine stops for 100 ms after the first query: 100,000 queries are due then.
     let mut first = true;
     let mut engine = SimEngine::new(after_1_ms).recording().call_cost(Nanos(100));
     let mut role = Measurer::new(
@@ -98,10 +98,10 @@ fn a_stall_is_caught_up_in_bounded_bursts() {
     assert_eq!((tally.sent, tally.lost + tally.valid), (120_000, 120_000));
     let mut sent: Vec<Nanos> = engine.sent().iter().map(|(at, _, _)| *at).collect();
     sent.dedup();
-    assert!(sent.len() > 100_000 / 512, "each call sends 512 at most");
+    assert!(sent.len() > 100_000 / 512, "each call sends at most 512 queries");
 }
 
-/// A role that is not called for a while after its first call.
+/// A role that is not called for some time after its first call.
 struct Stall<'a> {
     role: &'a mut Measurer,
     until: Nanos,
@@ -122,9 +122,9 @@ impl net::Role for Stall<'_> {
 }
 
 #[test]
-fn a_ramp_is_seen_second_by_second() {
+fn a_ramp_is_counted_second_by_second() {
     let ramp = Pacing::Ramp { from: qps(0.0), to: qps(4_000.0) };
-    // Answers no more than 2,000 in a second.
+    // The server answers at most 2,000 queries in a second.
     let (mut second, mut answered) = (0, 0);
     let (tally, times) = run(plan(ramp, MS(4_000), 2), |now, _, q, replies| {
         if now.0 / 1_000_000_000 != second {
@@ -144,7 +144,7 @@ fn a_ramp_is_seen_second_by_second() {
     assert!(times.is_sorted() && tally.schedule_error.max() == Nanos(0));
 }
 
-/// The due times of the whole schedule.
+/// Returns the due times of the whole schedule.
 fn due_times(pacing: Pacing, duration: Nanos) -> Vec<Nanos> {
     let mut schedule = pacing.schedule(duration, 1).expect("an open loop");
     let next = || {
@@ -161,12 +161,12 @@ fn poisson_arrivals_leave_when_they_are_due() {
     let due = due_times(poisson, MS(500));
     let (tally, times) = run(plan(poisson, MS(500), 2), after_1_ms);
     assert_eq!(tally.sent, due.len() as u64);
-    // Queries that come close are held for a moment, never beyond the burst.
+    // Queries that are due close together are held for a short time, never longer than `max_burst`.
     assert!(times.iter().zip(&due).all(|(at, due)| *at >= *due && *at <= *due + US(50)));
 }
 
 #[test]
-fn workers_interleave_to_the_whole() {
+fn workers_interleave_to_the_whole_schedule() {
     let start = MS(7);
     let mut all: Vec<Nanos> = Vec::new();
     let mut merged: Option<Tally> = None;
@@ -195,11 +195,11 @@ fn workers_interleave_to_the_whole() {
 }
 
 #[test]
-fn more_in_flight_than_one_sockets_ids() {
+fn more_outstanding_queries_than_ids_of_one_socket() {
     let p = |sockets| Plan { timeout: MS(1_000), ..plan(constant(1e6), MS(100), sockets) };
     let (tally, _) = run(p(2), |_, _, q, replies| replies.after(MS(80), answer(q)));
     assert_eq!((tally.sent, tally.valid, tally.blocked), (100_000, 100_000, 0));
-    // With one socket the ids run out: queries wait, and it shows as schedule error, never as loss.
+    // With one socket the ids run out: queries wait, which counts as schedule error, never as loss.
     let (tally, _) = run(p(1), |_, _, q, replies| replies.after(MS(80), answer(q)));
     assert_eq!((tally.sent, tally.valid), (100_000, 100_000));
     assert!(tally.blocked > 0 && tally.schedule_error.max() > MS(10));

@@ -14,7 +14,7 @@ use net::sim::{Replies, SimEngine};
 use net::{Destination, SocketId, WaitMode, drive};
 use wire::{Qtype, QueryTemplate};
 
-/// A query for a namespace name, with this id.
+/// Composes a query for a namespace name with this id.
 fn query(number: u16, qtype: Qtype) -> Vec<u8> {
     let name = "010-000-000-001.dns64perf.test".parse().expect("a name");
     let mut query = QueryTemplate::new(&name, qtype, true, false, None).bytes().to_vec();
@@ -22,7 +22,7 @@ fn query(number: u16, qtype: Qtype) -> Vec<u8> {
     query
 }
 
-/// 2,000 queries at times of all kinds of gaps, by 30 clients, and those times.
+/// Records 2,000 queries of 30 clients with gaps of very different lengths; returns their due times too.
 fn recording() -> (Recording, Vec<Nanos>) {
     let (mut rng, mut recorder) = (Rng::new(9), Recorder::new().expect("a place"));
     let (mut at, mut times) = (Nanos::from_secs(1_700_000_000), Vec::new());
@@ -38,14 +38,14 @@ fn recording() -> (Recording, Vec<Nanos>) {
     (recording, times.into_iter().map(|at| at.since(first)).collect())
 }
 
-/// The plan of a replay for `worker` of `workers`.
+/// Makes the plan of a replay for `worker` of `workers`.
 fn replay(recording: &Recording, speed: f64, worker: u32, workers: u32) -> ReplayPlan {
     let plan = Plan { worker, workers, ..plan(constant(1_000.0), recording.span, 4) };
     let sources: Vec<IpAddr> = (1..=20).map(|last| [10, 77, 0, last].into()).collect();
     ReplayPlan { plan, speed, target: ([127, 0, 0, 1], 53).into(), sources: sources.into() }
 }
 
-/// Runs it: what it counted, and when and from where each query left.
+/// Runs a replay; returns its tally, and when and from where each query left.
 fn run(
     plan: ReplayPlan,
     recording: &Recording,
@@ -58,7 +58,7 @@ fn run(
 }
 
 #[test]
-fn each_query_leaves_when_it_came_and_from_its_client() {
+fn each_query_leaves_at_its_time_from_its_client() {
     let (recording, times) = recording();
     let plan = replay(&recording, 1.0, 0, 1);
     let (tally, sent) = run(plan, &recording, |_, _, q, replies| replies.after(MS(3), answer(q)));
@@ -77,7 +77,7 @@ fn each_query_leaves_when_it_came_and_from_its_client() {
 }
 
 #[test]
-fn twice_as_fast_by_three_workers() {
+fn three_workers_replay_at_twice_the_speed() {
     let (recording, times) = recording();
     let mut all = Vec::new();
     for worker in 0..3 {
@@ -87,13 +87,13 @@ fn twice_as_fast_by_three_workers() {
         all.extend(sent.into_iter().map(|(at, _, _)| at));
     }
     all.sort_unstable();
-    // Each worker's clock begins with its first query here.
+    // Here each worker's clock starts at its first query.
     assert_eq!(all.len(), times.len());
     assert!(all.iter().zip(&times).all(|(at, time)| at.0 == time.0 / 2));
 }
 
 #[test]
-fn strangers_replies_are_not_taken() {
+fn replies_from_other_addresses_are_unexpected() {
     let (recording, _) = recording();
     let (_, sent) = run(replay(&recording, 1.0, 0, 1), &recording, |_, _, _, _| ());
     let (_, to, bytes) = &sent[0];

@@ -1,4 +1,5 @@
-//! How replies are judged: in time, late, twice, wrong, of strangers, of the last user of an id.
+//! How replies are counted: in time, late, duplicate, invalid, from unknown sockets, for the last user of an
+//! id.
 
 mod common;
 
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 use wire::{Expect, Invalid, reply};
 
 #[test]
-fn one_in_ten_lost_is_one_in_ten_lost() {
+fn lost_queries_are_counted_exactly() {
     let mut k = 0;
     let (tally, _) = run(plan(constant(10_000.0), MS(500), 2), |_, _, q, replies| {
         k += 1;
@@ -30,7 +31,7 @@ fn one_in_ten_lost_is_one_in_ten_lost() {
 }
 
 #[test]
-fn late_duplicate_and_unexpected_replies_are_told_apart() {
+fn late_duplicate_and_unexpected_replies_are_distinguished() {
     let mut k = 0u32;
     let (tally, _) = run(plan(constant(1_000.0), MS(400), 1), |_, _, q, replies| {
         match k % 4 {
@@ -57,14 +58,14 @@ fn late_duplicate_and_unexpected_replies_are_told_apart() {
         (400, 300, 100),
         "a reply at the timeout is in time"
     );
-    // The last late replies come when the trial is over already.
+    // The last late replies arrive after the end of the trial.
     assert!((95..=100).contains(&tally.late), "{}", tally.late);
     assert_eq!(tally.duplicates, 100);
     assert_eq!(tally.unexpected, 101);
 }
 
 #[test]
-fn invalid_replies_name_their_reason() {
+fn invalid_replies_are_counted_by_reason() {
     type Spoil = fn(&mut Vec<u8>);
     let table: [(Spoil, Invalid); 8] = [
         (|m| *m.last_mut().expect("bytes") ^= 1, Invalid::WrongAddress),
@@ -94,7 +95,7 @@ fn invalid_replies_name_their_reason() {
 }
 
 #[test]
-fn replies_to_a_socket_that_is_not_ours_are_unexpected() {
+fn replies_to_an_unknown_socket_are_unexpected() {
     let mut engine = SimEngine::new(|_, _, q: &[u8], replies: &mut Replies| {
         replies.after(MS(1), answer(q));
     });
@@ -105,9 +106,9 @@ fn replies_to_a_socket_that_is_not_ours_are_unexpected() {
 }
 
 #[test]
-fn a_late_reply_to_the_last_user_of_an_id_is_late_and_no_wrong_question() {
-    // An id comes round after 65.5 ms. Each thousandth query is answered after 70 ms, when its id has
-    // a new query that is still outstanding; the rest is answered after 8 ms; the timeout is 10 ms.
+fn a_reply_to_the_previous_query_with_an_id_is_late() {
+    // An id is used again after 65.5 ms. One in a thousand queries is answered after 70 ms, when its id has
+    // a new query that is still outstanding; the others are answered after 8 ms; the timeout is 10 ms.
     let p = Plan { timeout: MS(10), ..plan(constant(1e6), MS(200), 1) };
     let (mut k, mut replied) = (0u64, 0);
     let (tally, _) = run(p, |_, _, q, replies| {
@@ -130,7 +131,7 @@ fn with_the_sockets_needed_late_replies_find_their_own_query() {
     let p = Plan { timeout, ..plan(constant(rate), MS(160), sockets) };
     let (mut k, mut replied) = (0u64, 0);
     let (tally, _) = run(p, |_, _, q, replies| {
-        // Late by up to three timeouts.
+        // These replies are late by up to three timeouts.
         let slow = k.is_multiple_of(500);
         replies.after(if slow { US(20_001 + k % 60_000) } else { MS(1) }, answer(q));
         k += 1;
@@ -143,7 +144,7 @@ fn with_the_sockets_needed_late_replies_find_their_own_query() {
 
 #[test]
 fn replies_that_wait_in_the_socket_are_in_time() {
-    // All replies come at the timeout, more than a batch holds.
+    // All replies arrive at the timeout, more than a batch holds.
     let window = Pacing::Window { outstanding: 300 };
     let (tally, _) =
         run(plan(window, MS(250), 2), |_, _, q, replies| replies.after(MS(100), answer(q)));
@@ -151,7 +152,7 @@ fn replies_that_wait_in_the_socket_are_in_time() {
 }
 
 #[test]
-fn a_stop_leaves_the_outstanding_unresolved() {
+fn after_a_stop_outstanding_queries_are_unresolved() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let mut k = 0;
     let mut engine = SimEngine::new(|_, _, q: &[u8], replies: &mut Replies| {
@@ -170,7 +171,8 @@ fn a_stop_leaves_the_outstanding_unresolved() {
     assert_sums(&tally, 80);
 }
 
-/// A far side that answers never, once or several times, soon or late, spoils some bits, and counts.
+/// A server that answers never, once or several times, early or late, flips some bits, and counts its
+/// replies.
 fn chaos(seed: u64, replied: &mut u64) -> impl FnMut(Nanos, SocketId, &[u8], &mut Replies) + '_ {
     let mut rng = Rng::new(seed);
     move |_, _, query, replies| {
@@ -194,7 +196,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_query_ends_once(
+    fn every_query_has_one_outcome(
         seed: u64,
         rate in 100.0f64..20_000.0,
         sockets in 1u16..5,
@@ -220,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn every_lock_step_query_ends_once(seed: u64, lanes in 0u32..9, call_cost in prop_oneof![Just(0u64), 1u64..200_000]) {
+    fn every_lock_step_query_has_one_outcome(seed: u64, lanes in 0u32..9, call_cost in prop_oneof![Just(0u64), 1u64..200_000]) {
         let mut replied = 0;
         let result = run_lockstep(1 << lanes, 2, 512, Nanos(call_cost), chaos(seed, &mut replied));
         prop_assert_eq!((result.times.len(), result.tally.sent, result.tally.unresolved), (2, 512, 0));
@@ -232,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
     #[test]
-    fn every_query_ends_once_when_ids_come_round(seed: u64, loss in 0.0f64..0.4, late in 0.0f64..0.1) {
+    fn every_query_has_one_outcome_when_ids_are_used_again(seed: u64, loss in 0.0f64..0.4, late in 0.0f64..0.1) {
         let mut rng = Rng::new(seed);
         let mut replied = 0;
         let mut engine = SimEngine::new(|_, _, query: &[u8], replies: &mut Replies| {
@@ -254,7 +256,7 @@ proptest! {
 }
 
 #[test]
-fn the_answer_of_these_tests_is_right() {
+fn the_answer_of_these_tests_is_valid() {
     let mut out = [0; 512];
     let composed = workload(1, true).next(&mut out).expect("one name");
     let query = &out[..composed.len];

@@ -1,12 +1,12 @@
 //! Query files in the text format of dnsperf and queryperf: `name type`, a line each.
 //!
 //! ```text
-//! queries.txt ──compile, one pass──> unlinked temporary file ──chunks──> workers
+//! queries.txt ──compile, one skip_record──> unlinked temporary file ──chunks──> workers
 //!                                    records: length | hash | question
 //! ```
 //!
-//! A file of any size takes constant memory: what is compiled lies in the page cache and is read by
-//! position, so that workers share it. Each worker takes every n-th record and begins again at the end.
+//! A file of any size takes constant memory: the compiled records are in the page cache and are read by
+//! position, so that workers share them. Each worker takes every n-th record and starts again at the end.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -18,48 +18,48 @@ use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
 
 use super::{Composed, Workload, opt_record};
 
-/// A line longer than this is no query.
+/// Longest line of a query file, in bytes.
 const MAX_LINE: usize = 4_096;
-/// Bytes read at once.
+/// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
-/// Length, hash.
+/// Bytes in front of each question: length (2), hash (4).
 const HEAD: usize = 6;
 
-/// Why a query file cannot be used.
+/// Error of a query file.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the query file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// A line is not understood.
+    /// A line is not a query.
     #[error("{}:{line}:{column}: {why}; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
     BadLine {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line, from 1.
         line: u64,
-        /// From 1.
+        /// Column, from 1.
         column: usize,
-        /// What is wrong.
+        /// Reason why it is not accepted.
         why: String,
     },
-    /// There is no query in it.
-    #[error("{}: there is no query in it; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
+    /// The file has no query.
+    #[error("{}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
     Empty {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The compiled form cannot be kept.
-    #[error("cannot keep the compiled queries in {}: {source}; set TMPDIR to a place with room", place.display())]
+    /// The compiled queries cannot be stored.
+    #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
     NoRoom {
-        /// The folder.
+        /// Folder for temporary files.
         place: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
 }
@@ -73,17 +73,17 @@ pub struct QueryFile {
 }
 
 impl QueryFile {
-    /// Compiles `path`.
+    /// Compiles the query file `path`.
     ///
     /// # Errors
-    /// [`QueryFileError`], with line and column where there are some.
+    /// [`QueryFileError`], with line and column if a line is wrong.
     pub fn compile(path: &Path) -> Result<Self, QueryFileError> {
         let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
         Self::compile_from(BufReader::with_capacity(CHUNK, file), path)
     }
 
-    /// Compiles what `input` holds; `path` is named in errors.
+    /// Compiles the lines of `input`; `path` is named in errors.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -125,18 +125,18 @@ impl QueryFile {
         Ok(QueryFile { records: Arc::new(records), len, queries })
     }
 
-    /// How many queries it holds.
+    /// Returns the number of queries.
     pub fn queries(&self) -> u64 {
         self.queries
     }
 
-    /// The stream of `worker` among `workers`.
+    /// Makes the stream of `worker` among `workers`.
     ///
     /// # Panics
-    /// When the EDNS options are longer than a query has room for.
+    /// When the EDNS options are too long for a query.
     pub fn workload(&self, worker: u32, workers: u32, options: QueryOptions) -> FileWorkload {
         let opt =
-            opt_record(options.edns.as_ref()).expect("options are checked where they are read");
+            opt_record(options.edns.as_ref()).expect("options are validated when they are read");
         let mut stream = FileWorkload {
             file: self.clone(),
             chunk: Vec::with_capacity(CHUNK),
@@ -148,13 +148,13 @@ impl QueryFile {
             opt,
         };
         for _ in 0..worker {
-            stream.pass();
+            stream.skip_record();
         }
         stream
     }
 }
 
-/// How the queries of a file are asked and judged.
+/// How the queries of a file are sent and validated.
 #[derive(Clone, Debug)]
 pub struct QueryOptions {
     /// What replies must say.
@@ -165,7 +165,8 @@ pub struct QueryOptions {
     pub edns: Option<Edns>,
 }
 
-/// The question of a line; `None` for blank lines and comments; column and reason for what is no query.
+/// Parses the question of a line; `None` for blank lines and comments. The error is the column and the
+/// reason.
 fn parse_line(line: &[u8]) -> Result<Option<Vec<u8>>, (usize, String)> {
     let text = std::str::from_utf8(line)
         .map_err(|e| (e.valid_up_to() + 1, "the line is not UTF-8".to_owned()))?;
@@ -178,7 +179,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Vec<u8>>, (usize, String)> {
         .ok_or_else(|| (column(first) + first.len(), "the type is missing".to_owned()))?;
     let qtype: Qtype = second.parse().map_err(|e| (column(second), format!("{e}")))?;
     if let Some(third) = words.next() {
-        return Err((column(third), format!("`{third}` is too much behind name and type")));
+        return Err((column(third), format!("unexpected `{third}` after name and type")));
     }
     let mut question = name.as_wire().to_vec();
     question.extend(qtype.0.to_be_bytes());
@@ -186,16 +187,16 @@ fn parse_line(line: &[u8]) -> Result<Option<Vec<u8>>, (usize, String)> {
     Ok(Some(question))
 }
 
-/// The queries of one worker.
+/// The stream of queries of one worker.
 #[derive(Debug)]
 pub struct FileWorkload {
     file: QueryFile,
     chunk: Vec<u8>,
-    /// Where the chunk begins in the file.
+    /// Position of the chunk in the file.
     chunk_at: u64,
-    /// Where the next record begins in the file.
+    /// Position of the next record in the file.
     at: u64,
-    /// Records of others between two of ours.
+    /// Number of records of other workers between two of this worker.
     skip: u64,
     expect: Expect,
     recursion_desired: bool,
@@ -203,7 +204,8 @@ pub struct FileWorkload {
 }
 
 impl FileWorkload {
-    /// Where the record at `at` lies in the chunk, read in if need be: its hash and the bounds of its question.
+    /// Returns the hash of the record at `at` and the range of its question in the chunk; reads the next
+    /// chunk if necessary.
     #[inline]
     fn record(&mut self) -> (u32, std::ops::Range<usize>) {
         if self.at == self.file.len {
@@ -229,9 +231,9 @@ impl FileWorkload {
         whole(&self.chunk, start).expect("a chunk is longer than a record")
     }
 
-    /// Goes past one record.
+    /// Skips one record.
     #[inline]
-    fn pass(&mut self) {
+    fn skip_record(&mut self) {
         let (_, question) = self.record();
         self.at += (HEAD + question.len()) as u64;
     }
@@ -244,7 +246,7 @@ impl Workload for FileWorkload {
         let len =
             compose(out, 0, &self.chunk[question], self.recursion_desired, self.opt.as_deref());
         for _ in 0..=self.skip {
-            self.pass();
+            self.skip_record();
         }
         Some(Composed { len, key })
     }
@@ -255,7 +257,7 @@ impl Workload for FileWorkload {
     }
 }
 
-/// Judges a reply whose question must have the hash `key`.
+/// Validates a reply whose question must have the hash `key`.
 #[inline]
 pub(crate) fn check_by_hash(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Invalid> {
     match reply::question(message) {
@@ -263,7 +265,7 @@ pub(crate) fn check_by_hash(key: u32, message: &[u8], expect: &Expect) -> Result
             reply::check(message, question, expect)
         }
         Some(_) => Err(Invalid::WrongQuestion),
-        // A reply without a question: the check names what it is.
+        // A reply without a question: `check` finds the reason.
         None => reply::check(message, &[], expect),
     }
 }
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_take_turns_and_begin_again() {
+    fn workers_take_turns_and_start_again() {
         let text: String = (0..10).map(|i| format!("n{i}.example A\n")).collect();
         let file = compile(&text).expect("a good file");
         assert_eq!(file.queries(), 10);
@@ -301,21 +303,21 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_blank_lines_are_passed_over() {
+    fn comments_and_blank_lines_are_skipped() {
         let file = compile("; comment\n\n# other\n  a.example  aaaa \nb.example TYPE65\r\n")
             .expect("a good file");
         assert_eq!(file.queries(), 2);
     }
 
     #[test]
-    fn errors_have_their_place() {
+    fn errors_name_line_and_column() {
         for (text, place) in [
             ("a.example A\nb.example AX\n", "q.txt:2:11: "),
             ("a.example\n", "q.txt:1:10: the type is missing"),
             ("a..example A\n", "q.txt:1:1: "),
-            ("a.example A +dnssec\n", "q.txt:1:13: `+dnssec` is too much"),
-            ("", "q.txt: there is no query in it"),
-            ("; only a comment\n", "q.txt: there is no query in it"),
+            ("a.example A +dnssec\n", "q.txt:1:13: unexpected `+dnssec`"),
+            ("", "q.txt: the file has no query"),
+            ("; only a comment\n", "q.txt: the file has no query"),
         ] {
             let error = compile(text).expect_err(text).to_string();
             assert!(error.starts_with(place), "{error}");
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_chunk() {
+    fn a_file_longer_than_a_chunk_is_read_in_order() {
         let text: String =
             (0..40_000).map(|i| format!("name-{i:06}.some.example.org AAAA\n")).collect();
         let mut stream = compile(&text).expect("a good file").workload(0, 1, options());

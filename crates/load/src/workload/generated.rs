@@ -1,4 +1,4 @@
-//! Queries made up as they go: one query again and again, random subdomains, a Zipf mix.
+//! Generated queries: a single query, random subdomains, or a mix by Zipf's law.
 
 use measure::Rng;
 use wire::{Expect, Invalid, Name, NameError, Qclass, Qtype, compose, reply};
@@ -7,47 +7,46 @@ use super::file::{QueryOptions, check_by_hash};
 use super::mix::{Mix, MixError, Pick, Picker};
 use super::{Composed, EdnsTooLong, Workload, opt_record};
 
-/// Characters of a random label: 32 of them, five bits each.
+/// Characters of a random label: 32 of them, so that each takes five bits.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Length of a random label: 60 bits.
+/// Length of a random label, in characters: 60 bits.
 const RANDOM_LABEL: usize = 12;
 
-/// What is made up.
+/// What is generated.
 #[derive(Clone, Debug)]
 pub enum GeneratedSpec {
     /// The same query each time.
     Single {
-        /// The name asked for.
+        /// Name of the query.
         name: Name,
     },
-    /// A new random label in front of a zone each time ("water torture").
+    /// A new random label below a zone each time ("water torture").
     RandomSubdomain {
-        /// The zone.
+        /// Zone of the names.
         zone: Name,
     },
-    /// Names under a zone, some asked for again and again, some new, some missing: `n<k>`, `f<k>` and
-    /// random ones under `nx`.
+    /// Names below a zone, some repeated, some new, some missing: `n<k>`, `f<k>` and random ones below `nx`.
     Mix {
-        /// The zone.
+        /// Zone of the names.
         zone: Name,
-        /// How many names are popular to some degree, at least 1.
+        /// Number of popular names, at least 1.
         names: u32,
         /// Zipf's exponent; 1 is usual for DNS.
         exponent: f64,
-        /// Share (0 to 1) of queries for popular names among those for names that exist.
+        /// Share (0 to 1) of popular names among the queries for existing names.
         repeats: f64,
-        /// Share (0 to 1) of queries for names under `nx.<zone>`, which does not exist.
+        /// Share (0 to 1) of queries for names below `nx.<zone>`, which does not exist.
         missing: f64,
     },
 }
 
-/// Why queries cannot be made up.
+/// Error of generated queries.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum GeneratedError {
-    /// The zone leaves no room for the labels in front of it.
-    #[error("the zone leaves no room for labels in front of it: {0}")]
+    /// The zone is too long for labels in front of it.
+    #[error("the zone is too long for labels in front of it: {0}")]
     Zone(#[from] NameError),
-    /// The mix cannot be.
+    /// The mix is not valid.
     #[error(transparent)]
     Mix(#[from] MixError),
     /// The EDNS options are too long.
@@ -55,14 +54,14 @@ pub enum GeneratedError {
     Edns(#[from] EdnsTooLong),
 }
 
-/// The queries of one worker.
+/// The stream of queries of one worker.
 #[derive(Clone, Debug)]
 pub struct GeneratedWorkload {
     spec: GeneratedSpec,
     qtype: Qtype,
     rng: Rng,
     picker: Option<Picker>,
-    /// Names asked once each, so far; workers count in different residues.
+    /// Number of names queried once so far; workers use different residues.
     fresh: u64,
     step: u64,
     expect: Expect,
@@ -71,11 +70,11 @@ pub struct GeneratedWorkload {
 }
 
 impl GeneratedWorkload {
-    /// The stream of `worker` among `workers`, for `seed`.
+    /// Makes the stream of `worker` among `workers`, for `seed`.
     ///
     /// # Errors
-    /// When the zone leaves no room for the labels in front of it, the mix cannot be, or the EDNS
-    /// options are too long.
+    /// When the zone is too long for labels in front of it, the mix is not valid, or the EDNS options are too
+    /// long.
     pub fn new(
         spec: GeneratedSpec,
         qtype: Qtype,
@@ -109,7 +108,7 @@ impl GeneratedWorkload {
         })
     }
 
-    /// Writes the next name; its length.
+    /// Writes the next name; returns its length.
     fn write_name(&mut self, out: &mut [u8; 255]) -> usize {
         match &self.spec {
             GeneratedSpec::Single { name } => append(out, 0, name.as_wire()),
@@ -135,13 +134,13 @@ impl GeneratedWorkload {
     }
 }
 
-/// Appends bytes of a name; the new length.
+/// Appends bytes of a name; returns the new length.
 fn append(out: &mut [u8; 255], at: usize, bytes: &[u8]) -> usize {
     out[at..at + bytes.len()].copy_from_slice(bytes);
     at + bytes.len()
 }
 
-/// Writes a random label; the new length.
+/// Writes a random label; returns the new length.
 fn random_label(out: &mut [u8; 255], rng: &mut Rng) -> usize {
     let mut bits = rng.next_u64();
     out[0] = RANDOM_LABEL as u8;
@@ -152,7 +151,8 @@ fn random_label(out: &mut [u8; 255], rng: &mut Rng) -> usize {
     1 + RANDOM_LABEL
 }
 
-/// Writes a letter and eleven digits: all names of a mix have the same length; the new length.
+/// Writes a label of a letter and eleven digits, so that all names of a mix have the same length; returns the
+/// new length.
 fn numbered_label(out: &mut [u8; 255], letter: u8, mut number: u64) -> usize {
     out[0] = RANDOM_LABEL as u8;
     out[1] = letter;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_reproduce() {
+    fn equal_seeds_give_equal_names() {
         let spec = GeneratedSpec::RandomSubdomain { zone: "example.org".parse().expect("a name") };
         assert_eq!(names(spec.clone(), 1, 50), names(spec.clone(), 1, 50));
         assert_ne!(names(spec.clone(), 1, 50), names(spec, 2, 50));

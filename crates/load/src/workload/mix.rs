@@ -1,57 +1,58 @@
-//! Mixes of names as clients ask for them: popular ones again and again, new ones, missing ones.
+//! Mixes of names as clients query them: popular names again and again, new names, missing names.
 
 use measure::{Rng, Zipf};
 
-/// In which shares a workload repeats names, asks for new ones, and for such as do not exist.
+/// Shares of repeated, new and missing names in a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// How many names are popular to some degree, at least 1.
+    /// Number of popular names, at least 1.
     pub popular: u64,
-    /// Zipf's exponent: the k-th popular name is asked for in proportion to 1 / k^exponent. 1 is usual for DNS, 0 is even.
+    /// Zipf's exponent: the k-th popular name is queried in proportion to 1 / k^exponent. 1 is usual for DNS,
+    /// 0 gives equal shares.
     pub exponent: f64,
-    /// Share (0 to 1) of queries for popular names among those for names that exist.
+    /// Share (0 to 1) of popular names among the queries for existing names.
     pub repeats: f64,
-    /// Share (0 to 1) of queries for names that do not exist.
+    /// Share (0 to 1) of queries for missing names.
     pub missing: f64,
 }
 
-/// A mix that cannot be.
+/// Error of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum MixError {
-    /// The shares are none.
+    /// A share is not between 0 and 1.
     #[error(
-        "the shares of repeats ({repeats}) and of missing names ({missing}) do not both lie between 0 and 1"
+        "the shares of repeats ({repeats}) and of missing names ({missing}) must both be between 0 and 1"
     )]
     Shares {
-        /// Of popular names.
+        /// Share of popular names.
         repeats: f64,
-        /// Of missing names.
+        /// Share of missing names.
         missing: f64,
     },
-    /// The exponent is none.
-    #[error("the exponent {0} of the popularities does not lie between 0 and 10")]
+    /// The exponent is not between 0 and 10.
+    #[error("the exponent {0} of the popularities must be between 0 and 10")]
     Exponent(f64),
-    /// There are no popular names, or more than there are names.
-    #[error("{popular} popular names are asked for: take 1 to {names}")]
+    /// There are no popular names, or more popular names than names.
+    #[error("{popular} popular names are not possible: take 1 to {names}")]
     Popular {
-        /// So many are asked for.
+        /// Number of popular names wanted.
         popular: u64,
-        /// So many there are.
+        /// Number of names.
         names: u64,
     },
-    /// Every name of the namespace exists.
+    /// Every IPv4 address has a name in the namespace, so that no name is missing.
     #[error(
-        "all IPv4 addresses have a name in this namespace, none is missing; take a longer prefix than /0"
+        "every IPv4 address has a name in this namespace, so that no name is missing; take a longer prefix than /0"
     )]
     NoneMissing,
 }
 
-/// Which kind of name comes next.
+/// Kind of the next name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
     /// The popular name of this rank, from 0.
     Popular(u64),
-    /// A name that was never asked for.
+    /// A name that was not queried before.
     Fresh,
     /// A name that does not exist.
     Missing,
@@ -66,7 +67,7 @@ pub(crate) struct Picker {
 }
 
 impl Picker {
-    /// The stream of `worker` for `seed`, where there are `names` names that may be popular.
+    /// Makes the stream of `worker` for `seed`; `names` is the number of names that may be popular.
     pub(crate) fn new(mix: Mix, names: u64, seed: u64, worker: u32) -> Result<Self, MixError> {
         let Mix { popular, exponent, repeats, missing } = mix;
         let share = |x: f64| (0.0..=1.0).contains(&x);
@@ -83,7 +84,7 @@ impl Picker {
         Ok(Picker { mix, zipf: Zipf::new(popular, exponent), rng })
     }
 
-    /// The next pick.
+    /// Returns the next pick.
     #[inline]
     pub(crate) fn next(&mut self) -> Pick {
         if self.rng.unit() < self.mix.missing {
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_of_nothing_is_refused() {
+    fn an_invalid_mix_is_refused() {
         let good = Mix { popular: 10, exponent: 1.0, repeats: 0.8, missing: 0.2 };
         assert!(Picker::new(good, 10, 1, 0).is_ok());
         for bad in [

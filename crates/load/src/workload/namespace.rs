@@ -1,9 +1,9 @@
-//! The dns64perf namespace: every name once, no state but a counter.
+//! The dns64perf namespace: every name once; the only state is a counter.
 //!
 //! ```text
 //! without a mix    [ first ........................... first + names )   each once
-//! with a mix       [ popular )[ each once ........................... )   missing names: the same
-//!                   again and again                                      labels, outside of the prefix
+//! with a mix       [ popular )[ each once ........................... )  missing names: the same
+//!                    repeated                                            labels, outside of the prefix
 //! ```
 
 use wire::namespace::LABEL;
@@ -13,22 +13,22 @@ use super::mix::{Mix, MixError, Pick, Picker};
 use super::{Composed, EdnsTooLong, Workload, opt_record};
 use crate::permutation::Permutation;
 
-/// What a namespace trial asks.
+/// Settings of a workload over a namespace.
 #[derive(Clone, Debug)]
 pub struct NamespaceSpec {
-    /// The names.
+    /// The namespace of the names.
     pub namespace: Namespace,
-    /// The type asked for.
+    /// Type of the queries.
     pub qtype: Qtype,
     /// What the replies must say.
     pub expect: NamespaceExpect,
-    /// The first name used.
+    /// Number of the first name used.
     pub first: u64,
-    /// How many names from there on may be used.
+    /// Number of names that may be used, from the first on.
     pub names: u64,
-    /// Whether to begin again when all names were used.
+    /// Whether to start again when all names are used.
     pub reuse: bool,
-    /// Whether the order is the names' own (dns64perf) instead of the seed's.
+    /// Whether names are queried in their own order (as dns64perf does) instead of a seeded one.
     pub sequential: bool,
     /// Seed of the order.
     pub seed: u64,
@@ -41,48 +41,46 @@ pub struct NamespaceSpec {
 /// What a reply to a namespace query must say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceExpect {
-    /// The address that the name stands for, in an A record.
+    /// The address in the name, in an A record.
     Address,
-    /// That address embedded in the prefix, in an AAAA record.
+    /// The address in the name, embedded in the prefix, in an AAAA record.
     Embedded(Pref64),
-    /// The same for every name.
+    /// The same expectation for every name.
     Same(Expect),
 }
 
-/// Why a namespace trial cannot be.
+/// Error of a workload over a namespace.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NamespaceError {
-    /// The range lies outside.
-    #[error(
-        "names {first} to {last} are asked for, but {prefix} holds {size}; take a shorter prefix"
-    )]
+    /// The range of names is outside of the namespace.
+    #[error("names {first} to {last} are wanted, but {prefix} holds {size}; take a shorter prefix")]
     OutOfRange {
-        /// First name wanted.
+        /// Number of the first name wanted.
         first: u64,
-        /// Last name wanted.
+        /// Number of the last name wanted.
         last: u64,
-        /// The block.
+        /// IPv4 prefix of the namespace.
         prefix: String,
-        /// How many names it has.
+        /// Number of names in it.
         size: u64,
     },
-    /// Not every query finds a name of its own.
+    /// There are fewer names than queries.
     #[error(
-        "{queries} queries are planned, but there are {names} names in {prefix} from number {first} on: take a prefix of /{enough} or shorter, a lower rate or a shorter duration, or let names be used again"
+        "{queries} queries are planned, but there are {names} names in {prefix} from number {first} on: take a prefix of /{enough} or shorter, a lower rate or a shorter duration, or allow names to be used again"
     )]
     TooFew {
-        /// So many are planned.
+        /// Number of planned queries.
         queries: u64,
-        /// So many names they may use.
+        /// Number of names that they may use.
         names: u64,
-        /// The first of them.
+        /// Number of the first of them.
         first: u64,
-        /// The block.
+        /// IPv4 prefix of the namespace.
         prefix: String,
-        /// A prefix length with enough names.
+        /// Prefix length with enough names.
         enough: u32,
     },
-    /// The mix cannot be.
+    /// The mix is not valid.
     #[error(transparent)]
     Mix(#[from] MixError),
     /// The EDNS options are too long.
@@ -91,8 +89,8 @@ pub enum NamespaceError {
 }
 
 impl NamespaceSpec {
-    /// Whether `queries` (see [`Plan::most_queries`](crate::Plan::most_queries)) find a name each, or
-    /// may use names again.
+    /// Checks that `queries` (see [`Plan::most_queries`](crate::Plan::most_queries)) have a name each, or
+    /// that names may be used again.
     ///
     /// # Errors
     /// [`NamespaceError::TooFew`].
@@ -112,32 +110,32 @@ impl NamespaceSpec {
     }
 }
 
-/// The queries of one worker.
+/// The stream of queries of one worker.
 #[derive(Clone, Debug)]
 pub struct NamespaceWorkload {
     spec: NamespaceSpec,
     template: QueryTemplate,
-    /// The question as sent, the label edited in place.
+    /// The question as sent; its label is edited in position.
     question: Vec<u8>,
     order: Permutation,
-    /// Where the next name lies in the order, and the next that does not exist.
+    /// Positions of the next new name and of the next missing name in the order.
     next: u64,
     next_missing: u64,
-    /// Where the names begin that are used once: behind the popular ones.
+    /// Position of the first name that is used once, behind the popular ones.
     once_from: u64,
     step: u64,
     picker: Option<Picker>,
     worker: u32,
 }
 
-/// The bit of an address that takes it out of every prefix but /0: the name of such an address is missing.
+/// Bit whose change moves an address out of every prefix but /0; the name of such an address is missing.
 const OUTSIDE: u32 = 1 << 31;
 
 impl NamespaceWorkload {
-    /// The share of `worker` among `workers`.
+    /// Makes the share of `worker` among `workers`.
     ///
     /// # Errors
-    /// When the names asked for lie outside of the namespace, or the EDNS options are too long.
+    /// When the names are outside of the namespace, or the EDNS options are too long.
     pub fn new(spec: NamespaceSpec, worker: u32, workers: u32) -> Result<Self, NamespaceError> {
         opt_record(spec.edns.as_ref())?;
         let size = spec.namespace.size();
@@ -173,10 +171,10 @@ impl NamespaceWorkload {
         })
     }
 
-    /// The same, but asking for names in the shares of `mix`. A missing name must get NXDOMAIN.
+    /// Queries names in the shares of `mix`. The reply for a missing name must be NXDOMAIN.
     ///
     /// # Errors
-    /// When the mix cannot be.
+    /// When the mix is not valid.
     pub fn with_mix(mut self, mix: Mix) -> Result<Self, NamespaceError> {
         let picker = Picker::new(mix, self.spec.names, self.spec.seed, self.worker)?;
         if mix.missing > 0.0 && self.spec.namespace.prefix().prefix_len() == 0 {
@@ -188,7 +186,7 @@ impl NamespaceWorkload {
         Ok(self)
     }
 
-    /// The address whose name is next.
+    /// Returns the address of the next name.
     #[inline]
     fn pick(&mut self) -> Option<u32> {
         match self.picker.as_mut().map_or(Pick::Fresh, Picker::next) {
@@ -202,7 +200,7 @@ impl NamespaceWorkload {
         }
     }
 
-    /// The next name that was not asked for yet, or the first again.
+    /// Returns the address of the next new name, or starts again.
     #[inline]
     fn fresh(&mut self) -> Option<u32> {
         if self.next >= self.spec.names {
@@ -217,11 +215,11 @@ impl NamespaceWorkload {
         Some(address)
     }
 
-    /// The address at a place of the order.
+    /// Returns the address at a position of the order.
     #[inline]
-    fn address(&self, place: u64) -> u32 {
-        let place = if self.spec.sequential { place } else { self.order.map(place) };
-        self.spec.namespace.nth(self.spec.first + place).into()
+    fn address(&self, position: u64) -> u32 {
+        let position = if self.spec.sequential { position } else { self.order.map(position) };
+        self.spec.namespace.nth(self.spec.first + position).into()
     }
 }
 
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn reuse_begins_again() {
+    fn reuse_starts_again() {
         let mut workload =
             NamespaceWorkload::new(NamespaceSpec { reuse: true, ..spec(3) }, 0, 1).expect("inside");
         let mut out = [0; super::super::MAX_QUERY];
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_repeats_some_names_and_misses_others() {
+    fn a_mix_has_repeated_new_and_missing_names() {
         let mix = Mix { popular: 100, exponent: 1.0, repeats: 0.5, missing: 0.2 };
         let stream = |worker| {
             NamespaceWorkload::new(spec(20_000), worker, 2)
@@ -341,13 +339,13 @@ mod tests {
             for _ in 0..10_000 {
                 let key = workload.next(&mut out).expect("enough names").key;
                 if key & OUTSIDE != 0 {
-                    assert!(missing.insert(key), "a missing name is asked for once");
+                    assert!(missing.insert(key), "a missing name is queried once");
                     counts[0] += 1;
                 } else if order.contains(&key) {
                     popular.insert(key);
                     counts[1] += 1;
                 } else {
-                    assert!(once.insert(key), "a new name is asked for once");
+                    assert!(once.insert(key), "a new name is queried once");
                     counts[2] += 1;
                 }
             }

@@ -1,6 +1,6 @@
-//! What the tests of the roles share: plans, a workload, a right answer, a run on the simulated engine.
+//! Helpers for the tests of the roles: plans, a workload, a right answer, a run on the simulated engine.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ use wire::{Namespace, Qtype};
 pub(crate) const MS: fn(u64) -> Nanos = Nanos::from_millis;
 pub(crate) const US: fn(u64) -> Nanos = Nanos::from_micros;
 
-/// A plan with a timeout of 100 ms for one worker.
+/// Makes a plan with a timeout of 100 ms for one worker.
 pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {
     Plan {
         pacing,
@@ -39,7 +39,7 @@ pub(crate) fn constant(rate: f64) -> Pacing {
     Pacing::Constant { rate: qps(rate) }
 }
 
-/// The first `names` names of 10.0.0.0/8, by type A, for one worker.
+/// Makes a workload of type A for the first `names` names of 10.0.0.0/8, for one worker.
 pub(crate) fn workload(names: u64, sequential: bool) -> NamespaceWorkload {
     let spec = NamespaceSpec {
         namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
@@ -56,7 +56,7 @@ pub(crate) fn workload(names: u64, sequential: bool) -> NamespaceWorkload {
     NamespaceWorkload::new(spec, 0, 1).expect("inside")
 }
 
-/// A right answer to a namespace query for A.
+/// Composes a right answer to a namespace query of type A.
 pub(crate) fn answer(query: &[u8]) -> Vec<u8> {
     let label = &query[13..28];
     let address = Namespace::parse_label(label).expect("a namespace query");
@@ -74,7 +74,7 @@ pub(crate) fn run_on(engine: &mut SimEngine, plan: Plan, names: u64, live: &Arc<
     role.into_tally()
 }
 
-/// Runs a Measurer against a scripted far side: what it counted, and when each query left.
+/// Runs a Measurer against a scripted server; returns its tally and when each query left.
 pub(crate) fn run(
     plan: Plan,
     script: impl FnMut(Nanos, SocketId, &[u8], &mut Replies),
@@ -84,7 +84,7 @@ pub(crate) fn run(
     (tally, engine.sent().iter().map(|(at, _, _)| *at).collect())
 }
 
-/// Runs a lock-step load with a timeout of 100 ms and calls that take `call_cost`.
+/// Runs a lock-step load with a timeout of 100 ms; each call of the role takes `call_cost`.
 pub(crate) fn run_lockstep(
     threads: u32,
     experiments: u32,
@@ -101,7 +101,7 @@ pub(crate) fn run_lockstep(
     role.into_result()
 }
 
-/// Every query ends in one way, and every reply is counted once at most.
+/// Asserts that every query has one outcome and that every reply is counted at most once.
 pub(crate) fn assert_sums(tally: &Tally, replied: u64) {
     assert_eq!(tally.sent, tally.answered + tally.lost + tally.unresolved, "{tally:?}");
     assert_eq!(tally.answered, tally.valid + tally.invalid.iter().sum::<u64>());
