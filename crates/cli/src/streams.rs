@@ -268,7 +268,7 @@ fn population(streams: &StreamArgs) -> anyhow::Result<Population> {
         bail!("--pad {padding}: at most {MAX_PADDING}");
     }
     Ok(Population {
-        by_chance: streams.pick == Some(PickArg::Chance),
+        random_order: streams.pick == Some(PickArg::Chance),
         close_idle: streams.close_idle,
         cookies: streams.cookies,
         subnets: streams.subnets.map(|source| source.networks()),

@@ -15,12 +15,14 @@
 //! the due time of the query. In a closed loop a client gets all the queries it has room for at once, in one
 //! write.
 
+mod events;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use measure::{Nanos, Pacing, Qps};
 use net::Next;
-use net::stream::{ConnId, End, Failure, Mix, Opened, Orders, StreamRole};
+use net::stream::{ConnId, Failure, Mix, Orders};
 
 use crate::connections::ConnectionTally;
 use crate::live::{GoalWatch, Live};
@@ -35,13 +37,13 @@ use crate::workload::{MAX_QUERY, Workload};
 /// Highest number of queries sent in one call.
 const MAX_BURST: u32 = 512;
 /// Number of clients that are tried at random before a query waits.
-const CHANCES: u32 = 8;
+const RANDOM_TRIES: u32 = 8;
 /// Time that a query waits before other clients are tried.
-const CHANCE_REST: Nanos = Nanos::from_micros(100);
+const RANDOM_RETRY_DELAY: Nanos = Nanos::from_micros(100);
 /// Highest number of bytes that EDNS options and padding add to a query.
 const MAX_OPTIONS: usize = 1_024;
 /// Time that a client waits after its connection has failed before it opens another.
-const REST: Nanos = Nanos::from_millis(100);
+const RECONNECT_DELAY: Nanos = Nanos::from_millis(100);
 
 /// Plan of one worker's clients.
 #[derive(Clone, Debug)]
@@ -90,7 +92,7 @@ enum Phase {
 
 /// State of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum ConnectionState {
     Closed,
     Opening,
     Open,
@@ -101,20 +103,20 @@ enum Standing {
 /// One client with its connection.
 #[derive(Debug)]
 struct Client {
-    standing: Standing,
+    state: ConnectionState,
     pipeline: Pipeline,
     /// Number of queries sent on this connection.
-    asked: u64,
+    queries_sent: u64,
     /// Whether the client is in the queue of clients with room for a query.
-    in_line: bool,
+    queued: bool,
     /// Whether the first query of the connection was answered.
     answered: bool,
     /// Whether a query was lost on the connection.
-    slow: bool,
+    lost_query: bool,
     /// Whether queries were already handed to the kernel on this connection.
     sending: bool,
     /// Time of the last message, or of the opening, on this connection.
-    heard: Nanos,
+    last_activity: Nanos,
     /// EDNS options of this client's queries, in wire form.
     options: Box<[u8]>,
 }
@@ -140,11 +142,11 @@ pub struct Clients {
     clients: Vec<Client>,
     rng: measure::Rng,
     /// Queue of clients with room for a query. Some of them may have lost their room since they were queued.
-    line: VecDeque<ConnId>,
+    ready: VecDeque<ConnId>,
     /// Clients without a connection, which may open one.
     closed: VecDeque<ConnId>,
     /// Clients whose connection failed, each with the time until which it waits.
-    resting: VecDeque<(Nanos, ConnId)>,
+    waiting: VecDeque<(Nanos, ConnId)>,
     /// Clients whose connection is closed with the next orders.
     ending: Vec<ConnId>,
     /// Number of connections that are being opened, and that are open.
@@ -183,14 +185,14 @@ impl Clients {
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
         let seed = plan.plan.seed;
         let client = |k| Client {
-            standing: Standing::Closed,
+            state: ConnectionState::Closed,
             pipeline: Pipeline::new(plan.outstanding, rng.next_u64() as u16),
-            asked: 0,
-            in_line: false,
+            queries_sent: 0,
+            queued: false,
             answered: false,
-            slow: false,
+            lost_query: false,
             sending: false,
-            heard: Nanos::ZERO,
+            last_activity: Nanos::ZERO,
             options: {
                 let no_keepalive = plan.no_keepalive.get(plan.mix.kind(k)) == Some(&true);
                 let keepalive = plan.population.keepalive && !no_keepalive;
@@ -206,9 +208,9 @@ impl Clients {
             start: None,
             clients,
             rng,
-            line: VecDeque::with_capacity(plan.clients as usize),
+            ready: VecDeque::with_capacity(plan.clients as usize),
             closed: (0..plan.clients).collect(),
-            resting: VecDeque::new(),
+            waiting: VecDeque::new(),
             ending: Vec::new(),
             opening: 0,
             open: 0,
@@ -231,8 +233,8 @@ impl Clients {
         self.judge.tally.started = start;
         self.next_open = Nanos::ZERO;
         // These times were on the clock before the start.
-        self.resting.iter_mut().for_each(|(until, _)| *until = REST);
-        self.clients.iter_mut().for_each(|client| client.heard = Nanos::ZERO);
+        self.waiting.iter_mut().for_each(|(until, _)| *until = RECONNECT_DELAY);
+        self.clients.iter_mut().for_each(|client| client.last_activity = Nanos::ZERO);
     }
 
     /// Returns the outcomes of queries and connections; outstanding queries count as unresolved.
@@ -250,30 +252,31 @@ impl Clients {
     /// Returns how many more queries a client can take now.
     fn room(&self, conn: ConnId) -> u64 {
         let client = &self.clients[conn as usize];
-        if !matches!(client.standing, Standing::Opening | Standing::Open) {
+        if !matches!(client.state, ConnectionState::Opening | ConnectionState::Open) {
             return 0;
         }
         let pipeline = u64::from(self.plan.outstanding - client.pipeline.outstanding());
-        let left = self.plan.queries_per_connection.map_or(u64::MAX, |most| most - client.asked);
+        let left =
+            self.plan.queries_per_connection.map_or(u64::MAX, |most| most - client.queries_sent);
         pipeline.min(left)
     }
 
     /// Puts a client with room for a query into the queue unless it is already there.
-    fn stand_in_line(&mut self, conn: ConnId) {
-        if !self.clients[conn as usize].in_line && self.room(conn) > 0 {
-            self.clients[conn as usize].in_line = true;
-            self.line.push_back(conn);
+    fn enqueue_if_room(&mut self, conn: ConnId) {
+        if !self.clients[conn as usize].queued && self.room(conn) > 0 {
+            self.clients[conn as usize].queued = true;
+            self.ready.push_back(conn);
         }
     }
 
     /// Returns when a connection may be opened; `MAX` while too many connections are being opened.
-    fn may_open(&self) -> Nanos {
+    fn earliest_open(&self) -> Nanos {
         if self.opening >= self.plan.opening { Nanos::MAX } else { self.next_open }
     }
 
     /// Opens the connection of the next client that has none, if a connection may be opened now.
     fn open_next(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
-        if self.closed.is_empty() || self.may_open() > now {
+        if self.closed.is_empty() || self.earliest_open() > now {
             return None;
         }
         let conn = self.closed.pop_front()?;
@@ -289,20 +292,21 @@ impl Clients {
             self.next_open = self.next_open.max(now.since(gap)) + gap;
         }
         let client = &mut self.clients[conn as usize];
-        client.standing = Standing::Opening;
-        (client.asked, client.answered, client.slow, client.sending) = (0, false, false, false);
-        client.heard = now;
+        client.state = ConnectionState::Opening;
+        (client.queries_sent, client.answered, client.lost_query, client.sending) =
+            (0, false, false, false);
+        client.last_activity = now;
         self.opening += 1;
         self.connections[self.plan.mix.kind(conn)].attempts += 1;
         orders.open(conn);
     }
 
     /// Picks a random client that may send; `None` if none can.
-    fn chance_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
-        for _ in 0..CHANCES {
+    fn random_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
+        for _ in 0..RANDOM_TRIES {
             let conn = (self.rng.next_u64() % u64::from(self.plan.clients)) as ConnId;
-            let standing = self.clients[conn as usize].standing;
-            if standing == Standing::Closed && self.may_open() <= now {
+            let state = self.clients[conn as usize].state;
+            if state == ConnectionState::Closed && self.earliest_open() <= now {
                 self.open(conn, now, orders);
             }
             if self.room(conn) > 0 {
@@ -316,39 +320,39 @@ impl Clients {
     fn next_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
         // A closed loop fills one client before the next.
         if let Some(conn) = self.open_next(now, orders) {
-            self.clients[conn as usize].in_line = true;
-            self.line.push_front(conn);
+            self.clients[conn as usize].queued = true;
+            self.ready.push_front(conn);
         }
-        while let Some(&conn) = self.line.front() {
+        while let Some(&conn) = self.ready.front() {
             if self.room(conn) > 0 {
                 return Some(conn);
             }
-            self.leave_line();
+            self.dequeue();
         }
         None
     }
 
-    fn leave_line(&mut self) {
-        if let Some(conn) = self.line.pop_front() {
-            self.clients[conn as usize].in_line = false;
+    fn dequeue(&mut self) {
+        if let Some(conn) = self.ready.pop_front() {
+            self.clients[conn as usize].queued = false;
         }
     }
 
     /// Composes one query that was due at `due`.
     fn launch(&mut self, due: Nanos, now: Nanos, orders: &mut Orders) -> Launch {
-        let next = if self.plan.population.by_chance {
-            self.chance_client(now, orders)
+        let next = if self.plan.population.random_order {
+            self.random_client(now, orders)
         } else {
             self.next_client(now, orders)
         };
         let Some(conn) = next else {
             self.blocked = true;
-            if self.plan.population.by_chance {
-                return Launch::Blocked(now + CHANCE_REST);
+            if self.plan.population.random_order {
+                return Launch::Blocked(now + RANDOM_RETRY_DELAY);
             }
-            let rested = self.resting.front().map_or(Nanos::MAX, |(until, _)| *until);
-            let may_open = if self.closed.is_empty() { rested } else { self.may_open() };
-            return Launch::Blocked(may_open);
+            let rested = self.waiting.front().map_or(Nanos::MAX, |(until, _)| *until);
+            let earliest_open = if self.closed.is_empty() { rested } else { self.earliest_open() };
+            return Launch::Blocked(earliest_open);
         };
         if std::mem::take(&mut self.blocked) {
             self.room_since = now;
@@ -375,7 +379,7 @@ impl Clients {
             self.judge.tally.exhausted = true;
             return Launch::Exhausted;
         }
-        client.asked += 1;
+        client.queries_sent += 1;
         if !client.sending {
             // The wait for the connection is no error of the Tester.
             self.judge.tally.schedule_error.record(now.since(due.max(self.room_since)));
@@ -383,9 +387,9 @@ impl Clients {
         self.in_flight += 1;
         self.judge.tally.sent += 1;
         self.judge.tally.second(due).sent += 1;
-        if !self.closed_loop && !self.plan.population.by_chance {
-            self.leave_line();
-            self.stand_in_line(conn);
+        if !self.closed_loop && !self.plan.population.random_order {
+            self.dequeue();
+            self.enqueue_if_room(conn);
         }
         Launch::Sent
     }
@@ -394,9 +398,9 @@ impl Clients {
     fn send_due(&mut self, now: Nanos, orders: &mut Orders) -> Next {
         for burst in 0..MAX_BURST {
             let due = match self.pace.due(now, burst > 0, self.in_flight) {
-                Due::Since(due) => due,
+                Due::Ready(due) => due,
                 Due::Wait(until) => return self.wake(until),
-                Due::Over => return self.drain(),
+                Due::Done => return self.drain(),
             };
             match self.launch(due, now, orders) {
                 Launch::Sent => self.pace.advance(),
@@ -405,11 +409,11 @@ impl Clients {
                     return if now >= end { self.drain() } else { self.wake(until.min(end)) };
                 }
                 Launch::Blocked(until) => {
-                    let patience = due + self.plan.plan.timeout;
-                    if now < patience {
-                        return self.wake(until.min(patience));
+                    let deadline = due + self.plan.plan.timeout;
+                    if now < deadline {
+                        return self.wake(until.min(deadline));
                     }
-                    self.give_up(due);
+                    self.count_unserved(due);
                     self.pace.advance();
                 }
                 Launch::Exhausted => return self.drain(),
@@ -419,7 +423,7 @@ impl Clients {
     }
 
     /// Counts a query as lost that found no connection within its timeout.
-    fn give_up(&mut self, due: Nanos) {
+    fn count_unserved(&mut self, due: Nanos) {
         // The query has no kind of connection, so that it counts for the first kind.
         self.connections[0].unserved += 1;
         self.judge.tally.sent += 1;
@@ -457,11 +461,11 @@ impl Clients {
             let lost = client.pipeline.expire(now, timeout);
             if lost == 0 {
                 let idle = self.plan.population.close_idle;
-                if idle.is_some_and(|idle| client.heard + idle <= now)
-                    && client.standing == Standing::Open
+                if idle.is_some_and(|idle| client.last_activity + idle <= now)
+                    && client.state == ConnectionState::Open
                     && client.pipeline.outstanding() == 0
                 {
-                    client.standing = Standing::Ending(None);
+                    client.state = ConnectionState::Ending(None);
                     self.connections[self.plan.mix.kind(conn)].closed_idle += 1;
                     self.ending.push(conn);
                 }
@@ -469,14 +473,14 @@ impl Clients {
             }
             self.in_flight -= lost;
             self.judge.lose(lost);
-            if client.heard + timeout <= now && client.standing == Standing::Open {
-                client.standing = Standing::Ending(Some(Failure::Stalled));
+            if client.last_activity + timeout <= now && client.state == ConnectionState::Open {
+                client.state = ConnectionState::Ending(Some(Failure::Stalled));
                 orders.abort(conn);
                 continue;
             }
-            let slow = u64::from(!std::mem::replace(&mut client.slow, true));
-            self.connections[self.plan.mix.kind(conn)].slow += slow;
-            self.look_after(conn);
+            let first = u64::from(!std::mem::replace(&mut client.lost_query, true));
+            self.connections[self.plan.mix.kind(conn)].slow += first;
+            self.after_query_ended(conn);
         }
         if self.watch.is_lost(now, &self.judge.tally) && self.phase == Phase::Sending {
             self.judge.tally.stopped_early = true;
@@ -486,13 +490,13 @@ impl Clients {
 
     /// Queues a client again after one of its queries has ended, or closes its connection after the last
     /// query.
-    fn look_after(&mut self, conn: ConnId) {
+    fn after_query_ended(&mut self, conn: ConnId) {
         let client = &mut self.clients[conn as usize];
-        let done = self.plan.queries_per_connection.is_some_and(|most| client.asked >= most);
+        let done = self.plan.queries_per_connection.is_some_and(|most| client.queries_sent >= most);
         if !done {
-            self.stand_in_line(conn);
-        } else if client.pipeline.outstanding() == 0 && client.standing == Standing::Open {
-            client.standing = Standing::Ending(None);
+            self.enqueue_if_room(conn);
+        } else if client.pipeline.outstanding() == 0 && client.state == ConnectionState::Open {
+            client.state = ConnectionState::Ending(None);
             self.ending.push(conn);
         }
     }
@@ -505,7 +509,7 @@ impl Clients {
         }
         self.phase = Phase::Opening(left);
         if left > 0 {
-            match self.may_open() {
+            match self.earliest_open() {
                 Nanos::MAX => Next::Idle,
                 at => Next::At(at),
             }
@@ -514,122 +518,5 @@ impl Clients {
         } else {
             Next::Done
         }
-    }
-}
-
-impl StreamRole for Clients {
-    fn opened(&mut self, now: Nanos, conn: ConnId, how: Opened) {
-        let heard = self.clock(now);
-        let client = &mut self.clients[conn as usize];
-        (client.standing, client.heard) = (Standing::Open, heard);
-        self.opening -= 1;
-        self.open += 1;
-        let tally = &mut self.connections[self.plan.mix.kind(conn)];
-        tally.established += 1;
-        tally.resumed += u64::from(how.resumed);
-        tally.early_data += u64::from(how.early_data);
-        tally.open_at_end += 1;
-        tally.peak = tally.peak.max(tally.open_at_end);
-        if how.connect > Nanos::ZERO {
-            tally.connect.record(how.connect);
-        }
-        // Datagrams have no handshake.
-        if how.handshake > Nanos::ZERO {
-            tally.handshake.record(how.handshake);
-        }
-        // Replies to early data may be here already.
-        self.look_after(conn);
-    }
-
-    fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]) {
-        let at = self.clock(now);
-        let client = &mut self.clients[conn as usize];
-        client.heard = at;
-        if let Some(found) = self.judge.reply(Some(&mut client.pipeline), at, message) {
-            self.in_flight -= 1;
-            let tally = &mut self.connections[self.plan.mix.kind(conn)];
-            let first = !std::mem::replace(&mut client.answered, true);
-            let latencies = if first { &mut tally.first_query } else { &mut tally.steady };
-            latencies.record(at.since(found.sent));
-            self.look_after(conn);
-        }
-    }
-
-    fn closed(&mut self, now: Nanos, conn: ConnId, end: End) {
-        let now = self.clock(now);
-        let client = &mut self.clients[conn as usize];
-        let tally = &mut self.connections[self.plan.mix.kind(conn)];
-        match client.standing {
-            Standing::Opening => self.opening -= 1,
-            _ => {
-                self.open -= 1;
-                tally.open_at_end -= 1;
-            }
-        }
-        let early = client.pipeline.outstanding() > 0;
-        let failure = match (client.standing, end) {
-            (Standing::Ending(failure), _) => failure,
-            (_, End::Failed(failure)) => Some(failure),
-            (_, End::ByPeer) if early => Some(Failure::ClosedEarly),
-            (_, End::ByPeer) => {
-                tally.closed_by_peer += 1;
-                None
-            }
-            (_, End::Ordered) => None,
-        };
-        if client.standing == Standing::Ending(None) {
-            tally.completed += 1;
-        }
-        client.standing = Standing::Closed;
-        let lost = client.pipeline.reset();
-        self.in_flight -= lost;
-        self.judge.lose(lost);
-        tally.lost_with_connection += lost;
-        failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
-        match failure {
-            _ if self.plan.population.by_chance => {}
-            None => self.closed.push_back(conn),
-            Some(_) => self.resting.push_back((now + REST, conn)),
-        }
-    }
-
-    fn orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
-        if let Phase::Opening(left) = self.phase {
-            return self.open_all(now, left, orders);
-        }
-        let start = self.start.unwrap_or(now);
-        if now < start {
-            return Next::At(start);
-        }
-        let now = now.since(start);
-        while self.resting.front().is_some_and(|(until, _)| *until <= now) {
-            self.closed.extend(self.resting.pop_front().map(|(_, conn)| conn));
-        }
-        self.sweep(now, orders);
-        for conn in self.ending.drain(..) {
-            orders.close(conn);
-        }
-        let next = match self.phase {
-            Phase::Draining => self.drain(),
-            _ => self.send_due(now, orders),
-        };
-        match next {
-            Next::At(at) => Next::At(start + at),
-            other => other,
-        }
-    }
-
-    fn sent(&mut self, at: Nanos, conn: ConnId) {
-        self.judge.tally.last_sent = at;
-        let at = self.clock(at);
-        let (errors, room_since) = (&mut self.judge.tally.schedule_error, self.room_since);
-        let client = &mut self.clients[conn as usize];
-        // Queries that waited for the connection were recorded when they were handed over.
-        let sending = std::mem::replace(&mut client.sending, true);
-        client.pipeline.left(at, |due| {
-            if sending {
-                errors.record(at.since(due.max(room_since)));
-            }
-        });
     }
 }

@@ -122,7 +122,7 @@ const MAX_WATCHED: usize = RING / 2;
 /// Factor that spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
 const SPREAD: u16 = 0x9e37;
 /// Inverse of [`SPREAD`] modulo 2^16.
-const GATHER: u16 = inverse(SPREAD);
+const SPREAD_INVERSE: u16 = inverse(SPREAD);
 
 /// Computes the inverse of an odd number modulo 2^16 by Newton's iteration.
 const fn inverse(odd: u16) -> u16 {
@@ -198,7 +198,7 @@ impl Ring {
 
     /// Marks the query `sequence` as sent at `at`; returns its schedule error.
     #[inline]
-    pub fn left(&mut self, sequence: u64, at: Nanos) -> Nanos {
+    pub fn mark_sent(&mut self, sequence: u64, at: Nanos) -> Nanos {
         let slot = &mut self.slots[sequence as usize % RING];
         let lag = at.since(Nanos(slot[0] >> DUE));
         slot[1] |= lag.0.min(u64::from(u32::MAX));
@@ -213,21 +213,21 @@ impl Ring {
 
     /// Marks the query that used `id` last as answered.
     #[inline]
-    pub fn answer(&mut self, id: u16) {
+    pub fn mark_answered(&mut self, id: u16) {
         let slot = self.slot_of(id);
         set_state(&mut self.slots[slot], ANSWERED);
     }
 
     /// Notes that the reply to the lost previous query with `id` has arrived.
     #[inline]
-    pub fn answer_predecessor(&mut self, id: u16) {
+    pub fn mark_predecessor_answered(&mut self, id: u16) {
         let slot = self.slot_of(id);
         self.slots[slot][0] &= !AFTER_LOST;
     }
 
     #[inline]
     fn slot_of(&self, id: u16) -> usize {
-        usize::from((id ^ self.salt).wrapping_mul(GATHER))
+        usize::from((id ^ self.salt).wrapping_mul(SPREAD_INVERSE))
     }
 
     /// Skips the queries that are done and expires those that left `timeout` or more before `now`; returns
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_slot_is_sixteen_bytes() {
         assert_eq!(size_of::<Slot>(), 16);
-        assert_eq!(SPREAD.wrapping_mul(GATHER), 1);
+        assert_eq!(SPREAD.wrapping_mul(SPREAD_INVERSE), 1);
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
                 if k.is_multiple_of(10) {
                     return Some(id);
                 }
-                ring.answer(id);
+                ring.mark_answered(id);
                 None
             })
             .collect();
@@ -346,7 +346,7 @@ mod tests {
         for k in RING as u64..4 * RING as u64 {
             assert!(ring.has_room());
             let id = ring.launch(Nanos(k), k as u32);
-            ring.answer(id);
+            ring.mark_answered(id);
             if k.is_multiple_of(5_000) {
                 assert_eq!(ring.expire(Nanos(k), Nanos(1_000_000)), 0);
             }
@@ -354,7 +354,7 @@ mod tests {
         assert!(lost_ids.iter().all(|id| ring.find(*id).state == State::Outstanding));
         assert_eq!((ring.find(lost_ids[7]).key, ring.find(lost_ids[7]).sent), (70, Nanos(70)));
         // One is answered after all, the others expire one by one.
-        ring.answer(lost_ids[1]);
+        ring.mark_answered(lost_ids[1]);
         assert_eq!(ring.expire(Nanos(1_000_020), Nanos(1_000_000)), 2);
         assert_eq!(ring.expire(Nanos(1_000_029), Nanos(1_000_000)), 0);
         assert_eq!(ring.expire(Nanos(2_000_000), Nanos(1_000_000)), lost_ids.len() as u64 - 3);
@@ -367,10 +367,10 @@ mod tests {
         let mut ring = Ring::new(7);
         let ids: Vec<u16> = (0..10).map(|k| ring.launch(Nanos(u64::from(k) * 100), k)).collect();
         for sequence in 0..10 {
-            assert_eq!(ring.left(sequence, Nanos(sequence * 100 + 5)), Nanos(5));
+            assert_eq!(ring.mark_sent(sequence, Nanos(sequence * 100 + 5)), Nanos(5));
         }
-        ring.answer(ids[0]);
-        ring.answer(ids[2]);
+        ring.mark_answered(ids[0]);
+        ring.mark_answered(ids[2]);
         // 0 and 2 are answered, 1 left at 105, 3 at 305.
         assert_eq!(ring.expire(Nanos(1_205), Nanos(1_000)), 1);
         assert_eq!(ring.find(ids[1]).state, State::Expired);
@@ -392,18 +392,18 @@ mod tests {
         let mut ring = Ring::new(0);
         let first = ring.launch(Nanos(0), 1);
         let second = ring.launch(Nanos(0), 2);
-        ring.answer(second);
+        ring.mark_answered(second);
         ring.expire(Nanos(100), Nanos(100));
         for k in 2..RING as u32 {
             let id = ring.launch(Nanos(200), k);
-            ring.answer(id);
+            ring.mark_answered(id);
         }
         for (id, after_lost) in [(first, true), (second, false)] {
             assert!(ring.has_room());
             assert_eq!(ring.launch(Nanos(300), 5), id);
             assert_eq!(ring.find(id).after_lost, after_lost);
         }
-        ring.answer_predecessor(first);
+        ring.mark_predecessor_answered(first);
         let found = ring.find(first);
         assert_eq!((found.after_lost, found.state, found.key), (false, State::Outstanding, 5));
     }
@@ -412,7 +412,7 @@ mod tests {
     fn a_query_that_leaves_very_late_keeps_its_key() {
         let mut ring = Ring::new(0);
         let id = ring.launch(Nanos(1), u32::MAX);
-        assert_eq!(ring.left(0, Nanos::from_secs(10)), Nanos(9_999_999_999));
+        assert_eq!(ring.mark_sent(0, Nanos::from_secs(10)), Nanos(9_999_999_999));
         assert_eq!(ring.find(id).key, u32::MAX);
         assert_eq!(ring.find(id).sent, Nanos(1) + Nanos(u64::from(u32::MAX)));
     }

@@ -51,7 +51,7 @@ pub struct Live {
 #[derive(Debug)]
 pub(crate) struct Publisher {
     live: Arc<Live>,
-    shown: [u64; 5],
+    published: [u64; 5],
     latency: [u64; LATENCY_BOUNDS.len()],
     /// Time at which the latencies are published again.
     next: Nanos,
@@ -59,7 +59,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(live: Arc<Live>) -> Self {
-        Publisher { live, shown: [0; 5], latency: Default::default(), next: Nanos::ZERO }
+        Publisher { live, published: [0; 5], latency: Default::default(), next: Nanos::ZERO }
     }
 
     /// Adds what `tally` counted since the last call.
@@ -67,10 +67,12 @@ impl Publisher {
         let live = &*self.live;
         let counters = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
         let counts = [tally.sent, tally.answered, tally.valid, tally.lost, tally.bad()];
-        for ((counter, shown), count) in counters.into_iter().zip(&mut self.shown).zip(counts) {
-            if count > *shown {
-                counter.fetch_add(count - *shown, Relaxed);
-                *shown = count;
+        for ((counter, published), count) in
+            counters.into_iter().zip(&mut self.published).zip(counts)
+        {
+            if count > *published {
+                counter.fetch_add(count - *published, Relaxed);
+                *published = count;
             }
         }
         live
@@ -82,19 +84,20 @@ impl Publisher {
             return;
         }
         self.next = now + LATENCY_INTERVAL;
-        let counts = coarse(&tally.latency);
-        for ((counter, shown), count) in self.live.latency.iter().zip(&mut self.latency).zip(counts)
+        let counts = count_by_bounds(&tally.latency);
+        for ((counter, published), count) in
+            self.live.latency.iter().zip(&mut self.latency).zip(counts)
         {
-            if count > *shown {
-                counter.fetch_add(count - *shown, Relaxed);
-                *shown = count;
+            if count > *published {
+                counter.fetch_add(count - *published, Relaxed);
+                *published = count;
             }
         }
     }
 }
 
 /// Counts the times of a histogram by [`LATENCY_BOUNDS`]; a bucket that contains a bound counts as below it.
-fn coarse(times: &Histogram) -> [u64; LATENCY_BOUNDS.len()] {
+fn count_by_bounds(times: &Histogram) -> [u64; LATENCY_BOUNDS.len()] {
     let mut counts = [0; LATENCY_BOUNDS.len()];
     let mut place = 0;
     for [least, _, count] in times.spans() {

@@ -32,7 +32,7 @@ const SERIES: Nanos = Nanos::from_secs(3_600);
 struct Lane {
     ring: Ring,
     /// Number of names that this lane still has to query in this experiment.
-    left: u32,
+    remaining: u32,
     /// Time at which the outstanding query left; `None` without one.
     waiting: Option<Nanos>,
 }
@@ -44,7 +44,7 @@ pub struct LockStep {
     timeout: Nanos,
     experiments: u32,
     times: Vec<Nanos>,
-    began: Option<Nanos>,
+    experiment_start: Option<Nanos>,
     start: Option<Nanos>,
     last_batch: Vec<usize>,
     live: Publisher,
@@ -86,12 +86,12 @@ impl LockStep {
         Ok(LockStep {
             judge: Judge::new(workload, tally, timeout),
             lanes: (0..threads as u16)
-                .map(|i| Lane { ring: Ring::new(i), left: 0, waiting: None })
+                .map(|i| Lane { ring: Ring::new(i), remaining: 0, waiting: None })
                 .collect(),
             timeout,
             experiments,
             times: Vec::with_capacity(experiments as usize),
-            began: None,
+            experiment_start: None,
             start: None,
             last_batch: Vec::with_capacity(threads as usize),
             live: Publisher::new(live),
@@ -120,7 +120,7 @@ impl LockStep {
     /// Sends the next query of every lane that has none outstanding.
     fn send(&mut self, now: Nanos, tx: &mut TxBatch) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.waiting.is_some() || lane.left == 0 || !lane.ring.has_room() {
+            if lane.waiting.is_some() || lane.remaining == 0 || !lane.ring.has_room() {
                 continue;
             }
             let workload = &mut self.judge.workload;
@@ -142,7 +142,7 @@ impl LockStep {
             if !pushed {
                 return;
             }
-            lane.left -= 1;
+            lane.remaining -= 1;
             lane.waiting = Some(now);
             self.judge.tally.sent += 1;
             self.judge.tally.second(now).sent += 1;
@@ -152,26 +152,26 @@ impl LockStep {
 
     /// Ends a complete experiment and begins the next. Returns false when all experiments are done and no
     /// query is outstanding.
-    fn turn(&mut self, now: Nanos) -> bool {
+    fn next_experiment(&mut self, now: Nanos) -> bool {
         let waiting = self.lanes.iter().any(|lane| lane.waiting.is_some());
         if self.judge.tally.exhausted {
             // The experiment in which the names ran out is incomplete and gets no time.
             return waiting;
         }
-        if waiting || self.lanes.iter().any(|lane| lane.left > 0) {
+        if waiting || self.lanes.iter().any(|lane| lane.remaining > 0) {
             return true;
         }
-        if let Some(began) = self.began {
-            self.times.push(now.since(began));
+        if let Some(experiment_start) = self.experiment_start {
+            self.times.push(now.since(experiment_start));
             self.live.publish(&self.judge.tally);
             self.live.publish_latency(now, &self.judge.tally);
         }
         if self.times.len() == self.experiments as usize {
             return false;
         }
-        self.began = Some(now);
+        self.experiment_start = Some(now);
         let share = EXPERIMENT / self.lanes.len() as u32;
-        self.lanes.iter_mut().for_each(|lane| lane.left = share);
+        self.lanes.iter_mut().for_each(|lane| lane.remaining = share);
         true
     }
 }
@@ -194,7 +194,7 @@ impl Role for LockStep {
         if !rx.is_full() {
             self.expire(now);
         }
-        if !self.turn(now) {
+        if !self.next_experiment(now) {
             return Next::Done;
         }
         if !self.judge.tally.exhausted {
@@ -210,7 +210,7 @@ impl Role for LockStep {
         let at = at.since(start);
         for &index in &self.last_batch {
             let Lane { ring, waiting, .. } = &mut self.lanes[index];
-            self.judge.tally.schedule_error.record(ring.left(ring.next_sequence() - 1, at));
+            self.judge.tally.schedule_error.record(ring.mark_sent(ring.next_sequence() - 1, at));
             *waiting = Some(at);
         }
     }

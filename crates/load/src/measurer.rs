@@ -198,9 +198,9 @@ impl Measurer {
     fn send_due(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         for burst in 0..MAX_BURST {
             let due = match self.pace.due(now, burst > 0, self.in_flight) {
-                Due::Since(due) => due,
+                Due::Ready(due) => due,
                 Due::Wait(until) => return self.wake(until),
-                Due::Over => return self.drain(),
+                Due::Done => return self.drain(),
             };
             if burst == 0 {
                 self.turn();
@@ -280,7 +280,7 @@ impl Role for Measurer {
         for run in &self.last_batch {
             let ring = &mut self.rings[usize::from(run.ring)];
             for sequence in run.first..run.first + u64::from(run.count) {
-                self.judge.tally.schedule_error.record(ring.left(sequence, at));
+                self.judge.tally.schedule_error.record(ring.mark_sent(sequence, at));
             }
         }
     }

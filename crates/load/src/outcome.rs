@@ -17,29 +17,29 @@ use crate::tally::Tally;
 use crate::workload::Workload;
 
 /// Table of outstanding queries, by id.
-pub(crate) trait Table {
+pub(crate) trait OutstandingTable {
     /// Returns the query that used `id` last.
     fn find(&self, id: u16) -> Found;
     /// Marks this query as answered.
-    fn answer(&mut self, id: u16);
+    fn mark_answered(&mut self, id: u16);
     /// Notes that the reply to the lost previous query with `id` has arrived.
-    fn answer_predecessor(&mut self, id: u16);
+    fn mark_predecessor_answered(&mut self, id: u16);
 }
 
-impl Table for crate::flight::Ring {
+impl OutstandingTable for crate::flight::Ring {
     #[inline]
     fn find(&self, id: u16) -> Found {
         self.find(id)
     }
 
     #[inline]
-    fn answer(&mut self, id: u16) {
-        self.answer(id);
+    fn mark_answered(&mut self, id: u16) {
+        self.mark_answered(id);
     }
 
     #[inline]
-    fn answer_predecessor(&mut self, id: u16) {
-        self.answer_predecessor(id);
+    fn mark_predecessor_answered(&mut self, id: u16) {
+        self.mark_predecessor_answered(id);
     }
 }
 
@@ -58,7 +58,7 @@ impl Judge {
     /// Handles a message that arrived `at` on the socket or connection of `table` (`None` for an unknown
     /// one); returns the outstanding query that it ended.
     #[inline]
-    pub(crate) fn reply<T: Table>(
+    pub(crate) fn reply<T: OutstandingTable>(
         &mut self,
         table: Option<&mut T>,
         at: Nanos,
@@ -74,12 +74,12 @@ impl Judge {
             State::Answered => self.tally.duplicates += 1,
             State::Expired => {
                 self.tally.late += 1;
-                table.answer(id);
+                table.mark_answered(id);
             }
             State::Outstanding if at.since(found.sent) > self.timeout => {
                 // The timeout has passed, but the query has not been expired yet.
                 self.tally.late += 1;
-                table.answer(id);
+                table.mark_answered(id);
                 self.lose(1);
                 return Some(found);
             }
@@ -87,10 +87,10 @@ impl Judge {
                 let outcome = self.workload.check(found.key, message);
                 if found.after_lost && outcome == Err(wire::Invalid::WrongQuestion) {
                     self.tally.late += 1;
-                    table.answer_predecessor(id);
+                    table.mark_predecessor_answered(id);
                     return None;
                 }
-                table.answer(id);
+                table.mark_answered(id);
                 let tally = &mut self.tally;
                 tally.answered += 1;
                 tally.latency.record(at.since(found.due));

@@ -14,11 +14,11 @@ use crate::plan::Plan;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// A query is due since this time.
-    Since(Nanos),
+    Ready(Nanos),
     /// No query is due before this time.
     Wait(Nanos),
     /// There are no more queries.
-    Over,
+    Done,
 }
 
 /// The rule by which queries become due.
@@ -36,18 +36,18 @@ pub(crate) struct Window {
     size: u64,
     until: Nanos,
     /// Number of free places from which on none of them waits.
-    company: u64,
+    full_batch: u64,
     hold: Nanos,
     /// Time since which places have been free.
     free_since: Option<Nanos>,
 }
 
 /// Number of queries from which on none waits for more: one segmented message.
-const COMPANY: u64 = 64;
+const FULL_BATCH: u64 = 64;
 /// Longest time that a free place waits for others. A closed loop has no schedule that this could break, and
 /// latencies count from when a query leaves. A server of 64,000 queries a second fills a message in this
 /// time.
-const COMPANY_WAIT: Nanos = Nanos::from_millis(1);
+const FULL_BATCH_WAIT: Nanos = Nanos::from_millis(1);
 
 /// A schedule, and how long a due query is held to leave together with others.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) struct OpenLoop {
 /// Number of gaps over which the mean is taken.
 const GAPS: u64 = 16;
 /// Queries are held only if at least this number becomes due meanwhile.
-const WORTH_HOLDING: u64 = 4;
+const MIN_HELD_BATCH: u64 = 4;
 
 impl Pace {
     /// Makes the pace of the plan's worker; also returns how many queries it plans (0 in a closed loop).
@@ -76,8 +76,8 @@ impl Pace {
             let window = Window {
                 size,
                 until: plan.duration,
-                company: (size / 4).clamp(1, COMPANY),
-                hold: COMPANY_WAIT,
+                full_batch: (size / 4).clamp(1, FULL_BATCH),
+                hold: FULL_BATCH_WAIT,
                 free_since: None,
             };
             return (Pace::Window(window), 0);
@@ -98,8 +98,8 @@ impl Pace {
     pub(crate) fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         match self {
             Pace::Open(open) => match open.schedule.peek() {
-                None => Due::Over,
-                Some(due) if due <= now && (leaving || due + open.hold() <= now) => Due::Since(due),
+                None => Due::Done,
+                Some(due) if due <= now && (leaving || due + open.hold() <= now) => Due::Ready(due),
                 Some(due) => Due::Wait(due + open.hold()),
             },
             Pace::Window(window) => window.due(now, leaving, in_flight),
@@ -132,7 +132,7 @@ impl Window {
     #[inline]
     fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         if self.size == 0 || now >= self.until {
-            return Due::Over;
+            return Due::Done;
         }
         let free = self.size.saturating_sub(in_flight);
         if free == 0 {
@@ -140,8 +140,8 @@ impl Window {
             return Due::Wait(self.until);
         }
         let since = *self.free_since.get_or_insert(now);
-        if leaving || free >= self.company || since + self.hold <= now {
-            Due::Since(now)
+        if leaving || free >= self.full_batch || since + self.hold <= now {
+            Due::Ready(now)
         } else {
             Due::Wait((since + self.hold).min(self.until))
         }
@@ -152,7 +152,7 @@ impl OpenLoop {
     /// At high rates queries wait for others; at low rates each leaves when it is due.
     #[inline]
     fn hold(&self) -> Nanos {
-        if self.gap.0.saturating_mul(WORTH_HOLDING) <= self.hold.0 {
+        if self.gap.0.saturating_mul(MIN_HELD_BATCH) <= self.hold.0 {
             self.hold
         } else {
             Nanos::ZERO

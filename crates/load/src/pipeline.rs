@@ -11,7 +11,7 @@
 use measure::Nanos;
 
 use crate::flight::{Found, State};
-use crate::outcome::Table;
+use crate::outcome::OutstandingTable;
 
 /// Highest number of outstanding queries on a connection.
 pub const MAX_OUTSTANDING: u32 = 1 << 15;
@@ -103,7 +103,7 @@ impl Pipeline {
 
     /// Marks all queries added so far as sent at `at`; calls `due` with the due time of each.
     #[inline]
-    pub(crate) fn left(&mut self, at: Nanos, mut due: impl FnMut(Nanos)) {
+    pub(crate) fn mark_sent(&mut self, at: Nanos, mut due: impl FnMut(Nanos)) {
         let mask = self.slots.len() as u32 - 1;
         let (first, count) = self.unsent;
         for i in 0..count {
@@ -146,7 +146,7 @@ impl Pipeline {
     }
 }
 
-impl Table for Pipeline {
+impl OutstandingTable for Pipeline {
     #[inline]
     fn find(&self, id: u16) -> Found {
         let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
@@ -165,7 +165,7 @@ impl Table for Pipeline {
     }
 
     #[inline]
-    fn answer(&mut self, id: u16) {
+    fn mark_answered(&mut self, id: u16) {
         let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
         let generation = self.slots[at as usize].generation;
         if self.id(at, generation) == id {
@@ -175,7 +175,7 @@ impl Table for Pipeline {
         }
     }
 
-    fn answer_predecessor(&mut self, _id: u16) {
+    fn mark_predecessor_answered(&mut self, _id: u16) {
         // Nothing to do: the generation in the id distinguishes a query from its predecessors.
     }
 }
@@ -193,22 +193,22 @@ mod tests {
         let first = pipeline.launch(us(1), 7);
         assert_eq!(pipeline.find(first).state, State::Free, "it has not left");
         let mut dues = Vec::new();
-        pipeline.left(us(3), |due| dues.push(due));
+        pipeline.mark_sent(us(3), |due| dues.push(due));
         let second = pipeline.launch(us(4), 8);
-        pipeline.left(us(4), |due| dues.push(due));
+        pipeline.mark_sent(us(4), |due| dues.push(due));
         assert_eq!(dues, [us(1), us(4)]);
         let found = pipeline.find(first);
         assert_eq!(
             (found.state, found.key, found.due, found.sent),
             (State::Outstanding, 7, us(1), us(3))
         );
-        pipeline.answer(second);
-        pipeline.answer(second);
+        pipeline.mark_answered(second);
+        pipeline.mark_answered(second);
         assert_eq!((pipeline.outstanding(), pipeline.find(second).state), (1, State::Answered));
         assert_eq!(pipeline.expire(us(12), us(10)), 0);
         assert_eq!(pipeline.expire(us(13), us(10)), 1);
         assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Expired));
-        pipeline.answer(first);
+        pipeline.mark_answered(first);
         assert_eq!(pipeline.outstanding(), 0);
         pipeline.launch(us(20), 9);
         assert_eq!(pipeline.reset(), 1);
@@ -228,19 +228,19 @@ mod tests {
                     prop_assert!(out.iter().all(|(other, _)| *other != id));
                     out.push((id, key));
                     if key % 3 == 0 {
-                        pipeline.left(Nanos(u64::from(key)), |_| {});
+                        pipeline.mark_sent(Nanos(u64::from(key)), |_| {});
                     }
                 } else if !out.is_empty() {
-                    pipeline.left(Nanos(u64::from(key)), |_| {});
+                    pipeline.mark_sent(Nanos(u64::from(key)), |_| {});
                     let (id, key) = out.swap_remove(which.index(out.len()));
                     let found = pipeline.find(id);
                     prop_assert_eq!((found.state, found.key), (State::Outstanding, key));
-                    pipeline.answer(id);
+                    pipeline.mark_answered(id);
                     prop_assert_eq!(pipeline.find(id).state, State::Answered);
                 }
                 prop_assert_eq!(pipeline.outstanding() as usize, out.len());
             }
-            pipeline.left(Nanos(1_000), |_| {});
+            pipeline.mark_sent(Nanos(1_000), |_| {});
             prop_assert_eq!(pipeline.expire(Nanos(2_000), Nanos(1)), out.len() as u64);
         }
     }

@@ -45,7 +45,7 @@ impl Networks {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Population {
     /// Each query is that of a random client instead of the next one in turn.
-    pub by_chance: bool,
+    pub random_order: bool,
     /// Time without a query after which a connection is closed; `None` for never.
     pub close_idle: Option<Nanos>,
     /// Each client sends its own cookie.

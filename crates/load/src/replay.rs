@@ -385,7 +385,7 @@ impl Role for Replayer {
         self.judge.tally.last_sent = at;
         let at = at.since(start);
         for &(ring, sequence) in &self.last_batch {
-            let lag = self.rings[usize::from(ring)].left(sequence, at);
+            let lag = self.rings[usize::from(ring)].mark_sent(sequence, at);
             self.judge.tally.schedule_error.record(lag);
         }
     }
