@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use auth::FaultSpec;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use experiment::Custom;
 use lab::CpuList;
-use measure::{Goal, Nanos, Qps};
+use measure::{Goal, Nanos, Qps, Transport};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
 use crate::keep::KeepArgs;
@@ -336,8 +337,8 @@ pub(crate) struct LoadArgs {
 #[command(next_help_heading = "Transport")]
 pub(crate) struct StreamArgs {
     /// What carries the queries
-    #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "udp")]
-    pub(crate) transport: TransportArg,
+    #[arg(long, value_parser = transport_parser(), value_name = "TRANSPORT", default_value = "udp")]
+    pub(crate) transport: Transport,
     /// Clients of several transports at once: TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, separated by commas
     /// (udp=6,tcp=1,tls=3); without a PORT the target's for udp and tcp, else the transport's own
     #[arg(long, value_name = "LIST", conflicts_with = "transport")]
@@ -471,14 +472,14 @@ impl StreamArgs {
 
     /// The target's port where none is given.
     pub(crate) fn port(&self) -> u16 {
-        if self.transports.is_some() { TransportArg::Udp.port() } else { self.transport.port() }
+        if self.transports.is_some() { Transport::Udp } else { self.transport }.default_port()
     }
 }
 
 /// A transport of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MixPart {
-    pub(crate) transport: TransportArg,
+    pub(crate) transport: Transport,
     pub(crate) port: Option<u16>,
     pub(crate) share: u32,
 }
@@ -504,15 +505,15 @@ impl std::str::FromStr for MixArg {
                 None => (name, None),
                 Some((name, port)) => (name, Some(port.parse().map_err(|_| wrong())?)),
             };
-            let transport = <TransportArg as ValueEnum>::from_str(name, false).map_err(|_| {
-                format!("`{name}` is no transport: udp, tcp, tls, https, quic or http3")
-            })?;
+            let transport: Transport = name
+                .parse()
+                .map_err(|_| format!("`{name}` is no transport: {}", Transport::words(|_| true)))?;
             if parts.iter().any(|other| other.transport == transport) {
                 return Err(format!("{name} is there twice"));
             }
             // The target's port is that of plain DNS.
-            let own = matches!(transport, TransportArg::Udp | TransportArg::Tcp);
-            let port = port.or((!own).then(|| transport.port()));
+            let plain = transport.default_port() == Transport::Udp.default_port();
+            let port = port.or((!plain).then(|| transport.default_port()));
             parts.push(MixPart { transport, port, share });
         }
         if parts.iter().map(|part| part.share).sum::<u32>() > 1_000 {
@@ -522,69 +523,10 @@ impl std::str::FromStr for MixArg {
     }
 }
 
-/// What carries the queries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TransportArg {
-    /// Datagrams (port 53)
-    Udp,
-    /// TCP, pipelined (RFC 7766, port 53)
-    Tcp,
-    /// TLS (RFC 7858, port 853)
-    Tls,
-    /// HTTP/2 over TLS (RFC 8484, port 443)
-    Https,
-    /// QUIC (RFC 9250, port 853)
-    Quic,
-    /// HTTP/3 (RFC 8484, port 443)
-    Http3,
-}
-
-impl TransportArg {
-    /// The word of the record.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            TransportArg::Udp => "udp",
-            TransportArg::Tcp => "tcp",
-            TransportArg::Tls => "tls",
-            TransportArg::Https => "https",
-            TransportArg::Quic => "quic",
-            TransportArg::Http3 => "http3",
-        }
-    }
-
-    /// The transport's port.
-    pub(crate) fn port(self) -> u16 {
-        match self {
-            TransportArg::Udp | TransportArg::Tcp => 53,
-            TransportArg::Tls | TransportArg::Quic => 853,
-            TransportArg::Https | TransportArg::Http3 => 443,
-        }
-    }
-
-    /// Whether TLS is in it.
-    pub(crate) fn has_tls(self) -> bool {
-        !matches!(self, TransportArg::Udp | TransportArg::Tcp)
-    }
-
-    /// Whether it is QUIC or built on it.
-    pub(crate) fn has_quic(self) -> bool {
-        matches!(self, TransportArg::Quic | TransportArg::Http3)
-    }
-
-    /// Whether its messages stand one behind the other on a connection, which may be kept (RFC 7828).
-    pub(crate) fn has_frames(self) -> bool {
-        matches!(self, TransportArg::Tcp | TransportArg::Tls)
-    }
-
-    /// Whether it is TCP or built on it.
-    pub(crate) fn has_tcp(self) -> bool {
-        matches!(self, TransportArg::Tcp | TransportArg::Tls | TransportArg::Https)
-    }
-
-    /// Whether requests of HTTP carry the queries.
-    pub(crate) fn has_http(self) -> bool {
-        matches!(self, TransportArg::Https | TransportArg::Http3)
-    }
+/// Reads a transport; the help lists all of them.
+fn transport_parser() -> impl TypedValueParser<Value = Transport> {
+    let value = |t: Transport| PossibleValue::new(t.word()).help(t.title());
+    PossibleValuesParser::new(Transport::ALL.map(value)).try_map(|word| word.parse::<Transport>())
 }
 
 /// Whose queries come next.

@@ -8,7 +8,7 @@ use record::Trial;
 
 use crate::options::WorkloadPlan;
 use crate::progress::Progress;
-use crate::tester::{Setup, describe_pacing};
+use crate::tester::Setup;
 
 /// Trials of this process against one target.
 pub(crate) struct OwnBench {
@@ -33,8 +33,7 @@ impl Bench for OwnBench {
             names.first += spec.first_name;
             names.names = spec.names;
         }
-        let (live, progress) =
-            Progress::show(format!("trial, {}", describe_pacing(spec.pacing)), None);
+        let (live, progress) = Progress::show(format!("trial, {}", spec.pacing.describe()), None);
         let mut outcome =
             setup.run(&live, &self.stop).map_err(|e| BenchError::Failed(format!("{e:#}")))?;
         outcome.trial.probes = progress.finish();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use measure::pacing::EXPERIMENT;
 use measure::{Pacing, stats};
 use record::{LockStepRow, LockStepTable, SCHEMA};
 
@@ -20,13 +21,13 @@ pub(crate) fn run(args: &LoadArgs, setup: Setup, stop: &Arc<AtomicBool>) -> Resu
         let why = "the table of --pacing lockstep is not kept: `dnsdyno run dns64-lockstep` keeps its rows";
         return Err(Failure::BadInput(anyhow::anyhow!(why)));
     }
-    let each = u64::from(args.experiments) * u64::from(load::lockstep::EXPERIMENT);
+    let each = u64::from(args.experiments) * u64::from(EXPERIMENT);
     if each == 0 {
         return Err(Failure::BadInput(anyhow::anyhow!("--experiments 0: at least one is run")));
     }
     setup.workload.check_names(each * args.threads.len() as u64).map_err(Failure::BadInput)?;
     for &threads in &args.threads {
-        if !threads.is_power_of_two() || threads > load::lockstep::EXPERIMENT {
+        if !threads.is_power_of_two() || threads > EXPERIMENT {
             return Err(Failure::input(load::lockstep::BadThreads(threads)));
         }
     }
@@ -77,11 +78,7 @@ fn row(
         mean_ms,
         std_dev_ms: stats::std_dev(&times).unwrap_or(0.0),
         max_ms: times.iter().copied().fold(0.0, f64::max),
-        qps: if mean_ms > 0.0 {
-            f64::from(load::lockstep::EXPERIMENT) / mean_ms * 1e3
-        } else {
-            0.0
-        },
+        qps: if mean_ms > 0.0 { f64::from(EXPERIMENT) / mean_ms * 1e3 } else { 0.0 },
         cpu_percent: stats::mean(&busy),
         cpu_std_dev: stats::std_dev(&busy),
         trial: outcome.trial,

@@ -9,7 +9,7 @@ use load::workload::file::{QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
-use measure::{Nanos, Pacing};
+use measure::{Nanos, Pacing, Qps};
 use net::{UdpOptions, WaitMode};
 use wire::{Edns, Expect, Name, Namespace, Qtype};
 
@@ -116,10 +116,8 @@ impl SocketArgs {
     /// clients do: below the rate that needs it each query leaves by itself.
     pub(crate) fn udp(&self, pacing: Pacing) -> UdpOptions {
         let needed = match pacing {
-            Pacing::Constant { rate } | Pacing::Poisson { rate } => rate.get(),
-            Pacing::Ramp { from, to } => from.get().max(to.get()),
-            Pacing::Window { .. } => f64::INFINITY,
             Pacing::LockStep { .. } => 0.0,
+            _ => pacing.peak_rate().map_or(f64::INFINITY, Qps::get),
         };
         let gso = match self.gso {
             GsoArg::On => true,

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use experiment::settings::OpenPacing;
 use experiment::{BenchError, NameBudget, Progress, Repeats, Search, conformance};
-use measure::{Nanos, Pacing};
+use measure::{Nanos, OpenPacing, Pacing};
 use record::{Plan, Run, SCHEMA};
 
 use crate::args::{GsoArg, SearchArgs, SocketArgs};

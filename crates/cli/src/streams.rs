@@ -7,16 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
-use measure::{Nanos, Pacing, Qps};
+use measure::{Nanos, Pacing, Qps, Transport};
 use net::http::{Method, Resource};
 use net::stream::{Bytes, Carriage, Dialer, Failure, Mix, TlsDialer};
 use net::tls::{ClientTls, TlsVersion, Verify};
 use net::{StreamEngine, UdpFacts, WaitMode, sys};
 use record::{Connections, Times};
 
-use crate::args::{
-    CloseArg, HttpMethodArg, LoadArgs, MixPart, PickArg, StreamArgs, TlsVersionArg, TransportArg,
-};
+use crate::args::{CloseArg, HttpMethodArg, LoadArgs, MixPart, PickArg, StreamArgs, TlsVersionArg};
 use crate::options::WorkloadPlan;
 use crate::tester::{Report, START_DELAY};
 
@@ -81,7 +79,7 @@ impl StreamSetup {
         let transports = streams.parts();
         check(streams, &transports)?;
         if !streams.wants_clients()
-            && transports.iter().all(|part| part.transport == TransportArg::Udp)
+            && transports.iter().all(|part| part.transport == Transport::Udp)
         {
             return Ok(None);
         }
@@ -131,7 +129,7 @@ impl StreamSetup {
 
     /// How many workers it takes: a thread may have so many files open, and a connection of TCP is one.
     pub(crate) fn least_workers(&self, open_files: u64) -> usize {
-        if self.transports.iter().all(|part| part.transport.has_quic()) {
+        if self.transports.iter().all(|part| part.transport.uses_quic()) {
             return 1;
         }
         let each = open_files.saturating_sub(OTHER_FILES).max(1);
@@ -153,7 +151,7 @@ impl StreamSetup {
             population: self.population.clone(),
             first_client: (0..worker).map(|w| share_of(w, self.clients)).sum(),
             mix: self.mix.clone(),
-            no_keepalive: self.transports.iter().map(|part| !part.transport.has_frames()).collect(),
+            no_keepalive: self.transports.iter().map(|part| !part.transport.is_framed()).collect(),
             plan,
         }
     }
@@ -279,38 +277,40 @@ fn population(streams: &StreamArgs) -> anyhow::Result<Population> {
 
 /// Refuses what goes with none of the transports, or not with one of them.
 fn check(streams: &StreamArgs, transports: &[MixPart]) -> anyhow::Result<()> {
-    let any = |has: fn(TransportArg) -> bool| transports.iter().any(|part| has(part.transport));
+    let any = |has: fn(Transport) -> bool| transports.iter().any(|part| has(part.transport));
     if let Some(flag) = streams.first_tls_flag()
-        && !any(TransportArg::has_tls)
+        && !any(Transport::uses_tls)
     {
-        bail!("{flag} goes with --transport tls, https, quic or http3");
+        bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_tls));
     }
     if let Some(flag) = streams.first_http_flag()
-        && !any(TransportArg::has_http)
+        && !any(Transport::uses_http)
     {
-        bail!("{flag} goes with --transport https or http3");
+        bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_http));
     }
-    if streams.fast_open && !any(TransportArg::has_tcp) {
-        bail!("--fast-open goes with --transport tcp, tls or https");
+    if streams.fast_open && !any(Transport::uses_tcp) {
+        bail!("--fast-open goes with --transport {}", Transport::words(Transport::uses_tcp));
     }
-    if streams.keepalive && !any(TransportArg::has_frames) {
+    if streams.keepalive && !any(Transport::is_framed) {
         bail!(
-            "--keepalive goes with --transport tcp or tls: the others have no such option (RFC 7828, RFC 9250 section 5.5.2)"
+            "--keepalive goes with --transport {}: the others have no such option (RFC 7828, RFC 9250 section 5.5.2)",
+            Transport::words(Transport::is_framed)
         );
     }
-    if streams.proxy.is_some() && any(TransportArg::has_quic) {
+    if streams.proxy.is_some() && any(Transport::uses_quic) {
         bail!(
-            "--proxy goes with --transport udp, tcp, tls or https: no server takes the PROXY protocol in front of QUIC's packets"
+            "--proxy goes with --transport {}: no server takes the PROXY protocol in front of QUIC's packets",
+            Transport::words(|t| !t.uses_quic())
         );
     }
-    if streams.tls_version == Some(TlsVersionArg::V12) && any(TransportArg::has_quic) {
+    if streams.tls_version == Some(TlsVersionArg::V12) && any(Transport::uses_quic) {
         bail!("--tls-version 1.2: QUIC has TLS 1.3 only");
     }
     Ok(())
 }
 
 /// How connections come to be.
-fn dialer(args: &LoadArgs, transport: TransportArg, target: SocketAddr) -> anyhow::Result<Dialer> {
+fn dialer(args: &LoadArgs, transport: Transport, target: SocketAddr) -> anyhow::Result<Dialer> {
     let streams = &args.streams;
     let sources: Vec<IpAddr> =
         args.sockets.source.map_or(Vec::new(), |source| source.addresses(usize::MAX));
@@ -322,10 +322,10 @@ fn dialer(args: &LoadArgs, transport: TransportArg, target: SocketAddr) -> anyho
     let mut dialer = Dialer::tcp(target);
     dialer.sources = sources;
     dialer.timeout = Duration::from(streams.connect_timeout);
-    dialer.fast_open = streams.fast_open && transport.has_tcp();
+    dialer.fast_open = streams.fast_open && transport.uses_tcp();
     dialer.reset = streams.close == CloseArg::Reset;
     dialer.max_message = usize::from(streams.max_reply);
-    if transport.has_tls() {
+    if transport.uses_tls() {
         dialer.tls = Some(tls(streams, transport, target)?);
     }
     dialer.carriage = carriage(streams, transport, target)?;
@@ -337,7 +337,7 @@ fn dialer(args: &LoadArgs, transport: TransportArg, target: SocketAddr) -> anyho
 /// What carries messages on a connection.
 fn carriage(
     streams: &StreamArgs,
-    transport: TransportArg,
+    transport: Transport,
     target: SocketAddr,
 ) -> anyhow::Result<Carriage> {
     let name = streams.tls_name.as_ref().map_or_else(
@@ -352,22 +352,22 @@ fn carriage(
             Some(HttpMethodArg::Post) | None => Method::Post,
         },
     };
-    if transport.has_http() && !resource.is_valid() {
+    if transport.uses_http() && !resource.is_valid() {
         bail!("--http-path {}: no path of a URI; /dns-query is one", resource.path);
     }
     Ok(match transport {
-        TransportArg::Udp => Carriage::Datagrams,
-        TransportArg::Tcp | TransportArg::Tls => Carriage::Framed,
-        TransportArg::Https => Carriage::Http2(resource),
-        TransportArg::Quic => Carriage::Quic,
-        TransportArg::Http3 => Carriage::Http3(resource),
+        Transport::Udp => Carriage::Datagrams,
+        Transport::Tcp | Transport::Tls => Carriage::Framed,
+        Transport::Https => Carriage::Http2(resource),
+        Transport::Quic => Carriage::Quic,
+        Transport::Http3 => Carriage::Http3(resource),
     })
 }
 
 /// How TLS is spoken.
 fn tls(
     streams: &StreamArgs,
-    transport: TransportArg,
+    transport: Transport,
     target: SocketAddr,
 ) -> anyhow::Result<TlsDialer> {
     let early_data = streams.early_data;
@@ -396,12 +396,12 @@ fn tls(
 }
 
 /// The application protocol of a transport.
-fn alpn(transport: TransportArg) -> &'static [u8] {
+fn alpn(transport: Transport) -> &'static [u8] {
     match transport {
-        TransportArg::Udp | TransportArg::Tcp | TransportArg::Tls => net::tls::ALPN_DOT,
-        TransportArg::Https => net::http::ALPN_H2,
-        TransportArg::Quic => net::stream::ALPN_DOQ,
-        TransportArg::Http3 => net::http::ALPN_H3,
+        Transport::Udp | Transport::Tcp | Transport::Tls => net::tls::ALPN_DOT,
+        Transport::Https => net::http::ALPN_H2,
+        Transport::Quic => net::stream::ALPN_DOQ,
+        Transport::Http3 => net::http::ALPN_H3,
     }
 }
 

@@ -10,12 +10,12 @@ use anyhow::{Context, anyhow};
 use load::{
     Live, LockStep, LockStepResult, Measurer, Plan, ReplayPlan, Replayer, Tally, sockets_for,
 };
-use measure::{Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Void};
+use measure::{Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Transport, Void};
 use net::{Engine, EngineCounters, UdpEngine, UdpFacts, WaitMode, drive, sources, sys};
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
 use wire::{Invalid, rr::Rcode};
 
-use crate::args::{SocketArgs, TransportArg, WaitArg};
+use crate::args::{SocketArgs, WaitArg};
 use crate::host;
 use crate::options::WorkloadPlan;
 use crate::search::unix_now;
@@ -268,7 +268,7 @@ impl Setup {
     /// and leaves more of the host to a server on it (`benches/vs-dnsperf`: 5 % more answers).
     fn wait_mode(&self) -> WaitMode {
         match self.sockets.wait {
-            WaitArg::Auto if self.planned().is_none() => WaitMode::Sleep,
+            WaitArg::Auto if !self.pacing.is_open_loop() => WaitMode::Sleep,
             arg => arg.into(),
         }
     }
@@ -325,7 +325,7 @@ impl Setup {
         let of_cores =
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
         let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
-        let open_loop = self.planned().is_some();
+        let open_loop = self.pacing.is_open_loop();
         let evidence = Evidence {
             // An open loop spins; whether it keeps up is what its schedule says.
             tester_busy: (!open_loop && !matches!(self.sockets.wait, WaitArg::Spin))
@@ -432,10 +432,10 @@ impl Setup {
         void: Option<&Void>,
     ) -> Trial {
         let sending = tally.last_sent.since(tally.started);
-        let open_loop = self.planned().is_some();
-        let timed = open_loop || matches!(self.pacing, Pacing::Window { .. });
-        let whole =
-            timed && !tally.stopped_early && !tally.exhausted && void != Some(&Void::Interrupted);
+        let whole = self.pacing.is_timed()
+            && !tally.stopped_early
+            && !tally.exhausted
+            && void != Some(&Void::Interrupted);
         let duration = if whole { self.duration } else { sending };
         let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -496,11 +496,11 @@ impl Setup {
             transport: self
                 .streams
                 .as_ref()
-                .map_or(TransportArg::Udp.word().to_owned(), StreamSetup::describe),
+                .map_or(Transport::Udp.to_string(), StreamSetup::describe),
             workload: self.workload.describe(),
             pacing: match &self.workload {
                 WorkloadPlan::Replay(replay) => replay.describe_pacing(),
-                _ => describe_pacing(self.pacing),
+                _ => self.pacing.describe(),
             },
             timeout_s: self.timeout.as_secs_f64(),
             max_burst_us: self.sockets.max_burst_us as f64,
@@ -580,16 +580,4 @@ fn foreign_share(
 /// The command line as it was given.
 pub(crate) fn command_line() -> String {
     std::env::args().collect::<Vec<_>>().join(" ")
-}
-
-pub(crate) fn describe_pacing(pacing: Pacing) -> String {
-    match pacing {
-        Pacing::Constant { rate } => format!("constant {rate}"),
-        Pacing::Poisson { rate } => format!("poisson {rate}"),
-        Pacing::Ramp { from, to } => format!("ramp {from} to {to}"),
-        Pacing::Window { outstanding } => format!("window {outstanding}"),
-        Pacing::LockStep { threads, experiments } => {
-            format!("lockstep {threads} threads, {experiments} experiments")
-        }
-    }
 }

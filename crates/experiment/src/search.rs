@@ -10,12 +10,11 @@
 //! but the capacity found below is then a lower bound, limited by the Tester. Every trial is kept: servers
 //! have been seen whose passing is not monotonic (NLnet Labs), and the trace shows it.
 
-use measure::{Goal, Limiter, Nanos, Qps};
+use measure::{Goal, Limiter, Nanos, OpenPacing, Qps};
 use record::{Capacity, Trial, TrialRecord};
 
 use crate::bench::{Bench, BenchError, TrialSpec};
 use crate::names::NameBudget;
-use crate::settings::OpenPacing;
 use crate::visit::most_names;
 
 /// How a search goes.

@@ -10,8 +10,6 @@ const MAX_REPEATS: u32 = 10_000;
 const MAX_THREADS: usize = 4_096;
 /// dns64perf's experiment is 256 queries, so many lanes at most share them.
 const MAX_LANES: u32 = 256;
-/// The transports of `dnsdyno load`.
-const TRANSPORTS: [&str; 6] = ["udp", "tcp", "tls", "https", "quic", "http3"];
 
 /// A key (dots between), and what is wrong with its value.
 type Complaint = (&'static str, String);
@@ -175,14 +173,6 @@ fn machine(s: &Settings) -> Result<(), Complaint> {
         "`queries-per-connection` is at least 1",
     )?;
     must(s.tester.clients != Some(0), "tester.clients", "`clients` is at least 1")?;
-    if !TRANSPORTS.contains(&s.tester.transport.as_str()) {
-        let why = format!(
-            "`{}` is not a transport; there are {}",
-            s.tester.transport,
-            TRANSPORTS.join(", ")
-        );
-        return Err(("tester.transport", why));
-    }
     let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     must(
         s.host.sysctl.keys().all(|key| key.chars().all(word) && !key.contains("..")),

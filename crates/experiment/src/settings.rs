@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use measure::{Goal, Nanos, Pacing, Qps};
+use measure::{Goal, Nanos, OpenPacing, Qps, Transport};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -342,8 +342,9 @@ pub struct TesterSettings {
     pub gso: bool,
     /// Whether replies are received coalesced.
     pub gro: bool,
-    /// How queries travel: `udp`, or what else `dnsdyno load --transport` knows.
-    pub transport: String,
+    /// How queries travel.
+    #[serde(deserialize_with = "text")]
+    pub transport: Transport,
     /// Queries on a connection before it is closed; without an end where it is absent.
     pub queries_per_connection: Option<u32>,
     /// Connections of a stream transport at a time; source ports of UDP.
@@ -363,33 +364,12 @@ impl Default for TesterSettings {
             pacing: OpenPacing::Constant,
             gso: true,
             gro: true,
-            transport: "udp".into(),
+            transport: Transport::Udp,
             queries_per_connection: None,
             clients: None,
             outstanding: None,
             resume: false,
             early_data: false,
-        }
-    }
-}
-
-/// How an open loop spaces its queries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OpenPacing {
-    /// Evenly.
-    #[default]
-    Constant,
-    /// With exponential gaps.
-    Poisson,
-}
-
-impl OpenPacing {
-    /// The pacing at a rate.
-    pub fn at(self, rate: Qps) -> Pacing {
-        match self {
-            OpenPacing::Constant => Pacing::Constant { rate },
-            OpenPacing::Poisson => Pacing::Poisson { rate },
         }
     }
 }

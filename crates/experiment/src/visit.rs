@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 
-use measure::{Limiter, Nanos, Pacing, Qps};
+use measure::pacing::EXPERIMENT;
+use measure::{Limiter, Nanos, Pacing};
 use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord};
 
 use crate::bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
@@ -14,8 +15,8 @@ use crate::names::NameBudget;
 use crate::repeats::sum_up;
 use crate::settings::{Method, Settings};
 
-/// Queries of one of dns64perf's experiments.
-pub const EXPERIMENT: u32 = 256;
+/// Names are set aside for so many workers: independent Poisson arrivals scatter more than those of one.
+const MOST_WORKERS: u32 = 16;
 /// A closed loop is given so many names for each second: more than a server behind one link answers.
 const CLOSED_NAMES_PER_S: f64 = 500_000.0;
 /// So often a void trial of an open or a closed load is run again.
@@ -183,17 +184,9 @@ impl Visiting<'_> {
     }
 }
 
-/// More names than an open loop asks for: Poisson arrivals scatter by the square root of their number
-/// over each worker, and this is enough for sixteen.
+/// As many names as a pacing asks for within `duration` at most; 0 for a window, which has no most.
 pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
-    match pacing {
-        Pacing::Poisson { rate } => {
-            let mean = rate.queries_in(duration);
-            mean + 24 * mean.isqrt() + 256
-        }
-        Pacing::Constant { rate } => rate.queries_in(duration),
-        _ => 0,
-    }
+    pacing.most_queries(duration, MOST_WORKERS).unwrap_or(0)
 }
 
 /// Valid answers a second.
@@ -248,10 +241,7 @@ impl<'a> Replay<'a> {
 
 impl Bench for Replay<'_> {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        let rate: Option<Qps> = match spec.pacing {
-            Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate),
-            _ => None,
-        };
+        let rate = spec.pacing.peak_rate();
         match self.kept.pop_front() {
             Some(kept) if rate.is_none_or(|rate| rate.get() == kept.rate_qps) => Ok(kept.trial),
             // Another rate than then: the method has changed, and with it all that follows.

@@ -1,11 +1,10 @@
 //! The search against a scripted bench: what it tries, what it concludes.
 
-use dnsdyno_experiment::settings::OpenPacing;
 use dnsdyno_experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Search, TrialSpec, certify,
     differs, take_up, visit,
 };
-use measure::{Goal, Histogram, Limiter, Nanos, Pacing, Qps};
+use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps};
 use record::{CellRecord, Conditions, Drops, SCHEMA, Times, Trial, Voidness};
 
 /// What the scripted bench does with a rate.

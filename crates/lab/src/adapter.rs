@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use experiment::Custom;
 use experiment::file::{Role, place};
+use measure::Transport;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -56,7 +57,7 @@ pub struct Adapter {
     pub front: bool,
     /// Transports beside UDP and TCP that it speaks, each with the version from which on it does.
     #[serde(default)]
-    pub transports: BTreeMap<String, String>,
+    pub transports: BTreeMap<Transport, String>,
     /// Open files that it must be allowed for each connection.
     #[serde(default = "one", rename = "files-per-connection")]
     pub files_per_connection: u64,
@@ -337,9 +338,9 @@ impl Adapter {
     }
 
     /// Whether its `version` speaks `transport`.
-    pub fn speaks(&self, transport: &str, version: Option<&str>) -> bool {
-        let since = self.transports.get(transport);
-        matches!(transport, "udp" | "tcp")
+    pub fn speaks(&self, transport: Transport, version: Option<&str>) -> bool {
+        let since = self.transports.get(&transport);
+        matches!(transport, Transport::Udp | Transport::Tcp)
             // What the user's own server speaks, the user knows.
             || self.remote.is_some()
             || since.is_some_and(|since| template::at_least(version.unwrap_or_default(), since))

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use experiment::settings::{Generator, TesterSettings};
 use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
+use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing};
 use nix::sys::signal::Signal;
 use record::{Cpu, LockStepRow, LockStepTable, Series, Trial, Voidness};
@@ -515,7 +516,7 @@ impl LabBench<'_> {
             first_name: spec.first_name,
             names: left.min(WINDOW_NAMES),
         })?;
-        let experiments = trial.valid.max(1) as f64 / f64::from(experiment::visit::EXPERIMENT);
+        let experiments = trial.valid.max(1) as f64 / f64::from(EXPERIMENT);
         Ok(GeneratorTimes {
             mean_s: trial.duration_s / experiments,
             unanswered: trial.bad(),

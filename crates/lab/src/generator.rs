@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use experiment::settings::Generator;
-use experiment::visit::EXPERIMENT;
 use experiment::{GeneratorSpec, GeneratorTimes};
+use measure::pacing::EXPERIMENT;
 use measure::stats;
 use wire::Namespace;
 

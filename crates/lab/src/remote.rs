@@ -45,7 +45,7 @@ impl Session<'_> {
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
         let (asked, outside) = (self.checked.asked[v.point], Namespace::own().map_err(failed)?);
         let target = asked.target(point, self.options.seed, installed.address());
-        if settings.tester.transport == "udp" {
+        if settings.tester.transport.is_datagram() {
             let questions = Question::ends(&asked.namespace, asked.ask());
             answers(&outside, target.address, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use experiment::file::Role;
+use measure::Transport;
 use nix::sys::resource::{Resource, getrlimit};
 use wire::{Namespace, Pref64};
 
@@ -21,10 +22,6 @@ use crate::zonefile::reverse_zone;
 
 /// The port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;
-/// The port of TLS and QUIC (RFC 7858, RFC 9250).
-const PORT_TLS: u16 = 853;
-/// The port of HTTPS.
-const PORT_HTTPS: u16 = 443;
 /// The port of a server that stands behind another one.
 const PORT_BEHIND: u16 = 5300;
 /// The fewest connections that a server is to take, and what it has open beside them.
@@ -374,12 +371,8 @@ fn listening(port: u16) -> Place {
 }
 
 /// The port on which a server speaks `transport`.
-pub fn transport_port(transport: &str) -> u16 {
-    match transport {
-        "tls" | "quic" => PORT_TLS,
-        "https" | "http3" => PORT_HTTPS,
-        _ => PORT,
-    }
+pub fn transport_port(transport: Transport) -> u16 {
+    if transport.uses_tls() { transport.default_port() } else { PORT }
 }
 
 impl Server {

@@ -11,7 +11,7 @@ use experiment::{
     Bench, BenchError, Method, NameBudget, Point, TrialSpec, Visit, certify, visit, visit_estimate,
     visits,
 };
-use measure::{Nanos, Pacing};
+use measure::{Nanos, Pacing, Transport};
 use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
 use wire::{Namespace, Qtype};
 use zone::ZoneRecords;
@@ -260,7 +260,7 @@ impl<'a> Session<'a> {
         let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
         let mut tester = point.settings.tester.clone();
         // The AuthDNS is asked as a server asks it, however its clients do.
-        tester.transport = "udp".to_owned();
+        tester.transport = Transport::Udp;
         let target = Target {
             address: serves.addresses()[0],
             namespace,
@@ -334,7 +334,7 @@ impl<'a> Session<'a> {
             }
         }
         let installed = self.find(adapter)?;
-        let (transport, version) = (&point.settings.tester.transport, installed.version());
+        let (transport, version) = (point.settings.tester.transport, installed.version());
         if adapter.speaks(transport, version) {
             return Ok(installed);
         }
@@ -417,18 +417,18 @@ impl<'a> Session<'a> {
         };
         let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
         let mut variables: BTreeMap<String, String> = variables.collect();
-        let transport = &point.settings.tester.transport;
-        if transport != "udp" {
+        let transport = point.settings.tester.transport;
+        if !transport.is_datagram() {
             let clients = point.settings.tester.clients.unwrap_or(1);
             let room = installed.connections(clients).map_err(Shortfall::Cannot)?;
             variables.entry("connections".to_owned()).or_insert(room.to_string());
         }
-        let believed = if matches!(transport.as_str(), "udp" | "tcp") {
+        let believed = if !transport.uses_tls() {
             None
         } else {
             let dir = self.certified()?;
             let path = |file: &str| dir.join(file).display().to_string();
-            variables.insert("transport".to_owned(), transport.clone());
+            variables.insert("transport".to_owned(), transport.to_string());
             variables.insert("certificate".to_owned(), path("server.pem"));
             variables.insert("key".to_owned(), path("server.key"));
             Some(dir.join("ca.pem"))

@@ -20,7 +20,7 @@ mod events;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use measure::{Nanos, Pacing, Qps};
+use measure::{Nanos, Qps};
 use net::Next;
 use net::stream::{ConnId, Failure, Mix, Orders};
 
@@ -203,7 +203,7 @@ impl Clients {
         Clients {
             judge: Judge::new(workload, tally, plan.plan.timeout),
             pace,
-            closed_loop: matches!(plan.plan.pacing, Pacing::Window { .. }),
+            closed_loop: !plan.plan.pacing.is_open_loop(),
             phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
             start: None,
             clients,

@@ -278,16 +278,15 @@ pub fn sockets_needed(rate_per_s: f64, timeout: Nanos) -> usize {
 /// A window has no rate. It gets four ids for each outstanding query: ids of answered queries are used again
 /// as fast as the server answers, ids of lost ones wait for the window.
 pub fn sockets_for(pacing: &Pacing, timeout: Nanos, workers: u32) -> usize {
-    let share = f64::from(workers.max(1));
-    let per_timeout = |outstanding: u32| f64::from(outstanding) / timeout.as_secs_f64();
-    match *pacing {
-        Pacing::Constant { rate } | Pacing::Poisson { rate } => {
-            sockets_needed(rate.get() / share, timeout)
-        }
-        Pacing::Ramp { from, to } => sockets_needed(from.get().max(to.get()) / share, timeout),
-        Pacing::Window { outstanding } => sockets_needed(per_timeout(outstanding) / share, timeout),
-        Pacing::LockStep { threads, .. } => threads as usize,
+    if let Pacing::LockStep { threads, .. } = *pacing {
+        return threads as usize;
     }
+    let per_timeout = |outstanding: u32| f64::from(outstanding) / timeout.as_secs_f64();
+    let rate = match pacing.peak_rate() {
+        Some(rate) => rate.get(),
+        None => pacing.outstanding().map_or(0.0, per_timeout),
+    };
+    sockets_needed(rate / f64::from(workers.max(1)), timeout)
 }
 
 #[cfg(test)]

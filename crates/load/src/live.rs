@@ -130,7 +130,7 @@ impl GoalWatch {
         GoalWatch {
             publisher: Publisher::new(live),
             goal: plan.stop_at.clone(),
-            queries: plan.most_queries().unwrap_or(u64::MAX),
+            queries: plan.pacing.most_queries(plan.duration, plan.workers).unwrap_or(u64::MAX),
             next: Nanos::ZERO,
         }
     }

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use measure::Nanos;
+use measure::pacing::EXPERIMENT;
 use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 
 use crate::flight::Ring;
@@ -21,8 +22,6 @@ use crate::outcome::Judge;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
-/// Number of names of one experiment.
-pub const EXPERIMENT: u32 = 256;
 /// Longest series of per-second counts. A lock-step load has no fixed duration: it lasts until the server has
 /// answered.
 const SERIES: Nanos = Nanos::from_secs(3_600);

@@ -9,11 +9,29 @@
 //!               lock-step  n lanes; each sends its next query when its last one is answered (dns64perf)
 //! ```
 //!
+//! Each is written as one text, which [`Pacing`] reads and prints:
+//!
+//! ```text
+//! constant 20k      20,000 queries a second, evenly
+//! poisson 20k       the same on average, with exponential gaps
+//! ramp 1k..20k      from 1,000 to 20,000 queries a second over the duration
+//! window 256        256 queries outstanding
+//! lockstep 4x256    4 lanes, 256 experiments of 256 queries
+//! ```
+//!
 //! Each due time is computed from the index of its query, never from the rounded due time of the query
 //! before, so that a schedule does not drift over hours.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
 use crate::rng::Rng;
 use crate::units::{Nanos, Qps};
+
+/// Queries of one of dns64perf's experiments.
+pub const EXPERIMENT: u32 = 256;
 
 /// Pacing of a trial: when its queries leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +76,151 @@ impl Pacing {
             Pacing::Poisson { rate } => Some(Schedule::poisson(rate, duration, seed)),
             Pacing::Ramp { from, to } => Some(Schedule::ramp(from, to, duration)),
             Pacing::Window { .. } | Pacing::LockStep { .. } => None,
+        }
+    }
+
+    /// The highest mean rate, queries per second; `None` for closed loops, which know no rate.
+    pub fn peak_rate(self) -> Option<Qps> {
+        match self {
+            Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate),
+            Pacing::Ramp { from, to } => Some(if from > to { from } else { to }),
+            Pacing::Window { .. } | Pacing::LockStep { .. } => None,
+        }
+    }
+
+    /// The most queries outstanding at a time, over all workers; `None` for open loops, which know no such number.
+    pub fn outstanding(self) -> Option<u32> {
+        match self {
+            Pacing::Window { outstanding } => Some(outstanding),
+            Pacing::LockStep { threads, .. } => Some(threads),
+            Pacing::Constant { .. } | Pacing::Poisson { .. } | Pacing::Ramp { .. } => None,
+        }
+    }
+
+    /// Whether queries leave whatever the server does.
+    pub fn is_open_loop(self) -> bool {
+        self.outstanding().is_none()
+    }
+
+    /// Whether it goes on for the duration of a trial; a lock-step load ends when its experiments have.
+    pub fn is_timed(self) -> bool {
+        !matches!(self, Pacing::LockStep { .. })
+    }
+
+    /// The most queries that `workers` together send within `duration`; `None` for a window, which sends as many as the
+    /// server answers.
+    ///
+    /// Poisson arrivals have no most: six standard deviations above each worker's mean, which a seed in 10^9 exceeds.
+    pub fn most_queries(self, duration: Nanos, workers: u32) -> Option<u64> {
+        match self {
+            Pacing::Window { .. } => None,
+            Pacing::LockStep { experiments, .. } => {
+                Some(u64::from(experiments) * u64::from(EXPERIMENT))
+            }
+            Pacing::Poisson { rate } => {
+                let workers = f64::from(workers.max(1));
+                let mean = rate.get() * duration.as_secs_f64() / workers;
+                Some((workers * (mean + 6.0 * mean.sqrt() + 16.0)).ceil() as u64)
+            }
+            Pacing::Constant { .. } | Pacing::Ramp { .. } => {
+                self.schedule(duration, 0).map(|schedule| schedule.planned())
+            }
+        }
+    }
+
+    /// The pacing in words, as records and the live view have it.
+    pub fn describe(self) -> String {
+        match self {
+            Pacing::Constant { rate } => format!("constant {rate}"),
+            Pacing::Poisson { rate } => format!("poisson {rate}"),
+            Pacing::Ramp { from, to } => format!("ramp {from} to {to}"),
+            Pacing::Window { outstanding } => format!("window {outstanding}"),
+            Pacing::LockStep { threads, experiments } => {
+                format!("lockstep {threads} threads, {experiments} experiments")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Pacing {
+    /// Prints what [`Pacing::from_str`] reads; rates are exact.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pacing::Constant { rate } => write!(f, "constant {}", rate.exact()),
+            Pacing::Poisson { rate } => write!(f, "poisson {}", rate.exact()),
+            Pacing::Ramp { from, to } => write!(f, "ramp {}..{}", from.exact(), to.exact()),
+            Pacing::Window { outstanding } => write!(f, "window {outstanding}"),
+            Pacing::LockStep { threads, experiments } => {
+                write!(f, "lockstep {threads}x{experiments}")
+            }
+        }
+    }
+}
+
+/// A text that is no pacing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{found}` is not a pacing: {why}; write for example `constant 20k`, `poisson 20k`, `ramp 1k..20k`, `window 256` or \
+     `lockstep 4x256`"
+)]
+pub struct PacingError {
+    /// The text as given.
+    pub found: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl FromStr for Pacing {
+    type Err = PacingError;
+
+    /// Reads `constant 20k`, `poisson 20k`, `ramp 1k..20k`, `window 256`, `lockstep 4x256`.
+    fn from_str(text: &str) -> Result<Self, PacingError> {
+        let error = |why: String| PacingError { found: text.to_owned(), why };
+        let rate = |word: &str| word.parse::<Qps>().map_err(|e| error(e.to_string()));
+        let number = |word: &str| {
+            let number = word.trim().parse().ok().filter(|n| *n > 0);
+            number.ok_or_else(|| error(format!("`{}` is no number from 1 on", word.trim())))
+        };
+        let pair = |words: &'static str, between: &'static str, given: &str| {
+            let found = given.split_once(between).map(|(a, b)| (a.to_owned(), b.to_owned()));
+            found.ok_or_else(|| error(format!("it has {words} with `{between}` between them")))
+        };
+        let (kind, given) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        match kind {
+            "constant" => Ok(Pacing::Constant { rate: rate(given)? }),
+            "poisson" => Ok(Pacing::Poisson { rate: rate(given)? }),
+            "ramp" => {
+                let (from, to) = pair("two rates", "..", given)?;
+                Ok(Pacing::Ramp { from: rate(&from)?, to: rate(&to)? })
+            }
+            "window" => Ok(Pacing::Window { outstanding: number(given)? }),
+            "lockstep" => {
+                let (threads, experiments) = pair("threads and experiments", "x", given)?;
+                let (threads, experiments) = (number(&threads)?, number(&experiments)?);
+                Ok(Pacing::LockStep { threads, experiments })
+            }
+            other => Err(error(format!("there is no pacing `{other}`"))),
+        }
+    }
+}
+
+/// How an open loop at one rate spaces its queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpenPacing {
+    /// Evenly.
+    #[default]
+    Constant,
+    /// With exponential gaps.
+    Poisson,
+}
+
+impl OpenPacing {
+    /// The pacing at a rate.
+    pub fn at(self, rate: Qps) -> Pacing {
+        match self {
+            OpenPacing::Constant => Pacing::Constant { rate },
+            OpenPacing::Poisson => Pacing::Poisson { rate },
         }
     }
 }
@@ -204,6 +367,59 @@ mod tests {
             s.advance();
         }
         out
+    }
+
+    #[test]
+    fn texts_are_read_as_they_are_printed() {
+        let (k, third) = (qps(1_000.0), qps(1e5 / 3.0));
+        for (pacing, text) in [
+            (Pacing::Constant { rate: qps(20_000.0) }, "constant 20k"),
+            (Pacing::Constant { rate: third }, "constant 33333.333333333336"),
+            (Pacing::Poisson { rate: qps(1.5e6) }, "poisson 1500k"),
+            (Pacing::Poisson { rate: qps(0.5) }, "poisson 0.5"),
+            (Pacing::Ramp { from: k, to: qps(2e6) }, "ramp 1k..2M"),
+            (Pacing::Window { outstanding: 256 }, "window 256"),
+            (Pacing::LockStep { threads: 4, experiments: 256 }, "lockstep 4x256"),
+        ] {
+            assert_eq!(pacing.to_string(), text);
+            assert_eq!(text.parse(), Ok(pacing));
+        }
+        for (text, why) in [
+            ("", "no pacing ``"),
+            ("burst 5k", "no pacing `burst`"),
+            ("constant", "not a number"),
+            ("constant 0", "greater than zero"),
+            ("ramp 1k", "`..` between"),
+            ("window 0", "no number from 1 on"),
+            ("lockstep 4", "`x` between"),
+        ] {
+            let error = text.parse::<Pacing>().expect_err(text).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn closed_loops_have_no_rate_and_open_ones_no_window() {
+        let ramp = Pacing::Ramp { from: qps(2e3), to: qps(1e3) };
+        assert_eq!((ramp.peak_rate(), ramp.outstanding()), (Some(qps(2e3)), None));
+        let window = Pacing::Window { outstanding: 7 };
+        assert_eq!((window.peak_rate(), window.outstanding()), (None, Some(7)));
+        assert!(ramp.is_open_loop() && !window.is_open_loop() && window.is_timed());
+    }
+
+    #[test]
+    fn the_most_queries() {
+        let most = |pacing: Pacing, workers| pacing.most_queries(Nanos::from_secs(2), workers);
+        assert_eq!(most(Pacing::Constant { rate: qps(1_000.0) }, 3), Some(2_000));
+        assert_eq!(most(Pacing::Ramp { from: qps(0.0), to: qps(1_000.0) }, 1), Some(1_000));
+        assert_eq!(most(Pacing::LockStep { threads: 4, experiments: 10 }, 1), Some(2_560));
+        assert_eq!(most(Pacing::Window { outstanding: 10 }, 1), None);
+        let poisson = Pacing::Poisson { rate: qps(5_000.0) };
+        assert_eq!(most(poisson, 1), Some(10_616));
+        for seed in 0..20 {
+            let count = all(poisson.schedule(Nanos::from_secs(2), seed).expect("open")).len();
+            assert!(count <= 10_616, "{count}");
+        }
     }
 
     #[test]

@@ -112,6 +112,16 @@ impl Qps {
         self.0
     }
 
+    /// The rate as a text that reads as exactly this rate again: `20k`, `1.5M` as `1500k`, `33333.3`.
+    pub fn exact(self) -> String {
+        let of = |unit: f64| (self.0 / unit).fract() == 0.0 && self.0 / unit * unit == self.0;
+        match self.0 {
+            qps if qps >= 1e6 && of(1e6) => format!("{}M", qps / 1e6),
+            qps if qps >= 1e3 && of(1e3) => format!("{}k", qps / 1e3),
+            qps => qps.to_string(),
+        }
+    }
+
     /// Returns how many queries are due in `span`: query k is due at k / rate, and all k due before the end
     /// count.
     ///

@@ -12,7 +12,7 @@
 
 use std::io::{self, Write};
 
-use measure::Histogram;
+use measure::{Histogram, Transport};
 use serde_json::{Value, json};
 
 use crate::{CellRecord, Run, Times, Trial, TrialRecord};
@@ -162,9 +162,9 @@ fn connections(t: &Trial) -> Value {
         let errors = t.drops.tester_send;
         return json!({"type": "udp", "packets_sent": t.sent, "packets_received": t.answered, "socket_errors": errors});
     };
-    let kind = match t.conditions.transport.as_str() {
-        "tcp" => "tcp",
-        "quic" | "http3" => "quic_conn",
+    let kind = match t.conditions.transport.parse::<Transport>() {
+        Ok(Transport::Tcp) => "tcp",
+        Ok(transport) if transport.uses_quic() => "quic_conn",
         _ => "tls_conn",
     };
     let failed: u64 = c.failed.values().sum();

@@ -19,7 +19,6 @@ use ratatui::widgets::{Block, Borders, Paragraph, Sparkline};
 
 use super::board::{Cell, Labels, Phase, Running, State};
 use crate::plan::minutes;
-use crate::tester::describe_pacing;
 
 /// From this size on there is room for more than the numbers.
 const ROOMY: (u16, u16) = (60, 20);
@@ -146,7 +145,7 @@ fn bar(share: f64, room: usize, paint: Paint) -> [Span<'static>; 2] {
 
 fn trial(trial: Option<&Running>, paint: Paint, width: u16) -> Line<'static> {
     let Some(trial) = trial else { return Line::from(vec![word("trial"), Span::raw("none yet")]) };
-    let pacing = trial.pacing.map_or("another generator".to_owned(), describe_pacing);
+    let pacing = trial.pacing.map_or("another generator".to_owned(), measure::Pacing::describe);
     let (at, whole) = (trial.now.at_s, trial.duration.as_secs_f64());
     if trial.ended {
         return Line::from(vec![word("trial"), Span::raw(format!("{pacing}, ended"))]);

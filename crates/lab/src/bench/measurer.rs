@@ -64,7 +64,7 @@ impl LabBench<'_> {
             // got 150 a second: the kernel looks through all of them for one that is free.
             option("--close", &"reset");
         }
-        if matches!(t.transport.as_str(), "https" | "http3") {
+        if t.transport.uses_http() {
             // Knot Resolver 5 refuses requests that are interleaved with the bodies of others.
             option("--http-method", &"get");
         }
@@ -95,13 +95,13 @@ impl LabBench<'_> {
         }
         option("--seed", &t.seed);
         option("--cpus", self.testbed.cpus(Host::Tester));
-        if t.tester.transport == "udp" {
+        if t.tester.transport.is_datagram() {
             // All trials send in the same way, whatever their rates.
             option("--gso", if t.tester.gso { &"on" } else { &"off" });
         } else {
             option("--transport", &t.tester.transport);
         }
-        let datagrams = t.tester.transport == "udp";
+        let datagrams = t.tester.transport.is_datagram();
         // A client of UDP is a port.
         if let Some(ports) =
             t.tester.ports.map(u32::from).or(t.tester.clients.filter(|_| datagrams))

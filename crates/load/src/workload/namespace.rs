@@ -89,7 +89,7 @@ pub enum NamespaceError {
 }
 
 impl NamespaceSpec {
-    /// Checks that `queries` (see [`Plan::most_queries`](crate::Plan::most_queries)) have a name each, or
+    /// Checks that `queries` (see [`Pacing::most_queries`](measure::Pacing::most_queries)) have a name each, or
     /// that names may be used again.
     ///
     /// # Errors

@@ -1,0 +1,168 @@
+//! What carries DNS messages.
+//!
+//! ```text
+//! datagrams     udp
+//! streams       tcp ── tls ── https       messages in frames, or in requests of HTTP
+//! QUIC          quic ── http3
+//! ```
+//!
+//! Everything that differs from transport to transport and is no code stands here: words, ports, what each is built on. How a
+//! connection of each comes to be stands in `tester::streams`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What carries the queries of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Datagrams (RFC 1035).
+    Udp,
+    /// TCP, pipelined (RFC 7766).
+    Tcp,
+    /// TLS (RFC 7858).
+    Tls,
+    /// HTTP/2 over TLS (RFC 8484).
+    Https,
+    /// QUIC (RFC 9250).
+    Quic,
+    /// HTTP/3 (RFC 8484, RFC 9114).
+    Http3,
+}
+
+impl Transport {
+    /// All of them.
+    pub const ALL: [Transport; 6] = [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tls,
+        Transport::Https,
+        Transport::Quic,
+        Transport::Http3,
+    ];
+
+    /// Its word in arguments, files and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+            Transport::Tls => "tls",
+            Transport::Https => "https",
+            Transport::Quic => "quic",
+            Transport::Http3 => "http3",
+        }
+    }
+
+    /// One line on what it is, for a list of values.
+    pub fn title(self) -> &'static str {
+        match self {
+            Transport::Udp => "Datagrams (port 53)",
+            Transport::Tcp => "TCP, pipelined (RFC 7766, port 53)",
+            Transport::Tls => "TLS (RFC 7858, port 853)",
+            Transport::Https => "HTTP/2 over TLS (RFC 8484, port 443)",
+            Transport::Quic => "QUIC (RFC 9250, port 853)",
+            Transport::Http3 => "HTTP/3 (RFC 8484, port 443)",
+        }
+    }
+
+    /// The port where a server of it is expected.
+    pub fn default_port(self) -> u16 {
+        match self {
+            Transport::Udp | Transport::Tcp => 53,
+            Transport::Tls | Transport::Quic => 853,
+            Transport::Https | Transport::Http3 => 443,
+        }
+    }
+
+    /// Whether each message is a datagram of its own, without a connection.
+    pub fn is_datagram(self) -> bool {
+        self == Transport::Udp
+    }
+
+    /// Whether its connections are encrypted: a server of it has a certificate.
+    pub fn uses_tls(self) -> bool {
+        !matches!(self, Transport::Udp | Transport::Tcp)
+    }
+
+    /// Whether it is TCP or built on TCP.
+    pub fn uses_tcp(self) -> bool {
+        matches!(self, Transport::Tcp | Transport::Tls | Transport::Https)
+    }
+
+    /// Whether it is QUIC or built on QUIC.
+    pub fn uses_quic(self) -> bool {
+        matches!(self, Transport::Quic | Transport::Http3)
+    }
+
+    /// Whether requests of HTTP carry its messages.
+    pub fn uses_http(self) -> bool {
+        matches!(self, Transport::Https | Transport::Http3)
+    }
+
+    /// Whether its messages follow each other on a connection, each behind its length (RFC 1035 section 4.2.2).
+    pub fn is_framed(self) -> bool {
+        matches!(self, Transport::Tcp | Transport::Tls)
+    }
+
+    /// The words of all transports that are `chosen`, for a sentence: `tls, https, quic or http3`.
+    pub fn words(chosen: fn(Transport) -> bool) -> String {
+        let words: Vec<&str> =
+            Self::ALL.into_iter().filter(|t| chosen(*t)).map(Self::word).collect();
+        match words.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A word that names no transport.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not a transport; there are {}", Transport::ALL.map(Transport::word).join(", "))]
+pub struct UnknownTransport {
+    /// The word as given.
+    pub found: String,
+}
+
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTransport> {
+        let found = Self::ALL.into_iter().find(|transport| transport.word() == text);
+        found.ok_or_else(|| UnknownTransport { found: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for transport in Transport::ALL {
+            assert_eq!(transport.to_string().parse(), Ok(transport));
+            let json = serde_json::to_string(&transport).expect("a word");
+            assert_eq!(json, format!("\"{transport}\""));
+            assert_eq!(serde_json::from_str::<Transport>(&json).expect("a transport"), transport);
+            assert!(transport.title().contains(&transport.default_port().to_string()));
+        }
+        let error = "sctp".parse::<Transport>().expect_err("no transport").to_string();
+        assert_eq!(error, "`sctp` is not a transport; there are udp, tcp, tls, https, quic, http3");
+    }
+
+    #[test]
+    fn sentences_name_the_transports_that_are_meant() {
+        assert_eq!(Transport::words(Transport::is_datagram), "udp");
+        assert_eq!(Transport::words(Transport::is_framed), "tcp or tls");
+        assert_eq!(Transport::words(Transport::uses_tls), "tls, https, quic or http3");
+        assert_eq!(Transport::words(|t| !t.uses_quic()), "udp, tcp, tls or https");
+    }
+}
