@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
-use measure::{Nanos, Pacing, Qps, Transport};
+use measure::{Nanos, Pacing, Qps, Transport, Warning};
 use net::http::{Method, Resource};
 use net::stream::{Bytes, Carriage, Dialer, Failure, Mix, TlsDialer};
 use net::tls::{ClientTls, TlsVersion, Verify};
@@ -231,31 +231,17 @@ impl StreamSetup {
         }
     }
 
-    /// Doubts, each with advice.
-    pub(crate) fn warnings(&self, report: &StreamReport) -> Vec<String> {
+    /// Doubts about the connections of a trial.
+    pub(crate) fn warnings(&self, report: &StreamReport) -> Vec<Warning> {
         let tally = report.tally();
-        let failed = |why: Failure| tally.failed[why.index()];
-        let mut out = Vec::new();
-        for (why, advice) in [
-            (
-                Failure::Refused,
-                "is the server up, and does it listen on this port for this transport?",
-            ),
-            (
-                Failure::NoPort,
-                "this host's ports are used up: use more --source addresses, --close reset, or set net.ipv4.tcp_tw_reuse=1 and widen net.ipv4.ip_local_port_range",
-            ),
-            (Failure::NoFile, "raise the limit of open files (`ulimit -n`), or run as root"),
-            (
-                Failure::BadCertificate,
-                "is --tls-name a name of the certificate, and --ca its authority?",
-            ),
-        ] {
-            if failed(why) > 0 {
-                out.push(format!("{} connections failed: {}: {advice}", failed(why), why.reason()));
-            }
-        }
-        out
+        let warning: [(Failure, fn(u64) -> Warning); 4] = [
+            (Failure::Refused, |connections| Warning::ConnectionsRefused { connections }),
+            (Failure::NoPort, |connections| Warning::NoPorts { connections }),
+            (Failure::NoFile, |connections| Warning::NoFiles { connections }),
+            (Failure::BadCertificate, |connections| Warning::BadCertificate { connections }),
+        ];
+        let failed = warning.map(|(why, warning)| (tally.failed[why.index()], warning));
+        failed.into_iter().filter(|(n, _)| *n > 0).map(|(n, warning)| warning(n)).collect()
     }
 }
 

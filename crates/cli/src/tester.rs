@@ -10,7 +10,9 @@ use anyhow::{Context, anyhow};
 use load::{
     Live, LockStep, LockStepResult, Measurer, Plan, ReplayPlan, Replayer, Tally, sockets_for,
 };
-use measure::{Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Transport, Void};
+use measure::{
+    Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Transport, Void, Warning,
+};
 use net::{Engine, EngineCounters, UdpEngine, UdpFacts, WaitMode, drive, sources, sys};
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
 use wire::{Invalid, rr::Rcode};
@@ -389,38 +391,23 @@ impl Setup {
         evidence.starved().or(schedule)
     }
 
-    /// Doubts, each with advice.
-    fn warnings(&self, tally: &Tally, counters: &EngineCounters, facts: UdpFacts) -> Vec<String> {
-        let mut out = Vec::new();
-        let mut say = |doubt: bool, words: String| {
-            if doubt {
-                out.push(words);
-            }
-        };
-        say(
-            counters.refused > 0,
-            format!(
-                "{} times nobody listened at {} (ICMP): is the server up?",
-                counters.refused, self.target
+    /// Doubts about the trial.
+    fn warnings(&self, tally: &Tally, counters: &EngineCounters, facts: UdpFacts) -> Vec<Warning> {
+        let (bytes, wanted) = (facts.receive_buffer as u64, self.sockets.buffer as u64);
+        let all = [
+            (
+                counters.refused > 0,
+                Warning::NobodyListens { times: counters.refused, target: self.target.to_string() },
             ),
-        );
-        say(
-            tally.blocked > 0,
-            format!("queries waited {} times for a free id: give more --sockets", tally.blocked),
-        );
-        say(
-            counters.send_errors > 0,
-            format!("the kernel did not take {} datagrams for sending", counters.send_errors),
-        );
-        say(tally.unexpected > 0, format!("{} replies belong to no query", tally.unexpected));
-        say(
-            self.streams.is_none() && facts.receive_buffer < self.sockets.buffer,
-            format!(
-                "receive buffers of {} instead of {} bytes: raise net.core.rmem_max, or run as root",
-                facts.receive_buffer, self.sockets.buffer
+            (tally.blocked > 0, Warning::NoFreeId { times: tally.blocked }),
+            (counters.send_errors > 0, Warning::NotSent { datagrams: counters.send_errors }),
+            (tally.unexpected > 0, Warning::UnexpectedReplies { replies: tally.unexpected }),
+            (
+                self.streams.is_none() && bytes < wanted,
+                Warning::SmallReceiveBuffers { bytes, wanted },
             ),
-        );
-        out
+        ];
+        all.into_iter().filter_map(|(doubt, warning)| doubt.then_some(warning)).collect()
     }
 
     fn record(
@@ -468,7 +455,7 @@ impl Setup {
             schedule_error_us: Times::from(&tally.schedule_error),
             rcodes: rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), *n)).collect(),
             limiter,
-            void: Voidness(void.map(ToString::to_string)),
+            void: Voidness(void.cloned()),
             goal: self.goal.as_ref().map(ToString::to_string),
             passed,
             stopped_early: tally.stopped_early,

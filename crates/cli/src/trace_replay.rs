@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use load::{Recorder, Recording};
-use measure::{Nanos, Pacing, Qps};
+use measure::{Nanos, Pacing, Qps, Warning};
 use wire::Header;
 
 use crate::failure::Failure;
@@ -71,7 +71,7 @@ pub(crate) struct Replay {
     /// The capture.
     path: PathBuf,
     /// Doubts about it.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
     /// Why only its beginning could be read.
     pub(crate) incomplete: Option<String>,
 }
@@ -118,14 +118,11 @@ impl Replay {
                 args.replay_port
             )));
         };
-        let mut warnings = Vec::new();
-        let incomplete =
-            incomplete.map(|error| format!("{error}; what stands before that was replayed"));
-        warnings.extend(incomplete.clone());
+        let cut = incomplete.map(|error| Warning::CaptureCut { why: error.to_string() });
+        let incomplete = cut.as_ref().map(ToString::to_string);
+        let mut warnings: Vec<Warning> = cut.into_iter().collect();
         if left_out > 0 {
-            warnings.push(format!(
-                "{left_out} queries of the capture were left out: cut, or without a whole header"
-            ));
+            warnings.push(Warning::QueriesLeftOut { queries: left_out });
         }
         let (speed, clients) = (args.speed.0, numbers.len());
         let path = path.clone();

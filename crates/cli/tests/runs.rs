@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
+use measure::Warning;
 use record::{
     Capacity, CellRecord, Figure, Plan, Run, SCHEMA, Second, Store, Times, Trial, TrialRecord,
 };
@@ -32,7 +33,7 @@ fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
     trial.schedule_error_us = Times::from(&latency);
     trial.conditions.started_unix_s = Some(1_795_233_100.25);
     trial.series = vec![Second { sent: 7, valid: 6 }, Second { sent: 9, valid: 9 }];
-    trial.warnings = vec!["one, \"quoted\"".into()];
+    trial.warnings = vec![Warning::Other { text: "one, \"quoted\"".into() }];
     TrialRecord { repeat, rate_qps, trial }
 }
 

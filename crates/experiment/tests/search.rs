@@ -4,7 +4,7 @@ use dnsdyno_experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Search, TrialSpec, certify,
     differs, take_up, visit,
 };
-use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps};
+use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps, Void};
 use record::{CellRecord, Conditions, Drops, SCHEMA, Times, Trial, Voidness};
 
 /// What the scripted bench does with a rate.
@@ -36,7 +36,10 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
         let (passed, limiter, void) = match fate {
             Fate::Pass => (true, Limiter::Offered, None),
             Fate::Fail(limiter) => (false, limiter, None),
-            Fate::Void => (true, Limiter::TesterCpu, Some("starved".to_owned())),
+            Fate::Void => {
+                let starved = Void::Starved { run_delay: 0.5, foreign: 0.0 };
+                (true, starved.limiter(), Some(starved))
+            }
         };
         Ok(Trial {
             schema: SCHEMA,

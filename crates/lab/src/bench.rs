@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use experiment::settings::{Generator, TesterSettings};
 use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
 use measure::pacing::EXPERIMENT;
-use measure::{Nanos, Pacing};
+use measure::{Nanos, Pacing, Warning};
 use nix::sys::signal::Signal;
 use record::{Cpu, LockStepRow, LockStepTable, Series, Trial, Voidness};
 use serde::de::DeserializeOwned;
@@ -25,7 +25,7 @@ use wire::{Namespace, Pref64, Qtype};
 
 use crate::enter::Lab;
 use crate::generator;
-use crate::judge::{disturbed, evidence, judge};
+use crate::judge::{evidence, judge};
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs};
@@ -416,7 +416,7 @@ impl<'a> LabBench<'a> {
             trial.cpu.insert("dut".to_owned(), cpu(Host::Dut));
             let foreign = observed.usage(Host::Dut).foreign;
             if foreign > FOREIGN_ON_DUT {
-                trial.warnings.push(disturbed(foreign));
+                trial.warnings.push(Warning::ForeignOnServer { share: foreign });
             }
         }
         trial.conditions.packet_steering = Some(*self.testbed.steering() == Steering::On);
@@ -440,9 +440,7 @@ impl Bench for LabBench<'_> {
         let mut trial = self.conclude(trial, spent);
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
-            let limit = SETTLE.as_secs();
-            let doubt = format!("the server was still busy {limit} s after the trial before");
-            trial.warnings.push(doubt);
+            trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
         }
         Ok(trial)
     }

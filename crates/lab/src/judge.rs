@@ -1,7 +1,7 @@
 //! What the probes say about a trial: whether it says anything, and what limited it.
 
 use measure::limiter::MAX_FOREIGN;
-use measure::{Evidence, Limiter};
+use measure::{Evidence, Limiter, Void};
 use record::Trial;
 
 use crate::probe::Observed;
@@ -15,23 +15,20 @@ pub(crate) fn judge(
     passed: Option<bool>,
     evidence: &Evidence,
     foreign: f64,
-) -> (Option<String>, Limiter) {
+) -> (Option<Void>, Limiter) {
     if passed == Some(true) {
         return (None, evidence.limiter());
     }
     if let Some(starved) = evidence.starved() {
-        return (Some(starved.to_string()), starved.limiter());
+        let limiter = starved.limiter();
+        return (Some(starved), limiter);
     }
     if foreign > MAX_FOREIGN {
-        return (Some(disturbed(foreign)), Limiter::Unknown);
+        let void = Void::ForeignOnServer { share: foreign };
+        let limiter = void.limiter();
+        return (Some(void), limiter);
     }
     (None, evidence.limiter())
-}
-
-/// What others did on the server's cores.
-pub(crate) fn disturbed(foreign: f64) -> String {
-    let percent = foreign * 100.0;
-    format!("processes that are not of the testbed used {percent:.0} % of the server's cores")
 }
 
 /// The probes' evidence of a trial.

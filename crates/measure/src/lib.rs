@@ -1,8 +1,8 @@
-//! The parts of a measurement: units, goals, pacing schedules, histograms, statistics and limiters.
+//! The parts of a measurement: units, goals, pacing schedules, histograms, statistics, limiters and warnings.
 //!
 //! ```text
 //! units ──> pacing ──> histogram ──> stats
-//!   └─────> goal ────────┘             └──> limiter
+//!   └─────> goal ────────┘             └──> limiter, warning
 //! ```
 //!
 //! This crate is pure: it reads no clock, opens no socket and prints nothing.
@@ -16,6 +16,7 @@ pub mod stats;
 pub mod transport;
 pub mod units;
 pub mod update_rate;
+pub mod warning;
 pub mod zipf;
 
 pub use goal::Goal;
@@ -26,4 +27,5 @@ pub use rng::Rng;
 pub use transport::Transport;
 pub use units::{Nanos, Qps};
 pub use update_rate::UpdateRate;
+pub use warning::Warning;
 pub use zipf::Zipf;

@@ -9,8 +9,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::histogram::Histogram;
 use crate::units::Nanos;
+use crate::warning::foreign_on_server;
 
 /// What bounded a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -94,14 +97,17 @@ impl FromStr for Limiter {
 #[error("`{0}` is not a limiter")]
 pub struct NotALimiter(String);
 
-/// Why a trial says nothing.
-#[derive(Clone, Debug, PartialEq)]
+/// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter. The name of the
+/// variant in kebab case stands in the JSON: it is never renamed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum Void {
     /// Queries left too late, or not all that were planned left.
     ScheduleNotKept {
         /// Share (0 to 1) of the queries that left later than the tolerance.
         late: f64,
         /// The tolerance.
+        #[serde(rename = "tolerance_ns", with = "as_ns")]
         tolerance: Nanos,
         /// Share (0 to 1) of the planned queries that were sent.
         sent: f64,
@@ -113,19 +119,47 @@ pub enum Void {
         /// Share (0 to 1) of the Tester's cores that other processes used.
         foreign: f64,
     },
+    /// Processes that are not of the testbed used the server's cores, and the trial did not pass.
+    ForeignOnServer {
+        /// Share (0 to 1) of those cores.
+        share: f64,
+    },
     /// The trial was stopped from outside.
     Interrupted,
     /// Nothing was sent.
     NothingSent,
+    /// A sentence of a record that had no types for reasons (schema 1); nothing new is one.
+    Other {
+        /// The sentence.
+        text: String,
+    },
+}
+
+/// Nanoseconds as a number in the JSON.
+mod as_ns {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::units::Nanos;
+
+    pub(super) fn serialize<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(time.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
+        u64::deserialize(d).map(Nanos)
+    }
 }
 
 impl Void {
-    /// Whether the Tester's CPU is to blame (rather than the schedule alone).
+    /// What limited a trial that is void for this reason.
     pub fn limiter(&self) -> Limiter {
         match self {
             Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
             Void::Starved { .. } => Limiter::TesterCpu,
-            Void::Interrupted | Void::NothingSent => Limiter::Unknown,
+            Void::ForeignOnServer { .. }
+            | Void::Interrupted
+            | Void::NothingSent
+            | Void::Other { .. } => Limiter::Unknown,
         }
     }
 }
@@ -145,8 +179,12 @@ impl fmt::Display for Void {
                 run_delay * 100.0,
                 foreign * 100.0
             ),
-            Void::Interrupted => write!(f, "interrupted"),
-            Void::NothingSent => write!(f, "nothing was sent"),
+            Void::ForeignOnServer { share } => {
+                f.write_str(&foreign_on_server(&format!("{:.0}", share * 100.0)))
+            }
+            Void::Interrupted => f.write_str("interrupted"),
+            Void::NothingSent => f.write_str("nothing was sent"),
+            Void::Other { text } => f.write_str(text),
         }
     }
 }
@@ -315,6 +353,36 @@ mod tests {
         ];
         for (evidence, limiter) in table {
             assert_eq!(evidence.limiter(), limiter, "{evidence:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_have_stable_names_and_their_data() {
+        let late =
+            Void::ScheduleNotKept { late: 0.25, tolerance: Nanos::from_millis(1), sent: 1.0 };
+        let table = [
+            (
+                late,
+                r#"{"reason":"schedule-not-kept","late":0.25,"tolerance_ns":1000000,"sent":1.0}"#,
+                "the schedule was not kept: 25.00 % of the queries left more than 1ms late, 100.00 % of the planned ones were sent",
+            ),
+            (
+                Void::Starved { run_delay: 0.5, foreign: 0.0 },
+                r#"{"reason":"starved","run_delay":0.5,"foreign":0.0}"#,
+                "the Tester was starved: it waited for its CPU 50 % of the time, other processes used 0 % of its cores",
+            ),
+            (
+                Void::ForeignOnServer { share: 0.3 },
+                r#"{"reason":"foreign-on-server","share":0.3}"#,
+                "processes that are not of the testbed used 30 % of the server's cores",
+            ),
+            (Void::NothingSent, r#"{"reason":"nothing-sent"}"#, "nothing was sent"),
+            (Void::Other { text: "why".into() }, r#"{"reason":"other","text":"why"}"#, "why"),
+        ];
+        for (void, json, sentence) in table {
+            assert_eq!(serde_json::to_string(&void).expect("serialises"), json);
+            assert_eq!(serde_json::from_str::<Void>(json).expect("reads"), void);
+            assert_eq!(void.to_string(), sentence);
         }
     }
 

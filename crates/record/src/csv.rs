@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
+use measure::Warning;
+
 use crate::{CellRecord, Run, Times, TrialRecord};
 
 /// Which table of a run.
@@ -159,7 +161,7 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
     row.extend([p50, p90, p99, p999, max, mean, &error.p99, &error.max].map(f64::to_string));
     row.extend([
         t.limiter.word().to_owned(),
-        t.void.0.clone().unwrap_or_default(),
+        or_empty(t.void.0.as_ref()),
         or_empty(t.passed),
         t.stopped_early.to_string(),
         busy("tester"),
@@ -170,7 +172,8 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
     ]);
     let d = &t.drops;
     row.extend([d.tester_receive, d.authdns_receive, d.dut_receive, d.link].map(|n| n.to_string()));
-    row.extend([t.conditions.transport.clone(), t.warnings.join("; ")]);
+    let warnings: Vec<String> = t.warnings.iter().map(Warning::with_advice).collect();
+    row.extend([t.conditions.transport.clone(), warnings.join("; ")]);
     row
 }
 

@@ -137,7 +137,7 @@ fn summary(cell: &CellRecord, record: &TrialRecord, since: f64) -> Value {
         "valid": t.valid,
         "invalid": t.invalid,
         "limiter": t.limiter.word(),
-        "void": t.void.0,
+        "void": t.void.0.as_ref().map(ToString::to_string),
         "latency_from_due": latency(&t.latency_us),
         "schedule_error": latency(&t.schedule_error_us),
     });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::SCHEMA;
+use crate::{SCHEMA, v1};
 
 /// A record that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -33,8 +33,18 @@ pub enum RecordError {
         /// What is wrong.
         why: String,
     },
-    /// It is of another version.
-    #[error("{}: the record has schema {found}, this version reads schema {SCHEMA}", path.display())]
+    /// It is not a record of an older version.
+    #[error("{}: not a record of schema {schema}: {why}", path.display())]
+    Old {
+        /// The file.
+        path: PathBuf,
+        /// The version that it says it has.
+        schema: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// It is of a version that this program does not know.
+    #[error("{}: the record has schema {found}, this version reads schemas 1 to {SCHEMA}", path.display())]
     Schema {
         /// The file.
         path: PathBuf,
@@ -73,10 +83,10 @@ pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
     })
 }
 
-/// Reads a record.
+/// Reads a record, also one of an older version.
 ///
 /// # Errors
-/// With line and column where the JSON is wrong; names the schema when it is another's.
+/// With line and column where the JSON is wrong; names the schema when it is an unknown one.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
     let text = std::fs::read(path).map_err(|source| RecordError::Io {
         what: "read",
@@ -94,15 +104,24 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
         schema: u64,
     }
     let Version { schema: found } = serde_json::from_slice(&text).map_err(bad)?;
-    if found != u64::from(SCHEMA) {
-        return Err(RecordError::Schema { path: path.to_owned(), found });
+    match found {
+        1 => {
+            let mut record = serde_json::from_slice(&text).map_err(bad)?;
+            v1::upgrade(&mut record);
+            serde_json::from_value(record).map_err(|e| RecordError::Old {
+                path: path.to_owned(),
+                schema: found,
+                why: e.to_string(),
+            })
+        }
+        found if found == u64::from(SCHEMA) => serde_json::from_slice(&text).map_err(bad),
+        found => Err(RecordError::Schema { path: path.to_owned(), found }),
     }
-    serde_json::from_slice(&text).map_err(bad)
 }
 
 #[cfg(test)]
 mod tests {
-    use measure::{Histogram, Limiter, Nanos};
+    use measure::{Histogram, Limiter, Nanos, Void};
 
     use crate::trial::{Conditions, Drops, Trial, Voidness};
     use crate::{SCHEMA, Times, read, write};
@@ -181,7 +200,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("out.json");
         let mut wanted = trial();
-        wanted.void = Voidness(Some("interrupted".into()));
+        wanted.void = Voidness(Some(Void::Interrupted));
         write(&path, &wanted).expect("writes");
         let got: Trial = read(&path).expect("reads");
         assert_eq!(got, wanted);
@@ -201,6 +220,7 @@ mod tests {
             ("{\n  \"schema\": x", "bad.json:2:"),
             ("{\"schema\": 99}", "schema 99"),
             ("{\"schema\": 1}", "missing field"),
+            ("{\"schema\": 2}", "missing field"),
         ] {
             std::fs::write(&path, text).expect("writes");
             let error = read::<Trial>(&path).expect_err(text).to_string();

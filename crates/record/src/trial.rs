@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::Limiter;
+use measure::{Limiter, Void, Warning};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::connections::Connections;
@@ -73,8 +73,8 @@ pub struct Trial {
     pub probes: Vec<Series>,
     /// Under which conditions.
     pub conditions: Conditions,
-    /// Doubts about the measurement, in words.
-    pub warnings: Vec<String>,
+    /// Doubts about the measurement.
+    pub warnings: Vec<Warning>,
 }
 
 impl Trial {
@@ -192,8 +192,8 @@ pub struct Conditions {
 }
 
 /// False, or why a trial says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Voidness(pub Option<String>);
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Voidness(pub Option<Void>);
 
 impl Voidness {
     /// Whether the trial says nothing.
@@ -206,7 +206,7 @@ impl Serialize for Voidness {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             None => serializer.serialize_bool(false),
-            Some(why) => serializer.serialize_str(why),
+            Some(why) => why.serialize(serializer),
         }
     }
 }
@@ -217,7 +217,7 @@ impl<'de> Deserialize<'de> for Voidness {
         #[serde(untagged)]
         enum Either {
             Bool(bool),
-            Why(String),
+            Why(Void),
         }
         match Either::deserialize(deserializer)? {
             Either::Bool(false) => Ok(Voidness(None)),

@@ -313,7 +313,7 @@ fn a_store_of_the_first_schema_opens() {
     };
     assert_eq!(version(&path), 1);
     let store = Store::open(&path).expect("opens");
-    assert_eq!(version(&path), 2, "it is brought to this version");
+    assert_eq!(version(&path), 3, "it is brought to this version");
     let line = &store.runs().expect("a list")[0];
     assert_eq!((line.id, line.state, line.trials), (1, RunState::Complete, 2));
     let run = store.load(1).expect("loads");
@@ -326,7 +326,7 @@ fn a_store_of_the_first_schema_opens() {
                FROM result JOIN measured USING (run, server)";
     let row: (String, f64, u64, f64, u64) = connection
         .query_row(sql, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)))
-        .expect("the views of version 2 hold for what version 1 wrote");
+        .expect("the views of this version hold for what version 1 wrote");
     assert_eq!(row, ("unbound".to_owned(), 11_000.0, 0, 9_000.5, 0));
     drop(connection);
     store.begin(&plan()).expect("it can be written").finish(true).expect("ends");

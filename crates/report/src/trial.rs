@@ -104,10 +104,10 @@ pub fn trial(t: &Trial) -> String {
         line("goal", format!("{goal}: {}{early}", if passed { "met" } else { "missed" }));
     }
     if let Some(why) = &t.void.0 {
-        line("VOID", why.clone());
+        line("VOID", why.to_string());
     }
     for warning in &t.warnings {
-        line("warning", warning.clone());
+        line("warning", warning.with_advice());
     }
     out
 }

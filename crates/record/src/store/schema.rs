@@ -12,12 +12,26 @@
 //! is never edited.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use serde_json::Value;
+
+use crate::v1;
 
 /// "dyno" in ASCII, in the header of the file (SQLite's `application_id`): whose file it is.
 pub(super) const APPLICATION_ID: i32 = 0x6479_6e6f;
 
+/// A step to the next version: SQL, and what changes the JSON of the rows before it.
+struct Step {
+    sql: &'static str,
+    rows: Option<fn(&Transaction<'_>) -> rusqlite::Result<()>>,
+}
+
 /// The steps: the first makes the tables of version 1 in an empty file.
-const STEPS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const STEPS: [Step; 3] = [
+    Step { sql: include_str!("schema_1.sql"), rows: None },
+    Step { sql: include_str!("schema_2.sql"), rows: None },
+    // The JSON has schema 2 of the records from here on.
+    Step { sql: include_str!("schema_3.sql"), rows: Some(records_of_schema_1) },
+];
 
 /// The version that this program writes.
 pub(super) const VERSION: i32 = STEPS.len() as i32;
@@ -36,9 +50,39 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     // Another process may have been faster.
     let done = usize::try_from(version(&transaction)?).unwrap_or(0);
     for step in STEPS.iter().skip(done) {
-        transaction.execute_batch(step)?;
+        if let Some(rows) = step.rows {
+            rows(&transaction)?;
+        }
+        transaction.execute_batch(step.sql)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
+}
+
+/// Brings the JSON of all trials from schema 1 to 2. What is no JSON stays as it is: reading it says so.
+fn records_of_schema_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    change(transaction, "trial", "record", v1::trial)
+}
+
+/// Changes the JSON in a column of all rows of a table.
+fn change(
+    transaction: &Transaction<'_>,
+    table: &str,
+    column: &str,
+    how: fn(&mut Value),
+) -> rusqlite::Result<()> {
+    let mut ids = transaction.prepare(&format!("SELECT id FROM {table}"))?;
+    let ids: Vec<i64> = ids.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut read = transaction.prepare(&format!("SELECT {column} FROM {table} WHERE id = ?1"))?;
+    let mut write =
+        transaction.prepare(&format!("UPDATE {table} SET {column} = ?2 WHERE id = ?1"))?;
+    for id in ids {
+        let text: String = read.query_row([id], |row| row.get(0))?;
+        if let Ok(mut record) = serde_json::from_str(&text) {
+            how(&mut record);
+            write.execute((id, record.to_string()))?;
+        }
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
+use measure::warning::summarise;
 use record::{Run, Skipped};
 
 use super::summary::seam;
@@ -30,9 +31,9 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
         out.push(html! { (counted(void, "trial was", "trials were")) " void and say nothing; the searches asked again or went round them." });
     }
     out.extend(differs(run));
-    let warnings = alike(trials().flat_map(|t| &t.warnings));
+    let warnings = summarise(trials().flat_map(|t| &t.warnings));
     out.extend(
-        warnings.iter().map(|(w, n)| html! { (w) " (" (counted(*n, "trial", "trials")) ")" }),
+        warnings.iter().map(|w| html! { (w.text) " (" (counted(w.count, "trial", "trials")) ")" }),
     );
     if let Some(of_host) = run.plan.host.get("warnings").and_then(|w| w.as_array()) {
         let words = |w: &serde_json::Value| w.as_str().map_or_else(|| w.to_string(), str::to_owned);
@@ -43,30 +44,6 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
 
 fn counted(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
-}
-
-/// Warnings that differ in their numbers only, as one each with the range of each number, and how many there were.
-fn alike<'a>(warnings: impl Iterator<Item = &'a String>) -> Vec<(String, usize)> {
-    let number = |word: &str| word.parse::<f64>().ok();
-    let mut groups: BTreeMap<Vec<&str>, Vec<Vec<&str>>> = BTreeMap::new();
-    for warning in warnings {
-        let words: Vec<&str> = warning.split(' ').collect();
-        let pattern = words.iter().map(|w| if number(w).is_some() { "" } else { w }).collect();
-        groups.entry(pattern).or_default().push(words);
-    }
-    let range = |place: usize, of: &[Vec<&str>]| {
-        let mut words: Vec<&str> = of.iter().map(|words| words[place]).collect();
-        words.sort_by(|a, b| f64::total_cmp(&number(a).unwrap_or(0.0), &number(b).unwrap_or(0.0)));
-        let (low, high) = (words[0], words[words.len() - 1]);
-        if low == high { low.to_owned() } else { format!("{low} to {high}") }
-    };
-    groups
-        .values()
-        .map(|of| {
-            let words: Vec<String> = (0..of[0].len()).map(|place| range(place, of)).collect();
-            (words.join(" "), of.len())
-        })
-        .collect()
 }
 
 /// What was not measured, by reason.
@@ -174,15 +151,6 @@ mod tests {
         said.iter().zip(beginnings).for_each(|(s, b)| assert!(s.starts_with(b), "{s}"));
         assert!(said[0].contains("<li>bind9, clients 16</li>"), "{}", said[0]);
         assert!(said[1].contains("| too many &lt;files&gt;</pre>"), "{}", said[1]);
-    }
-
-    #[test]
-    fn warnings_that_differ_in_numbers_are_one() {
-        let said =
-            ["others used 11 % of 2 cores", "others used 6.5 % of 2 cores", "the clock went back"];
-        let said: Vec<String> = said.map(str::to_owned).to_vec();
-        let wanted = [("others used 6.5 to 11 % of 2 cores", 2), ("the clock went back", 1)];
-        assert_eq!(alike(said.iter()), wanted.map(|(text, n)| (text.to_owned(), n)));
     }
 
     #[test]
