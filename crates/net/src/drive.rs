@@ -123,8 +123,8 @@ pub enum Tended {
 }
 
 /// The two halves of the loop, and the batches they share.
-pub(crate) struct Worker {
-    pub(crate) rx: RxBatch,
+struct Worker {
+    rx: RxBatch,
     tx: TxBatch,
     /// When the role was called last, and when it last had anything to do.
     now: Nanos,
@@ -135,14 +135,14 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// A worker with empty batches.
-    pub(crate) fn new(engine: &mut impl Engine) -> Self {
+    fn new(engine: &mut impl Engine) -> Self {
         let (rx, tx) = engine.batches();
         let now = engine.now();
         Worker { rx, tx, now, last_work: now, last_look: now }
     }
 
     /// Hands the role what arrived, and sends what it fills.
-    pub(crate) fn step<E: Engine, R: Role + ?Sized>(
+    fn step<E: Engine, R: Role>(
         &mut self,
         engine: &mut E,
         role: &mut R,

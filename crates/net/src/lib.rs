@@ -7,8 +7,7 @@
 //!   drive (the worker loop)         one thread, one engine, one role
 //!     ^               |
 //!     |               v
-//!   Engine                          udp: batched sockets; sim: a virtual clock and one scripted peer;
-//!                                   network: a virtual clock and several hosts
+//!   Engine                          udp: batched sockets; sim: a virtual clock and one scripted peer
 //!
 //!   StreamRole ──> StreamEngine     the same for connections (`stream`): TCP, TLS, HTTP, QUIC
 //! ```
@@ -22,7 +21,6 @@ pub mod capture;
 pub mod drive;
 pub mod engine;
 pub mod http;
-pub mod network;
 pub mod scrape;
 pub mod serve;
 pub mod sim;

@@ -1,4 +1,4 @@
-//! What a worker asks of the operating system besides sockets: its core, its timers, its fate.
+//! What a worker asks of the operating system besides sockets: its core, its timers, its open files.
 
 #![allow(unsafe_code)]
 
@@ -67,14 +67,6 @@ pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = nix::sched::sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
-}
-
-/// Has the kernel kill this process when the thread that started it dies (`PR_SET_PDEATHSIG`).
-///
-/// # Errors
-/// What the kernel says.
-pub fn die_with_parent() -> io::Result<()> {
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(io::Error::from)
 }
 
 /// `struct sched_attr` of `sched_setattr(2)`, first version.
