@@ -1,13 +1,13 @@
 //! What a reply costs the AuthDNS, from the bytes of a query to the bytes of its reply: ns per reply.
 //!
-//! `cargo bench -p dnsdyno-auth` measures; `cargo test` runs each once so that it never rots. The goal on the
+//! `cargo bench -p auth` measures; `cargo test` runs each once so that it never rots. The goal on the
 //! reference machine is below 100 ns a reply; the kernel takes some 500 ns more of a core for each.
 
 use std::net::SocketAddr;
 
+use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use dnsdyno_auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use measure::Nanos;
 use net::{Role, RxBatch, SocketId, TxBatch};
 use wire::{Edns, Name, Namespace, Qtype, QueryTemplate};

@@ -2,8 +2,8 @@
 
 mod common;
 
+use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use common::{HOST, answers, ask, authority, config, query, records};
-use dnsdyno_auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use domain::base::Message;
 use domain::base::iana::{OptRcode, Rcode};
 use proptest::prelude::*;

@@ -5,8 +5,8 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
+use auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
 use common::{HOST, config, query};
-use dnsdyno_auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
 use measure::Nanos;
 use net::sim::{Replies, SimEngine};
 use net::{Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};

@@ -1,6 +1,6 @@
 //! Updates into real primaries: BIND and Knot DNS, where they are installed.
 //!
-//! `DNSDYNO_UPDATES=10000 cargo test -p dnsdyno-cli --test updates` sends as many as ISC-TN-2008-1 did.
+//! `DNSDYNO_UPDATES=10000 cargo test -p cli --test updates` sends as many as ISC-TN-2008-1 did.
 
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use dnsdyno_experiment::settings::{Method, Order, Scalar};
-use dnsdyno_experiment::{Experiment, estimate};
+use experiment::settings::{Method, Order, Scalar};
+use experiment::{Experiment, estimate};
 use measure::{Nanos, Qps, Rng};
 
 const GOOD: &str = r#"

@@ -1,6 +1,6 @@
 //! The search against a scripted bench: what it tries, what it concludes.
 
-use dnsdyno_experiment::{
+use experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Search, TrialSpec, certify,
     differs, take_up, visit,
 };

@@ -7,8 +7,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test without the usual harness: what unwraps fails")]
 
-extern crate dnsdyno_lab as lab;
-
 mod cases;
 
 use std::ffi::OsString;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dnsdyno_lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
+use lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
 use zone::TldZone;
 use zone::stats::Stats;
 

@@ -1,6 +1,6 @@
 //! Cost of a query in the Measurer, from composing to tally, without a kernel, in nanoseconds per query.
 //!
-//! `cargo bench -p dnsdyno-load` measures; `cargo test` runs each benchmark once so that it keeps working. The goal
+//! `cargo bench -p load` measures; `cargo test` runs each benchmark once so that it keeps working. The goal
 //! on the reference machine is below 120 ns per query, after subtracting `far_side`: the copying that stands for
 //! the kernel and the server.
 
@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicBool;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use dnsdyno_load as load;
 use load::workload::file::{QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{MS, US, answer, assert_sums, plan, run, run_lockstep, workload};
-use dnsdyno_load::{LockStep, Plan};
+use load::{LockStep, Plan};
 use measure::{Nanos, Pacing};
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{MS, answer, assert_sums, constant, plan, run, run_on};
-use dnsdyno_load::{Live, Plan, Tally};
+use load::{Live, Plan, Tally};
 use measure::{Goal, Nanos, Pacing, ScheduleTolerance};
 use net::sim::{Replies, SimEngine};
 

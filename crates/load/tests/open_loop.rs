@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::{MS, US, answer, constant, plan, qps, run, run_on, workload};
-use dnsdyno_load::{Measurer, Plan, Tally};
+use load::{Measurer, Plan, Tally};
 use measure::{Nanos, Pacing, ScheduleTolerance, Void};
 use net::sim::{Replies, SimEngine};
 use net::{Destination, SocketId, WaitMode, drive};

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::{MS, answer, assert_sums, constant, plan};
-use dnsdyno_load as load;
 use load::{Plan, Recorder, Recording, ReplayPlan, Replayer, Tally};
 use measure::{Nanos, Rng};
 use net::sim::{Replies, SimEngine};

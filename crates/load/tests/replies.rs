@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{
     MS, US, answer, assert_sums, constant, plan, qps, run, run_lockstep, run_on, workload,
 };
-use dnsdyno_load::{Plan, Workload};
+use load::{Plan, Workload};
 use measure::{Nanos, Pacing, Rng};
 use net::sim::{Replies, SimEngine};
 use net::{SocketId, WaitMode};
@@ -127,7 +127,7 @@ fn a_reply_to_the_previous_query_with_an_id_is_late() {
 #[test]
 fn with_the_sockets_needed_late_replies_find_their_own_query() {
     let (rate, timeout) = (1e6, MS(20));
-    let sockets = dnsdyno_load::sockets_needed(rate, timeout) as u16;
+    let sockets = load::sockets_needed(rate, timeout) as u16;
     let p = Plan { timeout, ..plan(constant(rate), MS(160), sockets) };
     let (mut k, mut replied) = (0u64, 0);
     let (tally, _) = run(p, |_, _, q, replies| {
@@ -160,7 +160,7 @@ fn after_a_stop_outstanding_queries_are_unresolved() {
         replies.after(MS(50), answer(q));
         stop.store(k == 80, std::sync::atomic::Ordering::Relaxed);
     });
-    let mut role = dnsdyno_load::Measurer::new(
+    let mut role = load::Measurer::new(
         plan(constant(1_000.0), MS(1_000), 1),
         Box::new(workload(1_000, false)),
         Arc::default(),

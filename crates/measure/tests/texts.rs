@@ -1,6 +1,6 @@
 //! Any input text is either read or refused with a message that says what would be accepted.
 
-use dnsdyno_measure::{Goal, Histogram, Limiter, Nanos, Qps};
+use measure::{Goal, Histogram, Limiter, Nanos, Qps};
 use proptest::prelude::*;
 
 proptest! {

@@ -1,6 +1,6 @@
 //! Round trips per second between a client and an echo server over loopback, a core each, by engine option.
 //!
-//! `cargo bench -p dnsdyno-net` measures; `cargo test` runs each once so that it never rots.
+//! `cargo bench -p net` measures; `cargo test` runs each once so that it never rots.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use dnsdyno_net::{
+use measure::Nanos;
+use net::{
     Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, UdpEngine, UdpOptions, WaitMode,
     drive, sources, sys,
 };
-use measure::Nanos;
 
 /// Round trips of one sample.
 const ROUND_TRIPS: u32 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };

@@ -142,11 +142,7 @@ impl Worker {
     }
 
     /// Hands the role what arrived, and sends what it fills.
-    fn step<E: Engine, R: Role>(
-        &mut self,
-        engine: &mut E,
-        role: &mut R,
-    ) -> io::Result<Next> {
+    fn step<E: Engine, R: Role>(&mut self, engine: &mut E, role: &mut R) -> io::Result<Next> {
         self.now = engine.now();
         let next = role.handle(self.now, &self.rx, &mut self.tx);
         if !self.rx.is_empty() || !self.tx.is_empty() {

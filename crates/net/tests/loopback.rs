@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dnsdyno_net::{
+use measure::Nanos;
+use net::{
     Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, UdpEngine, UdpOptions, WaitMode,
     drive, sources,
 };
-use measure::Nanos;
 
 /// Sends everything back where it came from.
 struct Echo;

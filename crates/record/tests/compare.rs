@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dnsdyno_record::{
+use measure::Limiter;
+use measure::stats::Terms;
+use record::{
     Capacity, CellRecord, Comparison, Figure, Outcome, Run, SCHEMA, Skipped, Trial, TrialRecord,
     compare,
 };
-use measure::Limiter;
-use measure::stats::Terms;
 
 const TERMS: Terms = Terms { confidence: 0.95, margin: 0.05, seed: 1 };
 

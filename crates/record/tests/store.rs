@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use dnsdyno_record::{
+use measure::{Histogram, Nanos};
+use record::{
     CellRecord, CellState, Certificate, Figure, Plan, RunState, Series, Skipped, Store, StoreError,
     Times, Trial, TrialRecord,
 };
-use measure::{Histogram, Nanos};
 
 /// Tells the child of the kill test which store to write to.
 const CHILD_STORE: &str = "DNSDYNO_TEST_CHILD_STORE";
@@ -354,7 +354,7 @@ fn fixture() {
 
 #[test]
 fn the_place_of_the_store() {
-    use dnsdyno_record::store::default_path;
+    use record::store::default_path;
     type Row<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
     let table: [Row<'_>; 6] = [
         (&[("DNSDYNO_STORE", "x.db"), ("HOME", "/h")], Some("x.db")),

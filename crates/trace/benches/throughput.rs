@@ -1,6 +1,6 @@
 //! How fast a capture is characterised: packets a second, on one core.
 //!
-//! `cargo bench -p dnsdyno-trace`; `cargo test` runs each once. The goal is a million packets a second.
+//! `cargo bench -p trace`; `cargo test` runs each once. The goal is a million packets a second.
 
 #[path = "../tests/common/mod.rs"]
 #[allow(dead_code)]
@@ -12,8 +12,8 @@ use std::path::Path;
 use common::{FORMS, capture, frame, query, reply, udp};
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use dnsdyno_trace::{Capture, Messages, Stats};
 use measure::{Nanos, Rng};
+use trace::{Capture, Messages, Stats};
 use wire::Qtype;
 
 /// Packets of the capture.

@@ -5,10 +5,10 @@ mod common;
 use std::io::Write;
 
 use common::{FORMS, Form, START, capture, frame, framed, query, read, reply, tcp, udp};
-use dnsdyno_trace::{Capture, Stats, Writer};
 use measure::Nanos;
 use pcap_parser::traits::PcapNGPacketBlock;
 use proptest::prelude::*;
+use trace::{Capture, Stats, Writer};
 use wire::Qtype;
 
 /// Link types, and whether with a VLAN tag.
@@ -162,7 +162,7 @@ fn stats_of_what_was_sent() {
     frames.push(udp(false, 3, false, b"short"));
     frames.push(udp(false, 3, false, &query(4, Qtype::A)[..20]));
     let mut stats = Stats::new(Nanos::from_secs(1));
-    let mut messages = dnsdyno_trace::Messages::new(vec![53]);
+    let mut messages = trace::Messages::new(vec![53]);
     let bytes = capture(FORMS[0], 101, &frames);
     let mut capture =
         Capture::new(Box::new(std::io::Cursor::new(bytes)), "x".as_ref()).expect("a capture");
@@ -192,7 +192,7 @@ fn what_is_written_is_read() {
         (capture(FORMS[1], 101, &frames), Writer::new(Vec::new()).expect("memory"));
     let mut source = Capture::new(Box::new(std::io::Cursor::new(bytes.clone())), "x".as_ref())
         .expect("a capture");
-    let mut messages = dnsdyno_trace::Messages::new(vec![53]);
+    let mut messages = trace::Messages::new(vec![53]);
     messages.read(&mut source, |message| writer.write(message).expect("in memory")).expect("whole");
     let (before, after) = (read(bytes), read(writer.finish().expect("in memory")));
     assert_eq!((before.0.len(), after.1.frames), (6, 7));

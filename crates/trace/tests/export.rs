@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::Cursor;
 
 use common::{FORMS, capture, framed, query, reply, tcp, udp};
-use dnsdyno_trace::export::Export;
-use dnsdyno_trace::transactions::Transactions;
-use dnsdyno_trace::{Capture, Dns, Messages};
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use trace::export::Export;
+use trace::transactions::Transactions;
+use trace::{Capture, Dns, Messages};
 use wire::Qtype;
 
 /// The table of a capture of these packets.

@@ -8,8 +8,8 @@ mod common;
 use std::io::Cursor;
 use std::path::Path;
 
-use dnsdyno_trace::{Capture, Messages, Stats, Writer};
 use measure::{Nanos, Rng};
+use trace::{Capture, Messages, Stats, Writer};
 
 /// Captures; and of each, by tshark: packets, queries, replies, fragments, TCP sessions.
 const CAPTURES: [(&str, &[u8], [u64; 5]); 6] = [
@@ -85,7 +85,7 @@ fn whatever_is_broken_is_survived() {
             if let Some(stats) = &mut stats {
                 stats.add(message);
             } else {
-                dnsdyno_trace::Dns::read(message.bytes);
+                trace::Dns::read(message.bytes);
             }
         });
         broken += u64::from(read.is_err());

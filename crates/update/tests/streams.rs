@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use dnsdyno_update::apply::Changes;
-use dnsdyno_update::message::Prerequisite;
-use dnsdyno_update::{
-    Generate, GenerateError, Operation, Prerequisites, Update, UpdateReader, stream,
-};
+use update::apply::Changes;
+use update::message::Prerequisite;
+use update::{Generate, GenerateError, Operation, Prerequisites, Update, UpdateReader, stream};
 use zone::{Reader, TldZone};
 
 type Records = BTreeMap<Vec<u8>, BTreeSet<(u16, u32, Vec<u8>)>>;

@@ -1,15 +1,15 @@
 //! What a query and a reply cost, per message.
 //!
-//! `cargo bench -p dnsdyno-wire` prints nanoseconds; `cargo test` runs each once.
+//! `cargo bench -p wire` prints nanoseconds; `cargo test` runs each once.
 //! Goals on the reference machine: write a namespace query < 15 ns, check its reply < 40 ns, parse a query < 40 ns.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use dnsdyno_wire::namespace::LABEL;
-use dnsdyno_wire::writer::pointer;
-use dnsdyno_wire::{
+use wire::namespace::LABEL;
+use wire::writer::pointer;
+use wire::{
     Edns, Expect, Name, Namespace, Owner, Pref64, Qtype, Query, QueryTemplate, ReplyWriter,
     compose, reply,
 };

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dnsdyno_zone::{Dns64Zone, LeafZone, NameServer, Style, TldZone, ZoneRecords};
 use domain::base::{Name, Rtype, ToName};
 use domain::rdata::ZoneRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
+use zone::{Dns64Zone, LeafZone, NameServer, Style, TldZone, ZoneRecords};
 
 type Owned = Name<Vec<u8>>;
 

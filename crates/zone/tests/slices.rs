@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use dnsdyno_zone::queries::Queries;
-use dnsdyno_zone::slice::{SliceError, Slicer, balance};
-use dnsdyno_zone::stats::Stats;
-use dnsdyno_zone::{LeafZone, NameServer, Reader, TldZone};
 use wire::name::order::{Place, place};
 use wire::{LabelRange, Name};
+use zone::queries::Queries;
+use zone::slice::{SliceError, Slicer, balance};
+use zone::stats::Stats;
+use zone::{LeafZone, NameServer, Reader, TldZone};
 
 /// Owner, type, TTL and data: of a record, in lower case.
 type Record = (Vec<u8>, u16, u32, Vec<u8>);

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use dnsdyno_auth::{Auth, AuthConfig, MAX_REPLY};
+use auth::{Auth, AuthConfig, MAX_REPLY};
 use domain::base::Message;
 use domain::base::message::RecordSection;
 use domain::rdata::AllRecordData;

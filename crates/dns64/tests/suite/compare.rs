@@ -90,7 +90,7 @@ fn page() -> String {
         "# RFC cases of dns64d, beside Unbound and BIND\n\n\
         Each row is a rule with questions, a scripted upstream on real sockets, and the answers expected: \
         [`crates/dns64/tests/suite/table/`](../crates/dns64/tests/suite/table). This page is written from those rows \
-        (`{WRITE}=1 cargo test -p dnsdyno-dns64 --test suite compare`). `cargo test -p dnsdyno-dns64` holds dns64d to \
+        (`{WRITE}=1 cargo test -p dns64 --test suite compare`). `cargo test -p dns64` holds dns64d to \
         every row, and, where they are installed, Unbound and BIND to what is said of them here.\n\n\
         | server | passes | differs | cannot be told |\n|---|---|---|---|\n| dns64d | {rows} | 0 | 0 |\n{}\n\
         A row differs where a server that was told the same, as far as it can be, does otherwise; – stands where it \

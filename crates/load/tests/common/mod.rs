@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dnsdyno_load as load;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally};
 use measure::{Nanos, Pacing, Qps};

@@ -10,7 +10,7 @@
 //!
 //! ```no_run
 //! # use std::path::Path;
-//! # use dnsdyno_record::{CellRecord, Plan, TrialRecord, Store, StoreError, store::CellState};
+//! # use record::{CellRecord, Plan, TrialRecord, Store, StoreError, store::CellState};
 //! # fn f(plan: Plan, cells: Vec<CellRecord>, trial: TrialRecord) -> Result<(), StoreError> {
 //! let store = Store::open(Path::new("runs.db"))?;
 //! let mut run = store.begin(&plan)?; // its number: run.id()

@@ -3,9 +3,9 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use dnsdyno_trace::{Capture, CaptureError, Counts, Messages, Transport};
 use etherparse::{PacketBuilder, VlanId};
 use measure::Nanos;
+use trace::{Capture, CaptureError, Counts, Messages, Transport};
 use wire::{Edns, Name, Qtype, QueryTemplate};
 
 /// When the captures begin, seconds since 1970.
@@ -174,7 +174,7 @@ pub(crate) struct Read {
 pub(crate) fn read(bytes: Vec<u8>) -> (Vec<Read>, Counts, Option<CaptureError>) {
     let mut messages = Messages::new(vec![53]);
     let mut all = Vec::new();
-    let source = match dnsdyno_trace::source::decompress(Cursor::new(bytes)) {
+    let source = match trace::source::decompress(Cursor::new(bytes)) {
         Ok(source) => source,
         Err(error) => panic!("in memory: {error}"),
     };
