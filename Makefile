@@ -49,7 +49,7 @@ man: build ## write the man pages to out/man
 	target/release/dns64d --man $(OUT)/man
 
 deb: man ## build the Debian package of dns64d (needs cargo-deb: cargo install --locked cargo-deb)
-	$(CARGO) deb --package dns64 --no-build --output $(OUT)/
+	$(CARGO) deb --package dns64d --no-build --output $(OUT)/
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -11,7 +11,7 @@ use dns64::streams::{FromStreams, ToStreams};
 use dns64::{Config, Dns64, Settings};
 use libfuzzer_sys::fuzz_target;
 use measure::Nanos;
-use net::{Destination, Role, RxBatch, SocketId, TxBatch};
+use engine::{Destination, Role, RxBatch, SocketId, TxBatch};
 
 const CONFIGS: [&str; 3] = [
     "upstream.source-ports = 2\nlimits.outstanding = 16\n",

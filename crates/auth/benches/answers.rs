@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
+use engine::{Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
-use net::{Role, RxBatch, SocketId, TxBatch};
 use wire::{Edns, Name, Namespace, Qtype, QueryTemplate};
 
 /// Replies of one sample.

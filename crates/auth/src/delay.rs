@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use engine::{Destination, Next, TxBatch};
 use measure::Nanos;
-use net::{Destination, Next, TxBatch};
 
 use crate::responder::MAX_REPLY;
 
@@ -72,7 +72,7 @@ impl DelayLine {
 
 #[cfg(test)]
 mod tests {
-    use net::SocketId;
+    use engine::SocketId;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The AuthDNS: an authoritative server whose answers are computed from the name (RFC 8219, section 9).
 //!
 //! ```text
-//!            responder: no state, no clock                  server: a net::Role
+//!            responder: no state, no clock                  server: a engine::Role
 //! query ──> wire::Query ──> zone ──> records ──> reply ──> faults ──> delay ──> reply
 //!           what is asked?  where    what it     honest    loss, lies
 //!                           is it?   has

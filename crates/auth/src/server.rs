@@ -1,7 +1,7 @@
 //! The role: queries in, replies out, now or later.
 
+use engine::{Destination, Next, Role, RxBatch, TxBatch};
 use measure::Nanos;
-use net::{Destination, Next, Role, RxBatch, TxBatch};
 use wire::extend::{MAX_REPLY_OPTIONS, ReplyOptions};
 use wire::message::OPT_FIXED;
 

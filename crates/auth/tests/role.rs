@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
 use common::{HOST, config, query};
+use engine::sim::{Replies, SimEngine};
+use engine::{Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
-use net::sim::{Replies, SimEngine};
-use net::{Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use wire::reply::{Expect, check};
 use wire::{Edns, Invalid};
 

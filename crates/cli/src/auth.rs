@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use ::auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
 use anyhow::{Context, anyhow};
-use net::http::{ALPN_H2, ALPN_H3};
-use net::serve;
-use net::stream::ALPN_DOQ;
-use net::tcp::{Carried, Listener};
-use net::tls::{ALPN_DOT, Authority, Identity, ServerTls, TlsError};
-use net::{SocketId, UdpEngine, UdpOptions, WaitMode, drive, sys, tcp};
+use engine::{SocketId, WaitMode, drive};
+use streams::http::{ALPN_H2, ALPN_H3};
+use streams::serve;
+use streams::tcp;
+use streams::tcp::{Carried, Listener};
+use streams::tls::ALPN_DOQ;
+use streams::tls::{ALPN_DOT, Authority, Identity, ServerTls, TlsError};
+use udp::{UdpEngine, UdpOptions, sys};
 use wire::Namespace;
 
 use crate::args::{AaaaArg, AuthArgs};

@@ -6,12 +6,10 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine::{Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
-use net::{
-    Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, UdpEngine, UdpOptions, WaitMode,
-    drive, sources, sys,
-};
 use serde_json::{Value, json};
+use udp::{UdpEngine, UdpOptions, sources, sys};
 
 /// Bytes of a datagram: a usual query.
 const LEN: usize = 76;

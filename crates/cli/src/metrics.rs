@@ -11,7 +11,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context, anyhow};
-use net::scrape::{self, Exposition, Kind, Page};
+use streams::scrape::{self, Exposition, Kind, Page};
 
 use crate::failure::Failure;
 use crate::live::{Board, Cell, Labels, Running, State};

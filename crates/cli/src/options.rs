@@ -4,13 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
+use engine::WaitMode;
 use load::Networks;
 use load::workload::file::{QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use measure::{Nanos, Pacing, Qps};
-use net::{UdpOptions, WaitMode};
+use udp::UdpOptions;
 use wire::{Edns, Expect, Name, Namespace, Qtype};
 
 use crate::args::{ExpectArg, GsoArg, LoadArgs, PacingArg, SocketArgs, WaitArg, WorkloadArgs};

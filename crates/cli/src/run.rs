@@ -5,8 +5,8 @@ use std::path::Path;
 use experiment::{Experiment, Found};
 use lab::host::Depth;
 use lab::{Checked, Entered, Event, RunOptions, run_experiment};
-use net::tls::Authority;
 use record::{Run, Store};
+use streams::tls::Authority;
 
 use crate::args::RunArgs;
 use crate::built_in::{self, BUILT_IN};

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::auth::{AaaaPolicy, AuthConfig};
+use engine::WaitMode;
 use experiment::certify::{RATE_FACTOR, TIMEOUT_FACTOR};
 use lab::CpuList;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
 use measure::{Goal, Nanos, Pacing, Qps};
-use net::{UdpOptions, WaitMode};
 use record::{Certificate, TrialRecord};
+use udp::UdpOptions;
 use wire::{Namespace, Qtype};
 
 use crate::args::SelftestArgs;

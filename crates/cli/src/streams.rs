@@ -6,13 +6,16 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use engine::stream::{Failure, Mix};
+use engine::{WaitMode, clock};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps, Transport, Warning};
-use net::http::{Method, Resource};
-use net::stream::{Bytes, Carriage, Dialer, Failure, Mix, TlsDialer};
-use net::tls::{ClientTls, TlsVersion, Verify};
-use net::{StreamEngine, UdpFacts, WaitMode, sys};
 use record::{Connections, Times};
+use streams::StreamEngine;
+use streams::client::{Bytes, Carriage, Dialer, TlsDialer};
+use streams::http::{Method, Resource};
+use streams::tls::{ClientTls, TlsVersion, Verify};
+use udp::{UdpFacts, sys};
 
 use crate::args::{CloseArg, HttpMethodArg, LoadArgs, MixPart, PickArg, StreamArgs, TlsVersionArg};
 use crate::options::WorkloadPlan;
@@ -332,7 +335,7 @@ fn carriage(
     );
     let resource = Resource {
         authority: if target.port() == 443 { name } else { format!("{name}:{}", target.port()) },
-        path: streams.http_path.clone().unwrap_or_else(|| net::http::PATH.to_owned()),
+        path: streams.http_path.clone().unwrap_or_else(|| streams::http::PATH.to_owned()),
         method: match streams.http_method {
             Some(HttpMethodArg::Get) => Method::Get,
             Some(HttpMethodArg::Post) | None => Method::Post,
@@ -384,10 +387,10 @@ fn tls(
 /// The application protocol of a transport.
 fn alpn(transport: Transport) -> &'static [u8] {
     match transport {
-        Transport::Udp | Transport::Tcp | Transport::Tls => net::tls::ALPN_DOT,
-        Transport::Https => net::http::ALPN_H2,
-        Transport::Quic => net::stream::ALPN_DOQ,
-        Transport::Http3 => net::http::ALPN_H3,
+        Transport::Udp | Transport::Tcp | Transport::Tls => streams::tls::ALPN_DOT,
+        Transport::Https => streams::http::ALPN_H2,
+        Transport::Quic => streams::tls::ALPN_DOQ,
+        Transport::Http3 => streams::http::ALPN_H3,
     }
 }
 
@@ -404,20 +407,21 @@ pub(crate) fn worker(
     // All come here, whatever befell them: the others wait.
     barrier.wait();
     let mut engine = prepared?;
-    let start = *start.get_or_init(|| sys::monotonic() + START_DELAY);
+    let start = *start.get_or_init(|| clock::monotonic() + START_DELAY);
     engine.role(|clients| clients.begin(start));
     let (began, cpu_before, delay_before) =
-        (sys::monotonic(), sys::thread_cpu_time(), sys::thread_run_delay());
+        (clock::monotonic(), clock::thread_cpu_time(), sys::thread_run_delay());
     engine.drive(wait, stop)?;
     let run_delay =
         sys::thread_run_delay().zip(delay_before).map(|(after, before)| after.since(before));
-    let (cpu, elapsed) = (sys::thread_cpu_time().since(cpu_before), sys::monotonic().since(began));
+    let (cpu, elapsed) =
+        (clock::thread_cpu_time().since(cpu_before), clock::monotonic().since(began));
     let bytes = engine.bytes();
     let result = engine.into_role().into_result();
     Ok(Report {
         tally: result.tally,
         times: Vec::new(),
-        counters: net::EngineCounters::default(),
+        counters: engine::EngineCounters::default(),
         cpu,
         run_delay,
         elapsed,

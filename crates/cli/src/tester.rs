@@ -7,14 +7,15 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
+use engine::{Engine, EngineCounters, WaitMode, clock, drive};
 use load::{
     Live, LockStep, LockStepResult, Measurer, Plan, ReplayPlan, Replayer, Tally, sockets_for,
 };
 use measure::{
     Evidence, Goal, Limiter, Nanos, Pacing, ScheduleTolerance, Transport, Void, Warning,
 };
-use net::{Engine, EngineCounters, UdpEngine, UdpFacts, WaitMode, drive, sources, sys};
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
+use udp::{UdpEngine, UdpFacts, sources, sys};
 use wire::{Invalid, rr::Rcode};
 
 use crate::args::{SocketArgs, WaitArg};
@@ -68,9 +69,14 @@ enum Role {
     Replay(Box<Replayer>),
 }
 
-impl net::Role for Role {
+impl engine::Role for Role {
     #[inline]
-    fn handle(&mut self, now: Nanos, rx: &net::RxBatch, tx: &mut net::TxBatch) -> net::Next {
+    fn handle(
+        &mut self,
+        now: Nanos,
+        rx: &engine::RxBatch,
+        tx: &mut engine::TxBatch,
+    ) -> engine::Next {
         match self {
             Role::Measurer(role) => role.handle(now, rx, tx),
             Role::LockStep(role) => role.handle(now, rx, tx),
@@ -104,7 +110,7 @@ impl Setup {
             (_, Some(asked)) => usize::from(asked).div_ceil(workers),
             (_, None) => needed.max(MIN_SOCKETS.div_ceil(workers)),
         };
-        wanted.clamp(1, net::udp::MAX_SOCKETS)
+        wanted.clamp(1, udp::MAX_SOCKETS)
     }
 
     /// How many queries an open loop sends.
@@ -519,18 +525,19 @@ fn worker(
     barrier.wait();
     pinned.context("--cpus")?;
     // Whoever is first says when all begin, so that their schedules interleave.
-    let start = *start.get_or_init(|| sys::monotonic() + START_DELAY);
+    let start = *start.get_or_init(|| clock::monotonic() + START_DELAY);
     role = match role {
         Role::Measurer(measurer) => Role::Measurer(Box::new(measurer.starting_at(start))),
         Role::Replay(replayer) => Role::Replay(Box::new(replayer.starting_at(start))),
         lockstep => lockstep,
     };
     let (began, cpu_before, delay_before) =
-        (sys::monotonic(), sys::thread_cpu_time(), sys::thread_run_delay());
+        (clock::monotonic(), clock::thread_cpu_time(), sys::thread_run_delay());
     drive(&mut engine, &mut role, wait, stop)?;
     let run_delay =
         sys::thread_run_delay().zip(delay_before).map(|(after, before)| after.since(before));
-    let (cpu, elapsed) = (sys::thread_cpu_time().since(cpu_before), sys::monotonic().since(began));
+    let (cpu, elapsed) =
+        (clock::thread_cpu_time().since(cpu_before), clock::monotonic().since(began));
     let (tally, times) = match role {
         Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
         Role::Replay(replayer) => (replayer.into_tally(), Vec::new()),

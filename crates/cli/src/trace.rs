@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use measure::Nanos;
-use net::capture::{LiveCapture, Only, Until};
 use trace::{Capture, CaptureError, Message, Messages};
+use udp::capture::{LiveCapture, Only, Until};
 
 use crate::failure::Failure;
 use crate::load::interruption;

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
 use lab::replication::{Network, PORT};
-use net::capture::{LiveCapture, Only, Until};
 use trace::transfers::{Kind, Transfers};
 use trace::{Capture, CaptureError, Message, Messages};
+use udp::capture::{LiveCapture, Only, Until};
 
 use crate::replicate_cell::Figures;
 

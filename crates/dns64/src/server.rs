@@ -21,9 +21,9 @@ use std::collections::VecDeque;
 use std::hash::RandomState;
 use std::sync::Arc;
 
+use engine::{Next, Role, RxBatch, SocketId, TxBatch};
 use hashbrown::HashTable;
 use measure::Nanos;
-use net::{Next, Role, RxBatch, SocketId, TxBatch};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use engine::{Destination, SocketId};
 use measure::Nanos;
-use net::{Destination, SocketId};
 use wire::{Name, Qtype};
 
 use crate::answer::Wants;

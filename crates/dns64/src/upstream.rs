@@ -11,8 +11,8 @@
 
 use std::net::SocketAddr;
 
+use engine::SocketId;
 use measure::Nanos;
-use net::SocketId;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 

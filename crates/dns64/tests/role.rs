@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use dns64::streams::{FromStreams, ToStreams};
 use dns64::{Config, Dns64, Settings};
+use engine::{Destination, Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
-use net::{Destination, Role, RxBatch, SocketId, TxBatch};
 use wire::message::{HEADER, Header, flag, question_end};
 use wire::query::QueryTemplate;
 use wire::{Edns, Name, Qtype, Rcode};

@@ -12,16 +12,16 @@ use std::sync::atomic::AtomicBool;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use engine::{
+    Destination, Engine, EngineCounters, Next, Role, RxBatch, SocketId, TxBatch, Wait, WaitMode,
+    drive,
+};
 use load::workload::file::{QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use load::{Measurer, Plan, Workload};
 use measure::{Nanos, Pacing, Qps};
-use net::{
-    Destination, Engine, EngineCounters, Next, Role, RxBatch, SocketId, TxBatch, Wait, WaitMode,
-    drive,
-};
 use wire::{Edns, Expect, Namespace, Pref64, Qtype, QueryTemplate};
 
 /// Number of queries of one sample.

@@ -1,4 +1,4 @@
-//! Clients: the Measurer of connections. It is a role on [`net::StreamEngine`], as [`Measurer`](crate::Measurer)
+//! Clients: the Measurer of connections. It is a role on an engine of streams, as [`Measurer`](crate::Measurer)
 //! is one on datagrams, with the same workloads, paces, outcomes and tally.
 //!
 //! ```text
@@ -20,9 +20,9 @@ mod events;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use engine::Next;
+use engine::stream::{ConnId, Failure, Mix, Orders};
 use measure::{Nanos, Qps};
-use net::Next;
-use net::stream::{ConnId, Failure, Mix, Orders};
 
 use crate::connections::ConnectionTally;
 use crate::live::{GoalWatch, Live};

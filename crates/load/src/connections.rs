@@ -5,8 +5,8 @@
 //! established = completed + closed by the peer + failed after that + open at the end
 //! ```
 
+use engine::stream::Failure;
 use measure::Histogram;
-use net::stream::Failure;
 
 /// Outcomes of the connections of a trial.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
+use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
 use measure::pacing::EXPERIMENT;
-use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 
 use crate::flight::Ring;
 use crate::live::{Live, Publisher};

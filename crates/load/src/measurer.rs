@@ -12,8 +12,8 @@
 
 use std::sync::Arc;
 
+use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
-use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 
 use crate::flight::Ring;
 use crate::live::{GoalWatch, Live};

@@ -18,8 +18,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch, UNSEEN};
 use measure::Nanos;
-use net::{Destination, Next, Role, RxBatch, SocketId, TxBatch, UNSEEN};
 use wire::{Expect, Header, Invalid, reply};
 
 use crate::flight::Ring;

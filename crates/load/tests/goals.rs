@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{MS, answer, assert_sums, constant, plan, run, run_on};
+use engine::sim::{Replies, SimEngine};
 use load::{Live, Plan, Tally};
 use measure::{Goal, Nanos, Pacing, ScheduleTolerance};
-use net::sim::{Replies, SimEngine};
 
 fn goal(text: &str) -> Option<Goal> {
     Some(text.parse().expect("a goal"))

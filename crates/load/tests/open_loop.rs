@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::{MS, US, answer, constant, plan, qps, run, run_on, workload};
+use engine::sim::{Replies, SimEngine};
+use engine::{Destination, SocketId, WaitMode, drive};
 use load::{Measurer, Plan, Tally};
 use measure::{Nanos, Pacing, ScheduleTolerance, Void};
-use net::sim::{Replies, SimEngine};
-use net::{Destination, SocketId, WaitMode, drive};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
@@ -108,12 +108,17 @@ struct Stall<'a> {
     first: &'a mut bool,
 }
 
-impl net::Role for Stall<'_> {
-    fn handle(&mut self, now: Nanos, rx: &net::RxBatch, tx: &mut net::TxBatch) -> net::Next {
+impl engine::Role for Stall<'_> {
+    fn handle(
+        &mut self,
+        now: Nanos,
+        rx: &engine::RxBatch,
+        tx: &mut engine::TxBatch,
+    ) -> engine::Next {
         if std::mem::take(self.first) || now >= self.until {
             return self.role.handle(now, rx, tx);
         }
-        net::Next::At(self.until)
+        engine::Next::At(self.until)
     }
 
     fn sent(&mut self, at: Nanos) {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::{MS, answer, assert_sums, constant, plan};
+use engine::sim::{Replies, SimEngine};
+use engine::{Destination, SocketId, WaitMode, drive};
 use load::{Plan, Recorder, Recording, ReplayPlan, Replayer, Tally};
 use measure::{Nanos, Rng};
-use net::sim::{Replies, SimEngine};
-use net::{Destination, SocketId, WaitMode, drive};
 use wire::{Qtype, QueryTemplate};
 
 /// Composes a query for a namespace name with this id.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use common::{
     MS, US, answer, assert_sums, constant, plan, qps, run, run_lockstep, run_on, workload,
 };
+use engine::sim::{Replies, SimEngine};
+use engine::{SocketId, WaitMode};
 use load::{Plan, Workload};
 use measure::{Nanos, Pacing, Rng};
-use net::sim::{Replies, SimEngine};
-use net::{SocketId, WaitMode};
 use proptest::prelude::*;
 use wire::{Expect, Invalid, reply};
 
@@ -165,7 +165,7 @@ fn after_a_stop_outstanding_queries_are_unresolved() {
         Box::new(workload(1_000, false)),
         Arc::default(),
     );
-    net::drive(&mut engine, &mut role, WaitMode::Sleep, &stop).expect("no errors here");
+    engine::drive(&mut engine, &mut role, WaitMode::Sleep, &stop).expect("no errors here");
     let tally = role.into_tally();
     assert_eq!((tally.sent, tally.unresolved), (80, 50));
     assert_sums(&tally, 80);

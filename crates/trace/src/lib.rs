@@ -10,7 +10,7 @@
 //! cannot be read is counted by kind and passed over; a capture that is cut or damaged gives what stands before that.
 //!
 //! What is absent on purpose: no sockets and no clock. A live interface is a source like any other: a packet socket
-//! (`net::capture`), or tcpdump through a pipe.
+//! (`udp::capture`), or tcpdump through a pipe.
 
 pub mod anonymise;
 pub mod capture;

@@ -81,7 +81,7 @@ impl View {
         let (shown, flag) = (board.clone(), done.clone());
         let thread = std::thread::spawn(move || {
             // Where that is refused it runs where it may.
-            let _ = net::sys::pin_to_cpus(&cpus);
+            let _ = udp::sys::pin_to_cpus(&cpus);
             if let Err(e) = show(terminal, &shown, &interrupted, &flag, paint) {
                 shown.say(format!("the live view ended: {e}"));
             }

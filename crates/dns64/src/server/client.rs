@@ -3,8 +3,8 @@
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
+use engine::{Destination, Received, TxBatch};
 use measure::Nanos;
-use net::{Destination, Received, TxBatch};
 use wire::{Qclass, Qtype, Query, Rcode};
 
 use super::Dns64;

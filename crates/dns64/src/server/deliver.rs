@@ -1,7 +1,7 @@
 //! Answers to all who wait for them.
 
+use engine::TxBatch;
 use measure::Nanos;
-use net::TxBatch;
 use wire::Rcode;
 use wire::extend::MAX_REPLY_OPTIONS;
 use wire::message::OPT_FIXED;

@@ -1,7 +1,7 @@
 //! Queries to upstream: sent, sent again, answered.
 
+use engine::{Destination, Received, SocketId, TxBatch};
 use measure::Nanos;
-use net::{Destination, Received, SocketId, TxBatch};
 use rand_chacha::rand_core::RngCore;
 use wire::edns::opt_fixed;
 use wire::message::{HEADER, Header, OPT_FIXED, flag};

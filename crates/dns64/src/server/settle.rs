@@ -13,8 +13,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use engine::TxBatch;
 use measure::Nanos;
-use net::TxBatch;
 use wire::message::flag;
 use wire::reply::chain::MAX_HOPS;
 use wire::{Qtype, Rcode};

@@ -3,8 +3,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use engine::TxBatch;
 use measure::Nanos;
-use net::TxBatch;
 use wire::message::{HEADER, Header};
 use wire::{Name, Qtype};
 

@@ -3,7 +3,7 @@
 //! Ids are drawn at random, so the keys are as good as hashes; what is taken is given back at once, by moving up what
 //! stands behind (no tombstones), so the table never gets slower with use.
 
-use net::SocketId;
+use engine::SocketId;
 
 /// Stands for no lookup.
 const FREE: u32 = u32::MAX;

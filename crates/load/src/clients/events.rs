@@ -1,8 +1,8 @@
 //! What happens on the connections of the clients: they open, bring replies and close.
 
+use engine::Next;
+use engine::stream::{ConnId, End, Failure, Opened, Orders, StreamRole};
 use measure::Nanos;
-use net::Next;
-use net::stream::{ConnId, End, Failure, Opened, Orders, StreamRole};
 
 use super::{Clients, ConnectionState, Phase, RECONNECT_DELAY};
 

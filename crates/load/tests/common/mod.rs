@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use engine::sim::{Replies, SimEngine};
+use engine::{SocketId, WaitMode, drive};
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally};
 use measure::{Nanos, Pacing, Qps};
-use net::sim::{Replies, SimEngine};
-use net::{SocketId, WaitMode, drive};
 use wire::{Namespace, Qtype};
 
 pub(crate) const MS: fn(u64) -> Nanos = Nanos::from_millis;

@@ -1,0 +1,290 @@
+//! The daemon: sockets, threads, signals.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, anyhow};
+use dns64::config::{MAX_UPSTREAMS, TlsConfig, Transport, UpstreamConfig};
+use dns64::{Config, Settings};
+use engine::SocketId;
+use rand_chacha::rand_core::{OsRng, TryRngCore};
+use rustls::ClientConfig;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use streams::http::{ALPN_H2, ALPN_H3};
+use streams::tls::ALPN_DOQ;
+use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
+use streams::{serve, tcp};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use udp::{UdpEngine, sys};
+
+use crate::args::Args;
+use crate::carrier::{InForce, Listener};
+use crate::worker::{Line, Worker};
+use crate::{carrier, log, metrics, privileges, worker};
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// An address that cannot be bound, a user that cannot be become, a worker that failed.
+pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
+    log::start(&config.server);
+    sys::raise_open_files();
+    let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("cannot handle signals")?;
+    let workers = match config.server.workers {
+        0 => sys::allowed_cpus()?.len(),
+        workers => workers,
+    };
+    let settings = Arc::new(Settings::new(config, workers));
+    let mut running = Running::start(settings)?;
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    for signal in &mut signals {
+        match signal {
+            SIGHUP => {
+                let _ = sd_notify::notify(
+                    false,
+                    &[
+                        sd_notify::NotifyState::Reloading,
+                        sd_notify::NotifyState::monotonic_usec_now()
+                            .map_err(anyhow::Error::from)?,
+                    ],
+                );
+                running.reload(&args.config);
+                let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+            }
+            _ => break,
+        }
+    }
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
+    running.end()
+}
+
+/// A server that is up.
+struct Running {
+    settings: Arc<Settings>,
+    /// What is in force, for the carrier.
+    shared: carrier::Shared,
+    /// What we show to clients of TLS and what is built on it.
+    tls: Vec<ServerTls>,
+    lines: Vec<Line>,
+    workers: Vec<JoinHandle<anyhow::Result<()>>>,
+    others: Vec<JoinHandle<std::io::Result<()>>>,
+    end: CancellationToken,
+}
+
+impl Running {
+    /// Binds all sockets, becomes an ordinary user, and starts all threads.
+    fn start(settings: Arc<Settings>) -> anyhow::Result<Self> {
+        let config = &settings.config;
+        let engines =
+            UdpEngine::servers(&config.server.listen, settings.workers, worker::options())
+                .context("server.listen")?;
+        let addresses = addresses(&engines[0], config.server.listen.len())?;
+        let listeners = addresses.iter().map(|&address| tcp::listen(address));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
+        let mut listeners: Vec<Listener> = listeners.into_iter().map(Listener::Plain).collect();
+        let tls = listen_in_private(&config.tls, &mut listeners)?;
+        let in_force =
+            InForce { settings: settings.clone(), upstream_tls: upstream_tls(&config.upstream)? };
+        let metrics =
+            config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
+        privileges::drop_to(&config.server.user)?;
+
+        let (sender, messages) = mpsc::unbounded_channel();
+        let room = carrier::Room::default();
+        let mut lines = Vec::new();
+        let mut ready = Vec::new();
+        for (number, engine) in engines.into_iter().enumerate() {
+            let mut seed = [0; 32];
+            OsRng.try_fill_bytes(&mut seed).context("no random numbers from the system")?;
+            let worker = Worker::new(
+                engine,
+                settings.clone(),
+                seed,
+                number,
+                (sender.clone(), room.clone()),
+            )?;
+            lines.push(worker.line());
+            ready.push(worker);
+        }
+        let cpus = config.server.cpus.clone();
+        let workers = ready.into_iter().enumerate().map(|(number, worker)| {
+            let cpu = (!cpus.is_empty()).then(|| cpus[number % cpus.len()]);
+            thread(format!("worker-{number}"), move || worker.run(cpu))
+        });
+        let workers = workers.collect::<Result<Vec<_>, _>>()?;
+
+        let shared = Arc::new(Mutex::new(in_force));
+        let end = CancellationToken::new();
+        let start = carrier::Start {
+            listeners,
+            lines: lines.clone(),
+            in_force: shared.clone(),
+            messages,
+            end: end.clone(),
+        };
+        let mut others = vec![thread("streams".into(), move || carrier::run(start))?];
+        if let Some(listener) = metrics {
+            let (lines, end) = (lines.clone(), end.clone());
+            others.push(thread("metrics".into(), move || metrics::run(listener, lines, end))?);
+        }
+        let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let blocks = config.blocks();
+        let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();
+        tracing::info!(
+            listen = listen.join(", "),
+            prefixes = prefixes.join(", "),
+            workers = settings.workers,
+            "ready"
+        );
+        Ok(Running { settings, shared, tls, lines, workers, others, end })
+    }
+
+    /// Reads the configuration again; one with mistakes changes nothing.
+    fn reload(&mut self, path: &Path) {
+        let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
+        let read = text.and_then(|text| {
+            let config = Config::parse(&text)?;
+            let upstream_tls = upstream_tls(&config.upstream)?;
+            self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
+            Ok((config, upstream_tls))
+        });
+        let (config, upstream_tls) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                return tracing::error!("{}: {error:#}; nothing was changed", path.display());
+            }
+        };
+        let (old, new) = (&self.settings.config, &config);
+        for (key, same) in [
+            ("server.listen", old.server.listen == new.server.listen),
+            ("server.workers", old.server.workers == new.server.workers),
+            ("server.cpus", old.server.cpus == new.server.cpus),
+            ("server.user", old.server.user == new.server.user),
+            ("server.log", old.server.log == new.server.log),
+            ("limits.outstanding", old.limits.outstanding == new.limits.outstanding),
+            ("metrics.listen", old.metrics == new.metrics),
+            ("tls (but for what is in its files)", old.tls == new.tls),
+        ] {
+            if !same {
+                tracing::warn!("{key} changes only with a restart");
+            }
+        }
+        self.settings = Arc::new(Settings::new(config, self.settings.workers));
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
+            InForce { settings: self.settings.clone(), upstream_tls };
+        for line in &self.lines {
+            line.reload(self.settings.clone());
+        }
+        tracing::info!("{}: read again", path.display());
+    }
+
+    /// Ends all threads, after the queries under way have been answered.
+    fn end(self) -> anyhow::Result<()> {
+        tracing::info!("ending");
+        self.lines.iter().for_each(Line::end);
+        let mut result = Ok(());
+        for worker in self.workers {
+            match worker.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => result = Err(error),
+                Err(_) => result = Err(anyhow!("a worker panicked")),
+            }
+        }
+        self.end.cancel();
+        for other in self.others {
+            match other.join() {
+                Ok(ended) => ended?,
+                Err(_) => return Err(anyhow!("a thread panicked")),
+            }
+        }
+        result
+    }
+}
+
+/// Binds what is private; what we show there.
+fn listen_in_private(
+    config: &TlsConfig,
+    listeners: &mut Vec<Listener>,
+) -> anyhow::Result<Vec<ServerTls>> {
+    let mut all = Vec::new();
+    let mut show = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
+        let tls = (!addresses.is_empty()).then(|| shown(config, alpn)).transpose()?;
+        all.extend(tls.clone());
+        anyhow::Ok(tls)
+    };
+    if let Some(tls) = show(&config.dot, &[ALPN_DOT])? {
+        for &address in &config.dot {
+            listeners.push(Listener::Tls(tcp::listen(address).context("tls.dot")?, tls.clone()));
+        }
+    }
+    if let (Some(h2), Some(h3)) = (show(&config.doh, &[ALPN_H2])?, show(&config.doh, &[ALPN_H3])?) {
+        for &address in &config.doh {
+            listeners.push(Listener::Http(tcp::listen(address).context("tls.doh")?, h2.clone()));
+            listeners.push(Listener::Quic(serve::listen(address).context("tls.doh")?, h3.clone()));
+        }
+    }
+    if let Some(tls) = show(&config.doq, &[ALPN_DOQ])? {
+        for &address in &config.doq {
+            listeners.push(Listener::Quic(serve::listen(address).context("tls.doq")?, tls.clone()));
+        }
+    }
+    Ok(all)
+}
+
+/// What we show to clients that speak one of these protocols.
+fn shown(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Result<ServerTls> {
+    ServerTls::from_files(&config.certificate, &config.key, alpn, config.early_data)
+        .context("tls.certificate, tls.key")
+}
+
+/// How upstream is asked by TLS, if it is.
+fn upstream_tls(config: &UpstreamConfig) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    if config.transport != Transport::Tls {
+        return Ok(None);
+    }
+    let verify = match config.tls_authorities.as_os_str().is_empty() {
+        true => Verify::Nothing,
+        false => Verify::Authorities(config.tls_authorities.clone()),
+    };
+    let tls = ClientTls {
+        verify,
+        alpn: vec![ALPN_DOT.to_vec()],
+        sessions: MAX_UPSTREAMS * config.tcp_connections,
+        ..ClientTls::default()
+    };
+    Ok(Some(Arc::new(tls.build().context("upstream.tls-authorities")?)))
+}
+
+/// Where the first of the workers listens, once free ports are taken.
+fn addresses(engine: &UdpEngine, count: usize) -> std::io::Result<Vec<SocketAddr>> {
+    (0..count).map(|socket| engine.local_address(SocketId(socket as u16))).collect()
+}
+
+/// Starts a thread; one that fails ends the server.
+fn thread<E: std::fmt::Display + Send + 'static>(
+    name: String,
+    body: impl FnOnce() -> Result<(), E> + Send + 'static,
+) -> std::io::Result<JoinHandle<Result<(), E>>> {
+    std::thread::Builder::new().name(name.clone()).spawn(move || {
+        /// Ends the server when the thread fails, or panics.
+        struct Watch(bool);
+        impl Drop for Watch {
+            fn drop(&mut self) {
+                if !self.0 {
+                    let _ = signal_hook::low_level::raise(SIGTERM);
+                }
+            }
+        }
+        let mut watch = Watch(false);
+        let result = body();
+        if let Err(error) = &result {
+            tracing::error!("{name}: {error}");
+        }
+        watch.0 = result.is_ok();
+        result
+    })
+}

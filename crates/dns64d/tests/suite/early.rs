@@ -1,0 +1,105 @@
+//! 0-RTT over QUIC and HTTP/3, which openssl does not speak: our own client asks, twice, the second time with the
+//! session of the first and with its query in the handshake.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+
+use engine::stream::{ConnId, End, Mix, Opened, Orders};
+use engine::{Next, StreamRole, WaitMode};
+use measure::Nanos;
+use streams::StreamEngine;
+use streams::client::{Carriage, Dialer, TlsDialer};
+use streams::http::{ALPN_H3, Method, PATH, Resource};
+use streams::tls::ALPN_DOQ;
+use streams::tls::ClientTls;
+
+use crate::faults::ipv4_only;
+use crate::kit::script::Asked;
+use crate::private::{DOH, DOQ, Private, QUERY, UPDATE, hasty};
+
+/// Sends one message on one connection, and is done with its reply.
+struct Once {
+    message: &'static [u8],
+    ordered: bool,
+    early: bool,
+    reply: Vec<u8>,
+    end: Option<End>,
+}
+
+impl StreamRole for Once {
+    fn opened(&mut self, _now: Nanos, _conn: ConnId, how: Opened) {
+        self.early = how.early_data;
+    }
+
+    fn message(&mut self, _now: Nanos, _conn: ConnId, message: &[u8]) {
+        self.reply = message.to_vec();
+    }
+
+    fn closed(&mut self, _now: Nanos, _conn: ConnId, end: End) {
+        self.end = Some(end);
+    }
+
+    fn orders(&mut self, _now: Nanos, orders: &mut Orders) -> Next {
+        if self.end.is_some() {
+            return Next::Done;
+        }
+        if !self.ordered {
+            self.ordered = true;
+            orders.open(0);
+            orders.send(0, self.message.len(), |place| {
+                place.copy_from_slice(self.message);
+                self.message.len()
+            });
+        } else if !self.reply.is_empty() {
+            orders.close(0);
+        }
+        Next::Idle
+    }
+
+    fn sent(&mut self, _at: Nanos, _conn: ConnId) {}
+}
+
+/// The reply to `message` on a new connection, and whether it was taken with the handshake.
+fn ask(dialer: &Dialer, message: &'static [u8]) -> (Vec<u8>, bool) {
+    let role = Once { message, ordered: false, early: false, reply: Vec::new(), end: None };
+    let engine = StreamEngine::new(vec![dialer.clone()], Mix::one(), 1, role);
+    let mut engine = engine.expect("a port");
+    engine.drive(WaitMode::Sleep, &AtomicBool::new(false)).expect("runs");
+    let role = engine.into_role();
+    assert_eq!(role.end, Some(End::Ordered), "{:?}", dialer.carriage);
+    (role.reply, role.early)
+}
+
+#[test]
+fn early_data_of_quic_and_http3_is_for_queries_alone() {
+    let resource =
+        Resource { authority: "dns.example".into(), path: PATH.into(), method: Method::Post };
+    let ways = [(Carriage::Quic, DOQ, ALPN_DOQ), (Carriage::Http3(resource), DOH, ALPN_H3)];
+    for (allowed, (carriage, port, alpn)) in
+        [true, false].map(|a| ways.clone().map(|w| (a, w))).concat()
+    {
+        let (script, private) = (ipv4_only(), Private::new());
+        let server = hasty(&script, &private, allowed);
+        let target = SocketAddr::from((private.address, port));
+        let name = format!("{carriage:?}, allowed: {allowed}");
+        let asked = ClientTls {
+            alpn: vec![alpn.to_vec()],
+            sessions: 10,
+            early_data: true,
+            ..ClientTls::default()
+        };
+        let tls = TlsDialer::new(&asked, "dns.example".try_into().expect("a name"));
+        let tls = Some(tls.expect("a configuration"));
+        let dialer = Dialer { carriage, tls, ..Dialer::tcp(target) };
+        assert!(!ask(&dialer, UPDATE).1, "{name}: no session yet");
+        for (message, rcode) in [(UPDATE, 4), (QUERY, 0), (UPDATE, 4)] {
+            let (reply, early) = ask(&dialer, message);
+            assert_eq!(early, allowed, "{name}: {}", server.log());
+            assert_eq!(reply.get(3).map(|flags| flags & 15), Some(rcode), "{name}: {reply:?}");
+        }
+        // An update goes nowhere.
+        let asked = script.asked();
+        let early = |asked: &Asked| asked.name.starts_with("early.");
+        assert!(!asked.is_empty() && asked.iter().all(early), "{name}: {asked:?}");
+    }
+}

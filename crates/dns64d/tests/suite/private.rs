@@ -1,0 +1,323 @@
+//! TLS and what is built on it: what is answered there, what is shown, and whom dns64d believes.
+//!
+//! kdig, a client not ours, asks over TLS, HTTPS and QUIC; without it these tests say that they were skipped.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use nix::sys::signal::Signal;
+use streams::tls::Authority;
+
+use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
+use crate::kit::script::{Asked, Script};
+use crate::kit::server::{Kind, Server};
+
+/// What is shown, and where it is asked.
+pub(crate) struct Private {
+    dir: tempfile::TempDir,
+    /// Of this test alone: what is free on 127.0.0.1 may be taken by a client's connection meanwhile.
+    pub(crate) address: Ipv4Addr,
+}
+
+/// Where TLS, HTTPS and QUIC are spoken.
+const DOT: u16 = 8853;
+pub(crate) const DOH: u16 = 8443;
+pub(crate) const DOQ: u16 = 8854;
+
+impl Private {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU8 = AtomicU8::new(1);
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let address = Ipv4Addr::new(127, 128 | high, low, COUNT.fetch_add(1, Ordering::Relaxed));
+        let private = Private { dir: tempfile::tempdir().expect("a folder"), address };
+        private.renew();
+        private
+    }
+
+    /// Another authority and another certificate, in the same files.
+    fn renew(&self) {
+        let authority = Authority::new().expect("an authority");
+        let names = ["dns.example", &self.address.to_string()];
+        authority.write(self.dir.path(), &names).expect("writes");
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// What dns64d is told.
+    fn config(&self) -> String {
+        let at = self.address;
+        format!(
+            "[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n\
+             dot = [\"{at}:{DOT}\"]\ndoh = [\"{at}:{DOH}\"]\ndoq = [\"{at}:{DOQ}\"]\n",
+            self.path("server.pem"),
+            self.path("server.key")
+        )
+    }
+
+    /// kdig's short answer; `None` where it is not installed.
+    fn kdig(&self, port: u16, arguments: &[&str]) -> Option<String> {
+        let mut kdig = Command::new("kdig");
+        kdig.args([&format!("@{}", self.address), "-p", &port.to_string()]);
+        kdig.args(["+short", "+timeout=20", "+retry=0"]);
+        match kdig.args(arguments).output() {
+            Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+            Err(error) => {
+                eprintln!("skipped, no kdig (package knot-dnsutils): {error}");
+                None
+            }
+        }
+    }
+}
+
+/// What kdig is told for each transport.
+const WAYS: [(&str, u16); 4] =
+    [("+tls", DOT), ("+https", DOH), ("+https-get", DOH), ("+quic", DOQ)];
+
+#[test]
+fn the_same_is_answered_over_every_transport() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let server = dns64d(&[&script], &private.config());
+    assert!(is_right(&server.ask("plain.example AAAA")));
+    for (way, port) in WAYS {
+        let Some(answer) = private.kdig(port, &[way, "AAAA", "private.example"]) else { return };
+        assert_eq!(answer, SYNTHESISED, "{way}: {}", server.log());
+    }
+}
+
+#[test]
+fn a_reload_shows_the_new_certificate_and_a_bad_one_changes_nothing() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let server = dns64d(&[&script], &private.config());
+    let trusted = || {
+        let ca = format!("+tls-ca={}", private.path("ca.pem"));
+        let arguments = [&ca, "+tls-hostname=dns.example", "AAAA", "trusted.example"];
+        private.kdig(DOT, &arguments)
+    };
+    match trusted() {
+        None => return,
+        Some(answer) => assert_eq!(answer, SYNTHESISED, "{}", server.log()),
+    }
+    private.renew();
+    assert_ne!(
+        trusted().as_deref(),
+        Some(SYNTHESISED),
+        "the old one is shown, the new one believed"
+    );
+    server.signal(Signal::SIGHUP);
+    wait_for("the new certificate", || trusted().as_deref() == Some(SYNTHESISED));
+    fs::write(private.path("server.pem"), "no certificate").expect("writes");
+    server.signal(Signal::SIGHUP);
+    wait_for("the mistake is told", || server.log().contains("nothing was changed"));
+    assert_eq!(trusted().as_deref(), Some(SYNTHESISED));
+}
+
+/// A dns64d that asks another server by a stream transport.
+fn before(upstream: SocketAddr, config: &str) -> Server {
+    Server::start(Kind::Dns64d, &[upstream], config).expect("it starts")
+}
+
+/// A resolver that speaks TLS: dns64d that synthesises nothing.
+fn resolver(script: &Script, private: &Private) -> Server {
+    dns64d(&[script], &format!("{}[synthesis]\nnever = [\".\"]", private.config()))
+}
+
+#[test]
+fn upstream_is_asked_by_tcp_or_tls_alone() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let upstream = resolver(&script, &private);
+    let by_tcp = before(upstream.address(), "upstream.transport = \"tcp\"");
+    let tls = |name: &str, authorities: &str| {
+        let config = format!(
+            "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
+        );
+        before((private.address, DOT).into(), &config)
+    };
+    let ca = private.path("ca.pem");
+    for (server, label) in [
+        (by_tcp, "tcp"),
+        (tls("dns.example", &ca), "named"),
+        (tls("", &ca), "address"),
+        (tls("other.example", ""), "any"),
+    ] {
+        assert!(
+            is_right(&server.ask(&format!("{label}.example AAAA"))),
+            "{label}: {}",
+            server.log()
+        );
+    }
+}
+
+#[test]
+fn an_upstream_that_shows_the_wrong_certificate_is_not_believed() {
+    let (script, private, stranger) = (ipv4_only(), Private::new(), Private::new());
+    let _upstream = resolver(&script, &private);
+    for (name, authorities) in
+        [("other.example", private.path("ca.pem")), ("dns.example", stranger.path("ca.pem"))]
+    {
+        let config = format!(
+            "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
+        );
+        let server = before((private.address, DOT).into(), &config);
+        assert_eq!(server.ask("wrong.example AAAA").rcode, "SERVFAIL");
+        assert!(server.log().contains("no TLS with upstream"), "{}", server.log());
+    }
+    assert!(script.asked().is_empty(), "nobody was asked");
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    let private = Private::new();
+    fs::remove_file(Path::new(&private.path("server.key"))).expect("it was there");
+    let script = ipv4_only();
+    let error = Server::start(Kind::Dns64d, &[script.address()], &private.config());
+    let error = error.err().expect("it cannot start");
+    assert!(error.contains("server.key") && error.contains("tls.key"), "{error}");
+}
+
+#[test]
+fn replies_on_streams_are_padded_and_connections_told_their_time_where_that_is_asked_for() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let config = format!("{}[limits]\ntcp-idle = \"12s\"", private.config());
+    let _server = dns64d(&[&script], &config);
+    let asked = |port, way| {
+        let all = ["+noshort", "+opt", "+stats", "+edns", way, "+padding=128", "+ednsopt=11"];
+        private.kdig(port, &[&all[..], &["AAAA", "padded.example"]].concat())
+    };
+    for (way, port) in WAYS {
+        let Some(answer) = asked(port, way) else { return };
+        assert!(answer.contains(";; PADDING:"), "{way}: {answer}");
+        assert!(answer.contains("Received 468 B"), "{way}: {answer}");
+        // 120 times 100 ms; on HTTP and QUIC there is no such option.
+        assert_eq!(answer.contains("Option (11): 0078"), way == "+tls", "{way}: {answer}");
+    }
+    // Who does not ask gets nothing.
+    let plain =
+        ["+noshort", "+opt", "+stats", "+edns", "+nopadding", "+tls", "AAAA", "plain.example"];
+    let answer = private.kdig(DOT, &plain).expect("kdig");
+    assert!(!answer.contains("PADDING") && !answer.contains("468 B"), "{answer}");
+}
+
+/// What `openssl s_client` says of a connection that the server ends when it has been idle; `None` without openssl.
+fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-ign_eof", "-connect", &format!("{}:{port}", private.address)]);
+    match client.args(arguments).stdin(std::process::Stdio::null()).output() {
+        Ok(output) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Some(text(&output.stdout) + &text(&output.stderr))
+        }
+        Err(error) => {
+            eprintln!("skipped, no openssl: {error}");
+            None
+        }
+    }
+}
+
+/// A `dns64d` that does not wait long, with or without 0-RTT.
+pub(crate) fn hasty(script: &Script, private: &Private, early_data: bool) -> Server {
+    let limits = "[limits]\ntcp-idle = \"1s\"";
+    dns64d(&[script], &format!("{}early-data = {early_data}\n{limits}", private.config()))
+}
+
+#[test]
+fn old_protocols_and_weak_ciphers_are_refused() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let _server = hasty(&script, &private, false);
+    for port in [DOT, DOH] {
+        for version in ["-tls1", "-tls1_1"] {
+            // What openssl itself would not offer otherwise.
+            let arguments = [version, "-cipher", "ALL:@SECLEVEL=0"];
+            let Some(said) = openssl(&private, port, &arguments) else { return };
+            assert!(said.contains("Cipher is (NONE)"), "{version} on {port}: {said}");
+            assert!(said.contains("SSL alert number"), "{version} on {port}: {said}");
+        }
+        for weak in ["AES128-SHA", "ECDHE-ECDSA-AES128-SHA256", "aNULL", "AES128-GCM-SHA256"] {
+            let weak = format!("{weak}:@SECLEVEL=0");
+            let said = openssl(&private, port, &["-tls1_2", "-cipher", &weak]).expect("openssl");
+            assert!(said.contains("alert handshake failure"), "{weak} on {port}: {said}");
+        }
+        for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+            let said = openssl(&private, port, &[version]).expect("openssl");
+            assert!(said.contains(&format!("New, {name}")), "{version} on {port}: {said}");
+            assert!(said.contains("Compression: NONE"), "{version} on {port}: {said}");
+        }
+    }
+}
+
+/// A message as the first of a connection of TLS.
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+/// A message as the first request of a connection of HTTP/2 (RFC 9113): the preface, empty settings, the head, the body.
+fn posted(message: &[u8]) -> Vec<u8> {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let len = (payload.len() as u32).to_be_bytes();
+        [&len[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    // RFC 7541: POST and https by their numbers; path, authority and content type by the numbers of their names.
+    let head = [
+        &[0x83, 0x87, 0x44][..],
+        &text("/dns-query"),
+        &[0x41],
+        &text("dns.example"),
+        &[0x5f],
+        &text("application/dns-message"),
+    ]
+    .concat();
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        &frame(4, 0, 0, &[])[..],
+        &frame(1, 4, 1, &head),
+        &frame(0, 1, 1, message),
+    ]
+    .concat()
+}
+
+/// What carries a message, and where: a port, what openssl is told beside, and the octets of the message on the way.
+type Carried = (u16, &'static [&'static str], fn(&[u8]) -> Vec<u8>);
+
+/// What may travel with a handshake.
+pub(crate) const QUERY: &[u8] =
+    b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x05early\x07example\0\0\x1c\0\x01";
+/// An update of a zone: what would change something if it was repeated.
+pub(crate) const UPDATE: &[u8] = b"\x07\x08\x28\0\0\x01\0\0\0\0\0\0\x07example\0\0\x06\0\x01";
+
+#[test]
+fn sessions_are_resumed_and_early_data_taken_only_where_it_is_allowed() {
+    let carried: [Carried; 2] = [(DOT, &[], framed), (DOH, &["-alpn", "h2"], posted)];
+    for (allowed, (port, more, way)) in [true, false].map(|a| carried.map(|c| (a, c))).concat() {
+        let (script, private) = (ipv4_only(), Private::new());
+        let server = hasty(&script, &private, allowed);
+        let (session, early) = (private.path("session"), private.path("early"));
+        let s_client = |arguments: &[&str]| openssl(&private, port, &[more, arguments].concat());
+        for version in ["-tls1_2", "-tls1_3"] {
+            let Some(first) = s_client(&[version, "-sess_out", &session]) else { return };
+            assert!(first.contains("New, TLSv1."), "{version} on {port}: {first}");
+            let again = s_client(&[version, "-sess_in", &session]).expect("openssl");
+            assert!(again.contains("Reused, TLSv1."), "{version} on {port}: {again}");
+        }
+        for (message, answered) in [(QUERY, true), (UPDATE, false)] {
+            fs::write(&early, way(message)).expect("writes");
+            s_client(&["-tls1_3", "-sess_out", &session]).expect("openssl");
+            let arguments = ["-tls1_3", "-sess_in", &session, "-early_data", &early];
+            let said = s_client(&arguments).expect("openssl");
+            assert!(said.contains("Reused, TLSv1.3"), "on {port}: {said}");
+            let taken = said.contains("Early data was accepted");
+            assert_eq!(taken, allowed, "on {port}: {said}");
+            // An answer carries the name again, a refusal (NOTIMP) nothing but a header.
+            let name = said.contains("early\u{7}example");
+            assert_eq!(name, allowed && answered, "on {port}: {said}");
+        }
+        let asked = script.asked();
+        let early = |asked: &Asked| asked.name.starts_with("early.");
+        assert!(asked.iter().all(early), "{asked:?}: {}", server.log());
+        assert_eq!(!asked.is_empty(), allowed, "on {port}: {}", server.log());
+    }
+}

@@ -1,0 +1,427 @@
+//! Batches: what a role gets from an engine and gives to it.
+//!
+//! ```text
+//! RxBatch   one arena; a frame per received message; a frame may hold many equal datagrams
+//!           (UDP_GRO), which the iterator splits as it goes
+//! TxBatch   one arena; datagrams are composed in place, one behind the other; neighbours to the
+//!           same destination and of equal length become one segmented message (UDP_SEGMENT)
+//! ```
+//!
+//! All memory is taken when a batch is made; nothing here allocates afterwards.
+
+use std::net::{IpAddr, SocketAddr};
+
+use measure::Nanos;
+
+/// The largest payload of a UDP datagram over IPv4, and so the largest message handed to the kernel.
+pub const MAX_MESSAGE: usize = 65_507;
+
+/// The longest datagram that shares a message, bytes: it fits the least MTU of IPv6 (1280 - 40 - 8). The
+/// kernel refuses a segment that does not fit the MTU of the path.
+pub const MAX_SEGMENT: usize = 1_232;
+
+/// A socket of an engine, by its place in the engine's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketId(pub u16);
+
+/// One received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// The socket that received it.
+    pub socket: SocketId,
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// The address it was sent to, on sockets bound to a wildcard address.
+    pub to: Option<IpAddr>,
+    /// When the kernel received it, on the engine's clock; the time of the batch where there is no stamp.
+    pub at: Nanos,
+    /// The payload.
+    pub bytes: &'a [u8],
+}
+
+/// One received message: a datagram, or several of `segment` bytes each (the last may be shorter).
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The socket that received it.
+    pub socket: SocketId,
+    /// The sender's address.
+    pub peer: SocketAddr,
+    /// The address it was sent to, on sockets bound to a wildcard address.
+    pub to: Option<IpAddr>,
+    /// The time of its arrival on the engine's clock.
+    pub at: Nanos,
+    /// Its first byte's place in the arena ([`RxBatch::slot`]).
+    pub offset: usize,
+    /// Its length, bytes.
+    pub len: usize,
+    /// The length of each of its datagrams but the last, bytes.
+    pub segment: usize,
+}
+
+impl Frame {
+    /// How many datagrams it holds; an empty one is one.
+    #[inline]
+    pub fn count(&self) -> usize {
+        if self.len <= self.segment { 1 } else { self.len.div_ceil(self.segment.max(1)) }
+    }
+}
+
+/// Received datagrams.
+#[derive(Debug)]
+pub struct RxBatch {
+    /// `slots` areas of `slot_len` bytes, `stride` bytes apart.
+    arena: Vec<u8>,
+    slot_len: usize,
+    stride: usize,
+    slots: usize,
+    frames: Vec<Frame>,
+    datagrams: usize,
+}
+
+impl RxBatch {
+    /// Room for `slots` messages of at most `slot_len` bytes.
+    pub fn new(slots: usize, slot_len: usize) -> Self {
+        // Slots a power of two apart fall into the same cache sets: a page and two lines keep them apart.
+        let stride = slot_len.next_multiple_of(64) + 4_096 + 128;
+        RxBatch {
+            // From the zero page: only what is received is ever resident.
+            arena: vec![0; slots * stride],
+            slot_len,
+            stride,
+            slots,
+            frames: Vec::with_capacity(slots),
+            datagrams: 0,
+        }
+    }
+
+    /// Forgets what was received.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.datagrams = 0;
+    }
+
+    /// How many datagrams there are.
+    pub fn len(&self) -> usize {
+        self.datagrams
+    }
+
+    /// Whether nothing was received.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Whether no slot is left.
+    pub fn is_full(&self) -> bool {
+        self.frames.len() == self.slots
+    }
+
+    /// The datagrams, in the order of their arrival per socket.
+    pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
+        self.frames.iter().flat_map(|f| {
+            let whole = &self.arena[f.offset..f.offset + f.len];
+            let received =
+                move |bytes| Received { socket: f.socket, peer: f.peer, to: f.to, at: f.at, bytes };
+            // An empty datagram is one datagram; chunks() would make it none.
+            let empty = whole.is_empty().then_some(whole);
+            empty.into_iter().chain(whole.chunks(f.segment.max(1))).map(received)
+        })
+    }
+
+    /// How many slots there are, filled and free ones.
+    #[inline]
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// How many slots are filled.
+    #[inline]
+    pub fn filled(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Where a slot begins in the arena.
+    #[inline]
+    pub fn slot(&self, index: usize) -> usize {
+        index * self.stride
+    }
+
+    /// The bytes of a slot, for an engine to receive into.
+    #[inline]
+    pub fn slot_mut(&mut self, index: usize) -> &mut [u8] {
+        let offset = self.slot(index);
+        &mut self.arena[offset..offset + self.slot_len]
+    }
+
+    /// Adds a frame whose bytes lie in the arena already.
+    #[inline]
+    pub fn add(&mut self, frame: Frame) {
+        debug_assert!(frame.offset + frame.len <= self.arena.len());
+        self.datagrams += frame.count();
+        self.frames.push(frame);
+    }
+
+    /// Copies one datagram in; whether there was room. For engines without a kernel.
+    pub fn put(&mut self, socket: SocketId, peer: SocketAddr, at: Nanos, bytes: &[u8]) -> bool {
+        self.put_to(socket, peer, None, at, bytes)
+    }
+
+    /// As [`put`](Self::put), with the address it was sent to.
+    pub fn put_to(
+        &mut self,
+        socket: SocketId,
+        peer: SocketAddr,
+        to: Option<IpAddr>,
+        at: Nanos,
+        bytes: &[u8],
+    ) -> bool {
+        let slot = self.frames.len();
+        if self.is_full() || bytes.len() > self.slot_len {
+            return false;
+        }
+        let offset = self.slot(slot);
+        self.arena[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.add(Frame { socket, peer, to, at, offset, len: bytes.len(), segment: self.slot_len });
+        true
+    }
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// The peer of a connected socket.
+    Connected(SocketId),
+    /// `peer`, through an unconnected socket, from address `from` where the socket is bound to a wildcard.
+    Peer {
+        /// The socket to send through.
+        socket: SocketId,
+        /// Who gets it.
+        peer: SocketAddr,
+        /// The source address (`Received::to` of the datagram that is answered).
+        from: Option<IpAddr>,
+    },
+}
+
+impl Destination {
+    /// The way back to the sender of `received`.
+    pub fn reply_to(received: &Received<'_>) -> Self {
+        Destination::Peer { socket: received.socket, peer: received.peer, from: received.to }
+    }
+
+    /// The socket that sends.
+    pub fn socket(&self) -> SocketId {
+        match *self {
+            Destination::Connected(socket) | Destination::Peer { socket, .. } => socket,
+        }
+    }
+}
+
+/// One message to the kernel: datagrams of `segment` bytes each, the last may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// Where its datagrams go.
+    pub to: Destination,
+    offset: usize,
+    /// Its length, bytes.
+    pub len: usize,
+    /// The length of each of its datagrams but the last, bytes.
+    pub segment: usize,
+    /// How many datagrams it holds.
+    pub segments: usize,
+}
+
+/// Datagrams to send.
+#[derive(Debug)]
+pub struct TxBatch {
+    arena: Vec<u8>,
+    used: usize,
+    messages: Vec<Message>,
+    max_messages: usize,
+    /// How many datagrams may share a message; 1 without segmentation offload.
+    max_segments: usize,
+    datagrams: usize,
+}
+
+impl TxBatch {
+    /// Room for `max_messages` messages and `bytes` bytes in all, up to `max_segments` datagrams a message.
+    pub fn new(max_messages: usize, bytes: usize, max_segments: usize) -> Self {
+        TxBatch {
+            arena: vec![0; bytes],
+            used: 0,
+            messages: Vec::with_capacity(max_messages),
+            max_messages,
+            max_segments: max_segments.max(1),
+            datagrams: 0,
+        }
+    }
+
+    /// Composes one datagram of at most `max_len` bytes in place: `fill` gets the room and returns the
+    /// length. Returns false, without calling `fill`, when the batch is full. A length of zero takes
+    /// the datagram back.
+    pub fn push(
+        &mut self,
+        to: Destination,
+        max_len: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> bool {
+        if self.is_full(max_len) {
+            return false;
+        }
+        let offset = self.used;
+        let len = fill(&mut self.arena[offset..offset + max_len]);
+        assert!(len <= max_len, "a datagram of {len} bytes in a room of {max_len}");
+        if len > 0 {
+            self.used += len;
+            self.datagrams += 1;
+            self.append(to, offset, len);
+        }
+        true
+    }
+
+    /// Joins the datagram to the last message where the kernel allows it, else begins a message.
+    fn append(&mut self, to: Destination, offset: usize, len: usize) {
+        if let Some(last) = self.messages.last_mut() {
+            // Only the last segment may be short: a message that ends in one is closed.
+            let open = last.len == last.segment * last.segments;
+            if open
+                && len <= last.segment
+                && last.segment <= MAX_SEGMENT
+                && last.segments < self.max_segments
+                && last.len + len <= MAX_MESSAGE
+                && last.to == to
+            {
+                last.len += len;
+                last.segments += 1;
+                return;
+            }
+        }
+        self.messages.push(Message { to, offset, len, segment: len, segments: 1 });
+    }
+
+    /// Whether a datagram of `len` bytes may find no room.
+    pub fn is_full(&self, len: usize) -> bool {
+        self.messages.len() == self.max_messages || self.used + len > self.arena.len()
+    }
+
+    /// How many datagrams there are.
+    pub fn len(&self) -> usize {
+        self.datagrams
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.datagrams == 0
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.datagrams = 0;
+        self.messages.clear();
+    }
+
+    /// The messages, for an engine to send.
+    #[inline]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The bytes of a message of this batch.
+    #[inline]
+    pub fn bytes(&self, message: &Message) -> &[u8] {
+        &self.arena[message.offset..message.offset + message.len]
+    }
+
+    /// From now on so many datagrams may share a message (1 switches segmentation off).
+    pub fn limit_segments(&mut self, max_segments: usize) {
+        self.max_segments = max_segments.max(1);
+    }
+
+    /// The datagrams with their destinations, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Destination, &[u8])> {
+        self.messages.iter().flat_map(|m| {
+            self.arena[m.offset..m.offset + m.len].chunks(m.segment).map(move |bytes| (m.to, bytes))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn peer(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn push(tx: &mut TxBatch, to: Destination, bytes: &[u8]) -> bool {
+        tx.push(to, bytes.len(), |room| {
+            room.copy_from_slice(bytes);
+            bytes.len()
+        })
+    }
+
+    #[test]
+    fn equal_neighbours_share_a_message() {
+        let mut tx = TxBatch::new(8, 1_000, 4);
+        let a = Destination::Connected(SocketId(0));
+        let b = Destination::Peer { socket: SocketId(0), peer: peer(1), from: None };
+        for (to, len) in [
+            (a, 10),
+            (a, 10),
+            (a, 7),
+            (a, 7),
+            (b, 7),
+            (b, 8),
+            (a, 10),
+            (a, 10),
+            (a, 10),
+            (a, 10),
+            (a, 10),
+        ] {
+            assert!(push(&mut tx, to, &vec![1; len]));
+        }
+        let shape: Vec<_> = tx.messages.iter().map(|m| (m.len, m.segment, m.segments)).collect();
+        assert_eq!(shape, [(27, 10, 3), (7, 7, 1), (7, 7, 1), (8, 8, 1), (40, 10, 4), (10, 10, 1)]);
+        assert_eq!(tx.len(), 11);
+    }
+
+    #[test]
+    fn a_full_batch_says_so_and_nothing_is_taken_back() {
+        let mut tx = TxBatch::new(1, 25, 1);
+        let to = Destination::Connected(SocketId(0));
+        assert!(push(&mut tx, to, &[1; 10]));
+        assert!(!push(&mut tx, to, &[1; 10]));
+        tx.clear();
+        assert!(tx.push(to, 10, |_| 0) && tx.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn every_datagram_comes_out_as_it_went_in(lens in prop::collection::vec((0u16..3, 1usize..40), 1..60), segments in 1usize..9) {
+            let mut tx = TxBatch::new(64, 4_096, segments);
+            let mut sent = Vec::new();
+            for (i, (socket, len)) in lens.into_iter().enumerate() {
+                let bytes = vec![i as u8; len];
+                let to = Destination::Connected(SocketId(socket));
+                prop_assert!(push(&mut tx, to, &bytes));
+                sent.push((to, bytes));
+            }
+            let got: Vec<_> = tx.iter().map(|(to, bytes)| (to, bytes.to_vec())).collect();
+            prop_assert_eq!(got, sent);
+            prop_assert!(tx.messages.iter().all(|m| m.segments <= segments && m.len.div_ceil(m.segment) == m.segments));
+        }
+
+        #[test]
+        fn segments_are_split_at_their_size(len in 0usize..300, segment in 0usize..100) {
+            let mut rx = RxBatch::new(2, 300);
+            for i in 0..300 {
+                rx.arena[i] = i as u8;
+            }
+            rx.add(Frame { socket: SocketId(0), peer: peer(1), to: None, at: Nanos(0), offset: 0, len, segment });
+            let parts: Vec<&[u8]> = rx.iter().map(|r| r.bytes).collect();
+            prop_assert_eq!(parts.len(), rx.len());
+            prop_assert_eq!(parts.concat(), rx.arena[..len].to_vec());
+            prop_assert!(parts.iter().rev().skip(1).all(|p| p.len() == segment.max(1)));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The clocks of engines and threads, nanoseconds. Roles read none of them: they are told the time.
+
+use measure::Nanos;
+use nix::time::{ClockId, clock_gettime};
+
+/// The monotonic clock (`CLOCK_MONOTONIC`), nanoseconds: the clock of all engines with a kernel.
+#[inline]
+pub fn monotonic() -> Nanos {
+    read(ClockId::CLOCK_MONOTONIC)
+}
+
+/// The wall clock (`CLOCK_REALTIME`), nanoseconds since 1970.
+#[inline]
+pub fn realtime() -> Nanos {
+    read(ClockId::CLOCK_REALTIME)
+}
+
+/// CPU time of the calling thread so far.
+pub fn thread_cpu_time() -> Nanos {
+    read(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time of the process so far.
+pub fn process_cpu_time() -> Nanos {
+    read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+#[inline]
+fn read(id: ClockId) -> Nanos {
+    let time = clock_gettime(id).expect("the clocks used here exist on every Linux");
+    Nanos(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_go_forward() {
+        let (a, cpu) = (monotonic(), thread_cpu_time());
+        assert!(
+            monotonic() >= a
+                && thread_cpu_time() >= cpu
+                && realtime() > Nanos::from_secs(1_600_000_000)
+        );
+        assert!(process_cpu_time() > Nanos::ZERO);
+    }
+}

@@ -1,0 +1,27 @@
+//! Roles and engines, and the one worker loop between them. Knows no DNS and opens no socket.
+//!
+//! ```text
+//!   role (a state machine)          Measurer, AuthDNS, DNS64 server
+//!     ^  RxBatch      | TxBatch
+//!     |               v
+//!   drive (the worker loop)         one thread, one engine, one role
+//!     ^               |
+//!     |               v
+//!   Engine                          sockets (crate `udp`); sim: a virtual clock and one scripted peer
+//!
+//!   StreamRole ──> its engine       the same for connections (crate `streams`): TCP, TLS, HTTP, QUIC
+//! ```
+
+mod address_error;
+pub mod batch;
+pub mod clock;
+mod drive;
+mod engine;
+pub mod sim;
+pub mod stream;
+
+pub use address_error::named;
+pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
+pub use drive::{Next, Role, Tended, UNSEEN, WaitMode, drive, drive_and_tend};
+pub use engine::{Engine, EngineCounters, Wait};
+pub use stream::StreamRole;

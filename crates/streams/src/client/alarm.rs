@@ -1,0 +1,86 @@
+//! An alarm on the monotonic clock, to the nanosecond; tokio's own timers go by milliseconds.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use measure::Nanos;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use tokio::io::unix::AsyncFd;
+
+/// A timer of the kernel that tokio waits for.
+pub(super) struct Alarm {
+    timer: AsyncFd<Timer>,
+}
+
+struct Timer(TimerFd);
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Timer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl Alarm {
+    /// An alarm that is not set. Must be called on a runtime.
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        // SAFETY: `Timer` owns its descriptor, which therefore stays open as long as it is registered.
+        let timer = unsafe { AsyncFd::register(Timer(timer)) }?;
+        Ok(Alarm { timer })
+    }
+
+    /// Sets it to go off `after` so long; forgets what it was set to before.
+    pub(super) fn set(&self, after: Nanos) -> io::Result<()> {
+        // Nothing would disarm it.
+        let after = Duration::from_nanos(after.0.max(1));
+        self.timer
+            .get_ref()
+            .0
+            .set(Expiration::OneShot(after.into()), TimerSetTimeFlags::empty())?;
+        Ok(())
+    }
+
+    /// Ready when it has gone off.
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.timer.poll_read_ready(cx))?;
+            let read = guard.try_io(|timer| {
+                let mut count = [0; 8];
+                nix::unistd::read(timer.get_ref().as_fd(), &mut count).map_err(io::Error::from)
+            });
+            if let Ok(read) = read {
+                return Poll::Ready(read.map(drop));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goes_off_when_it_is_due_and_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let alarm = Alarm::new().unwrap();
+            for after in [0, 100_000, 2_000_000] {
+                let before = engine::clock::monotonic();
+                alarm.set(Nanos(after)).unwrap();
+                std::future::poll_fn(|cx| alarm.poll(cx)).await.unwrap();
+                assert!(engine::clock::monotonic().since(before) >= Nanos(after));
+            }
+        });
+    }
+}

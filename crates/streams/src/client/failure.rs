@@ -1,0 +1,61 @@
+//! Which failure of a connection an error stands for.
+
+use std::io;
+
+use engine::stream::Failure;
+
+/// The failure that an error of input or output stands for; errors of TLS travel inside such errors.
+pub(super) fn of(error: &io::Error) -> Failure {
+    if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        return of_tls(tls);
+    }
+    match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL) => return Failure::NoPort,
+        Some(libc::EMFILE | libc::ENFILE) => return Failure::NoFile,
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => return Failure::Unreachable,
+        _ => {}
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Failure::Refused,
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionAborted => Failure::Reset,
+        io::ErrorKind::TimedOut => Failure::ConnectStalled,
+        io::ErrorKind::UnexpectedEof => Failure::ClosedEarly,
+        io::ErrorKind::InvalidData => Failure::Protocol,
+        _ => Failure::Other,
+    }
+}
+
+/// The failure that an error of TLS stands for.
+fn of_tls(error: &rustls::Error) -> Failure {
+    match error {
+        rustls::Error::InvalidCertificate(_)
+        | rustls::Error::NoCertificatesPresented
+        | rustls::Error::UnsupportedNameType => Failure::BadCertificate,
+        rustls::Error::AlertReceived(_)
+        | rustls::Error::PeerIncompatible(_)
+        | rustls::Error::NoApplicationProtocol => Failure::Handshake,
+        _ => Failure::Protocol,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_apart() {
+        let os = |code| of(&io::Error::from_raw_os_error(code));
+        assert_eq!(os(libc::ECONNREFUSED), Failure::Refused);
+        assert_eq!(os(libc::ECONNRESET), Failure::Reset);
+        assert_eq!(os(libc::EPIPE), Failure::Reset);
+        assert_eq!(os(libc::EADDRNOTAVAIL), Failure::NoPort);
+        assert_eq!(os(libc::EMFILE), Failure::NoFile);
+        assert_eq!(os(libc::EHOSTUNREACH), Failure::Unreachable);
+        let tls = |error| of(&io::Error::new(io::ErrorKind::InvalidData, error));
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        assert_eq!(tls(expired), Failure::BadCertificate);
+        assert_eq!(tls(rustls::Error::NoApplicationProtocol), Failure::Handshake);
+    }
+}

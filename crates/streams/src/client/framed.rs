@@ -1,0 +1,162 @@
+//! A connection that carries messages behind a 16-bit length (RFC 7766, RFC 7858): what is there is
+//! read at once, judged, answered with new orders, and these are written at once.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use engine::clock;
+use engine::stream::{ConnId, End, Failure, StreamRole, first_message};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::dial::Stream;
+use super::failure;
+use super::runtime::Shared;
+
+/// One connection's part of the way.
+pub(super) struct Framed {
+    conn: ConnId,
+    stream: Stream,
+    /// The begin of a message whose rest is yet to come.
+    begun: Vec<u8>,
+    /// How much of the output is written.
+    written: usize,
+    /// Whether the role knows that it is up.
+    announced: bool,
+    flushing: bool,
+}
+
+impl Framed {
+    pub(super) fn new(conn: ConnId, stream: Stream) -> Self {
+        Framed { conn, stream, begun: Vec::new(), written: 0, announced: false, flushing: false }
+    }
+
+    /// The connection itself, to close it.
+    pub(super) fn into_stream(self) -> Stream {
+        self.stream
+    }
+
+    /// Reads and writes until there is nothing to be done; ready when the connection is over.
+    pub(super) fn poll<R: StreamRole + 'static>(
+        &mut self,
+        shared: &std::rc::Rc<Shared<R>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<End> {
+        if self.announce(shared) {
+            shared.pump(Some(self.conn));
+        }
+        loop {
+            let read = match self.read(shared, cx) {
+                Ok(read) => read,
+                Err(end) => return Poll::Ready(end),
+            };
+            if read {
+                shared.pump(Some(self.conn));
+            }
+            match self.write(shared, cx) {
+                Ok(true) => return Poll::Ready(End::Ordered),
+                Ok(false) => {}
+                Err(failure) => return Poll::Ready(End::Failed(failure)),
+            }
+            if !read {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Tells the role once that the connection is up; whether it did so now.
+    fn announce<R: StreamRole>(&mut self, shared: &Shared<R>) -> bool {
+        if self.announced {
+            return false;
+        }
+        let Some(how) = self.stream.opened() else { return false };
+        self.announced = true;
+        shared.role.borrow_mut().opened(clock::monotonic(), self.conn, how);
+        true
+    }
+
+    /// Reads what is there and hands the whole messages of it to the role; whether anything came.
+    fn read<R: StreamRole>(
+        &mut self,
+        shared: &Shared<R>,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, End> {
+        let mut scratch = shared.scratch.borrow_mut();
+        let mut buf = ReadBuf::new(&mut scratch);
+        buf.put_slice(&self.begun);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Err(error)) => return Err(End::Failed(failure::of(&error))),
+            Poll::Ready(Ok(())) if buf.filled().len() == self.begun.len() => {
+                return Err(if self.begun.is_empty() {
+                    End::ByPeer
+                } else {
+                    End::Failed(Failure::ClosedEarly)
+                });
+            }
+            Poll::Ready(Ok(())) => {}
+        }
+        let (now, mut input) = (clock::monotonic(), buf.filled());
+        // Early data is answered when the handshake is done.
+        self.announce(shared);
+        let mut role = shared.role.borrow_mut();
+        while let Some(message) = first_message(input) {
+            input = &input[2 + message.len()..];
+            if message.len() > shared.dialer(self.conn).max_message {
+                return Err(End::Failed(Failure::Oversized));
+            }
+            role.message(now, self.conn, message);
+        }
+        if let Some(length) = input.first_chunk()
+            && usize::from(u16::from_be_bytes(*length)) > shared.dialer(self.conn).max_message
+        {
+            return Err(End::Failed(Failure::Oversized));
+        }
+        self.begun.clear();
+        self.begun.extend_from_slice(input);
+        Ok(true)
+    }
+
+    /// Writes what was ordered, as far as the kernel takes it; whether all is written and the role
+    /// wants the end.
+    fn write<R: StreamRole>(
+        &mut self,
+        shared: &Shared<R>,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Failure> {
+        let mut orders = shared.orders.borrow_mut();
+        let slot = orders.slot(self.conn);
+        if slot.aborted {
+            return Ok(true);
+        }
+        while self.written < slot.output.len() {
+            if slot.fresh {
+                slot.fresh = false;
+                shared.role.borrow_mut().sent(clock::monotonic(), self.conn);
+            }
+            match Pin::new(&mut self.stream).poll_write(cx, &slot.output[self.written..]) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return Err(failure::of(&error)),
+                Poll::Ready(Ok(0)) => return Err(Failure::ClosedEarly),
+                Poll::Ready(Ok(n)) => {
+                    self.written += n;
+                    self.flushing = true;
+                }
+            }
+        }
+        if self.flushing {
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.flushing = false,
+                Poll::Ready(Err(error)) => return Err(failure::of(&error)),
+            }
+        }
+        let all = self.written == slot.output.len() && !self.flushing;
+        if self.written == slot.output.len() {
+            slot.output.clear();
+            self.written = 0;
+        }
+        // A connection's task is one task for life: its waker never changes.
+        slot.waker.get_or_insert_with(|| cx.waker().clone());
+        Ok(all && slot.closing)
+    }
+}

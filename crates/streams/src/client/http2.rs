@@ -1,0 +1,197 @@
+//! HTTP/2 (RFC 8484 over RFC 9113): a request for each message.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use engine::stream::{End, Failure, Opened};
+use h2::client::{Connection, SendRequest};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+
+use super::dial::Stream;
+use super::exchange::{Asking, Exchange};
+use super::failure;
+use crate::http::{Resource, is_message};
+
+/// What a peer may send before we have read it, bytes: no reply waits for it.
+const WINDOW: u32 = 16 << 20;
+/// Requests at once until the peer has said how many it takes: what it should take (RFC 9113 section 6.5.2).
+const FIRST_STREAMS: usize = 100;
+/// A request that the peer has refused, unseen, is asked again so often in all (RFC 9113 section 8.7).
+const ATTEMPTS: u32 = 4;
+/// So long a peer has to take our goodbye.
+const GOODBYE: Duration = Duration::from_millis(200);
+
+/// A stream that tells when its handshake is done while a library owns it.
+struct Watched {
+    stream: Stream,
+    opened: Rc<Cell<Option<Opened>>>,
+}
+
+impl Watched {
+    fn look(&self) {
+        if self.opened.get().is_none() {
+            self.opened.set(self.stream.opened());
+        }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.look();
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.look();
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// A connection of HTTP/2.
+pub(super) struct Http2 {
+    connection: Connection<Watched>,
+    requests: SendRequest<Bytes>,
+    opened: Rc<Cell<Option<Opened>>>,
+    resource: Rc<Resource>,
+    max_message: usize,
+}
+
+impl Http2 {
+    /// Speaks HTTP/2 on `stream`.
+    pub(super) async fn new(
+        stream: Stream,
+        resource: Resource,
+        max_message: usize,
+    ) -> Result<Self, Failure> {
+        let opened = Rc::new(Cell::new(stream.opened()));
+        let watched = Watched { stream, opened: opened.clone() };
+        let (requests, connection) = h2::client::Builder::new()
+            .enable_push(false)
+            .initial_max_send_streams(FIRST_STREAMS)
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(watched)
+            .await
+            .map_err(|error| failure(&error))?;
+        Ok(Http2 { connection, requests, opened, resource: Rc::new(resource), max_message })
+    }
+}
+
+impl Exchange for Http2 {
+    fn ask(&mut self, message: Bytes) -> Asking {
+        let (requests, most) = (self.requests.clone(), self.max_message);
+        let resource = self.resource.clone();
+        Box::pin(async move {
+            let mut attempts = 1;
+            loop {
+                let error = match ask(requests.clone(), &resource, &message, most).await {
+                    Ok(reply) => return reply,
+                    Err(error) => error,
+                };
+                let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+                if !is_refused || attempts == ATTEMPTS {
+                    return Err(end(&error));
+                }
+                attempts += 1;
+            }
+        })
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        Pin::new(&mut self.connection).poll(cx).map(|over| match over {
+            Ok(()) => End::ByPeer,
+            Err(error) => end(&error),
+        })
+    }
+
+    fn opened(&mut self) -> Option<Opened> {
+        self.opened.get()
+    }
+
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        let Http2 { connection, requests, .. } = *self;
+        drop(requests);
+        Box::pin(async move {
+            // Without requests it ends by itself; whoever does not take the goodbye goes without.
+            let _ = timeout(GOODBYE, connection).await;
+        })
+    }
+}
+
+/// One request; its reply, or what is wrong with that.
+async fn ask(
+    requests: SendRequest<Bytes>,
+    resource: &Resource,
+    message: &Bytes,
+    most: usize,
+) -> Result<Result<Vec<u8>, End>, h2::Error> {
+    let Some((request, body)) = resource.request(message) else {
+        return Ok(Err(End::Failed(Failure::Other)));
+    };
+    let mut requests = requests.ready().await?;
+    let (response, mut stream) = requests.send_request(request, body.is_none())?;
+    drop(requests);
+    if let Some(body) = body {
+        stream.send_data(body, true)?;
+    }
+    let response = response.await?;
+    if !response.status().is_success() {
+        return Ok(Err(End::Failed(Failure::Status)));
+    }
+    if !is_message(&response) {
+        return Ok(Err(End::Failed(Failure::Protocol)));
+    }
+    let (mut reply, mut body) = (BytesMut::new(), response.into_body());
+    while let Some(part) = body.data().await {
+        let part = part?;
+        // The window of a stream that has ended is nobody's business.
+        let _ = body.flow_control().release_capacity(part.len());
+        reply.extend_from_slice(&part);
+        if reply.len() > most {
+            return Ok(Err(End::Failed(Failure::Oversized)));
+        }
+    }
+    Ok(Ok(reply.into()))
+}
+
+/// How a connection ended with `error`.
+fn end(error: &h2::Error) -> End {
+    match error.reason() {
+        Some(h2::Reason::NO_ERROR) if error.is_go_away() => End::ByPeer,
+        _ => End::Failed(failure(error)),
+    }
+}
+
+fn failure(error: &h2::Error) -> Failure {
+    match (error.get_io(), error.reason()) {
+        (Some(io), _) => failure::of(io),
+        (None, Some(h2::Reason::REFUSED_STREAM | h2::Reason::CANCEL)) => Failure::Reset,
+        (None, _) => Failure::Protocol,
+    }
+}

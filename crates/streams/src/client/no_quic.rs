@@ -1,0 +1,44 @@
+//! In place of QUIC where the feature `quic` is off: opening its ports is an error that says so.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use engine::stream::{ConnId, Failure};
+use tokio::time::Instant;
+
+use super::Carriage;
+use super::dial::TlsDialer;
+use super::exchange::Exchange;
+use super::meter::Meter;
+
+/// The ports of a thread: there are none.
+pub(super) enum Endpoints {}
+
+impl Endpoints {
+    /// Refuses.
+    pub(super) fn new(
+        _target: SocketAddr,
+        _sources: &[IpAddr],
+        _connections: usize,
+        _tls: &TlsDialer,
+    ) -> io::Result<Self> {
+        Err(crate::no_quic())
+    }
+
+    /// Is never called: there is no value of this type.
+    pub(super) async fn open(
+        &self,
+        _conn: ConnId,
+        _carries: (&Carriage, usize),
+        _tls: &TlsDialer,
+        _deadline: Instant,
+        _meter: Meter,
+    ) -> Result<Box<dyn Exchange>, Failure> {
+        match *self {}
+    }
+
+    /// Is never called, either.
+    pub(super) async fn close(&self) {
+        match *self {}
+    }
+}

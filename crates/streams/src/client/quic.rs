@@ -1,0 +1,332 @@
+//! QUIC: endpoints to dial from, connections, and messages on streams of their own (RFC 9250).
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::clock;
+use engine::stream::{ConnId, End, Failure, Opened};
+use measure::Nanos;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ConnectionError, Endpoint, EndpointConfig, TokioRuntime, VarInt, ZeroRttAccepted};
+use socket2::{Domain, Socket, Type};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::dial::TlsDialer;
+use super::exchange::{Asking, Exchange};
+use super::http3::Http3;
+use super::meter::Meter;
+use super::{Carriage, failure};
+
+/// Source ports of the clients of a thread, unless they have more addresses.
+const PORTS: usize = 16;
+/// A connection on which nothing moves ends after this time, if the peer does not want it earlier.
+const IDLE: Duration = Duration::from_secs(60);
+/// What our kernel keeps for a port until we read it, bytes.
+const BUFFER: usize = 4 << 20;
+/// So long endpoints have to say goodbye for their connections.
+const GOODBYE: Duration = Duration::from_millis(100);
+
+/// The ports of a thread, opened when they are needed.
+pub(super) struct Endpoints {
+    target: SocketAddr,
+    sources: Vec<IpAddr>,
+    open: RefCell<Vec<Option<Endpoint>>>,
+    config: quinn::ClientConfig,
+}
+
+impl Endpoints {
+    /// No port yet; `tls` must have TLS 1.3.
+    pub(super) fn new(
+        target: SocketAddr,
+        sources: &[IpAddr],
+        connections: usize,
+        tls: &TlsDialer,
+    ) -> io::Result<Self> {
+        let config = QuicClientConfig::try_from(tls.config.clone()).map_err(io::Error::other)?;
+        let mut config = quinn::ClientConfig::new(Arc::new(config));
+        let mut transport = quinn::TransportConfig::default();
+        transport
+            .max_idle_timeout(IDLE.try_into().ok())
+            .max_concurrent_bidi_streams(VarInt::from_u32(0));
+        config.transport_config(Arc::new(transport));
+        let ports = connections.min(PORTS.max(sources.len()));
+        let open = RefCell::new((0..ports).map(|_| None).collect());
+        Ok(Endpoints { target, sources: sources.to_vec(), open, config })
+    }
+
+    /// The port of a connection.
+    fn endpoint(&self, conn: ConnId) -> io::Result<Endpoint> {
+        let mut open = self.open.borrow_mut();
+        let place = conn as usize % open.len();
+        if let Some(endpoint) = &open[place] {
+            return Ok(endpoint.clone());
+        }
+        let source = match self.sources.get(place % self.sources.len().max(1)) {
+            Some(&source) => source,
+            None if self.target.is_ipv4() => Ipv4Addr::UNSPECIFIED.into(),
+            None => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = port(source)?;
+        let endpoint =
+            Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))?;
+        open[place] = Some(endpoint.clone());
+        Ok(endpoint)
+    }
+
+    /// Opens the connection `conn` for what it carries, messages of at most so many bytes.
+    pub(super) async fn open(
+        &self,
+        conn: ConnId,
+        (carriage, max_message): (&Carriage, usize),
+        tls: &TlsDialer,
+        deadline: Instant,
+        meter: Meter,
+    ) -> Result<Box<dyn Exchange>, Failure> {
+        let quic = self.dial(conn, tls, deadline, meter).await?;
+        let Carriage::Http3(resource) = carriage else {
+            return Ok(Box::new(Doq { quic, max_message }));
+        };
+        let http = timeout_at(deadline, Http3::new(quic, resource.clone(), max_message)).await;
+        Ok(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
+    }
+
+    /// Dials the connection `conn`.
+    async fn dial(
+        &self,
+        conn: ConnId,
+        tls: &TlsDialer,
+        deadline: Instant,
+        meter: Meter,
+    ) -> Result<Quic, Failure> {
+        let began = clock::monotonic();
+        let endpoint = self.endpoint(conn).map_err(|error| failure::of(&error))?;
+        let connecting = endpoint
+            .connect_with(self.config.clone(), self.target, &tls.name.to_str())
+            .map_err(|_| Failure::Other)?;
+        let connecting = match (tls.early_data, connecting) {
+            (true, connecting) => match connecting.into_0rtt() {
+                Ok((connection, accepted)) => {
+                    return Ok(Quic::new(connection, Some(accepted), began, None, meter, tls));
+                }
+                Err(connecting) => connecting,
+            },
+            (false, connecting) => connecting,
+        };
+        match timeout_at(deadline, connecting).await {
+            Err(_) | Ok(Err(ConnectionError::TimedOut)) => Err(Failure::HandshakeStalled),
+            Ok(Err(error)) => Err(match end(&error, true) {
+                End::Failed(failure) => failure,
+                End::ByPeer | End::Ordered => Failure::Reset,
+            }),
+            Ok(Ok(connection)) => {
+                let opened = Opened {
+                    connect: Nanos::ZERO,
+                    handshake: clock::monotonic().since(began),
+                    resumed: !tls.full_handshakes.take(),
+                    early_data: false,
+                };
+                Ok(Quic::new(connection, None, began, Some(opened), meter, tls))
+            }
+        }
+    }
+
+    /// Lets the ports say goodbye for connections that were dropped.
+    pub(super) async fn close(&self) {
+        let open = self.open.take();
+        for endpoint in open.iter().flatten() {
+            endpoint.close(VarInt::from_u32(0), b"");
+        }
+        let quiet = async {
+            for endpoint in open.iter().flatten() {
+                endpoint.wait_idle().await;
+            }
+        };
+        // Whoever does not take the goodbye goes without.
+        let _ = timeout(GOODBYE, quiet).await;
+    }
+}
+
+/// A free port of `source`.
+fn port(source: IpAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = Socket::new(Domain::for_address(SocketAddr::new(source, 0)), Type::DGRAM, None)?;
+    // As for TCP: addresses of a routed prefix need not be on an interface.
+    let _ =
+        if source.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) };
+    socket.bind(&SocketAddr::new(source, 0).into())?;
+    // Less is no error: the kernel gives what it is allowed to.
+    let _ = socket.set_recv_buffer_size(BUFFER);
+    let _ = socket.set_send_buffer_size(BUFFER);
+    Ok(socket.into())
+}
+
+/// What a connection of QUIC is, whatever it carries.
+pub(super) struct Quic {
+    pub(super) connection: quinn::Connection,
+    over: Pin<Box<dyn Future<Output = ConnectionError>>>,
+    /// Queries may go before the handshake is done.
+    accepted: Option<ZeroRttAccepted>,
+    began: Nanos,
+    opened: Option<Opened>,
+    meter: Meter,
+    /// What the meter knows.
+    counted: [u64; 4],
+    tls: TlsDialer,
+}
+
+impl Quic {
+    fn new(
+        connection: quinn::Connection,
+        accepted: Option<ZeroRttAccepted>,
+        began: Nanos,
+        opened: Option<Opened>,
+        meter: Meter,
+        tls: &TlsDialer,
+    ) -> Self {
+        let watched = connection.clone();
+        let over = Box::pin(async move { watched.closed().await });
+        let tls = tls.clone();
+        Quic { connection, over, accepted, began, opened, meter, counted: [0; 4], tls }
+    }
+
+    /// Ready when the connection is over; notes on the way when the handshake is done.
+    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if let Some(accepted) = &mut self.accepted
+            && let Poll::Ready(early_data) = Pin::new(accepted).poll(cx)
+        {
+            self.accepted = None;
+            if self.connection.close_reason().is_none() {
+                self.opened = Some(Opened {
+                    connect: Nanos::ZERO,
+                    handshake: clock::monotonic().since(self.began),
+                    resumed: !self.tls.full_handshakes.take(),
+                    early_data,
+                });
+            }
+        }
+        self.count();
+        let handshaking = self.opened.is_none();
+        self.over.as_mut().poll(cx).map(|error| end(&error, handshaking))
+    }
+
+    /// How it came to be, once the handshake is done.
+    pub(super) fn opened(&self) -> Option<Opened> {
+        self.opened
+    }
+
+    /// Tells the meter what came and went since the last time.
+    fn count(&mut self) {
+        let stats = self.connection.stats();
+        let (tx, rx) = (stats.udp_tx, stats.udp_rx);
+        let counts = [tx.bytes, rx.bytes, tx.ios, rx.ios];
+        let mut bytes = self.meter.get();
+        let [sent, received, writes, reads] = std::array::from_fn(|i| counts[i] - self.counted[i]);
+        bytes.sent += sent;
+        bytes.received += received;
+        bytes.writes += writes;
+        bytes.reads += reads;
+        self.meter.set(bytes);
+        self.counted = counts;
+    }
+}
+
+impl Drop for Quic {
+    fn drop(&mut self) {
+        self.count();
+        self.connection.close(VarInt::from_u32(0), b"");
+    }
+}
+
+/// DNS over dedicated QUIC connections.
+struct Doq {
+    quic: Quic,
+    max_message: usize,
+}
+
+impl Exchange for Doq {
+    fn ask(&mut self, message: Bytes) -> Asking {
+        let (connection, most) = (self.quic.connection.clone(), self.max_message);
+        Box::pin(async move {
+            let (mut send, mut receive) =
+                connection.open_bi().await.map_err(|error| end(&error, false))?;
+            let length = (message.len() as u16).to_be_bytes();
+            let framed = [&length[..], &message].concat();
+            send.write_all(&framed).await.map_err(|error| match error {
+                quinn::WriteError::ConnectionLost(error) => end(&error, false),
+                _ => End::Failed(Failure::Reset),
+            })?;
+            // A stream that is over already has no end to tell.
+            let _ = send.finish();
+            let mut reply = receive.read_to_end(2 + most).await.map_err(|error| match error {
+                quinn::ReadToEndError::TooLong => End::Failed(Failure::Oversized),
+                quinn::ReadToEndError::Read(quinn::ReadError::ConnectionLost(error)) => {
+                    end(&error, false)
+                }
+                quinn::ReadToEndError::Read(_) => End::Failed(Failure::Reset),
+            })?;
+            match reply.first_chunk() {
+                Some(length) if usize::from(u16::from_be_bytes(*length)) + 2 == reply.len() => {
+                    Ok(reply.split_off(2))
+                }
+                _ => Err(End::Failed(Failure::Protocol)),
+            }
+        })
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.quic.poll_over(cx)
+    }
+
+    fn opened(&mut self) -> Option<Opened> {
+        self.quic.opened()
+    }
+
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        // The endpoint carries the goodbye.
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// How a connection ended with `error`, while `handshaking` or later.
+pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
+    /// Codes of `CRYPTO_ERROR` (RFC 9001 section 4.8): 0x100 and the alert of TLS.
+    const CRYPTO: std::ops::Range<u64> = 0x100..0x200;
+    /// Alerts about certificates (RFC 8446 section 6): bad, unsupported, revoked, expired, unknown.
+    const CERTIFICATE: std::ops::RangeInclusive<u64> = 0x12a..=0x12e;
+    /// The authority is not known; a signature is not of the key that it should be of.
+    const UNTRUSTED: [u64; 2] = [0x130, 0x133];
+    /// `CONNECTION_REFUSED` (RFC 9000 section 20.1).
+    const REFUSED: u64 = 2;
+    End::Failed(match error {
+        ConnectionError::TransportError(error) => match u64::from(error.code) {
+            code if CERTIFICATE.contains(&code) || UNTRUSTED.contains(&code) => {
+                Failure::BadCertificate
+            }
+            code if CRYPTO.contains(&code) => Failure::Handshake,
+            _ => Failure::Protocol,
+        },
+        ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
+            0 => return End::ByPeer,
+            REFUSED => Failure::Refused,
+            code if CRYPTO.contains(&code) => Failure::Handshake,
+            _ => Failure::Protocol,
+        },
+        // DOQ_NO_ERROR, H3_NO_ERROR.
+        ConnectionError::ApplicationClosed(close) => match close.error_code.into_inner() {
+            0 | 0x100 => return End::ByPeer,
+            _ => Failure::Reset,
+        },
+        ConnectionError::VersionMismatch => Failure::Handshake,
+        ConnectionError::TimedOut if handshaking => Failure::HandshakeStalled,
+        // Nothing was said for the idle time that both had agreed on.
+        ConnectionError::TimedOut => return End::ByPeer,
+        ConnectionError::LocallyClosed => return End::Ordered,
+        ConnectionError::Reset => Failure::Reset,
+        ConnectionError::CidsExhausted => Failure::Other,
+    })
+}

@@ -1,0 +1,236 @@
+//! The engine against servers of its own: what goes right, and each way to go wrong.
+
+mod exchanges;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engine::stream::{ConnId, End, Failure, Mix, Opened, Orders, StreamRole};
+use engine::{Next, WaitMode};
+use measure::Nanos;
+
+use super::*;
+use crate::tcp::{self, Carried, Listener, TcpLimits};
+use crate::tls::{ALPN_DOT, Authority, ClientTls, ServerTls, Verify};
+
+/// Opens one connection, sends `messages` together, notes what becomes of it, and is done when as many
+/// replies came or the connection ended.
+struct Client {
+    messages: Vec<Vec<u8>>,
+    ordered: bool,
+    opened: Option<Opened>,
+    replies: Vec<Vec<u8>>,
+    end: Option<End>,
+    sent: u32,
+}
+
+impl StreamRole for Client {
+    fn opened(&mut self, _now: Nanos, _conn: ConnId, how: Opened) {
+        self.opened = Some(how);
+    }
+
+    fn message(&mut self, _now: Nanos, _conn: ConnId, message: &[u8]) {
+        self.replies.push(message.to_vec());
+    }
+
+    fn closed(&mut self, _now: Nanos, _conn: ConnId, end: End) {
+        self.end = Some(end);
+    }
+
+    fn orders(&mut self, _now: Nanos, orders: &mut Orders) -> Next {
+        if !self.ordered {
+            self.ordered = true;
+            orders.open(0);
+            for message in &self.messages {
+                orders.send(0, message.len(), |place| {
+                    place.copy_from_slice(message);
+                    message.len()
+                });
+            }
+        }
+        if self.end.is_some() {
+            return Next::Done;
+        }
+        if self.replies.len() == self.messages.len() {
+            orders.close(0);
+        }
+        Next::Idle
+    }
+
+    fn sent(&mut self, _at: Nanos, _conn: ConnId) {
+        self.sent += 1;
+    }
+}
+
+fn run(dialer: Dialer, messages: Vec<Vec<u8>>) -> Client {
+    let client =
+        Client { messages, ordered: false, opened: None, replies: Vec::new(), end: None, sent: 0 };
+    let mut engine = StreamEngine::new(vec![dialer], Mix::one(), 1, client).unwrap();
+    engine.drive(WaitMode::Sleep, &AtomicBool::new(false)).unwrap();
+    engine.into_role()
+}
+
+/// Runs `client` while a server reverses what it gets, over TLS if told to.
+fn with_server<T>(tls: Option<ServerTls>, client: impl FnOnce(SocketAddr) -> T) -> T {
+    let listener = tcp::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let listener = match tls {
+        None => Listener::Tcp(listener),
+        Some(tls) => Listener::Tls(listener, tls),
+    };
+    with_listener(listener, || client(address))
+}
+
+/// Runs `client` while a server reverses what `listener` gets.
+fn with_listener<T>(listener: Listener, client: impl FnOnce() -> T) -> T {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let server = std::thread::spawn(move || {
+        let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
+            reply.extend(message.iter().rev());
+        };
+        tcp::serve(vec![listener], TcpLimits::default(), reverse, || flag.load(Ordering::Relaxed))
+    });
+    let result = client();
+    stop.store(true, Ordering::Relaxed);
+    server.join().unwrap().unwrap();
+    result
+}
+
+/// Runs a client of `dialer` against a peer that does `deed` with its first connection.
+fn against(
+    deed: impl FnOnce(TcpStream) + Send + 'static,
+    change: impl FnOnce(&mut Dialer),
+) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut dialer = Dialer::tcp(listener.local_addr().unwrap());
+    change(&mut dialer);
+    let peer = std::thread::spawn(move || deed(listener.accept().unwrap().0));
+    let client = run(dialer, vec![b"abc".to_vec()]);
+    peer.join().unwrap();
+    client
+}
+
+fn tls_dialer(tls: &ClientTls, name: &str) -> TlsDialer {
+    let name = name.to_owned().try_into().unwrap();
+    TlsDialer::new(tls, name).unwrap()
+}
+
+#[test]
+fn messages_come_back_whatever_their_size() {
+    let messages: Vec<Vec<u8>> =
+        [1, 65_535, 3, 40_000].iter().zip(1u8..).map(|(&n, k)| vec![k; n]).collect();
+    let client = with_server(None, |address| run(Dialer::tcp(address), messages.clone()));
+    assert!(client.replies == messages);
+    assert_eq!((client.end, client.sent), (Some(End::Ordered), 1));
+    assert!(client.opened.is_some_and(|how| !how.resumed && how.connect == how.handshake));
+}
+
+#[test]
+fn tls_is_verified_and_resumed_and_takes_early_data() {
+    let dir = std::env::temp_dir().join(format!("dnsdyno-streams-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    Authority::new().unwrap().write(&dir, &["localhost", "127.0.0.1"]).unwrap();
+    let files = (dir.join("server.pem"), dir.join("server.key"));
+    let server = ServerTls::from_files(&files.0, &files.1, &[ALPN_DOT], true).unwrap();
+    let verify = Verify::Authorities(dir.join("ca.pem"));
+    let asked = ClientTls {
+        verify,
+        alpn: vec![ALPN_DOT.to_vec()],
+        sessions: 10,
+        early_data: true,
+        ..ClientTls::default()
+    };
+    let messages = vec![b"abc".to_vec(), b"de".to_vec()];
+    with_server(Some(server.clone()), |address| {
+        let dialer = |tls| Dialer { tls: Some(tls), ..Dialer::tcp(address) };
+        let good = dialer(tls_dialer(&asked, "localhost"));
+        let (first, second) = (run(good.clone(), messages.clone()), run(good, messages.clone()));
+        assert_eq!((first.replies.len(), second.replies.len()), (2, 2));
+        let (first, second) = (first.opened.unwrap(), second.opened.unwrap());
+        assert!(!first.resumed && !first.early_data && first.connect < first.handshake);
+        assert!(second.resumed && second.early_data);
+
+        let bad = |tls| run(dialer(tls), messages.clone()).end;
+        let untrusted = Some(End::Failed(Failure::BadCertificate));
+        assert_eq!(bad(tls_dialer(&asked, "example.com")), untrusted);
+        // After another authority has signed, only its believers come through.
+        Authority::new().unwrap().write(&dir, &["localhost"]).unwrap();
+        assert_eq!(
+            bad(tls_dialer(&ClientTls { sessions: 0, ..asked.clone() }, "localhost")),
+            untrusted
+        );
+        server.reload().unwrap();
+        let again = ClientTls { sessions: 0, early_data: false, ..asked.clone() };
+        assert_eq!(bad(tls_dialer(&again, "localhost")), Some(End::Ordered));
+        let odd = ClientTls { alpn: vec![b"odd".to_vec()], ..again };
+        assert_eq!(bad(tls_dialer(&odd, "localhost")), Some(End::Failed(Failure::Handshake)));
+    });
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn each_failure_has_its_reason() {
+    // A port that nobody listens on.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let refused = run(Dialer::tcp(free), vec![b"abc".to_vec()]);
+    assert_eq!(refused.end, Some(End::Failed(Failure::Refused)));
+
+    let end = |client: Client| client.end.unwrap();
+    let reset = |stream: TcpStream| {
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    };
+    assert_eq!(end(against(reset, |_| {})), End::Failed(Failure::Reset));
+    let goodbye = |mut stream: TcpStream| {
+        stream.read_exact(&mut [0; 5]).unwrap();
+    };
+    assert_eq!(end(against(goodbye, |_| {})), End::ByPeer);
+    let half = |mut stream: TcpStream| {
+        stream.read_exact(&mut [0; 5]).unwrap();
+        stream.write_all(b"\0\x09half").unwrap();
+    };
+    assert_eq!(end(against(half, |_| {})), End::Failed(Failure::ClosedEarly));
+    let long = |mut stream: TcpStream| {
+        stream.read_exact(&mut [0; 5]).unwrap();
+        stream.write_all(b"\x02\0").unwrap();
+        // Until the other side has enough.
+        let _ = stream.read(&mut [0; 1]);
+    };
+    assert_eq!(end(against(long, |d| d.max_message = 511)), End::Failed(Failure::Oversized));
+}
+
+#[test]
+fn a_proxys_header_comes_first() {
+    let peer = |mut stream: TcpStream| {
+        let mut header = [0; 16 + 12];
+        stream.read_exact(&mut header).unwrap();
+        assert_eq!(header[12..20], [0x21, 0x11, 0, 12, 192, 0, 2, 7]);
+        let mut frame = [0; 5];
+        stream.read_exact(&mut frame).unwrap();
+        assert_eq!(frame, *b"\0\x03abc");
+        stream.write_all(&frame).unwrap();
+        let _ = stream.read(&mut frame);
+    };
+    let client = against(peer, |dialer| dialer.proxied = vec!["192.0.2.7".parse().unwrap()]);
+    assert_eq!((client.replies, client.end), (vec![b"abc".to_vec()], Some(End::Ordered)));
+}
+
+#[test]
+fn a_handshake_has_its_time_and_its_protocol() {
+    let tls = |dialer: &mut Dialer| {
+        dialer.tls = Some(tls_dialer(&ClientTls::default(), "localhost"));
+        dialer.timeout = Duration::from_millis(200);
+    };
+    let silent = |mut stream: TcpStream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    assert_eq!(against(silent, tls).end, Some(End::Failed(Failure::HandshakeStalled)));
+    let other = |mut stream: TcpStream| {
+        stream.write_all(b"220 mail.example.com ESMTP\r\n").unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    assert_eq!(against(other, tls).end, Some(End::Failed(Failure::Protocol)));
+}

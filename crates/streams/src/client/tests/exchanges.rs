@@ -1,0 +1,148 @@
+//! HTTP/2, QUIC and HTTP/3.
+
+use super::*;
+use crate::http::{ALPN_H2, ALPN_H3, Method, PATH, Resource};
+use crate::serve;
+use crate::tls::ALPN_DOQ;
+
+/// A message that a server which turns it around gives back as it is, once its tag is off.
+fn palindrome(tag: u8, len: usize) -> Vec<u8> {
+    let mut message = vec![tag; len];
+    message[len - 2..].fill(0);
+    message
+}
+
+fn resource(method: Method) -> Resource {
+    Resource { authority: "localhost".into(), path: PATH.into(), method }
+}
+
+/// What the transports are, and the protocol that is agreed on.
+fn carriages() -> [(Carriage, &'static [&'static [u8]]); 5] {
+    [
+        (Carriage::Http2(resource(Method::Get)), &[ALPN_H2]),
+        (Carriage::Http2(resource(Method::Post)), &[ALPN_H2]),
+        (Carriage::Quic, &[ALPN_DOQ]),
+        (Carriage::Http3(resource(Method::Get)), &[ALPN_H3]),
+        (Carriage::Http3(resource(Method::Post)), &[ALPN_H3]),
+    ]
+}
+
+/// Runs `client` against a server of `carriage`, with a dialer for it.
+fn with_carriage<T>(
+    (carriage, alpn): (Carriage, &'static [&'static [u8]]),
+    client: impl FnOnce(Dialer, &dyn Fn(&ClientTls) -> TlsDialer) -> T,
+) -> T {
+    let identity = Authority::new().unwrap().identity(&["localhost"]).unwrap();
+    let server = ServerTls::new(identity, alpn, true).unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let (listener, address) = if carriage.is_quic() {
+        let socket = serve::listen(any).unwrap();
+        let address = socket.local_addr().unwrap();
+        (Listener::Quic(socket, server), address)
+    } else {
+        let socket = tcp::listen(any).unwrap();
+        let address = socket.local_addr().unwrap();
+        (Listener::Tls(socket, server), address)
+    };
+    let dialer = Dialer { carriage, ..Dialer::tcp(address) };
+    let tls = |asked: &ClientTls| {
+        let alpn = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        tls_dialer(&ClientTls { alpn, ..asked.clone() }, "localhost")
+    };
+    with_listener(listener, || client(dialer, &tls))
+}
+
+#[test]
+fn replies_find_their_queries() {
+    for carriage in carriages() {
+        let name = format!("{carriage:?}");
+        let messages: Vec<_> =
+            (1..).zip([4, 1_000, 3_000, 5, 6]).map(|(tag, len)| palindrome(tag, len)).collect();
+        let client = with_carriage(carriage, |dialer, tls| {
+            let tls = Some(tls(&ClientTls::default()));
+            run(Dialer { tls, ..dialer }, messages.clone())
+        });
+        let mut replies = client.replies;
+        replies.sort();
+        assert!(replies == messages, "{name}: {:?}", client.end);
+        assert_eq!((client.end, client.sent), (Some(End::Ordered), 1), "{name}");
+        assert!(client.opened.is_some_and(|how| !how.resumed && how.handshake > Nanos(0)));
+    }
+}
+
+#[test]
+fn sessions_are_resumed_and_early_data_taken() {
+    for carriage in carriages() {
+        let name = format!("{:?}", carriage.0);
+        with_carriage(carriage, |dialer, tls| {
+            for early_data in [false, true] {
+                let asked = ClientTls { sessions: 10, early_data, ..ClientTls::default() };
+                let dialer = Dialer { tls: Some(tls(&asked)), ..dialer.clone() };
+                let kinds: Vec<_> = (0..3)
+                    .map(|_| {
+                        let client = run(dialer.clone(), vec![palindrome(1, 9)]);
+                        assert_eq!(client.replies.len(), 1, "{name}: {:?}", client.end);
+                        client.opened.map(|how| (how.resumed, how.early_data)).unwrap()
+                    })
+                    .collect();
+                let expected = [(false, false), (true, early_data), (true, early_data)];
+                assert_eq!(kinds, expected, "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_named() {
+    for carriage in carriages() {
+        let name = format!("{:?}", carriage.0);
+        with_carriage(carriage, |dialer, tls| {
+            let end = |dialer| run(dialer, vec![palindrome(1, 900)]).end;
+            let tls = |asked: &ClientTls| Some(tls(asked));
+            let dir = tempdir();
+            Authority::new().unwrap().write(&dir, &["localhost"]).unwrap();
+            let verify = Verify::Authorities(dir.join("ca.pem"));
+            let stranger = tls(&ClientTls { verify, ..ClientTls::default() });
+            std::fs::remove_dir_all(&dir).unwrap();
+            let untrusted = Dialer { tls: stranger, ..dialer.clone() };
+            assert_eq!(end(untrusted), Some(End::Failed(Failure::BadCertificate)), "{name}");
+
+            let mut odd = ClientTls { alpn: vec![b"odd".to_vec()], ..ClientTls::default() };
+            let odd_dialer = tls_dialer(&odd, "localhost");
+            let odd_dialer = Dialer { tls: Some(odd_dialer), ..dialer.clone() };
+            assert_eq!(end(odd_dialer), Some(End::Failed(Failure::Handshake)), "{name}");
+
+            odd.alpn.clear();
+            let tls = tls(&odd);
+            let long = Dialer { tls: tls.clone(), max_message: 512, ..dialer.clone() };
+            assert_eq!(end(long), Some(End::Failed(Failure::Oversized)), "{name}");
+            let mut elsewhere = Dialer { tls, ..dialer.clone() };
+            if let Carriage::Http2(resource) | Carriage::Http3(resource) = &mut elsewhere.carriage {
+                resource.path = "/elsewhere".into();
+                assert_eq!(end(elsewhere), Some(End::Failed(Failure::Status)), "{name}");
+            }
+        });
+    }
+}
+
+fn tempdir() -> std::path::PathBuf {
+    use std::sync::atomic::AtomicU32;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("dnsdyno-streams-exchanges-{}-{next}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+#[test]
+fn a_silent_peer_of_quic_has_its_time() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut dialer = Dialer::tcp(socket.local_addr().unwrap());
+    let asked = ClientTls { alpn: vec![ALPN_DOQ.to_vec()], ..ClientTls::default() };
+    dialer.carriage = Carriage::Quic;
+    dialer.tls = Some(tls_dialer(&asked, "localhost"));
+    dialer.timeout = Duration::from_millis(200);
+    let end = run(dialer, vec![palindrome(1, 9)]).end;
+    assert_eq!(end, Some(End::Failed(Failure::HandshakeStalled)));
+}

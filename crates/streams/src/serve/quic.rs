@@ -1,0 +1,258 @@
+//! QUIC: messages on its streams (RFC 9250), or requests of HTTP/3 (RFC 8484 over RFC 9114), as the client
+//! and the certificate's configuration agree by ALPN.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use engine::named;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use http::StatusCode;
+use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
+use quinn::{Endpoint, EndpointConfig, Incoming, TokioRuntime, VarInt};
+use socket2::{Domain, Socket, Type};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Answer, MAX_MESSAGE, StreamLimits};
+use crate::http::{self as doh, ALPN_H3, Asked, PATH};
+use crate::tls::ServerTls;
+
+/// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
+const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+/// What the kernel keeps for us until we read it, bytes.
+const BUFFER: usize = 4 << 20;
+
+/// A socket for [`quic`].
+///
+/// # Errors
+/// An address that cannot be bound, named.
+pub fn listen(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
+    // Less is no error: the kernel gives what it is allowed to.
+    let _ = socket.set_recv_buffer_size(BUFFER);
+    let _ = socket.set_send_buffer_size(BUFFER);
+    Ok(socket.into())
+}
+
+/// Serves connections to `socket` until it is dropped, each in a local task.
+///
+/// # Errors
+/// A certificate's configuration that QUIC cannot do with, a socket that the runtime does not take.
+pub async fn quic<A: Answer + 'static>(
+    socket: std::net::UdpSocket,
+    tls: ServerTls,
+    limits: StreamLimits,
+    answer: Rc<A>,
+) -> io::Result<()> {
+    let mut shown = tls.current();
+    let mut config = Arc::new(configuration(&shown, limits)?);
+    let server = Some((*config).clone());
+    let endpoint =
+        Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
+    let open = Rc::new(Cell::new(0));
+    while let Some(incoming) = endpoint.accept().await {
+        let place = answer.place(incoming.remote_address());
+        let Some(place) = place.filter(|_| open.get() < limits.connections) else {
+            incoming.refuse();
+            continue;
+        };
+        // The certificate may have been read again.
+        let now = tls.current();
+        if !Arc::ptr_eq(&now, &shown) {
+            config = Arc::new(configuration(&now, limits)?);
+            shown = now;
+        }
+        open.set(open.get() + 1);
+        let (config, open, answer) = (config.clone(), open.clone(), answer.clone());
+        tokio::task::spawn_local(async move {
+            // The end of a connection, whatever its reason, is nobody else's business.
+            let _ = connection(incoming, config, limits, &*answer).await;
+            open.set(open.get() - 1);
+            drop(place);
+        });
+    }
+    Ok(())
+}
+
+/// What QUIC makes of a certificate's configuration.
+fn configuration(
+    shown: &Arc<rustls::ServerConfig>,
+    limits: StreamLimits,
+) -> io::Result<quinn::ServerConfig> {
+    let mut tls = (**shown).clone();
+    if tls.max_early_data_size > 0 {
+        // How much is QUIC's own business (RFC 9001 section 4.6.1).
+        tls.max_early_data_size = u32::MAX;
+    }
+    let tls = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(limits.streams.into())
+        .max_idle_timeout(limits.idle.try_into().ok());
+    config.transport_config(Arc::new(transport));
+    Ok(config)
+}
+
+/// One connection, from its handshake on.
+async fn connection<A: Answer>(
+    incoming: Incoming,
+    config: Arc<quinn::ServerConfig>,
+    limits: StreamLimits,
+    answer: &A,
+) -> io::Result<()> {
+    let mut connecting = incoming.accept_with(config)?;
+    let handshake = timeout(limits.idle, connecting.handshake_data()).await??;
+    let http = handshake
+        .downcast_ref::<HandshakeData>()
+        .is_some_and(|data| data.protocol.as_deref() == Some(ALPN_H3));
+    // What comes before the handshake is done is there only if the configuration allows it.
+    let connection = match connecting.into_0rtt() {
+        Ok((connection, _)) => connection,
+        Err(connecting) => timeout(limits.idle, connecting).await??,
+    };
+    if http {
+        http3(connection, limits, answer).await
+    } else {
+        messages(connection, limits, answer).await
+    }
+}
+
+/// Messages on streams of their own; the transport's idle timeout ends it.
+async fn messages<A: Answer>(
+    connection: quinn::Connection,
+    limits: StreamLimits,
+    answer: &A,
+) -> io::Result<()> {
+    let mut streams = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            stream = connection.accept_bi() => {
+                let (send, receive) = stream?;
+                let client = connection.remote_address();
+                streams.push(timeout(limits.idle, message(send, receive, client, answer)));
+            }
+            Some(done) = streams.next(), if !streams.is_empty() => {
+                if matches!(done, Ok(Err(Malformed))) {
+                    connection.close(PROTOCOL_ERROR, b"");
+                }
+            }
+        }
+    }
+}
+
+/// A stream does not hold one message with id 0.
+struct Malformed;
+
+/// One stream.
+async fn message<A: Answer>(
+    mut send: quinn::SendStream,
+    mut receive: quinn::RecvStream,
+    client: SocketAddr,
+    answer: &A,
+) -> Result<(), Malformed> {
+    let mut message = match receive.read_to_end(2 + MAX_MESSAGE).await {
+        Ok(message) => message,
+        Err(quinn::ReadToEndError::TooLong) => return Err(Malformed),
+        Err(quinn::ReadToEndError::Read(_)) => return Ok(()),
+    };
+    let Some(&[high, low, 0, 0]) = message.first_chunk() else { return Err(Malformed) };
+    if usize::from(u16::from_be_bytes([high, low])) + 2 != message.len() {
+        return Err(Malformed);
+    }
+    let reply = answer.answer(client, message.split_off(2)).await;
+    if reply.is_empty() || reply.len() > MAX_MESSAGE {
+        // The stream's end without a message is the answer.
+        let _ = send.reset(VarInt::from_u32(1));
+        return Ok(());
+    }
+    let framed = [&(reply.len() as u16).to_be_bytes()[..], &reply].concat();
+    // A client that does not take its answer goes without.
+    if send.write_all(&framed).await.is_ok() {
+        let _ = send.finish();
+    }
+    Ok(())
+}
+
+/// Requests of HTTP/3; they have the time of an idle connection.
+async fn http3<A: Answer>(
+    connection: quinn::Connection,
+    limits: StreamLimits,
+    answer: &A,
+) -> io::Result<()> {
+    let client = connection.remote_address();
+    let connection = h3_quinn::Connection::new(connection);
+    let mut connection = h3::server::builder()
+        .max_field_section_size(16 << 10)
+        .send_grease(false)
+        .build::<_, Bytes>(connection)
+        .await
+        .map_err(io::Error::other)?;
+    let mut requests = FuturesUnordered::new();
+    let mut deadline = Instant::now() + limits.idle;
+    loop {
+        tokio::select! {
+            request = connection.accept() => match request.map_err(io::Error::other)? {
+                None => return Ok(()),
+                Some(resolver) => requests.push(timeout(limits.idle, async {
+                    let (request, stream) = resolver.resolve_request().await?;
+                    http3_request(request, stream, client, answer).await
+                })),
+            },
+            Some(_) = requests.next(), if !requests.is_empty() => {
+                deadline = Instant::now() + limits.idle;
+            }
+            () = sleep_until(deadline), if requests.is_empty() => {
+                return connection.shutdown(0).await.map_err(io::Error::other);
+            }
+        }
+    }
+}
+
+/// One request; whatever becomes of it is its client's business.
+async fn http3_request<A: Answer>(
+    request: http::Request<()>,
+    mut stream: h3::server::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
+    client: SocketAddr,
+    answer: &A,
+) -> Result<(), h3::error::StreamError> {
+    let refused = match doh::asked(&request, PATH, MAX_MESSAGE) {
+        Asked::Message(message) => Ok(message),
+        Asked::Refused(status) => Err(status),
+        Asked::InBody => {
+            let mut message = Vec::new();
+            while let Some(mut part) = stream.recv_data().await?
+                && message.len() <= MAX_MESSAGE
+            {
+                message.extend_from_slice(&part.copy_to_bytes(part.remaining()));
+            }
+            if message.len() <= MAX_MESSAGE {
+                Ok(message)
+            } else {
+                Err(StatusCode::PAYLOAD_TOO_LARGE)
+            }
+        }
+    };
+    let reply = match refused {
+        Err(status) => Err(status),
+        Ok(message) => match answer.answer(client, message).await {
+            reply if reply.is_empty() => Err(StatusCode::BAD_REQUEST),
+            reply => Ok(reply),
+        },
+    };
+    match reply {
+        Err(status) => stream.send_response(doh::refusal(status)).await?,
+        Ok(reply) => {
+            stream.send_response(doh::reply(reply.len(), answer.freshness(&reply))).await?;
+            stream.send_data(reply.into()).await?;
+        }
+    }
+    stream.finish().await
+}

@@ -1,0 +1,361 @@
+//! Messages over TCP or TLS, each behind a 16-bit length (RFC 1035 section 4.2.2, RFC 7766, RFC 7858), and by
+//! HTTP/2, QUIC and HTTP/3 ([`crate::serve`]), served on a runtime of one thread.
+//!
+//! Knows no DNS: bytes of a message in, bytes of a message out. Messages may be pipelined; they are
+//! answered in their order, and what is answered together is written together. Connections, idle time,
+//! pipelining and the size of a message are bounded.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::named;
+use engine::stream::first_message;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::ALPN_H2;
+use crate::serve::{self, Answer, StreamLimits};
+use crate::tls::ServerTls;
+
+/// Bounds of a TCP service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpLimits {
+    /// Connections at once; over it new ones are closed at once.
+    pub connections: usize,
+    /// A connection that sends no whole message, or takes no reply, for so long is closed.
+    pub idle: Duration,
+    /// Messages of a connection that are answered before the replies are written.
+    pub pipelined: usize,
+}
+
+impl Default for TcpLimits {
+    /// 1,000 connections, 10 s (RFC 7766 section 6.2.3 wants some seconds), 100 messages.
+    fn default() -> Self {
+        TcpLimits { connections: 1_000, idle: Duration::from_secs(10), pipelined: 100 }
+    }
+}
+
+impl TcpLimits {
+    /// The same for connections with streams.
+    fn streams(&self) -> StreamLimits {
+        let TcpLimits { connections, idle, pipelined } = *self;
+        StreamLimits { connections, streams: u32::try_from(pipelined).unwrap_or(u32::MAX), idle }
+    }
+}
+
+/// Replies wait for each other up to so many bytes.
+const MAX_OUTPUT: usize = 64 << 10;
+/// What is read at once, usually.
+const INPUT: usize = 4 << 10;
+/// Connections that the kernel completes ahead of us.
+const BACKLOG: i32 = 1_024;
+/// Of them, those that came with data in their SYN.
+const FAST_OPEN: i32 = 256;
+/// How often `stop` is asked.
+const STOP_LATENCY: Duration = Duration::from_millis(50);
+
+/// Listens on `address`.
+///
+/// # Errors
+/// An address that cannot be bound, named.
+pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let failed = |e| named(e, "cannot listen on TCP", address);
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).map_err(failed)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    allow_fast_open(&socket);
+    socket.bind(&address.into()).map_err(failed)?;
+    socket.listen(BACKLOG).map_err(failed)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Lets clients send data with their SYN (RFC 7413), where the host allows servers to take it
+/// (`net.ipv4.tcp_fastopen`).
+#[allow(unsafe_code)]
+fn allow_fast_open(socket: &socket2::Socket) {
+    let pending = FAST_OPEN;
+    // SAFETY: the option's value is an int that lives through the call, of the stated size. A kernel that refuses
+    // changes nothing.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN,
+            (&raw const pending).cast(),
+            size_of_val(&pending) as libc::socklen_t,
+        );
+    }
+}
+
+/// Where connections come from, and what they speak.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP.
+    Tcp(std::net::TcpListener),
+    /// TLS; with HTTP/2 on it where that is agreed on by ALPN.
+    Tls(std::net::TcpListener, ServerTls),
+    /// QUIC; with HTTP/3 on it where that is agreed on by ALPN.
+    Quic(std::net::UdpSocket, ServerTls),
+}
+
+/// What a message has come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// A frame of TCP or TLS, among others.
+    Frame,
+    /// A stream of its own: HTTP, QUIC.
+    Stream,
+}
+
+/// Serves `listeners` until `stop` returns true (it is asked every 50 ms). `answer` gets a message and
+/// writes the reply into the (cleared) vector; an empty reply closes the connection.
+///
+/// # Errors
+/// When the runtime cannot be made.
+pub fn serve(
+    listeners: Vec<Listener>,
+    limits: TcpLimits,
+    answer: impl FnMut(&[u8], Carried, &mut Vec<u8>) + 'static,
+    stop: impl Fn() -> bool,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let service = Rc::new(Service { limits, open: Cell::new(0), answer: RefCell::new(answer) });
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        for listener in listeners {
+            match listener {
+                Listener::Tcp(socket) => {
+                    let socket = TcpListener::from_std(socket)?;
+                    tokio::task::spawn_local(accept(socket, None, service.clone()));
+                }
+                Listener::Tls(socket, tls) => {
+                    let socket = TcpListener::from_std(socket)?;
+                    tokio::task::spawn_local(accept(socket, Some(tls), service.clone()));
+                }
+                Listener::Quic(socket, tls) => {
+                    let limits = limits.streams();
+                    tokio::task::spawn_local(serve::quic(socket, tls, limits, service.clone()));
+                }
+            }
+        }
+        while !stop() {
+            tokio::time::sleep(STOP_LATENCY).await;
+        }
+        Ok(())
+    })
+}
+
+/// What all connections share.
+struct Service<F> {
+    limits: TcpLimits,
+    /// Connections that are open.
+    open: Cell<usize>,
+    answer: RefCell<F>,
+}
+
+impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
+    async fn answer(&self, _client: SocketAddr, message: Vec<u8>) -> Vec<u8> {
+        let mut reply = Vec::new();
+        self.answer.borrow_mut()(&message, Carried::Stream, &mut reply);
+        reply
+    }
+}
+
+/// Takes connections until it is dropped.
+async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) + 'static>(
+    listener: TcpListener,
+    tls: Option<ServerTls>,
+    service: Rc<Service<F>>,
+) {
+    loop {
+        // A failed accept (a connection reset meanwhile, no descriptor left) passes.
+        let Ok((stream, client)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        if service.open.get() >= service.limits.connections {
+            continue;
+        }
+        service.open.set(service.open.get() + 1);
+        let service = service.clone();
+        let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
+        tokio::task::spawn_local(async move {
+            // The end of a connection, whatever its reason, is nobody else's business.
+            let _ = begin(stream, client, tls, &service).await;
+            service.open.set(service.open.get() - 1);
+        });
+    }
+}
+
+/// One connection, from its handshake on; that has the time of an idle connection.
+async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
+    stream: TcpStream,
+    client: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    service: &Service<F>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    match tls {
+        None => connection(stream, Vec::new(), service).await,
+        Some(tls) => {
+            let accepted = timeout(service.limits.idle, tls.accept(stream)).await;
+            let mut stream = accepted.map_err(io::Error::from)??;
+            let http = stream.get_ref().1.alpn_protocol() == Some(ALPN_H2);
+            let mut early = Vec::new();
+            if let Some(mut data) = stream.get_mut().1.early_data() {
+                data.read_to_end(&mut early)?;
+            }
+            if http {
+                return serve::http2(stream, early, client, service.limits.streams(), service)
+                    .await;
+            }
+            connection(&mut stream, early, service).await?;
+            timeout(service.limits.idle, stream.shutdown()).await.map_err(io::Error::from)?
+        }
+    }
+}
+
+/// One connection, message after message; some of them may be there.
+async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut input: Vec<u8>,
+    service: &Service<F>,
+) -> io::Result<()> {
+    let limits = service.limits;
+    // Read is only when no whole message is there, so `input` holds one of them and `INPUT` at most.
+    let (mut output, mut reply) = (Vec::new(), Vec::new());
+    let mut deadline = Instant::now() + limits.idle;
+    loop {
+        let (mut taken, mut answered, mut close) = (0, 0, false);
+        while let Some(message) = first_message(&input[taken..])
+            && answered < limits.pipelined
+            && output.len() < MAX_OUTPUT
+            && !close
+        {
+            taken += 2 + message.len();
+            answered += 1;
+            reply.clear();
+            service.answer.borrow_mut()(message, Carried::Frame, &mut reply);
+            let len = u16::try_from(reply.len())
+                .map_err(|_| io::Error::other("a reply longer than 65535 bytes"))?;
+            if len > 0 {
+                output.extend_from_slice(&len.to_be_bytes());
+                output.extend_from_slice(&reply);
+            }
+            close = len == 0;
+        }
+        input.drain(..taken);
+        if !output.is_empty() {
+            let written = async {
+                stream.write_all(&output).await?;
+                stream.flush().await
+            };
+            timeout(limits.idle, written).await.map_err(io::Error::from)??;
+            output.clear();
+        }
+        if close {
+            return Ok(());
+        }
+        // `read_buf` fills what room there is, were it a few bytes.
+        input.reserve(INPUT);
+        if answered > 0 {
+            deadline = Instant::now() + limits.idle;
+        } else if timeout_at(deadline, stream.read_buf(&mut input)).await?? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Serves on a free port with a handler that turns messages around and is silent to an empty one;
+    /// runs `client` against it.
+    fn with_server(limits: TcpLimits, client: impl FnOnce(SocketAddr)) {
+        let listeners: Vec<_> = ["127.0.0.1:0", "[::1]:0"]
+            .iter()
+            .map(|a| listen(a.parse().unwrap()).unwrap())
+            .collect();
+        let address = listeners[0].local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let server = {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
+                    reply.extend(message.iter().rev());
+                };
+                let listeners = listeners.into_iter().map(Listener::Tcp).collect();
+                serve(listeners, limits, reverse, || stop.load(Ordering::Relaxed))
+            })
+        };
+        client(address);
+        stop.store(true, Ordering::Relaxed);
+        server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn frames_go_both_ways_and_the_bounds_hold() {
+        let idle = Duration::from_millis(300);
+        with_server(TcpLimits { connections: 1, idle, ..TcpLimits::default() }, |address| {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.write_all(b"\0\x03abc\0\x02de").unwrap();
+            let mut got = [0; 9];
+            client.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"\0\x03cba\0\x02ed");
+            // The second connection is over the bound, the first is closed when idle.
+            let mut second = std::net::TcpStream::connect(address).unwrap();
+            assert_eq!(second.read(&mut got).unwrap(), 0);
+            client.write_all(b"\0\x09half").unwrap();
+            assert_eq!(client.read(&mut got).unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn pipelined_messages_are_answered_in_order_whatever_their_size() {
+        let limits = TcpLimits { pipelined: 3, ..TcpLimits::default() };
+        with_server(limits, |address| {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            let lens = [1, 65_535, 7, 7, 7, 7, 7, 40_000, 50_000, 2];
+            let messages: Vec<Vec<u8>> = (0u8..).zip(lens).map(|(k, n)| vec![k; n]).collect();
+            let frame = |m: &Vec<u8>| [&(m.len() as u16).to_be_bytes()[..], m].concat();
+            let sent: Vec<u8> = messages.iter().flat_map(frame).collect();
+            let mut writer = client.try_clone().unwrap();
+            let expected = sent.clone();
+            let writing = std::thread::spawn(move || {
+                // In pieces that fit no frame, and an empty message at the end, which is not answered.
+                for piece in sent.chunks(7_777) {
+                    writer.write_all(piece).unwrap();
+                }
+                writer.write_all(b"\0\0\0\x01x").unwrap();
+            });
+            let mut got = Vec::new();
+            client.read_to_end(&mut got).unwrap();
+            writing.join().unwrap();
+            // All messages are palindromes.
+            assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
+        });
+    }
+
+    #[test]
+    fn an_occupied_port_is_named() {
+        let first = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = first.local_addr().unwrap();
+        let error = listen(address).expect_err("occupied").to_string();
+        assert!(error.contains(&format!("TCP {address}")), "{error}");
+    }
+}

@@ -1,0 +1,57 @@
+//! TLS for both sides: what a client asks for and believes, what a server shows, and a certification
+//! authority of our own for labs and tests.
+//!
+//! Cryptography by `ring`, TLS 1.3 and 1.2 by `rustls`, which has no older ones.
+
+#[cfg(any(test, feature = "authority"))]
+mod authority;
+mod client;
+mod server;
+mod sessions;
+
+#[cfg(any(test, feature = "authority"))]
+pub use authority::Authority;
+pub(crate) use client::FullHandshakes;
+pub use client::{ClientTls, TlsVersion, Verify};
+pub use server::{Identity, ServerTls, server_config};
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+/// The application protocol of DNS over TLS (RFC 7858 section 12).
+pub const ALPN_DOT: &[u8] = b"dot";
+/// The application protocol of DNS over QUIC (RFC 9250 section 4.1.1).
+pub const ALPN_DOQ: &[u8] = b"doq";
+
+/// What is wrong with a certificate, a key, or what was asked of TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file that cannot be read or holds something else.
+    #[error("{path}: {why}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, and what would be accepted.
+        why: String,
+    },
+    /// rustls does not take it.
+    #[error("TLS: {0}")]
+    Rustls(#[from] rustls::Error),
+    /// A certificate could not be made.
+    #[cfg(any(test, feature = "authority"))]
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+}
+
+impl TlsError {
+    fn file(path: &Path, why: impl ToString) -> Self {
+        TlsError::File { path: path.to_owned(), why: why.to_string() }
+    }
+}
+
+/// The one implementation of cryptography.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

@@ -1,0 +1,84 @@
+//! A certification authority of our own, for labs and tests: its key lives as long as it does.
+
+use std::io;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+
+use super::{Identity, TlsError};
+
+/// An authority that signs certificates for servers (ECDSA P-256).
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    /// A new one, valid from 1975 to 4096.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub fn new() -> Result<Self, TlsError> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "dnsdyno lab authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let pem = params.self_signed(&key)?.pem();
+        Ok(Authority { issuer: Issuer::new(params, key), pem })
+    }
+
+    /// Its own certificate, PEM: what a client believes in.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A certificate and key for a server of these names and addresses.
+    ///
+    /// # Errors
+    /// A name that is none.
+    pub fn identity(&self, names: &[&str]) -> Result<Identity, TlsError> {
+        let (certificate, key) = self.sign(names)?;
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        Ok(Identity { chain: vec![certificate.into()], key: key.into() })
+    }
+
+    /// The same in PEM.
+    ///
+    /// # Errors
+    /// A name that is none.
+    pub fn issue(&self, names: &[&str]) -> Result<(String, String), TlsError> {
+        let (certificate, key) = self.sign(names)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+
+    fn sign(&self, names: &[&str]) -> Result<(Certificate, KeyPair), TlsError> {
+        let key = KeyPair::generate()?;
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name.push(DnType::CommonName, "dnsdyno lab server");
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok((certificate, key))
+    }
+
+    /// Writes `ca.pem`, `server.pem` and `server.key` for a server of these names into `dir`.
+    ///
+    /// # Errors
+    /// A folder that cannot be written to, a name that is none.
+    pub fn write(&self, dir: &Path, names: &[&str]) -> Result<(), TlsError> {
+        let (certificate, key) = self.issue(names)?;
+        let put = |name: &str, text: &str| -> Result<(), TlsError> {
+            let path = dir.join(name);
+            std::fs::write(&path, text).map_err(|e: io::Error| TlsError::file(&path, e))
+        };
+        put("ca.pem", &self.pem)?;
+        put("server.pem", &certificate)?;
+        put("server.key", &key)
+    }
+}

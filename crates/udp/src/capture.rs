@@ -1,0 +1,373 @@
+//! What passes an interface, as a capture: packets from a packet socket (packet(7)), given out as a pcap stream.
+//!
+//! ```text
+//!   interface ──> packet socket, stamped by the kernel ──> [filter of the kernel] ──> pcap: RAW, nanoseconds
+//! ```
+//!
+//! Link layers are taken off by the kernel (`SOCK_DGRAM`), and only IPv4 and IPv6 is given out. It needs
+//! CAP_NET_RAW; a system without this socket, or a user without that right, pipes tcpdump into the reader instead.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use engine::clock::monotonic;
+use measure::Nanos;
+
+use crate::sys::set_option;
+
+/// The longest packet that is taken: a pcap reader's own bound.
+const MAX_PACKET: usize = 256 << 10;
+/// The socket's buffer, where the kernel allows it (`SO_RCVBUFFORCE`).
+const BUFFER: i32 = 64 << 20;
+/// How often a quiet socket looks whether it shall end, microseconds.
+const LOOK_US: libc::suseconds_t = 50_000;
+/// A header of pcap: nanoseconds, version 2.4, `MAX_PACKET`, LINKTYPE_RAW; in the order of this machine's octets.
+const HEADER: [u32; 6] = [0xa1b2_3c4d, 2 | 4 << 16, 0, 0, MAX_PACKET as u32, 101];
+/// Octets before each packet of pcap.
+const RECORD: usize = 16;
+/// The filter of [`Only::TcpOverIpv4`], on packets without their link layer: version 4? protocol TCP?
+const TCP_OVER_IPV4: [libc::sock_filter; 6] = [
+    instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 0),
+    instruction(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 0, 0, 4),
+    instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 2, 4),
+    instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 9),
+    instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, libc::IPPROTO_TCP as u32),
+    instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+];
+const TAKE: libc::sock_filter = instruction(libc::BPF_RET | libc::BPF_K, 0, 0, MAX_PACKET as u32);
+
+const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// Which packets are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// All of IPv4 and IPv6.
+    Ip,
+    /// TCP over IPv4: what else passes costs hardly anything.
+    TcpOverIpv4,
+}
+
+/// When it ends.
+#[derive(Clone, Debug)]
+pub struct Until {
+    /// After this time.
+    pub duration: Option<Nanos>,
+    /// When this is set.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// An interface that is being listened to: a pcap stream that ends when it is told to.
+#[derive(Debug)]
+pub struct LiveCapture {
+    socket: OwnedFd,
+    until: Until,
+    end: Option<Nanos>,
+    lost: Arc<AtomicU64>,
+    /// What is given out next, from `given` on.
+    ready: Vec<u8>,
+    given: usize,
+}
+
+impl LiveCapture {
+    /// Opens an interface by its name; `any` is all of them.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the right to listen is missing.
+    pub fn open(interface: &str, only: Only, until: Until) -> io::Result<Self> {
+        let index = index(interface)?;
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: no pointer is passed; the descriptor, if there is one, is owned by nobody else.
+        let socket = unsafe {
+            let fd = libc::socket(
+                libc::AF_PACKET,
+                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+                // Nothing comes before it is bound and filtered.
+                0,
+            );
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        if set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER).is_err() {
+            set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER)?;
+        }
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        let patience = libc::timeval { tv_sec: 0, tv_usec: LOOK_US };
+        set_struct(&socket, libc::SO_RCVTIMEO, &patience)?;
+        if only == Only::TcpOverIpv4 {
+            filter(&socket)?;
+        }
+        // SAFETY: zeroes are a valid address of this plain struct.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = index;
+        // SAFETY: the address is a sockaddr_ll that lives through the call, of the stated size.
+        let bound = unsafe {
+            libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        };
+        if bound != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let end = until.duration.map(|duration| Nanos(monotonic().0.saturating_add(duration.0)));
+        let ready = HEADER.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Ok(LiveCapture { socket, until, end, lost: Arc::default(), ready, given: 0 })
+    }
+
+    /// Packets that were lost because they were not read in time; known at the end.
+    pub fn lost(&self) -> Arc<AtomicU64> {
+        self.lost.clone()
+    }
+
+    /// Waits for the next packet, and has it ready with its header; false at the end.
+    fn next_packet(&mut self) -> io::Result<bool> {
+        self.given = 0;
+        loop {
+            let over = self.end.is_some_and(|end| monotonic() >= end);
+            if over || self.until.stop.load(Ordering::Relaxed) {
+                self.ready.clear();
+                self.lost.fetch_add(lost(&self.socket), Ordering::Relaxed);
+                return Ok(false);
+            }
+            self.ready.resize(RECORD + MAX_PACKET, 0);
+            let packet = match receive(&self.socket, &mut self.ready[RECORD..]) {
+                Ok(packet) => packet,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) =>
+                {
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            if !packet.is_taken {
+                continue;
+            }
+            let caught = packet.length.min(MAX_PACKET);
+            let words = [packet.at.0, packet.at.1, caught as u32, packet.length as u32];
+            for (place, word) in self.ready.chunks_exact_mut(4).zip(words) {
+                place.copy_from_slice(&word.to_ne_bytes());
+            }
+            self.ready.truncate(RECORD + caught);
+            return Ok(true);
+        }
+    }
+}
+
+impl Read for LiveCapture {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() || (self.given == self.ready.len() && !self.next_packet()?) {
+            return Ok(0);
+        }
+        let part = &self.ready[self.given..];
+        let length = part.len().min(out.len());
+        out[..length].copy_from_slice(&part[..length]);
+        self.given += length;
+        Ok(length)
+    }
+}
+
+/// The number of an interface; 0 is all.
+fn index(interface: &str) -> io::Result<i32> {
+    if interface == "any" {
+        return Ok(0);
+    }
+    let name = CString::new(interface)?;
+    // SAFETY: the name is a C string that lives through the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    i32::try_from(index).ok().filter(|&index| index > 0).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, format!("there is no interface {interface}"))
+    })
+}
+
+/// Sets an option of SOL_SOCKET that is a struct.
+fn set_struct<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the value lives through the call and is of the stated size; the kernel copies it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the kernel pass over all but TCP over IPv4.
+fn filter(socket: &OwnedFd) -> io::Result<()> {
+    let mut program = [TAKE; TCP_OVER_IPV4.len() + 1];
+    program[..TCP_OVER_IPV4.len()].copy_from_slice(&TCP_OVER_IPV4);
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // The kernel copies the instructions too; they live to the end of this function.
+    set_struct(socket, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Packets that the kernel dropped because the buffer was full.
+fn lost(socket: &OwnedFd) -> u64 {
+    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: there is room for a tpacket_stats, and `length` says so.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast(),
+            &raw mut length,
+        )
+    };
+    if got == 0 { u64::from(statistics.tp_drops) } else { 0 }
+}
+
+/// A packet that came.
+struct Packet {
+    /// On the wire.
+    length: usize,
+    /// Seconds since 1970 and nanoseconds.
+    at: (u32, u32),
+    /// IP, and not the second sight of one that a loopback interface shows going out and coming in.
+    is_taken: bool,
+}
+
+/// Receives one packet into `buffer`.
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet> {
+    // SAFETY: zeroes are valid values of these plain structs.
+    let (mut from, mut message): (libc::sockaddr_ll, libc::msghdr) = unsafe { std::mem::zeroed() };
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // Aligned for a control message's header.
+    let mut control = [0u64; 16];
+    message.msg_name = (&raw mut from).cast();
+    message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: all that the message points to lives through the call, with the sizes stated.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    let mut at = (0, 0);
+    // SAFETY: the kernel has filled the control buffer up to `msg_controllen`; CMSG_* stay within that, and the data
+    // of SCM_TIMESTAMPNS is a timespec, read without regard to its alignment.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET
+                && (*header).cmsg_type == libc::SCM_TIMESTAMPNS
+            {
+                let time: libc::timespec = std::ptr::read_unaligned(libc::CMSG_DATA(header).cast());
+                at = (time.tv_sec as u32, time.tv_nsec as u32);
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    let protocol = i32::from(u16::from_be(from.sll_protocol));
+    let is_ip = protocol == libc::ETH_P_IP || protocol == libc::ETH_P_IPV6;
+    let is_echo =
+        from.sll_hatype == libc::ARPHRD_LOOPBACK && from.sll_pkttype == libc::PACKET_OUTGOING;
+    Ok(Packet { length, at, is_taken: is_ip && !is_echo })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    /// A capture of `lo`; `None` without the right to.
+    fn listen(only: Only) -> Option<(LiveCapture, Arc<AtomicBool>)> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = Until { duration: None, stop: stop.clone() };
+        match LiveCapture::open("lo", only, until) {
+            Ok(capture) => Some((capture, stop)),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                eprintln!("skipped: no right to listen to interfaces (CAP_NET_RAW)");
+                None
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// The packets of a stream until `enough` says so; each without its header.
+    fn packets(
+        capture: &mut LiveCapture,
+        stop: &AtomicBool,
+        mut enough: impl FnMut(&[u8]) -> bool,
+    ) -> Vec<Vec<u8>> {
+        let mut header = [0; 24];
+        capture.read_exact(&mut header).expect("a header");
+        assert_eq!(header[20], 101);
+        let mut all = Vec::new();
+        let mut record = [0; RECORD];
+        while capture.read_exact(&mut record).is_ok() {
+            let length = u32::from_ne_bytes(record[8..12].try_into().expect("four octets"));
+            let seconds = u32::from_ne_bytes(record[..4].try_into().expect("four octets"));
+            assert!(seconds > 1_600_000_000, "stamped by the kernel");
+            let mut packet = vec![0; length as usize];
+            capture.read_exact(&mut packet).expect("a whole packet");
+            if enough(&packet) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            all.push(packet);
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_sent_over_the_loopback_is_caught_once() {
+        let Some((mut capture, stop)) = listen(Only::Ip) else { return };
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let word = format!("captured-{}", std::process::id());
+        socket.send_to(word.as_bytes(), "127.0.0.1:9").expect("sent");
+        socket.send_to(b"last", socket.local_addr().expect("bound")).expect("sent");
+        let port = socket.local_addr().expect("bound").port().to_be_bytes();
+        let all = packets(&mut capture, &stop, |packet| {
+            packet.ends_with(b"last") && packet[22..24] == port
+        });
+        // The refusal (ICMP) quotes it.
+        let is_udp = |packet: &&Vec<u8>| packet[9] == libc::IPPROTO_UDP as u8;
+        let ours = all.iter().filter(is_udp).filter(|packet| packet.ends_with(word.as_bytes()));
+        assert_eq!(ours.count(), 1);
+        assert_eq!(capture.lost().load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_kernel_passes_over_what_is_not_wanted() {
+        let Some((mut capture, stop)) = listen(Only::TcpOverIpv4) else { return };
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        socket.send_to(b"not wanted", "127.0.0.1:9").expect("sent");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = listener.local_addr().expect("bound");
+        let _stream = TcpStream::connect(address).expect("connects");
+        let port = address.port().to_be_bytes();
+        let all = packets(&mut capture, &stop, |packet| packet[22..24] == port);
+        assert!(all.iter().all(|packet| packet[0] >> 4 == 4 && packet[9] == 6));
+    }
+
+    #[test]
+    fn it_ends_in_time_and_knows_its_interfaces() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = Until { duration: Some(Nanos::from_millis(1)), stop };
+        let error = LiveCapture::open("no-such-if", Only::Ip, until.clone()).expect_err("none");
+        assert_eq!(error.to_string(), "there is no interface no-such-if");
+        if let Ok(mut capture) = LiveCapture::open("any", Only::Ip, until) {
+            let mut all = Vec::new();
+            capture.read_to_end(&mut all).expect("it ends");
+            assert!(all.len() >= 24);
+        }
+    }
+}

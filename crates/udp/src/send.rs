@@ -1,0 +1,284 @@
+//! `sendmmsg(2)` from the arena of a batch, and what to do when the kernel says no.
+//!
+//! ```text
+//!   batch      message            message  ...      one destination each, 1 to 64 datagrams
+//!   pieces     whole, segmented by the kernel       while segmentation works
+//!              each datagram by itself              when it is off, or on trial
+//! ```
+//!
+//! An error tells about the first piece of a call. It is tried again within a bound when it may pass, else
+//! its datagrams are counted as not sent. When the kernel refuses a segmented message it is tried in single
+//! datagrams: if these pass, segmentation is switched off for good; if not, it was not to blame.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::time::Duration;
+
+use engine::EngineCounters;
+use engine::batch::{Destination, Message, TxBatch};
+
+use crate::address::Name;
+use crate::cmsg::ControlBuffer;
+use crate::options::BATCH;
+use crate::socket::{UdpSocket, check};
+
+/// Waits for room during one batch, of [`PAUSE`] each at most: after 100 ms the kernel has made up its mind.
+const MAX_PAUSES: u32 = 100;
+/// How long to wait for room.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Pending errors of earlier datagrams that are passed over before this one is given up.
+const MAX_REFUSALS: u32 = 4;
+
+/// What one header sends.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// The message it is of, and where in it it ends, bytes.
+    message: usize,
+    end: usize,
+    /// Datagrams in it.
+    datagrams: u64,
+}
+
+/// What is sent already: all messages before `message`, and `bytes` of that one.
+#[derive(Clone, Copy)]
+struct Cursor {
+    message: usize,
+    bytes: usize,
+}
+
+/// What to do after an error.
+enum Verdict {
+    Again,
+    /// Try the message in single datagrams.
+    Split,
+    /// Give up the piece, or the message that is on trial.
+    Drop,
+}
+
+/// Headers for messages to send.
+pub(crate) struct Sender {
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    names: Vec<Name>,
+    controls: Vec<ControlBuffer>,
+    pieces: Vec<Piece>,
+    /// The message whose segmentation was refused and that is tried in single datagrams.
+    trial: Option<usize>,
+    /// Waits and refusals left to this batch and this piece.
+    pauses: u32,
+    refusals: u32,
+}
+
+// SAFETY: the raw pointers inside are set anew before each call and point into the vectors that stand beside
+// them, which move along, or into the batch that is borrowed for the call.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    /// Headers for a call's messages.
+    pub(crate) fn new() -> Self {
+        // SAFETY: all-zero is a valid value of these plain C structures.
+        let (header, vector) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        Sender {
+            headers: vec![header; BATCH],
+            vectors: vec![vector; BATCH],
+            names: vec![Name::new(); BATCH],
+            controls: vec![ControlBuffer::new(); BATCH],
+            pieces: Vec::with_capacity(BATCH),
+            trial: None,
+            pauses: 0,
+            refusals: 0,
+        }
+    }
+
+    /// Sends all of `tx`; `gso` is cleared when segmentation turns out not to work.
+    pub(crate) fn send(
+        &mut self,
+        sockets: &[UdpSocket],
+        tx: &TxBatch,
+        gso: &mut bool,
+        counters: &mut EngineCounters,
+    ) -> io::Result<()> {
+        (self.pauses, self.refusals, self.trial) = (0, 0, None);
+        let mut cursor = Cursor { message: 0, bytes: 0 };
+        while cursor.message < tx.messages().len() {
+            let socket = &sockets[usize::from(tx.messages()[cursor.message].to.socket().0)];
+            self.fill(tx, cursor, *gso);
+            counters.send_calls += 1;
+            // SAFETY: as many headers as there are pieces were filled: they point to names, vectors and control
+            // buffers of this sender and into the batch's arena, all alive during the call; of the arena the kernel
+            // only reads.
+            let sent = check(unsafe {
+                libc::sendmmsg(
+                    socket.fd(),
+                    self.headers.as_mut_ptr(),
+                    self.pieces.len() as u32,
+                    libc::MSG_DONTWAIT as _,
+                )
+            });
+            match sent {
+                Ok(sent) => {
+                    let sent = &self.pieces[..sent as usize];
+                    counters.sent += sent.iter().map(|p| p.datagrams).sum::<u64>();
+                    if let Some(last) = sent.last() {
+                        cursor = after(tx, last.message, last.end);
+                        self.refusals = 0;
+                        *gso &= self.trial.take().is_none();
+                    }
+                }
+                Err(error) => match self.verdict(error, tx, socket, counters)? {
+                    Verdict::Again => {}
+                    Verdict::Split => self.trial = Some(cursor.message),
+                    Verdict::Drop => cursor = self.drop_first(tx, cursor, counters),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills headers with the pieces from `cursor` on, as far as they leave by one socket.
+    fn fill(&mut self, tx: &TxBatch, cursor: Cursor, gso: bool) {
+        self.pieces.clear();
+        let socket = tx.messages()[cursor.message].to.socket();
+        let mut begin = cursor.bytes;
+        for (i, message) in tx.messages().iter().enumerate().skip(cursor.message) {
+            let on_trial = self.trial == Some(i);
+            if message.to.socket() != socket || self.trial.is_some() && !on_trial {
+                return;
+            }
+            let split = on_trial || !gso;
+            while begin < message.len {
+                if self.pieces.len() == BATCH {
+                    return;
+                }
+                let rest = message.len - begin;
+                let len = if split { rest.min(message.segment) } else { rest };
+                self.fill_piece(tx, i, message, begin, len);
+                begin += len;
+            }
+            begin = 0;
+        }
+    }
+
+    /// Fills the next header with `len` bytes of a message.
+    #[inline]
+    fn fill_piece(
+        &mut self,
+        tx: &TxBatch,
+        index: usize,
+        message: &Message,
+        begin: usize,
+        len: usize,
+    ) {
+        let i = self.pieces.len();
+        let bytes = &tx.bytes(message)[begin..begin + len];
+        self.vectors[i] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: len };
+        let (name, from) = match message.to {
+            Destination::Connected(_) => ((std::ptr::null_mut(), 0), None),
+            Destination::Peer { peer, from, .. } => {
+                let len = self.names[i].set(peer);
+                ((self.names[i].room().0, len), from)
+            }
+        };
+        let segmented = len > message.segment;
+        let control = self.controls[i].write(segmented.then_some(message.segment as u16), from);
+        let header = &mut self.headers[i].msg_hdr;
+        (header.msg_name, header.msg_namelen) = name;
+        (header.msg_control, header.msg_controllen) = control;
+        header.msg_iov = &raw mut self.vectors[i];
+        header.msg_iovlen = 1;
+        header.msg_flags = 0;
+        let datagrams = if segmented { len.div_ceil(message.segment) as u64 } else { 1 };
+        self.pieces.push(Piece { message: index, end: begin + len, datagrams });
+    }
+
+    /// What to do about the error of the first piece.
+    fn verdict(
+        &mut self,
+        error: io::Error,
+        tx: &TxBatch,
+        socket: &UdpSocket,
+        counters: &mut EngineCounters,
+    ) -> io::Result<Verdict> {
+        let piece = self.pieces[0];
+        match error.raw_os_error() {
+            Some(libc::EINTR) => Ok(Verdict::Again),
+            Some(code @ (libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM)) => {
+                if self.pauses == MAX_PAUSES {
+                    return Ok(Verdict::Drop);
+                }
+                self.pauses += 1;
+                counters.send_retries += 1;
+                pause(socket, code);
+                Ok(Verdict::Again)
+            }
+            Some(code) if is_unreachable(code) && self.refusals < MAX_REFUSALS => {
+                // Most often the pending error of an earlier datagram; it is cleared by being told.
+                self.refusals += 1;
+                counters.refused += 1;
+                Ok(Verdict::Again)
+            }
+            Some(
+                libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT,
+            ) if piece.datagrams > 1 => Ok(Verdict::Split),
+            // Ours to blame, and no better with the next datagram.
+            None | Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EDESTADDRREQ) => {
+                let peer = tx.messages()[piece.message].to;
+                Err(io::Error::new(error.kind(), format!("cannot send to {peer:?}: {error}")))
+            }
+            // A destination that the host or its firewall refuses.
+            Some(_) => Ok(Verdict::Drop),
+        }
+    }
+
+    /// Passes over the first piece, or over all of a message whose single datagrams are refused too.
+    fn drop_first(
+        &mut self,
+        tx: &TxBatch,
+        cursor: Cursor,
+        counters: &mut EngineCounters,
+    ) -> Cursor {
+        self.refusals = 0;
+        if self.trial.take().is_some() {
+            counters.send_errors += tx.messages()[cursor.message].segments as u64;
+            return Cursor { message: cursor.message + 1, bytes: 0 };
+        }
+        let piece = self.pieces[0];
+        counters.send_errors += piece.datagrams;
+        after(tx, piece.message, piece.end)
+    }
+}
+
+/// The cursor when a message is sent up to `end`.
+fn after(tx: &TxBatch, message: usize, end: usize) -> Cursor {
+    if end == tx.messages()[message].len {
+        Cursor { message: message + 1, bytes: 0 }
+    } else {
+        Cursor { message, bytes: end }
+    }
+}
+
+/// Waits a moment for room: in the socket's queue, or (ENOBUFS, ENOMEM) in a device's, which cannot be polled.
+fn pause(socket: &UdpSocket, code: i32) {
+    if code == libc::EAGAIN {
+        let mut poll = libc::pollfd { fd: socket.fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one valid pollfd; a failure only means that we try again at once.
+        unsafe { libc::poll(&raw mut poll, 1, PAUSE.as_millis() as i32) };
+    } else {
+        std::thread::sleep(PAUSE / 20);
+    }
+}
+
+/// Errors that an ICMP message brought to a socket, or that stand for one.
+pub(crate) fn is_unreachable(code: i32) -> bool {
+    matches!(
+        code,
+        libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+    )
+}

@@ -1,0 +1,152 @@
+//! One socket: opened, its options probed, its drops counted.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::sys::set_option;
+use engine::named;
+
+use crate::options::{UdpFacts, UdpOptions};
+
+/// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of linux/sock_diag.h, which libc lacks.
+const MEMINFO_DROPS: usize = 8;
+const MEMINFO_VARS: usize = 9;
+
+/// A socket and what never changes about it.
+pub(crate) struct UdpSocket {
+    socket: Socket,
+    /// The peer of a connected socket.
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+impl UdpSocket {
+    /// A socket bound to `source` and connected to `target`.
+    pub(crate) fn connected(target: SocketAddr, source: SocketAddr) -> io::Result<Self> {
+        let socket = open(target)?;
+        if !source.ip().is_unspecified() {
+            // Addresses of a routed prefix need not be on an interface.
+            let _ = if source.is_ipv4() {
+                socket.set_freebind_v4(true)
+            } else {
+                socket.set_freebind_v6(true)
+            };
+        }
+        socket.bind(&source.into()).map_err(|e| named(e, "cannot send from", source))?;
+        socket.connect(&target.into()).map_err(|e| named(e, "cannot send to", target))?;
+        Ok(UdpSocket { socket, peer: Some(target) })
+    }
+
+    /// A socket that listens on `address`.
+    pub(crate) fn listening(address: SocketAddr, share_port: bool) -> io::Result<Self> {
+        let socket = open(address)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if share_port {
+            socket.set_reuse_port(true)?;
+        }
+        socket.bind(&address.into()).map_err(|e| named(e, "cannot listen on UDP", address))?;
+        if address.ip().is_unspecified() {
+            let (level, option) = if address.is_ipv4() {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO)
+            } else {
+                (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+            };
+            set_option(&socket, level, option, 1)?;
+        }
+        Ok(UdpSocket { socket, peer: None })
+    }
+
+    /// Sets what is asked; what this socket does not have is taken out of the facts.
+    pub(crate) fn probe(&mut self, options: &UdpOptions, facts: &mut UdpFacts) -> io::Result<()> {
+        let socket = &self.socket;
+        enlarge_buffers(socket, options.buffer, facts)?;
+        // Setting the option to a size and back tells whether the kernel knows it.
+        facts.gso &= set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1_200).is_ok()
+            && set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        facts.gro &=
+            set_option(socket, libc::SOL_UDP, libc::UDP_GRO, i32::from(options.gro)).is_ok();
+        if options.timestamps {
+            facts.timestamps &=
+                set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok();
+        }
+        facts.drop_counts &= drops(self.fd()).is_some();
+        Ok(())
+    }
+
+    /// The descriptor, for system calls.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Its own address.
+    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+        let address = self.socket.local_addr()?;
+        address.as_socket().ok_or_else(|| io::Error::other("not an internet socket"))
+    }
+
+    /// Datagrams dropped for want of room in the receive queue, since the socket was opened.
+    pub(crate) fn dropped(&self) -> u64 {
+        u64::from(drops(self.fd()).unwrap_or(0))
+    }
+
+    /// Sets an integer option, to provoke what a kernel or a device might do.
+    #[cfg(test)]
+    pub(crate) fn set(&self, level: i32, option: i32, value: i32) {
+        set_option(&self.socket, level, option, value).expect("a settable option");
+    }
+}
+
+/// The address with a port in place of 0, if no other socket holds it, not even a shared one.
+pub(crate) fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
+    UdpSocket::listening(address, false)?.local_address()
+}
+
+/// A non-blocking UDP socket of the family of `address`.
+fn open(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(|e| named(e, "cannot open a socket for", address))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Buffers as large as asked where we may force them, else as large as the system lets us.
+fn enlarge_buffers(socket: &Socket, size: usize, facts: &mut UdpFacts) -> io::Result<()> {
+    let size = i32::try_from(size).unwrap_or(i32::MAX / 2);
+    if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size).is_err() {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, size)?;
+    }
+    if set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, size).is_err() {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, size)?;
+    }
+    facts.receive_buffer = socket.recv_buffer_size()?;
+    facts.send_buffer = socket.send_buffer_size()?;
+    Ok(())
+}
+
+/// The count of drops of a socket (`SO_MEMINFO`, Linux 4.12).
+fn drops(fd: RawFd) -> Option<u32> {
+    let mut info = [0u32; MEMINFO_VARS];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` has room for `len` bytes, both live through the call; the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    (result == 0 && len as usize == size_of_val(&info)).then_some(info[MEMINFO_DROPS])
+}
+
+/// A negative result of a system call as its error.
+pub(crate) fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

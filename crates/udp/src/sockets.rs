@@ -1,0 +1,257 @@
+//! The engine of UDP sockets: the sockets of one worker, asked and filled in batches.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use engine::{Engine, EngineCounters, RxBatch, SocketId, TxBatch, Wait, clock};
+use measure::Nanos;
+
+use crate::doorbell::Doorbell;
+use crate::options::{BATCH, UdpFacts, UdpOptions};
+use crate::ready::Ready;
+use crate::receive::Receiver;
+use crate::send::Sender;
+use crate::socket::{self, UdpSocket};
+
+/// Slots of a receive batch whose messages are coalesced; up to 128 datagrams in each.
+const GRO_SLOTS: usize = 32;
+/// A message is as long as an IP packet can be.
+const SLOT_LEN: usize = 65_535;
+/// Datagrams of a send batch: an answer to each that a receive batch can hold.
+const SEND_BATCH: usize = GRO_SLOTS * 128;
+/// Bytes of a send batch; what is not used is not resident.
+const SEND_BYTES: usize = 8 << 20;
+/// Datagrams to a segmented message: the kernel's limit before Linux 6.9 (`UDP_MAX_SEGMENTS`).
+const MAX_SEGMENTS: usize = 64;
+/// Most sockets of one engine.
+pub const MAX_SOCKETS: usize = 4_096;
+
+/// Batched UDP sockets of one worker: connected ones, listening ones, or both.
+pub struct UdpEngine {
+    sockets: Vec<UdpSocket>,
+    ready: Ready,
+    doorbell: Option<Doorbell>,
+    receiver: Receiver,
+    sender: Sender,
+    options: UdpOptions,
+    facts: UdpFacts,
+    counters: EngineCounters,
+}
+
+impl UdpEngine {
+    /// An engine without sockets.
+    ///
+    /// # Errors
+    /// None so far; opening sockets has some.
+    pub fn new(options: UdpOptions) -> io::Result<Self> {
+        let facts = UdpFacts {
+            gso: options.gso,
+            gro: options.gro,
+            timestamps: options.timestamps,
+            drop_counts: true,
+            ..UdpFacts::default()
+        };
+        Ok(UdpEngine {
+            sockets: Vec::new(),
+            ready: Ready::new(),
+            doorbell: None,
+            receiver: Receiver::new(),
+            sender: Sender::new(),
+            options,
+            facts,
+            counters: EngineCounters::default(),
+        })
+    }
+
+    /// A client: one socket for each of `sources`, connected to `target`. Port 0 takes a free one.
+    ///
+    /// # Errors
+    /// A source address that cannot be bound or the target that cannot be reached, named.
+    pub fn client(
+        target: SocketAddr,
+        sources: &[SocketAddr],
+        options: UdpOptions,
+    ) -> io::Result<Self> {
+        let mut engine = Self::new(options)?;
+        for &source in sources {
+            engine.connect(target, source)?;
+        }
+        Ok(engine)
+    }
+
+    /// A server: one socket for each of `listen`. With `share_port` other workers may listen on the
+    /// same addresses, and the kernel spreads the clients over them (`SO_REUSEPORT`).
+    ///
+    /// # Errors
+    /// An address that cannot be bound, named.
+    pub fn server(
+        listen: &[SocketAddr],
+        share_port: bool,
+        options: UdpOptions,
+    ) -> io::Result<Self> {
+        let mut engine = Self::new(options)?;
+        for &address in listen {
+            engine.listen(address, share_port)?;
+        }
+        Ok(engine)
+    }
+
+    /// One server for each of `workers` workers, all on the same addresses. An address that another
+    /// process shares its port on is refused too: it would take a part of the datagrams in silence.
+    ///
+    /// # Errors
+    /// An address that cannot be bound, named.
+    pub fn servers(
+        listen: &[SocketAddr],
+        workers: usize,
+        options: UdpOptions,
+    ) -> io::Result<Vec<Self>> {
+        let mut listen = listen.to_vec();
+        for address in &mut listen {
+            // A free port, chosen by the kernel, is the same for all workers.
+            *address = socket::free_address(*address)?;
+        }
+        (0..workers).map(|_| Self::server(&listen, workers > 1, options)).collect()
+    }
+
+    /// Adds a socket bound to `source` and connected to `target`.
+    ///
+    /// # Errors
+    /// As [`client`](Self::client).
+    pub fn connect(&mut self, target: SocketAddr, source: SocketAddr) -> io::Result<SocketId> {
+        self.add(UdpSocket::connected(target, source)?)
+    }
+
+    /// Adds a socket that listens on `address`.
+    ///
+    /// # Errors
+    /// As [`server`](Self::server).
+    pub fn listen(&mut self, address: SocketAddr, share_port: bool) -> io::Result<SocketId> {
+        self.add(UdpSocket::listening(address, share_port)?)
+    }
+
+    /// Puts a new socket, bound to `source` and connected to `target`, in the place of one, which is closed with
+    /// all that it has not given yet. On an error the old one stays.
+    ///
+    /// # Errors
+    /// As [`client`](Self::client).
+    pub fn replace(
+        &mut self,
+        id: SocketId,
+        target: SocketAddr,
+        source: SocketAddr,
+    ) -> io::Result<()> {
+        let mut socket = UdpSocket::connected(target, source)?;
+        socket.probe(&self.options, &mut self.facts)?;
+        let index = usize::from(id.0);
+        self.counters.dropped += self.sockets[index].dropped();
+        self.ready.replace(index, &socket)?;
+        self.sockets[index] = socket;
+        Ok(())
+    }
+
+    /// A bell for other threads to end this worker's waits with.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn doorbell(&mut self) -> io::Result<Doorbell> {
+        if let Some(bell) = &self.doorbell {
+            return Ok(bell.clone());
+        }
+        let bell = Doorbell::new()?;
+        self.ready.set_doorbell(bell.fd())?;
+        self.facts.epoll = true;
+        self.doorbell = Some(bell.clone());
+        Ok(bell)
+    }
+
+    /// Probes the options on a new socket and takes it in.
+    fn add(&mut self, mut socket: UdpSocket) -> io::Result<SocketId> {
+        if self.sockets.len() == MAX_SOCKETS {
+            return Err(io::Error::other(format!("more than {MAX_SOCKETS} sockets in one worker")));
+        }
+        socket.probe(&self.options, &mut self.facts)?;
+        let id = SocketId(self.sockets.len() as u16);
+        self.ready.add(&socket)?;
+        self.sockets.push(socket);
+        self.facts.sockets = self.sockets.len();
+        self.facts.epoll = self.ready.is_epoll();
+        Ok(id)
+    }
+
+    /// The address of a socket.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn local_address(&self, id: SocketId) -> io::Result<SocketAddr> {
+        self.sockets[usize::from(id.0)].local_address()
+    }
+
+    /// What is in force; segmentation may have been switched off since the start.
+    pub fn facts(&self) -> UdpFacts {
+        self.facts
+    }
+
+    /// Receives from the sockets that have something, as far as there are slots.
+    fn collect(&mut self, rx: &mut RxBatch) -> io::Result<()> {
+        while !rx.is_full() {
+            let Some(index) = self.ready.next() else { break };
+            self.receiver.receive(index, &self.sockets[index], rx, &mut self.counters)?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine for UdpEngine {
+    fn now(&mut self) -> Nanos {
+        clock::monotonic()
+    }
+
+    fn batches(&self) -> (RxBatch, TxBatch) {
+        let slots = if self.facts.gro { GRO_SLOTS } else { BATCH };
+        let segments = if self.facts.gso { MAX_SEGMENTS } else { 1 };
+        (RxBatch::new(slots, SLOT_LEN), TxBatch::new(SEND_BATCH, SEND_BYTES, segments))
+    }
+
+    fn receive(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
+        rx.clear();
+        if self.ready.look()? {
+            self.collect(rx)?;
+        }
+        if let (true, Wait::Until(until)) = (rx.is_empty(), wait) {
+            let timeout = until.since(clock::monotonic());
+            if timeout > Nanos::ZERO && self.ready.wait(timeout)? {
+                self.collect(rx)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, tx: &mut TxBatch) -> io::Result<()> {
+        let result = self.sender.send(&self.sockets, tx, &mut self.facts.gso, &mut self.counters);
+        tx.clear();
+        tx.limit_segments(if self.facts.gso { MAX_SEGMENTS } else { 1 });
+        result
+    }
+
+    fn was_rung(&mut self) -> bool {
+        self.doorbell.as_ref().is_some_and(Doorbell::was_rung)
+    }
+
+    fn counters(&self) -> EngineCounters {
+        let dropped: u64 = self.sockets.iter().map(UdpSocket::dropped).sum();
+        EngineCounters { dropped: self.counters.dropped + dropped, ..self.counters }
+    }
+}
+
+/// Sources for a client: `count` sockets over the addresses of `ips` in turn, each with a free port.
+pub fn sources(ips: &[IpAddr], count: usize) -> Vec<SocketAddr> {
+    ips.iter()
+        .cycle()
+        .take(if ips.is_empty() { 0 } else { count })
+        .map(|&ip| SocketAddr::new(ip, 0))
+        .collect()
+}

@@ -1,0 +1,70 @@
+//! Receive stamps are wall-clock times; engines count on the monotonic clock.
+//!
+//! Both clocks are slewed alike, so their difference changes only when the wall clock is set. It is
+//! measured anew each second.
+
+use engine::clock;
+use measure::Nanos;
+
+/// The difference of the clocks is this old at most.
+const MAX_AGE: Nanos = Nanos::from_secs(1);
+/// A measurement of the difference that took longer was interrupted.
+const MAX_WIDTH: Nanos = Nanos(500);
+/// Measurements until the narrowest is taken.
+const TRIES: usize = 10;
+
+/// Wall clock minus monotonic clock, and when it was measured.
+pub(crate) struct StampClock {
+    offset: u64,
+    measured: Nanos,
+}
+
+impl StampClock {
+    /// Measures the difference.
+    pub(crate) fn new() -> Self {
+        let mut narrowest = (Nanos::MAX, 0, Nanos::ZERO);
+        for _ in 0..TRIES {
+            let (before, wall, after) = (clock::monotonic(), clock::realtime(), clock::monotonic());
+            let width = after.since(before);
+            if width < narrowest.0 {
+                let middle = before.0 + width.0 / 2;
+                narrowest = (width, wall.0.wrapping_sub(middle), after);
+            }
+            if width <= MAX_WIDTH {
+                break;
+            }
+        }
+        StampClock { offset: narrowest.1, measured: narrowest.2 }
+    }
+
+    /// A stamp of the wall clock on the monotonic clock: not after `now`, when it was read.
+    #[inline]
+    pub(crate) fn to_monotonic(&self, wall: u64, now: Nanos) -> Nanos {
+        Nanos(wall.wrapping_sub(self.offset)).min(now)
+    }
+
+    /// Measures again when it is time.
+    #[inline]
+    pub(crate) fn refresh(&mut self, now: Nanos) {
+        if now.since(self.measured) > MAX_AGE {
+            *self = Self::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_mapped_and_never_later_than_read() {
+        let clock = StampClock { offset: 1_000, measured: Nanos(0) };
+        assert_eq!(clock.to_monotonic(1_500, Nanos(600)), Nanos(500));
+        assert_eq!(clock.to_monotonic(1_700, Nanos(600)), Nanos(600));
+        // The wall clock was set back since the stamp: as early as can be told, not a panic.
+        assert_eq!(clock.to_monotonic(900, Nanos(600)), Nanos(600));
+        let now = clock::monotonic();
+        let mapped = StampClock::new().to_monotonic(clock::realtime().0, Nanos::MAX);
+        assert!(mapped >= now && mapped <= clock::monotonic() + Nanos::from_millis(100));
+    }
+}

@@ -1,0 +1,147 @@
+//! What a worker asks of the operating system besides sockets: its core, its timers, its open files.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use measure::Nanos;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// How long the calling thread was ready to run but did not get its core, so far
+/// (second field of `/proc/thread-self/schedstat`); `None` where the kernel does not count it.
+pub fn thread_run_delay() -> Option<Nanos> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
+}
+
+/// Binds the calling thread to `cpus`.
+///
+/// # Errors
+/// When one of them does not exist or is not allowed here.
+pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("there is no CPU {cpu}"))
+        })?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set)
+        .map_err(|e| io::Error::other(format!("cannot run on CPUs {cpus:?}: {e}")))
+}
+
+/// The CPUs the calling thread may run on.
+///
+/// # Errors
+/// What the kernel says.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = nix::sched::sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
+}
+
+/// `struct sched_attr` of `sched_setattr(2)`, first version.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// The slice that a thread prepared for timing asks for.
+const SLICE: Nanos = Nanos::from_micros(100);
+
+/// Prepares the calling thread for exact timing: timers fire when they are due (slack of 1 ns instead
+/// of 50 us), and, from Linux 6.12 on, a woken thread is given a slice of 100 us, so that it gets the
+/// core ahead of those that ask for long ones (`sched_setattr(2)`, `sched_runtime` of SCHED_OTHER).
+/// What the kernel does not know is left as it is, and so are niceness and a real-time policy.
+pub fn prepare_for_timing() {
+    let _ = nix::sys::prctl::set_timerslack(1);
+    let size = size_of::<SchedAttr>() as u32;
+    let mut attr = SchedAttr::default();
+    // SAFETY: `attr` has room for `size` bytes; pid 0 is the calling thread.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    if got == 0 && attr.policy == libc::SCHED_OTHER as u32 {
+        (attr.size, attr.runtime) = (size, SLICE.0);
+        // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    }
+}
+
+/// Open files that suffice for any load: 2^20, the kernel's own bound (`fs.nr_open`).
+const MANY_FILES: u64 = 1 << 20;
+
+/// Raises the limit of open files to what is allowed, for many sockets; root is allowed more.
+pub fn raise_open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let many = hard.max(MANY_FILES);
+    if setrlimit(Resource::RLIMIT_NOFILE, many, many).is_err() {
+        // Where this fails, opening a socket says so.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+/// How many files this process may have open (`RLIMIT_NOFILE`).
+pub fn open_files() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit};
+    // A kernel that does not say allows what it allows by default.
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
+}
+
+/// Gives the calling thread a table of open files of its own, which begins as a copy of the process's: the limit of
+/// open files is one of each table. What other threads open from now on this one does not have, and the reverse.
+///
+/// # Errors
+/// What the kernel says.
+pub fn own_open_files() -> io::Result<()> {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).map_err(io::Error::from)
+}
+
+/// Sets an integer socket option.
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: i32,
+    option: i32,
+    value: i32,
+) -> io::Result<()> {
+    // SAFETY: the option's value is an int that lives through the call, of the stated size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::clock;
+
+    use super::*;
+
+    #[test]
+    fn pins_and_refuses() {
+        std::thread::spawn(|| {
+            let first = allowed_cpus().expect("readable")[0];
+            pin_to_cpus(&[first]).expect("an allowed CPU");
+            assert_eq!(allowed_cpus().expect("readable"), [first]);
+            assert!(pin_to_cpus(&[1_000_000]).is_err());
+            prepare_for_timing();
+            assert_eq!(nix::sys::prctl::get_timerslack().expect("readable"), 1);
+            assert!(thread_run_delay().is_none_or(|delay| delay < clock::monotonic()));
+        })
+        .join()
+        .expect("no panic");
+    }
+}
