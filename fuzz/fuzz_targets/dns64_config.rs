@@ -1,4 +1,4 @@
-//! The configuration of the DNS64 server.
+//! The configuration of the DNS64 server: any text is accepted, or refused with a message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! The packet path of the DNS64 server: clients, upstream servers and streams say what they like.
+//! The packet path of the DNS64 server: clients, upstream servers and streams send arbitrary octets.
 //!
-//! The input is a list of events: what kind, how long, octets. Replies come in two kinds: as they are, and as a reply
-//! to the last query that was sent, of which only what stands behind the question is up to the fuzzer.
+//! The input is a list of events: kind, length, octets. A reply is either the octets alone, or a reply to the last
+//! query that was sent, in which the fuzzer chooses the header and everything after the question.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -45,12 +45,12 @@ fuzz_target!(|data: &[u8]| {
     let mut rx = RxBatch::new(1, 4_096);
     let mut tx = TxBatch::new(256, 1 << 20, 64);
     let client: SocketAddr = "127.0.0.1:5000".parse().expect("an address");
-    // The last queries that were sent: socket and octets; and the last one asked by a stream.
+    // The last queries that were sent, each with its socket; and the last query that goes over a stream.
     let mut sent: Vec<(SocketId, Vec<u8>)> = Vec::new();
-    let mut asked: Option<(u32, u32, Vec<u8>)> = None;
-    while let Some((&[kind, len], behind)) = rest.split_first_chunk::<2>() {
-        let (bytes, behind) = behind.split_at(behind.len().min(usize::from(len)));
-        rest = behind;
+    let mut stream_query: Option<(u32, u32, Vec<u8>)> = None;
+    while let Some((&[kind, len], after)) = rest.split_first_chunk::<2>() {
+        let (bytes, after) = after.split_at(after.len().min(usize::from(len)));
+        rest = after;
         rx.clear();
         let as_reply = |query: &[u8]| {
             let mut reply = query[..query.len().min(12)].to_vec();
@@ -71,7 +71,7 @@ fuzz_target!(|data: &[u8]| {
                 rx.put(SocketId(1 + u16::from(kind >> 4) % 2), client, now, bytes);
             }
             2..=4 => {
-                // The last, or the one before.
+                // The last query, or the one before it.
                 let Some((socket, query)) = sent.iter().rev().nth(usize::from(kind >> 6 & 1)) else {
                     continue;
                 };
@@ -85,7 +85,7 @@ fuzz_target!(|data: &[u8]| {
                 message: bytes.to_vec(),
             }),
             _ => {
-                let Some((lookup, ticket, query)) = &asked else { continue };
+                let Some((lookup, ticket, query)) = &stream_query else { continue };
                 let message = (kind < 128).then(|| as_reply(query));
                 role.take(FromStreams::Reply { lookup: *lookup, ticket: *ticket, message });
             }
@@ -95,25 +95,25 @@ fuzz_target!(|data: &[u8]| {
         for (to, bytes) in tx.iter() {
             match to {
                 Destination::Connected(socket) => sent.push((socket, bytes.to_vec())),
-                // Every reply is a message: a header at least, and never longer than asked for.
+                // Every reply has at least a header, and is not longer than the client allows.
                 Destination::Peer { .. } => assert!((12..=1_232).contains(&bytes.len())),
             }
         }
         for message in role.give() {
             if let ToStreams::Ask { lookup, ticket, message, .. } = message {
-                asked = Some((lookup, ticket, message));
+                stream_query = Some((lookup, ticket, message));
             }
         }
         sent.drain(..sent.len().saturating_sub(4));
         assert!(role.gauges().outstanding <= 16);
     }
-    // Whatever happened, everything ends.
+    // All queries end, whatever the events were.
     for _ in 0..12 {
         now += Nanos::from_secs(30);
         rx.clear();
         tx.clear();
         role.handle(now, &rx, &mut tx);
     }
-    // But for the probe of a server that is dead by now.
+    // Only the probe of a dead server may still be outstanding.
     assert!(role.gauges().outstanding <= 1 && role.gauges().waiters == 0);
 });

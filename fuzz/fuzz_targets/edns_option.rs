@@ -1,4 +1,4 @@
-//! EDNS options in text, one to a line: what is accepted makes an OPT record that a server reads.
+//! EDNS options in text, one per line: accepted options make an OPT record that a server reads.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

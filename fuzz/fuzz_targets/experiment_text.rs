@@ -1,4 +1,4 @@
-//! Experiment files: refused with their place, or of sense in both forms.
+//! Experiment files: refused with the place of the mistake, or valid in the full and the quick form.
 #![no_main]
 
 use std::path::Path;

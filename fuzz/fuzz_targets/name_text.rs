@@ -1,4 +1,4 @@
-//! Names in text: what is accepted is printed so that it reads back the same.
+//! Names in text: an accepted name is printed so that it reads back the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

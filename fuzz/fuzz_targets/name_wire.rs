@@ -1,4 +1,4 @@
-//! Names in wire form: what is accepted survives a trip through text.
+//! Names in wire form: an accepted name is the same after conversion to text and back.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

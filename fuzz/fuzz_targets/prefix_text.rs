@@ -1,4 +1,4 @@
-//! IPv4 prefixes and NAT64 prefixes in text: what is accepted prints and computes both ways.
+//! IPv4 prefixes and NAT64 prefixes in text: an accepted prefix reads back the same, and its arithmetic is reversible.
 #![no_main]
 
 use std::net::Ipv4Addr;

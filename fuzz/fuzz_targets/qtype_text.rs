@@ -1,4 +1,4 @@
-//! Record types in text: what is accepted prints and reads back.
+//! Record types in text: an accepted type is printed so that it reads back the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Queries from anybody: what is accepted can be answered, and the answer is a valid reply to it.
+//! Arbitrary queries: an accepted query can be answered, and the answer is a valid reply to it.
 #![no_main]
 
 use std::net::Ipv4Addr;
@@ -26,7 +26,7 @@ fuzz_target!(|message: &[u8]| {
             let len = writer.finish();
             assert!(len <= limit);
             let valid = reply::check(&out[..len], query.question, &Expect::A(address));
-            // The writer writes class IN; a question of another class is not answered by that.
+            // The writer writes class IN, which does not answer a question of another class.
             assert_eq!(valid.is_ok(), [Qclass::IN, Qclass::ANY].contains(&query.qclass));
         }
         Err(QueryError::Drop) => {

@@ -1,4 +1,4 @@
-//! Replies from anybody: nothing panics, nothing takes long, and what is accepted says what was expected.
+//! Arbitrary replies: the check does not panic, takes bounded time, and accepts only the expected answer.
 #![no_main]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use libfuzzer_sys::fuzz_target;
 use wire::{Expect, Qtype, QueryTemplate, reply};
 
-/// The address that the seeds hold.
+/// The address in the seeds.
 const WANTED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x64, 0, 0, 0, 0x0a01, 0x0203);
 
 fuzz_target!(|message: &[u8]| {
@@ -34,8 +34,8 @@ fuzz_target!(|message: &[u8]| {
     }
     assert_eq!(answered.is_ok(), no_error.is_ok() || no_name.is_ok());
     if answered.is_ok() {
-        let theirs = reply::question(message).expect("an accepted reply has our question");
-        assert_eq!(reply::question_hash(theirs), reply::question_hash(question));
+        let repeated = reply::question(message).expect("an accepted reply has our question");
+        assert_eq!(reply::question_hash(repeated), reply::question_hash(question));
         assert!(check(&message[..message.len() - 1], Expect::Answered).is_err());
     }
 });

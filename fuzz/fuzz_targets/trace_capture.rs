@@ -1,4 +1,4 @@
-//! Any bytes as a capture: read to the end or to a fault, with every message taken apart, counted and written again.
+//! Arbitrary bytes as a capture: read to the end or to an error; every message is parsed, counted and written again.
 #![no_main]
 
 use std::io::Cursor;

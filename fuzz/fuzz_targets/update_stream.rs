@@ -1,4 +1,5 @@
-//! Streams of updates in both forms: any bytes are read or refused, and what was read is written so that it reads back.
+//! Update streams in text and binary form: any bytes are read or refused, and updates that are read and written read
+//! back.
 #![no_main]
 
 use std::path::Path;
@@ -16,7 +17,7 @@ fn read(octets: &[u8]) -> Option<Vec<Update>> {
 }
 
 fuzz_target!(|octets: &[u8]| {
-    // What replies hold is read too, whatever it is.
+    // The records of arbitrary replies are read too.
     let _ = update::message::records_of(octets, b"\x01a\x04test\0", 2);
     let Some(updates) = read(octets) else { return };
     let (mut text, mut binary) = (Vec::new(), stream::MAGIC.to_vec());

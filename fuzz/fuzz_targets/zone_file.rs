@@ -1,4 +1,4 @@
-//! Zone files: any bytes are read or refused, and what is written of them reads back the same.
+//! Zone files: any bytes are read or refused, and a zone that is written reads back the same.
 #![no_main]
 
 use std::path::Path;

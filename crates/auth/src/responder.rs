@@ -111,7 +111,7 @@ impl Responder {
                 (Kind::Error, None)
             }
         };
-        let options = query.edns.map(|edns| ReplyOptions::asked(&edns, Some(0)));
+        let options = query.edns.map(|edns| ReplyOptions::requested(&edns, Some(0)));
         let (has_opt, options) = (options.is_some(), options.unwrap_or_default());
         Reply { len: writer.finish(), kind, question_end, has_opt, options, address_octet }
     }

@@ -76,7 +76,7 @@ impl Wants {
     ) -> Self {
         let dnssec = query.edns.is_some_and(|edns| edns.do_bit);
         let options = query.edns.filter(|_| stream);
-        let options = options.map(|edns| ReplyOptions::asked(&edns, idle)).unwrap_or_default();
+        let options = options.map(|edns| ReplyOptions::requested(&edns, idle)).unwrap_or_default();
         let limit = if stream { MAX_MESSAGE } else { query.udp_limit().min(udp_limit) };
         Wants {
             id: query.id,

@@ -2,8 +2,8 @@
 
 use wire::edns::EdnsSeen;
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
-use wire::reply::chain::{Answers, ChainEnd, MAX_HOPS, Seen};
-use wire::reply::sound::{self, Shape};
+use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
+use wire::reply::readable::{self, Shape};
 use wire::{Invalid, Name, Opcode, Qtype};
 
 use crate::answer::{Answer, MAX_MESSAGE};
@@ -151,16 +151,16 @@ impl<'a> Reply<'a> {
         let bytes = self.bytes;
         let end = self.answers().follow(wanted, &mut |seen| {
             match seen {
-                Seen::Start => found.clear(),
-                Seen::Alias(record) => {
+                ChainEvent::Start => found.clear(),
+                ChainEvent::Alias(record) => {
                     found.clear();
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                 }
                 // The name in it is where the DNAME has led already.
-                Seen::Made(record) => {
+                ChainEvent::Synthesized(record) => {
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                 }
-                Seen::Wanted(Record { ttl, rdata_at, rdata, .. }) => {
+                ChainEvent::Wanted(Record { ttl, rdata_at, rdata, .. }) => {
                     found.push(Found { ttl, at: rdata_at, len: rdata.len() });
                 }
             }
@@ -194,7 +194,7 @@ impl<'a> Reply<'a> {
     pub(crate) fn is_sound(&self) -> bool {
         let [_, answers, authority, _] = self.header.counts;
         let count = usize::from(answers) + usize::from(authority) + usize::from(self.additional);
-        sound::is_sound(self.bytes, HEADER + self.question.len(), count)
+        readable::are_readable(self.bytes, HEADER + self.question.len(), count)
     }
 
     /// Whether it says that there is nothing: how long that holds is the SOA's word.
@@ -302,8 +302,8 @@ fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option
 
 /// Adds the data of a record of `message` to `out` with its names uncompressed.
 fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: usize) -> Option<()> {
-    let Shape { front, names, behind } =
-        Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, behind: 0 });
+    let Shape { front, names, after } =
+        Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, after: 0 });
     let end = at + len;
     let mut at = at + front;
     out.extend_from_slice(message.get(at - front..at).filter(|_| at <= end)?);
@@ -311,7 +311,7 @@ fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: us
         out.extend_from_slice(name_at(message, at)?.as_wire());
         at = wire::message::skip_name(message, at)?;
     }
-    out.extend_from_slice(message.get(at..end).filter(|rest| rest.len() == behind)?);
+    out.extend_from_slice(message.get(at..end).filter(|rest| rest.len() == after)?);
     Some(())
 }
 
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// `www.test A`: CNAME to `web.test` with a compressed name, an SOA, an A record and an OPT behind.
+    /// `www.test A`: CNAME to `web.test` with a compressed name, an SOA, an A record and an OPT after.
     const ALIAS: &[u8] = b"\0\x07\x81\x80\0\x01\0\x01\0\x01\0\x02\x03www\x04test\0\0\x01\0\x01\
         \xc0\x0c\0\x05\0\x01\0\0\0\x64\0\x06\x03web\xc0\x10\
         \xc0\x10\0\x06\0\x01\0\0\0\xc8\0\x18\xc0\x10\xc0\x10\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05\

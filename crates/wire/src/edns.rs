@@ -1,39 +1,39 @@
-//! EDNS(0): more room than twelve octets of header have (RFC 6891).
+//! EDNS(0): an OPT record that extends the twelve octets of the header (RFC 6891).
 //!
-//! A sender that speaks EDNS adds one OPT record to the additional section. Its fields are reused:
+//! A sender that uses EDNS adds one OPT record to the additional section. The fields of the record have new meanings:
 //!
 //! ```text
 //!   00  00 29   04 d0      00        00       80 00           00 00
 //!   root OPT    UDP size   RCODE>>4  version  DO + 15 zeros   rdlength, then options: code(2) length(2) data
 //! ```
 //!
-//! The DO bit asks for DNSSEC records. A server answers with an OPT of its own exactly when the query had one.
+//! The DO bit asks for DNSSEC records. A server adds an OPT record to its reply exactly when the query had one.
 
 use thiserror::Error;
 
 use crate::message::{OPT_FIXED, Record};
 use crate::rr::Qtype;
 
-/// The least UDP size there is; smaller ones are taken as this (RFC 6891 section 6.2.3).
+/// Smallest UDP payload size, in octets; a smaller value counts as this one (RFC 6891 section 6.2.3).
 pub const MIN_UDP_SIZE: u16 = 512;
 
-/// The UDP size of DNS flag day 2020, which avoids fragments.
+/// UDP payload size that DNS flag day 2020 recommends to avoid fragments, in octets.
 pub const DEFAULT_UDP_SIZE: u16 = 1232;
 
-/// The most octets of options that one OPT record holds.
+/// Largest size of the options in one OPT record, in octets.
 pub const MAX_OPTIONS: usize = u16::MAX as usize;
 
-/// The DO bit among the OPT record's sixteen flags.
+/// The DO bit in the sixteen flags of an OPT record.
 pub(crate) const DO: u16 = 1 << 15;
 
-/// What a query says by EDNS.
+/// The EDNS fields of a query to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edns {
-    /// How large a UDP reply may be, octets.
+    /// Largest UDP reply that the sender accepts, in octets.
     pub udp_size: u16,
-    /// Whether DNSSEC records are wanted (the DO bit).
+    /// Whether the sender asks for DNSSEC records (the DO bit).
     pub dnssec_ok: bool,
-    /// Options: code and data.
+    /// The options: code and data of each.
     pub options: Vec<(u16, Vec<u8>)>,
 }
 
@@ -44,7 +44,7 @@ impl Default for Edns {
 }
 
 impl Edns {
-    /// Adds the option that `text` writes as `code:hex` or, empty, `code`, as dnsperf's `-E` does.
+    /// Adds the option in `text`, written as `code:hex`, or `code` if it has no data, as for `-E` of dnsperf.
     pub fn add_option(&mut self, text: &str) -> Result<(), EdnsError> {
         let bad = || EdnsError::Option(text.into());
         let (code, hex) = text.split_once(':').unwrap_or((text, ""));
@@ -59,7 +59,7 @@ impl Edns {
         Ok(())
     }
 
-    /// The OPT record in wire form; options that do not fit into its 65,535 octets are left out.
+    /// Returns the OPT record in wire form; it leaves out options beyond 65,535 octets.
     pub fn to_opt(&self) -> Vec<u8> {
         let mut opt = Vec::with_capacity(OPT_FIXED + self.options_len());
         opt.extend_from_slice(&opt_fixed(self.udp_size, 0, self.dnssec_ok, 0));
@@ -75,42 +75,42 @@ impl Edns {
         opt
     }
 
-    /// How many octets the options take.
+    /// Returns the size of the options, in octets.
     fn options_len(&self) -> usize {
         self.options.iter().map(|(_, data)| 4 + data.len()).sum()
     }
 }
 
-/// What is wrong with an EDNS option.
+/// The reason why a text is not a valid EDNS option.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EdnsError {
-    /// It is not a number and hexadecimal octets.
+    /// The text is not a code and hexadecimal octets.
     #[error(
         "`{0}` is not an EDNS option: write its code and its data in hexadecimal, as in `10:0123456789abcdef`"
     )]
     Option(String),
-    /// All options together exceed one OPT record.
-    #[error("the EDNS options take {0} octets: an OPT record holds 65535")]
+    /// The options together do not fit into one OPT record.
+    #[error("the EDNS options take {0} octets: an OPT record holds at most 65535")]
     TooLong(usize),
 }
 
-/// What a message that arrived says by EDNS.
+/// The EDNS fields of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdnsSeen<'a> {
-    /// How large a UDP reply may be, octets, at least 512.
+    /// Largest UDP reply that the sender accepts, in octets, at least 512.
     pub udp_size: u16,
-    /// The version; anything but 0 is to be answered with BADVERS.
+    /// The EDNS version; a server answers BADVERS to any but 0.
     pub version: u8,
     /// The upper eight bits of the response code, zero in a query.
     pub extended_rcode: u8,
-    /// Whether DNSSEC records are wanted.
+    /// Whether the sender asks for DNSSEC records.
     pub do_bit: bool,
-    /// The options, well-formed.
+    /// The options in wire form, checked.
     options: &'a [u8],
 }
 
 impl<'a> EdnsSeen<'a> {
-    /// What an OPT record says; `None` if its options are malformed. The caller has seen that the owner is the root.
+    /// Reads an OPT record; `None` if its options are malformed. The caller checks that the owner is the root.
     #[inline]
     pub fn from_record(record: &Record<'a>) -> Option<Self> {
         debug_assert_eq!(record.rtype, Qtype::OPT);
@@ -122,17 +122,18 @@ impl<'a> EdnsSeen<'a> {
             do_bit: flags & 0x80 != 0,
             options: record.rdata,
         };
-        // Version 0 fixes how options look; a later version may change that (RFC 6891 section 6.1.3).
+        // Version 0 defines the layout of options; a later version may change it (RFC 6891 section 6.1.3).
         (version != 0 || seen.options().all(|option| option.is_some())).then_some(seen)
     }
 
-    /// The options in wire form.
+    /// Returns the options in wire form.
     #[inline]
     pub fn options_wire(&self) -> &'a [u8] {
         self.options
     }
 
-    /// The options as code and data; a `None` ends them where they are malformed, which happens only above version 0.
+    /// Returns code and data of each option; a `None` marks a malformed option and ends the list (only above version
+    /// 0).
     pub fn options(&self) -> impl Iterator<Item = Option<(u16, &'a [u8])>> + use<'a> {
         let mut rest = self.options;
         std::iter::from_fn(move || {
@@ -140,13 +141,13 @@ impl<'a> EdnsSeen<'a> {
                 return None;
             }
             let option = split_option(rest);
-            rest = option.map_or(&[], |(_, behind)| behind);
+            rest = option.map_or(&[], |(_, after)| after);
             Some(option.map(|(option, _)| option))
         })
     }
 }
 
-/// An OPT record's eleven octets up to the options.
+/// Returns the eleven octets of an OPT record in front of the options.
 #[inline]
 pub fn opt_fixed(
     udp_size: u16,
@@ -161,7 +162,7 @@ pub fn opt_fixed(
     [0, t1, t0, s1, s0, extended_rcode, 0, f1, f0, l1, l0]
 }
 
-/// The first option and what follows it; `None` if it is cut.
+/// Returns the first option and the octets after it; `None` if the option is cut short.
 #[inline]
 #[expect(clippy::type_complexity, reason = "an option and the rest, used once")]
 fn split_option(options: &[u8]) -> Option<((u16, &[u8]), &[u8])> {
@@ -171,7 +172,7 @@ fn split_option(options: &[u8]) -> Option<((u16, &[u8]), &[u8])> {
     Some(((u16::from_be_bytes([head[0], head[1]]), data), rest))
 }
 
-/// Octets written as pairs of hexadecimal digits.
+/// Reads octets that are written as pairs of hexadecimal digits.
 fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: u8| char::from(b).to_digit(16).map(|value| value as u8);
     let pairs = text.as_bytes().chunks(2);
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_an_opt() {
+    fn an_opt_record_is_written() {
         let mut edns = Edns { dnssec_ok: true, ..Edns::default() };
         assert_eq!(edns.to_opt(), [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
         edns.add_option("10:0102").unwrap();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_options() {
+    fn invalid_options_are_refused() {
         let mut edns = Edns::default();
         for text in ["", ":00", "x:00", "65536:00", "10:0", "10:0g", "+1:00", "10:é"] {
             assert_eq!(edns.add_option(text), Err(EdnsError::Option(text.into())), "{text}");
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_back_what_it_writes() {
+    fn a_written_opt_record_reads_back_the_same() {
         let mut edns = Edns { udp_size: 100, dnssec_ok: true, options: vec![] };
         edns.add_option("10:aabb").unwrap();
         let opt = edns.to_opt();

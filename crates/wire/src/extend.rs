@@ -1,11 +1,11 @@
-//! Options added to a message that is composed already: to a query, what differs from client to client; to a reply
-//! over a stream, what its client asked for.
+//! Adds EDNS options to a finished message: to a query, options that differ between clients; to a reply over a stream,
+//! options that the client requested.
 //!
 //! ```text
 //!   [ header | question | ... | OPT: options ] + option + option + padding
 //! ```
 //!
-//! The OPT record, if there is one, ends the message, so that its options can grow in place.
+//! The OPT record, if there is one, is the last record of the message, so options can be appended in place.
 
 use crate::edns::{DEFAULT_UDP_SIZE, EdnsSeen, opt_fixed};
 use crate::message::{HEADER, OPT_FIXED};
@@ -21,8 +21,8 @@ pub const COOKIE: u16 = 10;
 pub const KEEPALIVE: u16 = 11;
 
 /// Adds `options`, in wire form, to the query in the first `len` octets of `place`, and pads it to a multiple of
-/// `block` octets (RFC 8467 section 4.1 wants 128; 0: not at all). The new length; `None` when there is no room, or
-/// the message is no query of one question and at most an OPT record.
+/// `block` octets (RFC 8467 section 4.1 recommends 128; 0 means no padding). Returns the new length, or `None` if there
+/// is no room or the message is not a query with one question and at most an OPT record.
 pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Option<usize> {
     let (opt, mut len) = match opt_at(place.get(..len)?)? {
         Some(at) => (at, len),
@@ -46,7 +46,7 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
     Some(len)
 }
 
-/// Writes a padding option behind the first `len` octets of `place` that ends at `end`; `None` when there is no room.
+/// Writes a padding option after the first `len` octets of `place`, up to `end`; `None` if there is no room.
 fn pad(place: &mut [u8], len: usize, end: usize) -> Option<usize> {
     let option = place.get_mut(len..end)?;
     let padding = u16::try_from(option.len().checked_sub(4)?).ok()?;
@@ -56,7 +56,7 @@ fn pad(place: &mut [u8], len: usize, end: usize) -> Option<usize> {
     Some(end)
 }
 
-/// Says in the OPT record that begins at `opt` that its options end at `end`.
+/// Sets the data length of the OPT record at `opt` so that its options end at `end`.
 fn set_rdata(place: &mut [u8], opt: usize, end: usize) -> Option<()> {
     let rdata = u16::try_from(end.checked_sub(opt + OPT_FIXED)?).ok()?;
     let at = opt + OPT_FIXED;
@@ -64,44 +64,44 @@ fn set_rdata(place: &mut [u8], opt: usize, end: usize) -> Option<()> {
     Some(())
 }
 
-/// Replies are padded to a multiple of so many octets (RFC 8467 section 4.1).
+/// Block size to which replies are padded, in octets (RFC 8467 section 4.1).
 pub const REPLY_BLOCK: usize = 468;
 
-/// The most that [`ReplyOptions::add`] adds, octets.
+/// Largest number of octets that [`ReplyOptions::add`] adds.
 pub const MAX_REPLY_OPTIONS: usize = 4 + 2 + 4 + REPLY_BLOCK;
 
-/// Options of a reply over a stream, as the query asked for them.
+/// The options that a reply over a stream carries because the query requested them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyOptions {
-    /// For how long the connection may be without a query (RFC 7828), 100 ms; `None`: not asked for, or not said.
+    /// Idle timeout of the connection (RFC 7828), in units of 100 ms; `None` if not requested or not offered.
     pub keepalive: Option<u16>,
-    /// Whether the query was padded, so that the reply is (RFC 7830).
+    /// Whether the reply is padded, because the query was (RFC 7830).
     pub padded: bool,
 }
 
 impl ReplyOptions {
-    /// What a query asks for, where a connection may be without one for `idle` (100 ms); `None` where the transport
-    /// has no such option: datagrams, QUIC (RFC 9250 section 5.5.2), HTTP.
+    /// Returns the options that a query requests. `idle` is the idle timeout of the connection in units of 100 ms, or
+    /// `None` for transports without the keepalive option: UDP, QUIC (RFC 9250 section 5.5.2), HTTP.
     #[inline]
-    pub fn asked(edns: &EdnsSeen<'_>, idle: Option<u16>) -> Self {
-        let mut asked = ReplyOptions::default();
+    pub fn requested(edns: &EdnsSeen<'_>, idle: Option<u16>) -> Self {
+        let mut requested = ReplyOptions::default();
         for (code, _) in edns.options().flatten() {
             match code {
-                KEEPALIVE => asked.keepalive = idle,
-                PADDING => asked.padded = true,
+                KEEPALIVE => requested.keepalive = idle,
+                PADDING => requested.padded = true,
                 _ => {}
             }
         }
-        asked
+        requested
     }
 
-    /// Whether nothing is asked for.
+    /// Whether the query requests no option.
     pub fn is_empty(&self) -> bool {
         *self == ReplyOptions::default()
     }
 
-    /// Adds them to the reply in the first `len` octets of `place`, whose OPT record begins at `opt` and ends it. The
-    /// new length, which is never above `limit`: what finds no room is left out, padding is made shorter.
+    /// Adds the options to the reply in the first `len` octets of `place`, whose last record is the OPT record at
+    /// `opt`. Returns the new length, at most `limit`: options without room are left out, padding is shortened.
     #[inline]
     pub fn add(&self, place: &mut [u8], opt: usize, len: usize, limit: usize) -> usize {
         if self.is_empty() {
@@ -128,7 +128,8 @@ impl ReplyOptions {
     }
 }
 
-/// Where a query's OPT record begins, if it has one, which then ends it; `None` if it is no such query.
+/// Returns the offset of a query's OPT record, if it has one; `None` if the message is not a query that ends in its
+/// question or its OPT record.
 fn opt_at(query: &[u8]) -> Option<Option<usize>> {
     let counts = query.get(4..HEADER)?;
     let [0, 1, 0, 0, 0, 0, 0, additional] = *counts else { return None };
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn options_go_behind_those_that_are_there() {
+    fn options_are_appended_to_existing_ones() {
         let mut edns = Edns { udp_size: 4_000, ..Edns::default() };
         edns.add_option("10:0102").unwrap();
         for (edns, size, first) in [(None, DEFAULT_UDP_SIZE, None), (Some(&edns), 4_000, Some(10))]
@@ -191,29 +192,29 @@ mod tests {
     }
 
     #[test]
-    fn no_room_and_no_query_are_told() {
+    fn missing_room_and_other_messages_are_refused() {
         assert_eq!(extended(None, &[0; 500], 0), None);
         let mut place = [0; 64];
         assert_eq!(extend(&mut place, 40, &[], 0), None, "no question");
-        assert_eq!(extend(&mut place, 65, &[], 0), None, "longer than its place");
+        assert_eq!(extend(&mut place, 65, &[], 0), None, "longer than the buffer");
     }
 
     #[test]
-    fn replies_say_and_pad_what_was_asked_for() {
-        let asked = |options: &[u8]| {
+    fn replies_carry_the_requested_options() {
+        let requested = |options: &[u8]| {
             let query = extended(None, options, 0).unwrap();
-            ReplyOptions::asked(&Query::parse(&query).unwrap().edns.unwrap(), Some(300))
+            ReplyOptions::requested(&Query::parse(&query).unwrap().edns.unwrap(), Some(300))
         };
-        assert_eq!(asked(&[0, 10, 0, 0]), ReplyOptions::default());
+        assert_eq!(requested(&[0, 10, 0, 0]), ReplyOptions::default());
         let both = ReplyOptions { keepalive: Some(300), padded: true };
-        assert_eq!(asked(&[0, 12, 0, 1, 0, 0, 11, 0, 0]), both);
+        assert_eq!(requested(&[0, 12, 0, 1, 0, 0, 11, 0, 0]), both);
         for (limit, length, codes) in [
             (65_535, REPLY_BLOCK, vec![KEEPALIVE, PADDING]),
             (100, 100, vec![KEEPALIVE, PADDING]),
             (52, 50, vec![KEEPALIVE]),
             (45, 44, vec![]),
         ] {
-            // Any message that ends in an OPT record will do.
+            // Any message that ends in an OPT record serves here.
             let mut place = extended(None, &[], 0).unwrap();
             let len = place.len();
             assert_eq!(len, 44);
@@ -227,9 +228,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is there, it stays what it is but for the OPT record, and has the length that is wanted.
+        /// Arbitrary octets keep their header, and the result has a valid OPT record and the padded length.
         #[test]
-        fn bytes_of_any_kind(mut place in prop::collection::vec(any::<u8>(), 0..200), len in 0usize..220, block in 0usize..140) {
+        fn arbitrary_bytes_are_extended_or_refused(mut place in prop::collection::vec(any::<u8>(), 0..200), len in 0usize..220, block in 0usize..140) {
             let before = place.clone();
             if let Some(new) = extend(&mut place, len, &[0, 11, 0, 0], block) {
                 prop_assert!(new <= place.len() && new >= len + 4);

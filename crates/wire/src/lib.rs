@@ -1,22 +1,22 @@
-//! Bytes of DNS messages, as a load generator and a synthetic server need them.
+//! Bytes of DNS messages, for a load generator and a synthetic server.
 //!
-//! A general DNS library parses a message into types and builds it back. A measuring tool does neither on its hot
+//! A general DNS library parses a message into types and builds it back. A measuring tool does not need that on its hot
 //! path: every query differs from the last one in a few bytes, and nearly every reply has the same layout. So this
-//! crate edits queries in place and judges replies by looking where the answer has to be, and falls back to a full,
-//! bounded parse for everything else.
+//! crate edits queries in place and checks replies at the offset where the answer must be; all other replies go to a
+//! full, bounded parse.
 //!
 //! ```text
 //!   text of the operator          bytes of a message              who uses it
 //!   ────────────────────          ──────────────────              ───────────
 //!   prefix  pref64  name  rr ──>  edns ──> query                  load: what to send
 //!            │        │             │        │
-//!         namespace ──┘             │      message ──> reply      load: was it right?
+//!         namespace ──┘             │      message ──> reply      load: is it valid?
 //!                                   │        │
-//!                                   └────> server ──> writer      auth: what was asked, what to say
+//!                                   └────> server ──> writer      auth: the query, the answer
 //! ```
 //!
-//! What is absent on purpose: no sockets, no clock, no global state, no `unsafe`, and no allocation in anything that
-//! runs once per query. Every walk over foreign bytes has a stated bound.
+//! Absent on purpose: sockets, a clock, global state, `unsafe`, and allocation in code that runs once per query. Every
+//! loop over received bytes has a stated bound.
 
 pub mod edns;
 pub mod extend;

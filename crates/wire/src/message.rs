@@ -1,4 +1,4 @@
-//! How a message is laid out, and bounded walks over one that somebody else wrote.
+//! The layout of a DNS message, and bounded parsing of received messages.
 //!
 //! ```text
 //!   0         2         4       6       8       10      12
@@ -10,28 +10,29 @@
 //! ```
 //!
 //! A name in a record may end in a pointer: two octets `11......` that hold the offset of an earlier name (RFC 1035
-//! section 4.1.4). Following pointers is where parsers hang, so here a pointer must point strictly before the labels it
-//! continues, a name has at most 255 octets, and callers spend a budget of steps. Finding where a record ends follows none.
+//! section 4.1.4). A loop of pointers can make a parser hang, so here a pointer must point strictly before the labels
+//! it continues, a name has at most 255 octets, and callers have a budget of steps. Finding the end of a record follows
+//! no pointer.
 
 use crate::name::{MAX_LABEL, MAX_NAME, Name};
 use crate::rr::{Opcode, Qclass, Qtype};
 
-/// How many octets a header has; also the offset of the question's name.
+/// Size of the header in octets; also the offset of the name in the question.
 pub const HEADER: usize = 12;
 
-/// How many octets of a record stand between its name and its data.
+/// Size of the fixed fields of a record between its name and its data, in octets.
 pub const RECORD_FIXED: usize = 10;
 
-/// How many octets an OPT record without options has.
+/// Size of an OPT record without options, in octets.
 pub const OPT_FIXED: usize = 11;
 
 /// The bits of the flags field.
 pub mod flag {
-    /// This is a response.
+    /// The message is a response.
     pub const QR: u16 = 1 << 15;
     /// The answer is authoritative.
     pub const AA: u16 = 1 << 10;
-    /// The message was cut to fit.
+    /// The message is truncated.
     pub const TC: u16 = 1 << 9;
     /// Recursion is desired.
     pub const RD: u16 = 1 << 8;
@@ -43,19 +44,19 @@ pub mod flag {
     pub const CD: u16 = 1 << 4;
 }
 
-/// The first twelve octets of a message, as numbers.
+/// The header of a message: its first twelve octets, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The message's id.
+    /// The message id.
     pub id: u16,
     /// The flags, see [`flag`].
     pub flags: u16,
-    /// How many entries the question, answer, authority and additional sections have.
+    /// Number of entries in the question, answer, authority and additional section.
     pub counts: [u16; 4],
 }
 
 impl Header {
-    /// The header of a message; `None` if it is shorter than twelve octets.
+    /// Reads the header of a message; `None` if it is shorter than twelve octets.
     #[inline]
     pub fn read(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER] = message.first_chunk()?;
@@ -63,7 +64,7 @@ impl Header {
         Some(Self { id: word(0), flags: word(2), counts: [word(4), word(6), word(8), word(10)] })
     }
 
-    /// The twelve octets.
+    /// Returns the header in wire form.
     #[inline]
     pub fn to_bytes(self) -> [u8; HEADER] {
         let [i1, i0] = self.id.to_be_bytes();
@@ -77,39 +78,39 @@ impl Header {
         [i1, i0, f1, f0, q1, q0, a1, a0, n1, n0, r1, r0]
     }
 
-    /// Whether this is a response.
+    /// Whether the message is a response.
     #[inline]
     pub fn is_response(&self) -> bool {
         self.flags & flag::QR != 0
     }
 
-    /// Whether the message was cut to fit.
+    /// Whether the message is truncated (TC).
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.flags & flag::TC != 0
     }
 
-    /// What the message wants.
+    /// Returns the opcode.
     #[inline]
     pub fn opcode(&self) -> Opcode {
         Opcode((self.flags >> 11) as u8 & 0xf)
     }
 
-    /// The lower four bits of the response code.
+    /// Returns the lower four bits of the response code.
     #[inline]
     pub fn rcode(&self) -> u8 {
         self.flags as u8 & 0xf
     }
 }
 
-/// The two octets at `at` as a number.
+/// Returns the two octets at `at` as a number.
 #[inline]
 pub(crate) fn word(message: &[u8], at: usize) -> Option<u16> {
     let bytes: &[u8; 2] = message.get(at..)?.first_chunk()?;
     Some(u16::from_be_bytes(*bytes))
 }
 
-/// The offset behind the name at `at`, following no pointer; at most 128 steps.
+/// Returns the offset after the name at `start`; follows no pointer and takes at most 128 steps.
 #[inline]
 pub fn skip_name(message: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
@@ -125,7 +126,7 @@ pub fn skip_name(message: &[u8], start: usize) -> Option<usize> {
     None
 }
 
-/// The offset behind the first question, whose name must not be compressed; `None` if it is cut.
+/// Returns the offset after the first question, whose name must not be compressed; `None` if it is cut short.
 #[inline]
 pub fn question_end(message: &[u8]) -> Option<usize> {
     let name = crate::name::wire_len(message.get(HEADER..)?).ok()?;
@@ -136,22 +137,22 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
 /// One record of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// The offset of its owner name.
+    /// The offset of the owner name.
     pub owner: usize,
-    /// Its type.
+    /// The record type.
     pub rtype: Qtype,
-    /// Its class; the sender's UDP size in an OPT record.
+    /// The class; in an OPT record, the UDP payload size.
     pub class: Qclass,
-    /// Its time to live in seconds; flags in an OPT record.
+    /// The time to live in seconds; in an OPT record, flags.
     pub ttl: u32,
-    /// The offset of its data.
+    /// The offset of the data.
     pub rdata_at: usize,
-    /// Its data.
+    /// The data.
     pub rdata: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record at `at` and the offset behind it; `None` if it is cut.
+    /// Returns the record at `at` and the offset after it; `None` if it is cut short.
     #[inline]
     pub fn read(message: &'a [u8], at: usize) -> Option<(Self, usize)> {
         let fixed_at = skip_name(message, at)?;
@@ -170,17 +171,17 @@ impl<'a> Record<'a> {
     }
 }
 
-/// For how many seconds a reply may be kept whole (RFC 8484 section 5.1): the smallest TTL of its answers, or, without
-/// any, what its SOA record says of negative ones (RFC 2308 section 5). `None` where nothing says.
+/// Returns the freshness lifetime of a reply in seconds (RFC 8484 section 5.1): the smallest TTL of its answers or,
+/// without answers, the negative TTL of its SOA record (RFC 2308 section 5). `None` if the reply has neither.
 pub fn freshness(reply: &[u8]) -> Option<u32> {
     let counts = Header::read(reply)?.counts;
     let mut at = question_end(reply)?;
-    let mut section = |count: u16, life: fn(&Record<'_>) -> Option<u32>| {
+    let mut section = |count: u16, lifetime: fn(&Record<'_>) -> Option<u32>| {
         let mut least = None;
         for _ in 0..count {
             let (record, end) = Record::read(reply, at)?;
             at = end;
-            least = [least, life(&record)].into_iter().flatten().min();
+            least = [least, lifetime(&record)].into_iter().flatten().min();
         }
         Some(least)
     };
@@ -192,12 +193,12 @@ pub fn freshness(reply: &[u8]) -> Option<u32> {
     answers.or(negative)
 }
 
-/// How many labels and pointers may still be visited in a message.
+/// Number of labels and pointers of a message that may still be read.
 #[derive(Debug)]
 pub(crate) struct Budget(pub(crate) u32);
 
 impl Budget {
-    /// Takes one step; `None` when the budget is spent.
+    /// Takes one step; `None` if the budget is used up.
     #[inline]
     fn step(&mut self) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;
@@ -205,7 +206,7 @@ impl Budget {
     }
 }
 
-/// A name taken out of a message, uncompressed.
+/// An uncompressed copy of a name in a message.
 #[derive(Clone, Copy)]
 pub(crate) struct NameBuffer {
     bytes: [u8; MAX_NAME],
@@ -213,19 +214,19 @@ pub(crate) struct NameBuffer {
 }
 
 impl NameBuffer {
-    /// A copy of an uncompressed name of at most 255 octets.
+    /// Copies an uncompressed name; `None` if it has more than 255 octets.
     pub(crate) fn copy_of(name: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name);
         Some(Self { bytes, len: name.len() })
     }
 
-    /// The name in wire form.
+    /// Returns the name in wire form.
     pub(crate) fn as_wire(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The labels `front`, then the possibly compressed name at `at`.
+    /// Joins the labels `front` and the possibly compressed name at `at`.
     pub(crate) fn join(
         front: &[u8],
         message: &[u8],
@@ -244,14 +245,15 @@ impl NameBuffer {
     }
 }
 
-/// The possibly compressed name at `at` of a message; `None` if it is malformed. At most 255 labels and pointers are
-/// looked at.
+/// Returns the possibly compressed name at `at` of a message; `None` if it is malformed. Reads at most 255 labels and
+/// pointers.
 pub fn name_at(message: &[u8], at: usize) -> Option<Name> {
     let name = NameBuffer::join(&[], message, at, &mut Budget(MAX_NAME as u32))?;
     Name::from_wire(name.as_wire()).ok()
 }
 
-/// How many octets the possibly compressed name at `at` takes there, or `None` if it is malformed or the budget is spent.
+/// Returns the size in octets that the possibly compressed name takes at `at`, or `None` if it is malformed or the
+/// budget is used up.
 pub(crate) fn name_len(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
     for label in labels(message, at, budget) {
         label?;
@@ -259,18 +261,19 @@ pub(crate) fn name_len(message: &[u8], at: usize, budget: &mut Budget) -> Option
     Some(skip_name(message, at)? - at)
 }
 
-/// How the possibly compressed name at `at` relates to the uncompressed `name`.
+/// The relation of a possibly compressed name in a message to an uncompressed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// They are equal but for case.
+    /// The names are equal, ignoring case.
     Same,
-    /// `name` lies below it; so many octets of `name` stand in front.
+    /// The uncompressed name lies below the name in the message; this is the number of octets in front of the common
+    /// end.
     Above(usize),
-    /// Neither.
+    /// Neither of these.
     Other,
 }
 
-/// Compares the possibly compressed name at `at` with `name`, or `None` if it is malformed or the budget is spent.
+/// Compares the possibly compressed name at `at` with `name`; `None` if it is malformed or the budget is used up.
 ///
 /// Only `deeper` looks for [`Relation::Above`], since that needs a comparison from the right.
 pub(crate) fn relate(
@@ -288,19 +291,20 @@ pub(crate) fn relate(
             None => Relation::Other,
         });
     }
-    // A name that differs is read to its end all the same: what is malformed is so wherever it stands.
+    // A name that differs is read to its end too, so that a malformed name is always found.
     let (mut rest, mut same) = (name, true);
     for label in labels(message, at, budget) {
         let label = label?;
         match rest.split_at_checked(label.len()) {
-            Some((front, behind)) if front.eq_ignore_ascii_case(label) => rest = behind,
+            Some((front, after)) if front.eq_ignore_ascii_case(label) => rest = after,
             _ => same = false,
         }
     }
     Some(if same && rest.is_empty() { Relation::Same } else { Relation::Other })
 }
 
-/// The labels of a possibly compressed name, each with its length octet, the root included; ends with `None` on a fault.
+/// Returns the labels of a possibly compressed name, each with its length octet, the root included; a `None` at the end
+/// marks a malformed name.
 fn labels<'m, 'b>(
     message: &'m [u8],
     at: usize,
@@ -309,21 +313,21 @@ fn labels<'m, 'b>(
     CompressedLabels { message, at, floor: at, len: 0, done: false, budget }
 }
 
-/// See [`labels`].
+/// The iterator that [`labels`] returns.
 struct CompressedLabels<'m, 'b> {
     message: &'m [u8],
-    /// Where the next label stands.
+    /// The offset of the next label.
     at: usize,
-    /// Where the current run of labels began: the next pointer must point before it.
+    /// The offset where the current run of labels starts: the next pointer must point before it.
     floor: usize,
-    /// How many octets the name has so far.
+    /// Size of the name so far, in octets.
     len: usize,
     done: bool,
     budget: &'b mut Budget,
 }
 
 impl<'m> CompressedLabels<'m, '_> {
-    /// The next label, after following pointers to it.
+    /// Follows pointers and returns the next label.
     fn advance(&mut self) -> Option<&'m [u8]> {
         loop {
             self.budget.step()?;
@@ -412,7 +416,7 @@ mod tests {
             (27, www, true, Some(Relation::Above(4))),
             (27, example, true, Some(Relation::Same)),
             (12, example, true, Some(Relation::Other)),
-            // A pointer to itself, and an offset that is not there.
+            // A pointer to itself, and an offset beyond the message.
             (29, example, false, None),
             (30, example, true, None),
             (99, example, false, None),
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_taken_out() {
+    fn names_are_copied_out_of_messages() {
         for (at, name) in [
             (12, Some("www.example")),
             (25, Some("example")),
@@ -440,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_fresh_for_the_least_of_its_ttls() {
+    fn a_reply_is_fresh_for_its_smallest_ttl() {
         let reply = |counts: [u16; 3], records: &[(u16, u32, &[u8])]| {
             let header = Header { id: 0, flags: 0, counts: [1, counts[0], counts[1], counts[2]] };
             let mut reply = [&header.to_bytes()[..], b"\x01a\0\0\x1c\0\x01"].concat();
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_behind_the_difference_is_a_fault() {
+    fn a_malformed_label_after_a_difference_is_found() {
         let message = [&[0; HEADER][..], b"\x01x\xc1\x00"].concat();
         assert_eq!(relate(&message, HEADER, b"\x03www\0", false, &mut Budget(100)), None);
     }

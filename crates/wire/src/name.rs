@@ -1,19 +1,19 @@
-//! Domain names as they stand in a message.
+//! Domain names in the form that they have in a message.
 //!
-//! A name is a row of labels, each a length octet (1 to 63) and that many octets, closed by a zero octet, the root; at
-//! most 255 octets in all (RFC 1035 section 3.1):
+//! A name is a sequence of labels, each a length octet (1 to 63) and that many octets. A zero octet, the root, ends it.
+//! A name has at most 255 octets in total (RFC 1035 section 3.1):
 //!
 //! ```text
 //!   3 w w w   7 e x a m p l e   0        www.example
 //! ```
 //!
-//! Names compare without regard to ASCII case (RFC 4343). Length octets are below 64 and upper-case letters above it,
+//! Comparison of names ignores ASCII case (RFC 4343). Length octets are below 64 and upper-case letters above it,
 //! so folding the case of every octet of a name, lengths included, is safe, and comparing needs no walk over labels.
 //!
-//! In text, a dot parts labels, `\.` is a dot inside a label, and `\065` is the octet 65 (RFC 1035 section 5.1). A
-//! closing dot is taken and not printed: every name here is absolute.
+//! In text, a dot separates labels, `\.` is a dot inside a label, and `\065` is the octet 65 (RFC 1035 section 5.1). A
+//! dot at the end is accepted and not printed: every name here is absolute.
 //!
-//! Their order, and the ranges that cut a zone and its queries alike, are in [`order`].
+//! The order of names, and the ranges of labels that slice a zone and its queries, are in [`order`].
 
 pub mod order;
 
@@ -23,26 +23,26 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The most octets of a name on the wire (RFC 1035 section 2.3.4).
+/// Largest size of a name in wire form, in octets (RFC 1035 section 2.3.4).
 pub const MAX_NAME: usize = 255;
 
-/// The most octets of a label (RFC 1035 section 2.3.4).
+/// Largest size of a label, in octets (RFC 1035 section 2.3.4).
 pub const MAX_LABEL: usize = 63;
 
-/// An absolute, uncompressed domain name of 1 to 255 octets, kept inline.
+/// An absolute, uncompressed domain name of 1 to 255 octets, stored inline.
 #[derive(Clone, Copy)]
 pub struct Name {
     /// The wire form; zero beyond `len`.
     bytes: [u8; MAX_NAME],
-    /// How many octets are in use, closing root included.
+    /// Number of octets in use, root included.
     len: u8,
 }
 
 impl Name {
-    /// The root.
+    /// The root name.
     pub const ROOT: Self = Self { bytes: [0; MAX_NAME], len: 1 };
 
-    /// The name that `wire` consists of; an error if it is compressed, cut or followed by something.
+    /// Reads the name that fills `wire`; an error if it is compressed, cut short or followed by other octets.
     pub fn from_wire(wire: &[u8]) -> Result<Self, NameError> {
         let len = wire_len(wire)?;
         if len != wire.len() {
@@ -54,30 +54,30 @@ impl Name {
         Ok(name)
     }
 
-    /// The name in wire form, closing root included.
+    /// Returns the name in wire form, root included.
     #[inline]
     pub fn as_wire(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// How many octets the wire form has, 1..=255.
+    /// Returns the size of the wire form in octets, 1..=255.
     #[inline]
     pub fn wire_len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// The name with its ASCII letters in lower case.
+    /// Returns the name with its ASCII letters in lower case.
     pub fn to_lowercase(mut self) -> Self {
         self.bytes[..usize::from(self.len)].make_ascii_lowercase();
         self
     }
 
-    /// Whether this is the root.
+    /// Whether the name is the root.
     pub fn is_root(&self) -> bool {
         self.len == 1
     }
 
-    /// The labels from the left, without the root.
+    /// Returns the labels from left to right, without the root.
     pub fn labels(&self) -> Labels<'_> {
         Labels(self.as_wire())
     }
@@ -87,7 +87,7 @@ impl Name {
         strip_suffix(self.as_wire(), other.as_wire()).is_some()
     }
 
-    /// The name one label longer: `label` and then this name; an error if either gets too long.
+    /// Returns `label` followed by this name; an error if the label or the new name is too long.
     pub fn prepend(&self, label: &[u8]) -> Result<Self, NameError> {
         let mut longer = Builder::new();
         label.iter().try_for_each(|&octet| longer.push(octet))?;
@@ -177,7 +177,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Writes an octet of a label, escaped where text needs it.
+/// Writes an octet of a label as text, with an escape if needed.
 fn write_octet(octet: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match octet {
         b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
@@ -188,12 +188,12 @@ fn write_octet(octet: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// The labels of a name from the left, without the root.
+/// An iterator over the labels of a name from left to right, without the root.
 #[derive(Clone, Debug)]
 pub struct Labels<'a>(&'a [u8]);
 
 impl<'a> Labels<'a> {
-    /// The labels of an uncompressed name in wire form.
+    /// Returns the labels of an uncompressed name in wire form.
     pub fn of(name: &'a [u8]) -> Self {
         Labels(name)
     }
@@ -213,41 +213,43 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// What is wrong with a name; places are counted in octets from 0.
+/// The reason why a name is not valid; positions are counted in octets from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// There is no text.
+    /// The text is empty.
     #[error("a name is missing: write the root as `.`")]
     Empty,
-    /// Two dots in a row, or one at the start.
-    #[error("an empty label at character {0}: labels are parted by one dot")]
+    /// The text has two dots in a row, or a dot at the start.
+    #[error("an empty label at character {0}: write one dot between two labels")]
     EmptyLabel(usize),
-    /// A label of more than 63 octets.
+    /// A label has more than 63 octets.
     #[error("a label has more than 63 octets")]
     LabelTooLong,
-    /// A name of more than 255 octets.
-    #[error("the name has more than 255 octets on the wire")]
+    /// The name has more than 255 octets.
+    #[error("the name has more than 255 octets in wire form")]
     TooLong,
-    /// A backslash with nothing valid behind it.
-    #[error("a bad escape at character {0}: write `\\.` or three digits from `\\000` to `\\255`")]
+    /// A backslash is not followed by a valid escape.
+    #[error(
+        "an invalid escape at character {0}: write `\\.` or three digits from `\\000` to `\\255`"
+    )]
     Escape(usize),
-    /// A character that no name in text has.
+    /// The text has a character that is not allowed in a name.
     #[error(
         "an unprintable or non-ASCII character at {0}: write international names in their `xn--` form"
     )]
     Character(usize),
-    /// A length octet of 64 and above: a compression pointer or an unknown label type.
-    #[error("the octet {0} is not the length of a label: a compressed name cannot be used here")]
+    /// A length octet is 64 or above: a compression pointer or an unknown label type.
+    #[error("octet {0} is not the length of a label: a compressed name cannot be used here")]
     Compressed(usize),
-    /// The octets end inside the name.
-    #[error("the name is cut after {0} octets")]
+    /// The octets end before the name does.
+    #[error("the name is cut short after {0} octets")]
     Cut(usize),
-    /// Something follows the name.
-    #[error("octets follow the name, which ends after {0}")]
+    /// Other octets follow the name.
+    #[error("the name ends after {0} octets, but more octets follow")]
     Trailing(usize),
 }
 
-/// How many octets the uncompressed name at the start of `wire` takes, at most 255; at most 128 steps.
+/// Returns the size of the uncompressed name at the start of `wire`, at most 255 octets; takes at most 128 steps.
 #[inline]
 pub fn wire_len(wire: &[u8]) -> Result<usize, NameError> {
     let mut at = 0;
@@ -264,18 +266,19 @@ pub fn wire_len(wire: &[u8]) -> Result<usize, NameError> {
     }
 }
 
-/// The labels of `name` in front of `suffix`, without a root: empty if they are equal, `None` if `name` is not below it.
+/// Returns the labels of `name` in front of `suffix`, without a root: empty if the names are equal, `None` if `name` is
+/// not below `suffix`.
 ///
 /// Both are uncompressed names in wire form; case is ignored.
 #[inline]
 pub fn strip_suffix<'a>(name: &'a [u8], suffix: &[u8]) -> Option<&'a [u8]> {
     let split = name.len().checked_sub(suffix.len())?;
     let (front, back) = name.split_at(split);
-    // Nearly every name is written in the case of its zone, and comparing as it stands is quicker.
+    // Nearly every name has the same case as its zone, and an exact comparison is faster.
     if back != suffix && !back.eq_ignore_ascii_case(suffix) {
         return None;
     }
-    // The same octets can also straddle a label, so the split must be where a label starts.
+    // The same octets can also lie inside a label, so the split must be where a label starts.
     let mut at = 0;
     while at < split {
         at += 1 + usize::from(front[at]);
@@ -286,14 +289,14 @@ pub fn strip_suffix<'a>(name: &'a [u8], suffix: &[u8]) -> Option<&'a [u8]> {
 /// A name under construction, with an open label whose length octet is not written yet.
 struct Builder {
     name: Name,
-    /// Where the open label's length octet goes.
+    /// The position of the length octet of the open label.
     start: usize,
-    /// Where the next octet goes.
+    /// The position of the next octet.
     at: usize,
 }
 
 impl Builder {
-    /// No labels yet.
+    /// Returns a builder without labels.
     fn new() -> Self {
         Self { name: Name::ROOT, start: 0, at: 1 }
     }
@@ -317,7 +320,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Ends the open label, which must not be empty; `place` is where in the text that happens.
+    /// Ends the open label, which must not be empty; `place` is the position in the text, for errors.
     fn close_label(&mut self, place: usize) -> Result<(), NameError> {
         if !self.in_label() {
             return Err(NameError::EmptyLabel(place));
@@ -328,7 +331,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Writes the root behind the last closed label.
+    /// Writes the root after the last label and returns the name.
     fn finish(mut self) -> Name {
         self.name.bytes[self.start] = 0;
         self.name.len = (self.start + 1) as u8;
@@ -336,7 +339,7 @@ impl Builder {
     }
 }
 
-/// The octet of the escape that `text` starts with, and how many characters it takes.
+/// Returns the octet of the escape at the start of `text`, and the number of characters of the escape.
 fn unescape(text: &[u8]) -> Option<(u8, usize)> {
     let first = *text.get(1)?;
     if !first.is_ascii_digit() {
@@ -354,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_prints() {
+    fn names_are_read_and_printed() {
         for (text, wire, printed) in [
             (".", &b"\0"[..], "."),
             ("test", b"\x04test\0", "test"),
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_text() {
+    fn invalid_text_is_refused() {
         let long = "a".repeat(64);
         let label = "a".repeat(63);
         let name = [&label[..]; 4].join(".");
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_wire() {
+    fn invalid_wire_form_is_refused() {
         for (wire, error) in [
             (&b""[..], NameError::Cut(0)),
             (b"\x03ab", NameError::Cut(3)),
@@ -422,20 +425,20 @@ mod tests {
     }
 
     #[test]
-    fn compares_without_case() {
+    fn comparison_ignores_case() {
         let (a, b): (Name, Name) =
             ("DNS64perf.Test".parse().unwrap(), "dns64PERF.tesT".parse().unwrap());
         assert_eq!(a, b);
         let host = a.prepend(b"010-000-000-001").unwrap();
         assert!(host.ends_with(&b) && host.ends_with(&Name::ROOT) && !b.ends_with(&host));
-        // `\004test` inside a label looks like the suffix `test` and is not.
+        // `\004test` inside a label looks like the suffix `test`, but is not.
         let inside: Name = r"ab\004test".parse().unwrap();
         assert!(!inside.ends_with(&"test".parse().unwrap()));
     }
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_survived(text: String) {
+        fn any_text_is_read_or_refused(text: String) {
             if let Ok(name) = text.parse::<Name>() {
                 let again: Name = name.to_string().parse().unwrap();
                 proptest::prop_assert_eq!(again.as_wire(), name.as_wire());
@@ -443,7 +446,7 @@ mod tests {
         }
 
         #[test]
-        fn any_wire_is_survived(wire: Vec<u8>) {
+        fn any_octets_are_read_or_refused(wire: Vec<u8>) {
             if let Ok(name) = Name::from_wire(&wire) {
                 proptest::prop_assert_eq!(name.as_wire(), &wire[..]);
                 let again: Name = name.to_string().parse().unwrap();

@@ -1,8 +1,8 @@
-//! The dns64perf namespace: names that are addresses.
+//! The dns64perf namespace: names that contain their IPv4 address.
 //!
-//! `010-001-002-003.dns64perf.test` has the A record 10.1.2.3, and so on for a whole prefix. Three digits to an octet
-//! make every name equally long, so a query differs from the last one in fifteen octets at a fixed place, and neither
-//! the Measurer nor the AuthDNS keeps a table: the name says the address and the address says the name.
+//! `010-001-002-003.dns64perf.test` has the A record 10.1.2.3, and so on for a whole prefix. Three digits per octet
+//! give all names the same length, so queries differ only in fifteen octets at a fixed offset. Neither the Measurer nor
+//! the AuthDNS keeps a table: the address is computed from the name and the name from the address.
 //!
 //! ```text
 //!   0f  0 1 0 - 0 0 1 - 0 0 2 - 0 0 3  09  d n s 6 4 p e r f  04  t e s t  00
@@ -14,13 +14,13 @@ use std::net::Ipv4Addr;
 use crate::name::{Name, NameError, strip_suffix};
 use crate::prefix::Ipv4Prefix;
 
-/// How many octets a host label has, length octet not counted.
+/// Size of a host label in octets, without its length octet.
 pub const LABEL: usize = 15;
 
-/// The zone that dns64perf and its successors use.
+/// The zone that dns64perf and dns64perf++ use.
 pub const DEFAULT_ZONE: &str = "dns64perf.test";
 
-/// The names `ddd-ddd-ddd-ddd.<zone>` of the addresses of a prefix.
+/// The names `ddd-ddd-ddd-ddd.<zone>` for the addresses of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
     prefix: Ipv4Prefix,
@@ -28,53 +28,53 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The names of `prefix` under `zone`; an error if the zone leaves no room for the label.
+    /// Returns the names of `prefix` under `zone`; an error if the zone name leaves no room for the label.
     pub fn new(prefix: Ipv4Prefix, zone: Name) -> Result<Self, NameError> {
         zone.prepend(&[b'0'; LABEL])?;
         Ok(Self { prefix, zone })
     }
 
-    /// The names of `prefix` under [`DEFAULT_ZONE`].
+    /// Returns the names of `prefix` under [`DEFAULT_ZONE`].
     pub fn with_default_zone(prefix: Ipv4Prefix) -> Self {
         let zone = DEFAULT_ZONE.parse().expect("the default zone is a valid name");
         Self { prefix, zone }
     }
 
-    /// The addresses.
+    /// Returns the prefix that holds the addresses.
     pub fn prefix(&self) -> Ipv4Prefix {
         self.prefix
     }
 
-    /// The name that all names end with.
+    /// Returns the zone, with which all names end.
     pub fn zone(&self) -> &Name {
         &self.zone
     }
 
-    /// How many names there are, 1 ..= 2^32.
+    /// Returns the number of names, 1 ..= 2^32.
     pub fn size(&self) -> u64 {
         self.prefix.size()
     }
 
-    /// The address behind name number `index`, which must be below [`size`](Self::size).
+    /// Returns the address of name number `index`, which must be below [`size`](Self::size).
     #[inline]
     pub fn nth(&self, index: u64) -> Ipv4Addr {
         self.prefix.nth(index)
     }
 
-    /// Whether the namespace has a name for this address.
+    /// Whether the namespace has a name for the address.
     #[inline]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         self.prefix.contains(address)
     }
 
-    /// The name of an address, whether or not it lies in the prefix.
+    /// Returns the name of an address, also if it is outside the prefix.
     pub fn name(&self, address: Ipv4Addr) -> Name {
         let mut label = [0; LABEL];
         Self::write_label(address, &mut label);
-        self.zone.prepend(&label).expect("`new` has seen that the label fits")
+        self.zone.prepend(&label).expect("`new` checks that the label fits")
     }
 
-    /// The address that `qname` stands for; `None` unless it is exactly a host label of the prefix under the zone.
+    /// Returns the address of `qname`; `None` unless the name is a host label of the prefix directly under the zone.
     ///
     /// `qname` is uncompressed and in wire form; case is ignored.
     #[inline]
@@ -86,7 +86,7 @@ impl Namespace {
         Self::parse_label(label).filter(|&address| self.contains(address))
     }
 
-    /// Writes the host label of an address, without its length octet; a few nanoseconds.
+    /// Writes the host label of an address, without its length octet; takes a few nanoseconds.
     #[inline]
     pub fn write_label(address: Ipv4Addr, label: &mut [u8; LABEL]) {
         let [a, b, c, d] = address.octets();
@@ -96,11 +96,12 @@ impl Namespace {
         label[12..15].copy_from_slice(&DIGITS[usize::from(d)][..3]);
     }
 
-    /// The address of a host label, without its length octet; `None` unless it is four three-digit octets and dashes.
+    /// Returns the address in a host label, given without its length octet; `None` unless the label is four numbers of
+    /// three digits with dashes between them.
     #[inline]
     pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
         let label: &[u8; LABEL] = label.try_into().ok()?;
-        // Spelled out: as a `map` and a `fold` over the digits this takes four times as long.
+        // Written out, because `map` and `fold` over the digits take four times as long.
         let digit = |at: usize| u32::from(label[at].wrapping_sub(b'0'));
         let octet = |at: usize| {
             let (a, b, c) = (digit(at), digit(at + 1), digit(at + 2));
@@ -115,7 +116,7 @@ impl Namespace {
     }
 }
 
-/// `000-` to `255-`: the text of an octet and the dash behind it, so that a label is three stores of four and one of three.
+/// The texts `000-` to `255-`: an octet and the dash after it. A label is three stores of four octets and one of three.
 static DIGITS: [[u8; 4]; 256] = {
     let mut table = [[0; 4]; 256];
     let mut value = 0;
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_exact_names_are_addresses() {
+    fn other_names_have_no_address() {
         for text in [
             "dns64perf.test",
             "011-000-000-000.dns64perf.test",
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_must_leave_room() {
+    fn a_zone_must_leave_room_for_the_label() {
         let label = "a".repeat(63);
         let zone: Name =
             [&label[..], &label[..], &label[..], &"b".repeat(46)].join(".").parse().unwrap();
@@ -196,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn any_label_is_survived(label: Vec<u8>, text in "[0-9-]{15}") {
+        fn any_label_is_read_or_refused(label: Vec<u8>, text in "[0-9-]{15}") {
             let _ = Namespace::parse_label(&label);
             if let Some(address) = Namespace::parse_label(text.as_bytes()) {
                 let mut again = [0; LABEL];

@@ -1,8 +1,8 @@
-//! IPv4 addresses inside IPv6 addresses, by RFC 6052.
+//! IPv4 addresses embedded in IPv6 addresses (RFC 6052).
 //!
-//! A DNS64 server answers AAAA for a name that has only A records: it puts the IPv4 address into an IPv6 prefix that a
-//! NAT64 translates back. RFC 6052 section 2.2 allows six prefix lengths and keeps bits 64 to 71, the "u" octet, zero,
-//! so the IPv4 address is split around it:
+//! A DNS64 server answers AAAA for a name that has only A records: it puts the IPv4 address into an IPv6 prefix, and a
+//! NAT64 translates it back. RFC 6052 section 2.2 allows six prefix lengths and keeps bits 64 to 71, the "u" octet,
+//! zero, so the IPv4 address is split around it:
 //!
 //! ```text
 //!   octet   0   4   5   6   7   8   9  10  11  12  13  14  15
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The suffix is zero. `64:ff9b::/96` is the well-known prefix; it must not carry non-global addresses (section 3.1),
-//! which is why a benchmark over 10.0.0.0/8 takes a prefix of its own.
+//! so a benchmark over 10.0.0.0/8 uses another prefix.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -25,23 +25,23 @@ use thiserror::Error;
 
 use crate::prefix::decimal;
 
-/// The lengths that RFC 6052 section 2.2 allows.
+/// The prefix lengths that RFC 6052 section 2.2 allows, in bits.
 pub const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
-/// A prefix that IPv6 addresses with an embedded IPv4 address start with, written `2001:db8:64::/96`.
+/// A NAT64 prefix, with which IPv6 addresses with an embedded IPv4 address start, written `2001:db8:64::/96`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pref64 {
     /// The prefix as a number, zero beyond its length and in the u octet.
     bits: u128,
-    /// Its length, one of [`LENGTHS`].
+    /// The length of the prefix in bits, one of [`LENGTHS`].
     len: u8,
 }
 
 impl Pref64 {
-    /// `64:ff9b::/96`, RFC 6052 section 2.1.
+    /// The well-known prefix `64:ff9b::/96` (RFC 6052 section 2.1).
     pub const WELL_KNOWN: Self = Self { bits: 0x0064_ff9b << 96, len: 96 };
 
-    /// The prefix of `len` bits that starts at `prefix`; an error says which rule of RFC 6052 it breaks.
+    /// Returns the prefix of `len` bits that starts at `prefix`; the error names the broken rule of RFC 6052.
     pub fn new(prefix: Ipv6Addr, len: u8) -> Result<Self, Pref64Error> {
         if !LENGTHS.contains(&len) {
             return Err(Pref64Error::Length(len.to_string()));
@@ -65,32 +65,33 @@ impl Pref64 {
         Ok(Self { bits, len })
     }
 
-    /// The first address of the prefix.
+    /// Returns the first address of the prefix.
     pub fn first(&self) -> Ipv6Addr {
         Ipv6Addr::from(self.bits)
     }
 
-    /// Its length in bits, one of [`LENGTHS`].
+    /// Returns the length of the prefix in bits, one of [`LENGTHS`].
     pub fn prefix_len(&self) -> u8 {
         self.len
     }
 
-    /// Whether this is `64:ff9b::/96`, under which only global IPv4 addresses may be embedded.
+    /// Whether the prefix is `64:ff9b::/96`, under which only global IPv4 addresses may be embedded.
     pub fn is_well_known(&self) -> bool {
         *self == Self::WELL_KNOWN
     }
 
-    /// The IPv6 address that stands for `address` under this prefix.
+    /// Returns the IPv6 address that embeds `address` under this prefix.
     #[inline]
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
-        // Put it right behind the prefix, then move what reaches past bit 64 over the u octet.
+        // Put the address directly after the prefix, then shift the bits after bit 64 past the u octet.
         let dense = u128::from(u32::from(address)) << (96 - self.len);
         let spread =
             if self.len == 96 { dense } else { (dense & HIGH_HALF) | ((dense & !HIGH_HALF) >> 8) };
         Ipv6Addr::from(self.bits | spread)
     }
 
-    /// The IPv4 address inside `address`; `None` if the prefix differs, or the u octet or the suffix is not zero.
+    /// Returns the IPv4 address embedded in `address`; `None` if the prefix differs, or the u octet or the suffix is
+    /// not zero.
     #[inline]
     pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let spread = u128::from(address) ^ self.bits;
@@ -122,36 +123,38 @@ impl fmt::Display for Pref64 {
     }
 }
 
-/// What is wrong with the text of a NAT64 prefix.
+/// The reason why a NAT64 prefix is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Pref64Error {
-    /// There is no slash.
+    /// The text has no slash.
     #[error("`{0}` has no prefix length: write it as `2001:db8:64::/96`")]
     NoLength(String),
-    /// What stands before the slash is no address.
+    /// The text before the slash is not an address.
     #[error("`{0}` is not an IPv6 address: write the prefix as `2001:db8:64::/96`")]
     Address(String),
-    /// The length is not one of the six.
+    /// The length is not one of the six that RFC 6052 allows.
     #[error(
-        "`/{0}` is not a length of a NAT64 prefix: RFC 6052 allows /32, /40, /48, /56, /64 and /96"
+        "`/{0}` is not a valid length of a NAT64 prefix: RFC 6052 allows /32, /40, /48, /56, /64 and /96"
     )]
     Length(String),
-    /// The address has bits set beyond the length.
-    #[error("{found}/{len} has bits set beyond its length: write {right}/{len}")]
+    /// The address has bits set after the prefix length.
+    #[error("{found}/{len} has bits set after its prefix length: write {right}/{len}")]
     HostBits {
-        /// The address as it was written.
+        /// The address in the text.
         found: Ipv6Addr,
-        /// The length as it was written.
+        /// The length in the text.
         len: u8,
-        /// The address cut to its length.
+        /// The address with the bits after the length cleared.
         right: Ipv6Addr,
     },
     /// Bits 64 to 71 are not zero.
-    #[error("{found}/{len} has bits 64 to 71 set, which RFC 6052 wants zero: write {right}/{len}")]
+    #[error(
+        "{found}/{len} has bits 64 to 71 set, which must be zero (RFC 6052): write {right}/{len}"
+    )]
     UOctet {
-        /// The address as it was written.
+        /// The address in the text.
         found: Ipv6Addr,
-        /// The length as it was written.
+        /// The length in the text.
         len: u8,
         /// The address with the u octet cleared.
         right: Ipv6Addr,
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn extraction_wants_prefix_u_octet_and_suffix() {
+    fn extraction_checks_prefix_u_octet_and_suffix() {
         let pref64: Pref64 = "2001:db8:100::/40".parse().unwrap();
         for address in [
             "2001:db8:2c0:2:21::",
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_with_a_remedy() {
+    fn errors_say_what_to_write() {
         for (text, part) in [
             ("2001:db8::", "no prefix length"),
             ("10.0.0.0/96", "not an IPv6 address"),
@@ -222,7 +225,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn extract_undoes_embed(bits: u128, pick in 0usize..6, v4: u32, other: u128) {
+        fn extract_reverses_embed(bits: u128, pick in 0usize..6, v4: u32, other: u128) {
             let len = LENGTHS[pick];
             let first = bits & (u128::MAX << (128 - len)) & !U_OCTET;
             let pref64 = Pref64::new(Ipv6Addr::from(first), len).unwrap();
@@ -238,7 +241,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_survived(text: String) {
+        fn any_text_is_read_or_refused(text: String) {
             let _ = text.parse::<Pref64>();
         }
     }

@@ -1,8 +1,8 @@
-//! IPv4 prefixes, as the measure of a namespace.
+//! IPv4 prefixes, which define the size of a namespace.
 //!
-//! A prefix is an address with its host bits zero, and a length: `10.0.0.0/8` holds the 2^24 addresses from 10.0.0.0
-//! to 10.255.255.255. Since the addresses are consecutive, "the nth address" and "which one is this" are an addition
-//! and a subtraction, and a workload needs no list of names.
+//! A prefix is an address with its host bits zero, and a length: `10.0.0.0/8` holds the 2^24 addresses from 10.0.0.0 to
+//! 10.255.255.255. The addresses are consecutive, so the nth address is one addition and the index of an address is one
+//! subtraction; a workload needs no list of names.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -15,12 +15,12 @@ use thiserror::Error;
 pub struct Ipv4Prefix {
     /// The first address as a number; its host bits are zero.
     first: u32,
-    /// How many leading bits are fixed, 0..=32.
+    /// The length of the prefix in bits, 0..=32.
     len: u8,
 }
 
 impl Ipv4Prefix {
-    /// The prefix of `len` bits that starts at `first`; an error if `first` has host bits set.
+    /// Returns the prefix of `len` bits that starts at `first`; an error if `first` has host bits set.
     pub fn new(first: Ipv4Addr, len: u8) -> Result<Self, Ipv4PrefixError> {
         if len > 32 {
             return Err(Ipv4PrefixError::Length(len.to_string()));
@@ -37,36 +37,36 @@ impl Ipv4Prefix {
         Ok(Self { first: bits, len })
     }
 
-    /// The first address.
+    /// Returns the first address.
     pub fn first(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.first)
     }
 
-    /// How many leading bits are fixed, 0..=32.
+    /// Returns the length of the prefix in bits, 0..=32.
     pub fn prefix_len(&self) -> u8 {
         self.len
     }
 
-    /// How many addresses it holds, 1 ..= 2^32.
+    /// Returns the number of addresses, 1 ..= 2^32.
     pub fn size(&self) -> u64 {
         1 << (32 - self.len)
     }
 
-    /// The address number `index`, which must be below [`size`](Self::size); beyond it counting starts again at the first.
+    /// Returns address number `index`, which must be below [`size`](Self::size); a larger index wraps around.
     #[inline]
     pub fn nth(&self, index: u64) -> Ipv4Addr {
         debug_assert!(index < self.size(), "address {index} of {self}");
         Ipv4Addr::from(self.first | (index as u32 & !mask(self.len)))
     }
 
-    /// Which address of the prefix this is, counted from 0; `None` if it lies outside.
+    /// Returns the index of an address in the prefix, from 0; `None` if it is outside.
     #[inline]
     pub fn index(&self, address: Ipv4Addr) -> Option<u64> {
         let bits = u32::from(address);
         (bits & mask(self.len) == self.first).then(|| u64::from(bits & !mask(self.len)))
     }
 
-    /// Whether the address lies inside.
+    /// Whether the address is in the prefix.
     #[inline]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         u32::from(address) & mask(self.len) == self.first
@@ -91,37 +91,37 @@ impl fmt::Display for Ipv4Prefix {
     }
 }
 
-/// What is wrong with the text of an IPv4 prefix.
+/// The reason why an IPv4 prefix is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Ipv4PrefixError {
-    /// There is no slash.
+    /// The text has no slash.
     #[error("`{0}` has no prefix length: write it as `10.0.0.0/8`")]
     NoLength(String),
-    /// What stands before the slash is no address.
+    /// The text before the slash is not an address.
     #[error("`{0}` is not an IPv4 address: write the prefix as `10.0.0.0/8`")]
     Address(String),
-    /// What stands after the slash is no length.
-    #[error("`/{0}` is not a length of an IPv4 prefix: it is a number from 0 to 32")]
+    /// The text after the slash is not a length.
+    #[error("`/{0}` is not a valid length of an IPv4 prefix: write a number from 0 to 32")]
     Length(String),
-    /// The address has bits set beyond the length.
+    /// The address has bits set after the prefix length.
     #[error("{found}/{len} has host bits set: write {right}/{len}")]
     HostBits {
-        /// The address as it was written.
+        /// The address in the text.
         found: Ipv4Addr,
-        /// The length as it was written.
+        /// The length in the text.
         len: u8,
         /// The address with its host bits cleared.
         right: Ipv4Addr,
     },
 }
 
-/// The network mask of a length 0..=32.
+/// Returns the network mask of a prefix length 0..=32.
 #[inline]
 fn mask(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
 }
 
-/// Up to three decimal digits and nothing else, so that neither `+8` nor ` 8` passes.
+/// Reads a number of one to three decimal digits; `+8` and ` 8` are refused.
 pub(crate) fn decimal(text: &str) -> Option<u8> {
     let digits = !text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_prints() {
+    fn prefixes_are_read_and_printed() {
         for (text, size) in [
             ("10.0.0.0/8", 1 << 24),
             ("0.0.0.0/0", 1 << 32),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_with_a_remedy() {
+    fn errors_say_what_to_write() {
         for (text, part) in [
             ("10.1.2.3/8", "write 10.0.0.0/8"),
             ("10.0.0.0", "no prefix length"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_both_ways() {
+    fn addresses_have_an_index() {
         let prefix: Ipv4Prefix = "10.16.0.0/12".parse().unwrap();
         assert_eq!(prefix.nth(0), Ipv4Addr::new(10, 16, 0, 0));
         assert_eq!(prefix.nth(257), Ipv4Addr::new(10, 16, 1, 1));
@@ -175,7 +175,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn index_undoes_nth(bits: u32, len in 0u8..=32, pick: u64) {
+        fn index_reverses_nth(bits: u32, len in 0u8..=32, pick: u64) {
             let prefix = Ipv4Prefix::new(Ipv4Addr::from(bits & mask(len)), len).unwrap();
             let index = pick % prefix.size();
             proptest::prop_assert_eq!(prefix.index(prefix.nth(index)), Some(index));
@@ -183,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_survived(text: String) {
+        fn any_text_is_read_or_refused(text: String) {
             let _ = text.parse::<Ipv4Prefix>();
         }
     }

@@ -1,15 +1,15 @@
-//! Queries: composed once, then edited in place.
+//! Queries that are composed once and then edited in place.
 //!
 //! Two queries of a load differ in the id and in a label, or in the question as a whole. So a [`QueryTemplate`] is a
-//! whole message made at start; sending one is a copy and two small stores:
+//! whole message composed at start; each query is a copy and two small stores:
 //!
 //! ```text
 //!   [ id ][ flags, counts ][ 0f 010-000-000-000 | zone | type class ][ OPT ]
 //!     ^ set_id                  ^ set_label             ^ set_qtype
 //! ```
 //!
-//! For workloads whose names have all lengths (query files), [`compose`] puts a header, a ready question and a ready
-//! OPT record together.
+//! For workloads with names of different lengths (query files), [`compose`] joins a header, a given question and a
+//! given OPT record.
 
 use crate::edns::Edns;
 use crate::message::{HEADER, Header, flag};
@@ -17,17 +17,17 @@ use crate::name::Name;
 use crate::namespace::{LABEL, Namespace};
 use crate::rr::{Qclass, Qtype};
 
-/// A whole query message of which id, first label and type are edited in place.
+/// A whole query message whose id, first label and type are edited in place.
 #[derive(Clone, Debug)]
 pub struct QueryTemplate {
     /// The message with id 0.
     bytes: Box<[u8]>,
-    /// Where the question ends.
+    /// The offset where the question ends.
     question_end: usize,
 }
 
 impl QueryTemplate {
-    /// A query in class IN with id 0; without `edns` it has no OPT record.
+    /// Returns a query in class IN with id 0; without `edns` it has no OPT record.
     pub fn new(
         qname: &Name,
         qtype: Qtype,
@@ -49,7 +49,7 @@ impl QueryTemplate {
         Self { bytes: bytes.into(), question_end }
     }
 
-    /// A query for names of `namespace`; it asks for the first one until [`set_label`](Self::set_label) is called.
+    /// Returns a query for a name of `namespace`: the first one until [`set_label`](Self::set_label) replaces it.
     pub fn for_namespace(
         namespace: &Namespace,
         qtype: Qtype,
@@ -61,26 +61,26 @@ impl QueryTemplate {
         Self::new(&qname, qtype, recursion_desired, checking_disabled, edns)
     }
 
-    /// How many octets the message has. Editing does not change it.
+    /// Returns the size of the message in octets. Editing does not change it.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a message is never empty")]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The message with id 0.
+    /// Returns the message with id 0.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where in the message the question lies: behind the header, up to the OPT record.
+    /// Returns the range of the question in the message: after the header, up to the OPT record.
     #[inline]
     pub fn question_range(&self) -> std::ops::Range<usize> {
         HEADER..self.question_end
     }
 
-    /// Where the text of the first label starts, behind its length octet.
+    /// Returns the offset of the text of the first label, after its length octet.
     #[inline]
     pub fn label_offset(&self) -> usize {
         HEADER + 1
@@ -109,29 +109,30 @@ impl QueryTemplate {
         out[..2].copy_from_slice(&id.to_be_bytes());
     }
 
-    /// Replaces the first label of a written message, which must have fifteen octets as those of a namespace do.
+    /// Replaces the first label of a written message, which must have fifteen octets like the labels of a namespace.
     ///
     /// # Panics
     ///
-    /// If `out` is no message of this template.
+    /// If `out` is not a message of this template.
     #[inline]
     pub fn set_label(&self, out: &mut [u8], label: &[u8; LABEL]) {
         debug_assert_eq!(usize::from(out[HEADER]), LABEL, "the first label has another length");
         out[HEADER + 1..][..LABEL].copy_from_slice(label);
     }
 
-    /// Replaces the type asked for in a written message.
+    /// Replaces the query type of a written message.
     ///
     /// # Panics
     ///
-    /// If `out` is no message of this template.
+    /// If `out` is not a message of this template.
     #[inline]
     pub fn set_qtype(&self, out: &mut [u8], qtype: Qtype) {
         out[self.question_end - 4..self.question_end - 2].copy_from_slice(&qtype.0.to_be_bytes());
     }
 }
 
-/// Writes a query: header, `question` (name, type and class in wire form), and the OPT record if any; returns its length.
+/// Writes a query: header, `question` (name, type and class in wire form), and the OPT record if any; returns its
+/// length.
 ///
 /// # Panics
 ///
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn composing_equals_the_template() {
+    fn compose_and_template_write_the_same_message() {
         let name: Name = "www.example.com".parse().unwrap();
         for edns in [None, Some(Edns::default())] {
             let template = QueryTemplate::new(&name, Qtype::MX, true, false, edns.as_ref());
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_octets_are_those_of_the_rfc() {
+    fn a_template_has_the_layout_of_rfc_1035() {
         let name: Name = "a.test".parse().unwrap();
         let template = QueryTemplate::new(&name, Qtype::AAAA, true, false, None);
         let expected = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\x04test\0\0\x1c\0\x01";

@@ -1,6 +1,6 @@
-//! Is this reply the right one?
+//! The check of a reply against its query.
 //!
-//! A measurement that counts whatever comes back measures nothing, so every reply is held against its query:
+//! A measurement that counts every reply can count wrong ones, so every reply is checked against its query:
 //!
 //! ```text
 //!   QR, opcode ── not a response? ── question ── ours? ── TC ── cut? ── records ── well-formed? ── RCODE ── answer ── expected?
@@ -8,15 +8,15 @@
 //! ```
 //!
 //! Nearly all replies of a trial look alike: our question, then one record whose owner is a pointer to it, then perhaps
-//! an OPT record. The fast path compares exactly that layout and allows nothing else; any other goes to the full parse,
-//! which walks every record, follows CNAME and DNAME chains, and spends a bounded number of steps on any input. The two
-//! never disagree on a reply that the fast path accepts; property tests hold them to it.
+//! an OPT record. The fast path accepts exactly that layout; any other reply goes to the full parse,
+//! which reads every record, follows CNAME and DNAME chains, and takes a bounded number of steps on any input. Both
+//! give the same verdict on a reply that the fast path accepts; property tests check this.
 //!
-//! The question is compared without case (RFC 4343), so that a server that answers in lower case, or echoes mixed case
-//! (the "0x20" trick), is right both times. Octets behind the last record make a reply malformed.
+//! The comparison of questions ignores case (RFC 4343), so a server may answer in lower case or repeat mixed case (the
+//! "0x20" trick). Octets after the last record make a reply malformed.
 
 pub mod chain;
-pub mod sound;
+pub mod readable;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -24,47 +24,47 @@ use crate::edns::EdnsSeen;
 use crate::message::{HEADER, Header, OPT_FIXED, RECORD_FIXED, Record, question_end};
 use crate::rr::{Qclass, Qtype};
 
-/// What a reply has to say to be valid.
+/// The expected content of a valid reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// NOERROR or NXDOMAIN, whatever the answer.
+    /// NOERROR or NXDOMAIN, with any answer.
     Answered,
-    /// NOERROR, whatever the answer.
+    /// NOERROR, with any answer.
     NoError,
-    /// At least one A record at the end of the chain of aliases, and every one there with this address.
+    /// At least one A record at the end of the chain of aliases, and all of them with this address.
     A(Ipv4Addr),
-    /// At least one AAAA record at the end of the chain of aliases, and every one there with this address.
+    /// At least one AAAA record at the end of the chain of aliases, and all of them with this address.
     Aaaa(Ipv6Addr),
     /// At least one AAAA record at the end of the chain of aliases.
     AnyAaaa,
-    /// NOERROR and no record of the type asked for at the end of the chain of aliases.
+    /// NOERROR and no record of the query type at the end of the chain of aliases.
     NoData,
     /// NXDOMAIN.
     NxDomain,
 }
 
-/// Why a reply is not valid.
+/// The reason why a reply is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Invalid {
-    /// The message cannot be parsed: cut, a bad name, octets behind the last record.
+    /// The message cannot be parsed: it is cut short, has an invalid name, or has octets after the last record.
     Malformed,
-    /// It is no response to an ordinary query: QR is 0, or the opcode is not QUERY.
+    /// The message is not a response to a query: QR is 0, or the opcode is not QUERY.
     NotResponse,
-    /// Its id is not that of the query. [`check`] does not look at ids; a stream's reader may.
+    /// The id is not that of the query. [`check`] does not compare ids; the reader of a stream may.
     WrongId,
-    /// Its question is not that of the query.
+    /// The question is not that of the query.
     WrongQuestion,
     /// TC is set.
     Truncated,
-    /// Its response code is not the expected one.
+    /// The response code is not the expected one.
     Rcode(u8),
     /// No record answers the question.
     NoAnswer,
     /// A record answers the question with another address.
     WrongAddress,
-    /// The name has records, but none of the type asked for.
+    /// The name has records, but none of the query type.
     WrongType,
-    /// A record answers the question, and there should be none.
+    /// A record answers the question, but none is expected.
     UnexpectedAnswer,
 }
 
@@ -81,7 +81,7 @@ const PLAIN: [(Invalid, &str); 9] = [
     (Invalid::UnexpectedAnswer, "unexpected-answer"),
 ];
 
-/// Response codes by number, in lower case; the last one is for all beyond.
+/// Names of the response codes by number, in lower case; the last one stands for all higher codes.
 const RCODES: [&str; 25] = [
     "noerror",
     "formerr",
@@ -111,10 +111,10 @@ const RCODES: [&str; 25] = [
 ];
 
 impl Invalid {
-    /// How many different [`index`](Self::index)es there are: the length of an array of counters.
+    /// Number of different [`index`](Self::index) values: the length of an array of counters.
     pub const COUNT: usize = PLAIN.len() + RCODES.len();
 
-    /// A number below [`COUNT`](Self::COUNT), the same for all response codes above 23.
+    /// Returns a number below [`COUNT`](Self::COUNT), the same for all response codes above 23.
     #[inline]
     pub fn index(self) -> usize {
         match self {
@@ -131,7 +131,7 @@ impl Invalid {
         }
     }
 
-    /// The reason with this index; `None` from [`COUNT`](Self::COUNT) on.
+    /// Returns the reason with this index; `None` from [`COUNT`](Self::COUNT) on.
     pub fn from_index(index: usize) -> Option<Self> {
         match index.checked_sub(PLAIN.len()) {
             None => Some(PLAIN[index].0),
@@ -139,7 +139,7 @@ impl Invalid {
         }
     }
 
-    /// A stable word for JSON and tables, such as `wrong-address` or `servfail`.
+    /// Returns the stable word for JSON and tables, such as `wrong-address` or `servfail`.
     pub fn reason(self) -> &'static str {
         match self.index().checked_sub(PLAIN.len()) {
             None => PLAIN[self.index()].1,
@@ -154,13 +154,13 @@ impl std::fmt::Display for Invalid {
     }
 }
 
-/// The id of a message; `None` if it is shorter than two octets.
+/// Returns the id of a message; `None` if it is shorter than two octets.
 #[inline]
 pub fn id(message: &[u8]) -> Option<u16> {
     message.first_chunk().map(|&bytes| u16::from_be_bytes(bytes))
 }
 
-/// The single, uncompressed question of a message: name, type and class; `None` if there is no such thing.
+/// Returns the question of a message: name, type and class; `None` unless there is exactly one, uncompressed.
 #[inline]
 pub fn question(message: &[u8]) -> Option<&[u8]> {
     let header = Header::read(message)?;
@@ -170,7 +170,8 @@ pub fn question(message: &[u8]) -> Option<&[u8]> {
     message.get(HEADER..question_end(message)?)
 }
 
-/// A hash of a question that ignores the case of its name; the same on every machine, and not secure against an attacker.
+/// Returns a hash of a question that ignores the case of the name; it is the same on every machine, and not secure
+/// against an attacker.
 #[inline]
 pub fn question_hash(question: &[u8]) -> u32 {
     let (name, tail) = question.split_at(question.len().saturating_sub(4));
@@ -185,10 +186,11 @@ pub fn question_hash(question: &[u8]) -> u32 {
     (hash >> 32) as u32
 }
 
-/// Holds a reply against the question as it was sent and what is expected; returns the response code of a valid one.
+/// Checks a reply against the question of its query and the expected content; returns the response code of a valid
+/// reply.
 ///
-/// `question` is name, type and class in wire form. Neither the id nor the sender's address is looked at: whoever found
-/// the question for this reply has done so.
+/// `question` is name, type and class in wire form. The caller has compared the id and the address of the sender when
+/// it found the question of this reply.
 #[inline]
 pub fn check(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Invalid> {
     let common = match expect {
@@ -199,7 +201,8 @@ pub fn check(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inval
     if common { Ok(0) } else { check_fully(reply, question, expect) }
 }
 
-/// Whether a reply is NOERROR, our question, one record that answers it with `address`, and at most an OPT record.
+/// Whether a reply is NOERROR and has our question, one record that answers it with `address`, and at most an OPT
+/// record.
 #[inline]
 fn is_common<const N: usize>(
     reply: &[u8],
@@ -230,7 +233,7 @@ fn is_common<const N: usize>(
         }
 }
 
-/// Whether `tail` is exactly one OPT record with no extended response code and no options or well-framed ones.
+/// Whether `tail` is exactly one OPT record without an extended response code and with no options or well-formed ones.
 #[inline]
 fn is_plain_opt(tail: &[u8]) -> bool {
     if tail.len() == OPT_FIXED {
@@ -247,7 +250,7 @@ fn is_plain_opt(tail: &[u8]) -> bool {
     })
 }
 
-/// Whether two questions are equal but for the case of their names.
+/// Whether two questions are equal, ignoring the case of their names.
 #[inline]
 pub fn same_question(left: &[u8], right: &[u8]) -> bool {
     if left == right {
@@ -258,7 +261,7 @@ pub fn same_question(left: &[u8], right: &[u8]) -> bool {
     left_tail == right_tail && left_name.eq_ignore_ascii_case(right_name)
 }
 
-/// The whole check, for any layout.
+/// Checks a reply of any layout.
 #[cold]
 fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Invalid> {
     let header = Header::read(reply).ok_or(Invalid::Malformed)?;
@@ -277,19 +280,20 @@ fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inv
     if header.is_truncated() {
         return Err(Invalid::Truncated);
     }
-    let rcode = walk(reply, answers_at, &header).ok_or(Invalid::Malformed)?;
+    let rcode = extended_rcode(reply, answers_at, &header).ok_or(Invalid::Malformed)?;
     let answers = chain::Answers { reply, at: answers_at, count: header.counts[1], question };
     match (expect, rcode) {
         (Expect::Answered, 0 | 3) | (Expect::NoError, 0) | (Expect::NxDomain, 3) => Ok(rcode),
-        (Expect::A(address), 0) => answers.all_are(Qtype::A, 4, Some(&address.octets())),
-        (Expect::Aaaa(address), 0) => answers.all_are(Qtype::AAAA, 16, Some(&address.octets())),
-        (Expect::AnyAaaa, 0) => answers.all_are(Qtype::AAAA, 16, None),
-        (Expect::NoData, 0) => answers.none_is(),
+        (Expect::A(address), 0) => answers.check_all(Qtype::A, 4, Some(&address.octets())),
+        (Expect::Aaaa(address), 0) => answers.check_all(Qtype::AAAA, 16, Some(&address.octets())),
+        (Expect::AnyAaaa, 0) => answers.check_all(Qtype::AAAA, 16, None),
+        (Expect::NoData, 0) => answers.check_none(),
         _ => Err(Invalid::Rcode(rcode)),
     }
 }
 
-/// What a reply without a question is: servers that could not read or did not want the query may leave it out.
+/// Returns the verdict on a reply without a question: a server that could not read or refused the query may leave it
+/// out.
 fn without_question(header: &Header) -> Invalid {
     match header.rcode() {
         0 | 3 => Invalid::WrongQuestion,
@@ -297,10 +301,11 @@ fn without_question(header: &Header) -> Invalid {
     }
 }
 
-/// Walks all records, and returns the response code with its extension, 255 for all above; `None` if they are malformed.
+/// Reads all records and returns the response code with its extension, 255 for higher ones; `None` if a record is
+/// malformed.
 ///
-/// At most one step per eleven octets: that is the least a record takes.
-fn walk(reply: &[u8], records_at: usize, header: &Header) -> Option<u8> {
+/// Takes at most one step per eleven octets, the smallest size of a record.
+fn extended_rcode(reply: &[u8], records_at: usize, header: &Header) -> Option<u8> {
     let [_, answers, authority, additional] = header.counts.map(u32::from);
     let mut at = records_at;
     let mut rcode = u16::from(header.rcode());
@@ -319,28 +324,28 @@ fn walk(reply: &[u8], records_at: usize, header: &Header) -> Option<u8> {
     (at == reply.len()).then(|| u8::try_from(rcode).unwrap_or(u8::MAX))
 }
 
-/// Where hashing starts, an arbitrary odd number.
+/// Start value of the hash, an arbitrary odd number.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Up to eight octets as a number.
+/// Returns up to eight octets as a number.
 #[inline]
 fn padded(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Eight octets with ASCII upper-case letters made lower-case, all at once.
+/// Returns eight octets with their ASCII letters in lower case, converted together.
 #[inline]
 fn lower_case(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     let low = word & (0x7f * ONES);
-    // Bit 7 of each octet says: at least 'A'; above 'Z'; and whether it is no ASCII at all.
+    // Bit 7 of each octet is set if it is at least 'A', above 'Z', or not ASCII.
     let from_a = low + (0x80 - b'A' as u64) * ONES;
     let above_z = low + (0x7f - b'Z' as u64) * ONES;
     let upper = from_a & !above_z & !word & (0x80 * ONES);
     word | upper >> 2
 }
 
-/// Folds a word into a hash: the two halves of a 128-bit product.
+/// Mixes a word into a hash: the two halves of a 128-bit product, combined by XOR.
 #[inline]
 fn mix(hash: u64, word: u64) -> u64 {
     let product = u128::from(hash ^ word) * u128::from(0xd6e8_feb8_6659_fd93_u64);

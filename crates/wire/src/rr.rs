@@ -1,7 +1,7 @@
-//! The numbers of the DNS and their names: record types, classes, opcodes, response codes.
+//! Numbers that IANA assigns for the DNS, and their names: record types, classes, opcodes, response codes.
 //!
-//! All are open sets that IANA keeps, so they are newtypes over the number on the wire, never closed enums: an
-//! unknown type is written `TYPE1234` (RFC 3597 section 5) and passes through like any other.
+//! IANA can add numbers, so each is a newtype over the number in the message, not a closed enum: an unknown type is
+//! written `TYPE1234` (RFC 3597 section 5) and is handled like any other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -55,7 +55,7 @@ impl Qtype {
     pub const IXFR: Self = Self(251);
     /// A zone transfer (RFC 5936).
     pub const AXFR: Self = Self(252);
-    /// Whatever there is (RFC 8482).
+    /// All types (RFC 8482).
     pub const ANY: Self = Self(255);
 }
 
@@ -83,36 +83,36 @@ impl fmt::Display for Qtype {
     }
 }
 
-/// A text that names no record type.
+/// The error for a text that is not a record type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is not a record type: write a name such as AAAA, or TYPE and a number from 0 to 65535"
 )]
 pub struct QtypeError(pub String);
 
-/// A class; anything but IN is a rarity.
+/// A class; nearly always IN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qclass(pub u16);
 
 impl Qclass {
     /// The Internet.
     pub const IN: Self = Self(1);
-    /// Chaos, where servers tell their version.
+    /// Chaos, used to query the version of a server.
     pub const CH: Self = Self(3);
     /// Any class.
     pub const ANY: Self = Self(255);
 }
 
-/// What a message wants, four bits of the header.
+/// The opcode of a message: four bits of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opcode(pub u8);
 
 impl Opcode {
-    /// A plain question (RFC 1035).
+    /// A query (RFC 1035).
     pub const QUERY: Self = Self(0);
-    /// A zone has changed (RFC 1996).
+    /// A notice that a zone has changed (RFC 1996).
     pub const NOTIFY: Self = Self(4);
-    /// Change a zone (RFC 2136).
+    /// A request to change a zone (RFC 2136).
     pub const UPDATE: Self = Self(5);
 }
 
@@ -129,13 +129,13 @@ impl Rcode {
     pub const SERVFAIL: Self = Self(2);
     /// The name does not exist.
     pub const NXDOMAIN: Self = Self(3);
-    /// The server does not do that.
+    /// The server does not support the request.
     pub const NOTIMP: Self = Self(4);
-    /// The server does not want to.
+    /// The server refuses the request.
     pub const REFUSED: Self = Self(5);
     /// The server is not authoritative for the zone.
     pub const NOTAUTH: Self = Self(9);
-    /// The EDNS version is not spoken here (16: needs an OPT record).
+    /// The server does not support the EDNS version (16 needs an OPT record).
     pub const BADVERS: Self = Self(16);
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for Rcode {
     }
 }
 
-/// The number in `TYPE123`, with nothing but digits behind the word.
+/// Reads the number in `TYPE123`; only digits may follow the word.
 fn generic_number(text: &str) -> Option<u16> {
     let (word, digits) = text.split_at_checked(4)?;
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_types() {
+    fn types_are_read() {
         for (text, number) in [
             ("AAAA", 28),
             ("aaaa", 28),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_the_unknown() {
+    fn unknown_numbers_are_printed() {
         assert_eq!(Qtype(4711).to_string(), "TYPE4711");
         assert_eq!(Qtype(65).to_string(), "HTTPS");
         assert_eq!(format!("{:>6}|", Qtype::A), "     A|");
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_survived(text: String) {
+        fn any_text_is_read_or_refused(text: String) {
             let _ = text.parse::<Qtype>();
         }
     }

@@ -1,17 +1,17 @@
-//! What a server sees: a query that anybody may have sent.
+//! Parsing of queries that a server receives from any sender.
 //!
-//! The rules come from RFC 1035 section 4, RFC 6891 and RFC 6895, and from what servers do:
+//! The rules follow RFC 1035 section 4, RFC 6891 and RFC 6895, and the practice of existing servers:
 //!
-//! | what arrived | what becomes of it |
+//! | message received | result |
 //! |---|---|
-//! | shorter than a header | dropped: there is no id to answer to |
-//! | QR is 1 | dropped: answering responses makes two servers talk for ever |
+//! | shorter than a header | dropped: there is no id to answer |
+//! | QR is 1 | dropped: answering responses makes a loop between two servers |
 //! | an opcode other than QUERY | NOTIMP |
-//! | not one question, answers present, bad or compressed name, cut, octets left over, bad OPT, two of them | FORMERR |
-//! | EDNS version above 0 | parsed; [`Query::bad_version`] tells, and the answer is BADVERS with an OPT of version 0 |
+//! | not exactly one question, answers present, invalid or compressed name, cut short, octets left over, invalid OPT, two OPT records | FORMERR |
+//! | EDNS version above 0 | parsed; [`Query::bad_version`] is true, and the reply is BADVERS with an OPT of version 0 |
 //!
-//! FORMERR and NOTIMP are answered with a bare header: what could not be read cannot be repeated. A TSIG record is
-//! passed over where it may stand, as the last of all (RFC 8945 section 5.1); this server has no keys.
+//! FORMERR and NOTIMP replies are a header alone, because the question could not be read. A TSIG record is skipped if
+//! it is the last record (RFC 8945 section 5.1); this server has no keys.
 
 use thiserror::Error;
 
@@ -22,32 +22,32 @@ use crate::rr::{Opcode, Qclass, Qtype, Rcode};
 /// A query that a server can answer. Parsing takes one step per label and record.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
-    /// Its id.
+    /// The message id.
     pub id: u16,
-    /// Its opcode; always QUERY today.
+    /// The opcode, always QUERY.
     pub opcode: Opcode,
-    /// Whether recursion is desired.
+    /// Whether recursion is desired (RD).
     pub rd: bool,
-    /// Whether checking is disabled.
+    /// Whether checking is disabled (CD).
     pub cd: bool,
-    /// Whether the AD bit is wanted in the reply.
+    /// Whether the client asks for the AD bit in the reply.
     pub ad: bool,
-    /// The name asked for, in wire form, uncompressed, 1..=255 octets.
+    /// The queried name in wire form, uncompressed, 1..=255 octets.
     pub qname: &'a [u8],
-    /// The type asked for.
+    /// The query type.
     pub qtype: Qtype,
-    /// The class asked for.
+    /// The query class.
     pub qclass: Qclass,
-    /// The question as it stands in the message: name, type and class.
+    /// The question as in the message: name, type and class.
     pub question: &'a [u8],
-    /// What it says by EDNS.
+    /// The EDNS fields, if there is an OPT record.
     pub edns: Option<EdnsSeen<'a>>,
-    /// Whether it ends in a TSIG record.
+    /// Whether the last record is a TSIG record.
     pub signed: bool,
 }
 
 impl<'a> Query<'a> {
-    /// The query in a message, or what to do with a message that is none.
+    /// Reads the query in a message; the error says how to answer a message without a valid query.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Self, QueryError> {
         let header = Header::read(message).ok_or(QueryError::Drop)?;
@@ -60,7 +60,7 @@ impl<'a> Query<'a> {
         Self::body(message, &header).ok_or(QueryError::FormErr(HeaderEcho::of(&header)))
     }
 
-    /// Everything behind the header; `None` if it is malformed.
+    /// Reads everything after the header; `None` if it is malformed.
     #[inline]
     fn body(message: &'a [u8], header: &Header) -> Option<Self> {
         let [questions, answers, authority, additional] = header.counts;
@@ -85,7 +85,8 @@ impl<'a> Query<'a> {
         (end == message.len()).then_some(query)
     }
 
-    /// Walks the records behind the question, keeps what EDNS says, and returns where they end; `None` if malformed.
+    /// Reads the records after the question, stores the EDNS fields, and returns the end of the records; `None` if one
+    /// is malformed.
     #[inline]
     fn records(
         &mut self,
@@ -97,7 +98,7 @@ impl<'a> Query<'a> {
         let mut at = start;
         for number in 0..authority + additional {
             let (record, end) = Record::read(message, at)?;
-            // A pseudo-record stands in the additional section, once, and TSIG at its end.
+            // A pseudo-record may occur once, in the additional section; TSIG must be the last record.
             let is_pseudo = record.rtype == Qtype::OPT || record.rtype == Qtype::TSIG;
             if is_pseudo && (number < authority || self.signed) {
                 return None;
@@ -116,24 +117,24 @@ impl<'a> Query<'a> {
         Some(at)
     }
 
-    /// How many octets a reply over UDP may have: what EDNS says, or 512.
+    /// Returns the largest size of a UDP reply in octets: the size from EDNS, or 512.
     #[inline]
     pub fn udp_limit(&self) -> usize {
         usize::from(self.edns.map_or(MIN_UDP_SIZE, |edns| edns.udp_size))
     }
 
-    /// Whether the query speaks an EDNS version that this library does not: the reply is BADVERS.
+    /// Whether the query has an EDNS version other than 0: the reply is then BADVERS.
     #[inline]
     pub fn bad_version(&self) -> bool {
         self.edns.is_some_and(|edns| edns.version != 0)
     }
 }
 
-/// What to do with a message that holds no query that could be answered.
+/// The way to answer a message that has no valid query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// Say nothing.
-    #[error("neither a query nor long enough for a header: no reply")]
+    /// Send no reply.
+    #[error("a response, or shorter than a header: no reply")]
     Drop,
     /// Answer FORMERR.
     #[error("malformed query {}: FORMERR", .0.id)]
@@ -144,7 +145,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The response code of the reply; `None` if there is to be none.
+    /// Returns the response code of the reply; `None` if no reply is sent.
     pub fn rcode(&self) -> Option<Rcode> {
         match self {
             Self::Drop => None,
@@ -153,7 +154,7 @@ impl QueryError {
         }
     }
 
-    /// Writes the reply, a bare header, and returns its length; `None` if there is to be none or `out` is too short.
+    /// Writes the reply, a header alone, and returns its length; `None` if no reply is sent or `out` is too short.
     pub fn reply(&self, out: &mut [u8]) -> Option<usize> {
         let echo = match self {
             Self::Drop => return None,
@@ -165,10 +166,10 @@ impl QueryError {
     }
 }
 
-/// What a reply repeats of a header whose message could not be read.
+/// The header fields that a reply repeats from a message that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderEcho {
-    /// The id.
+    /// The message id.
     pub id: u16,
     /// The opcode.
     pub opcode: Opcode,
@@ -179,7 +180,7 @@ pub struct HeaderEcho {
 }
 
 impl HeaderEcho {
-    /// What a reply repeats of this header.
+    /// Copies the fields from a header.
     fn of(header: &Header) -> Self {
         Self {
             id: header.id,
@@ -189,7 +190,7 @@ impl HeaderEcho {
         }
     }
 
-    /// The header of a reply without any section.
+    /// Returns the header of a reply without sections.
     fn header(&self, rcode: Rcode) -> Header {
         let bit = |set, flag| if set { flag } else { 0 };
         let flags = flag::QR | bit(self.rd, flag::RD) | bit(self.cd, flag::CD);
@@ -206,7 +207,7 @@ mod tests {
     use crate::edns::Edns;
     use crate::query::QueryTemplate;
 
-    /// A query with or without an OPT record, changed by `edit`.
+    /// Returns a query with or without an OPT record, changed by `edit`.
     fn query(edns: Option<Edns>, edit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let name = "a.dns64perf.test".parse().unwrap();
         let template = QueryTemplate::new(&name, Qtype::AAAA, true, false, edns.as_ref());
@@ -216,16 +217,16 @@ mod tests {
         message
     }
 
-    /// With an OPT record.
+    /// Returns a query with an OPT record, changed by `edit`.
     fn with_edns(edit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         query(Some(Edns::default()), edit)
     }
 
-    /// A TSIG record that is well-formed as far as anybody without keys can tell.
+    /// A TSIG record that is well-formed for a server without keys.
     const TSIG: &[u8] = &[1, b'k', 0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 2, 1, 2];
 
     #[test]
-    fn good_queries() {
+    fn valid_queries_are_parsed() {
         let plain = query(None, |_| ());
         let parsed = Query::parse(&plain).unwrap();
         assert_eq!((parsed.id, parsed.qtype, parsed.qclass), (0x1234, Qtype::AAAA, Qclass::IN));
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reply_at_all() {
+    fn short_messages_and_responses_get_no_reply() {
         for (what, message) in [
             ("nothing", vec![]),
             ("eleven octets", query(None, |m| m.truncate(11))),
@@ -275,7 +276,7 @@ mod tests {
         for opcode in 1..16u8 {
             let message = query(None, |m| {
                 m[2] |= opcode << 3;
-                // Not even the question is looked at: other opcodes have their own layout.
+                // The question is not read, because other opcodes have another layout.
                 m.truncate(13);
             });
             let error = Query::parse(&message).unwrap_err();
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_queries() {
+    fn malformed_queries_get_formerr() {
         let cases = [
             ("no question", query(None, |m| m[5] = 0)),
             ("two questions", query(None, |m| m[5] = 2)),
@@ -325,7 +326,7 @@ mod tests {
                 "an OPT in the authority section",
                 with_edns(|m| m[8..12].copy_from_slice(&[0, 1, 0, 0])),
             ),
-            ("something behind TSIG", {
+            ("a record after TSIG", {
                 query(None, |m| {
                     m[11] = 2;
                     m.extend_from_slice(TSIG);
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shortening_is_refused() {
+    fn a_query_cut_short_is_refused() {
         let message = with_edns(|_| ());
         for len in 0..message.len() {
             assert!(Query::parse(&message[..len]).is_err(), "{len}");
@@ -359,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_survived(mut message: Vec<u8>, as_query: bool) {
+        fn arbitrary_bytes_are_parsed_or_refused(mut message: Vec<u8>, as_query: bool) {
             if as_query && message.len() > 12 {
                 message[2] &= 0x07;
                 message[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 1]);
@@ -371,7 +372,7 @@ mod tests {
         }
 
         #[test]
-        fn changed_queries_are_survived(at: prop::sample::Index, value: u8) {
+        fn changed_queries_are_read_as_by_another_parser(at: prop::sample::Index, value: u8) {
             let mut message = with_edns(|_| ());
             let at = at.index(message.len());
             message[at] = value;

@@ -1,32 +1,32 @@
-//! Replies, written from front to back into a buffer.
+//! Writing of replies into a buffer, from start to end.
 //!
 //! ```text
 //!   new             answer …        authority …       additional …     finish
 //!   [header|question][ AN records ][ NS records ][ AR records ][ OPT ] └ counts, flags, RCODE patched in
 //! ```
 //!
-//! Owners that stand in the question are written as pointers to it, at offsets the caller knows by arithmetic: the
-//! question's name is at offset 12, its zone so many octets further. Room for the OPT record is set aside first, so a
-//! reply that has to be cut still has it (RFC 6891 section 7).
+//! An owner name that is part of the question is written as a pointer to it. The caller computes the offset: the name
+//! in the question is at offset 12, its zone some octets further. Room for the OPT record is reserved first, so a
+//! truncated reply still has it (RFC 6891 section 7).
 //!
-//! When an answer or authority record does not fit, TC is set and all records are taken back: the asker comes again by
-//! TCP and would ignore them (RFC 2181 section 9). An additional record that does not fit is left out without a word.
+//! When an answer or authority record does not fit, TC is set and all records are removed: the client retries over TCP
+//! and ignores them (RFC 2181 section 9). An additional record that does not fit is left out without TC.
 
 use crate::edns::opt_fixed;
 use crate::message::{HEADER, Header, OPT_FIXED, RECORD_FIXED, flag};
 use crate::rr::{Qclass, Qtype, Rcode};
 use crate::server::Query;
 
-/// Where the question's name stands in every reply.
+/// The offset of the name in the question of every reply.
 pub const QUESTION_OFFSET: u16 = HEADER as u16;
 
-/// The most octets of a message: the length before one on TCP has sixteen bits.
+/// Largest size of a message in octets: its length field on TCP has sixteen bits.
 const MAX_MESSAGE: usize = u16::MAX as usize;
 
 /// The owner of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner<'a> {
-    /// The name asked for.
+    /// The queried name.
     Question,
     /// The name at this offset of the reply, below 16,384.
     At(u16),
@@ -34,47 +34,48 @@ pub enum Owner<'a> {
     Name(&'a [u8]),
 }
 
-/// A compression pointer to the name at this offset of the message, below 16,384.
+/// Returns a compression pointer to the name at this offset of the message, which must be below 16,384.
 #[inline]
 pub fn pointer(offset: u16) -> [u8; 2] {
     debug_assert!(offset < 0x4000, "a pointer has 14 bits");
     (0xc000 | offset).to_be_bytes()
 }
 
-/// The sections that hold records, in their order.
+/// The sections with records, in the order of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
-    /// What was asked for.
+    /// Records that answer the question.
     Answer,
-    /// Whose word it is.
+    /// Records of the authoritative zone: NS, SOA.
     Authority,
-    /// What will be asked for next.
+    /// Other useful records, such as addresses of name servers.
     Additional,
 }
 
-/// A reply in the making.
+/// A writer of one reply.
 #[derive(Debug)]
 pub struct ReplyWriter<'a> {
-    /// The buffer, cut to the size limit.
+    /// The buffer, shortened to the size limit.
     out: &'a mut [u8],
-    /// How many octets are written.
+    /// Number of octets written.
     len: usize,
-    /// Where the question ends.
+    /// The offset where the question ends.
     question_end: usize,
-    /// The header, counts kept up.
+    /// The header with the current counts.
     header: Header,
     /// The upper eight bits of the response code, which an OPT record carries.
     extended_rcode: u8,
     /// The section of the last record.
     section: Section,
-    /// The OPT record to come: UDP size and DO bit.
+    /// The OPT record to be written at the end: UDP size and DO bit.
     opt: Option<(u16, bool)>,
 }
 
 impl<'a> ReplyWriter<'a> {
-    /// A reply to `query` of at most `limit` octets: its id, opcode, RD, CD and question; `None` if those do not fit.
+    /// Starts a reply to `query` of at most `limit` octets with its id, opcode, RD, CD and question; `None` if those do
+    /// not fit.
     ///
-    /// The response code is NOERROR and no other flag is set until said otherwise.
+    /// The response code is NOERROR and no other flag is set, until the caller changes them.
     #[inline]
     pub fn new(out: &'a mut [u8], limit: usize, query: &Query<'_>) -> Option<Self> {
         let limit = limit.min(out.len()).min(MAX_MESSAGE);
@@ -110,7 +111,8 @@ impl<'a> ReplyWriter<'a> {
         self.header.flags = if set { self.header.flags | bits } else { self.header.flags & !bits };
     }
 
-    /// Sets an OPT record aside, without options; call it before any record. Without room for it there will be none.
+    /// Reserves room for an OPT record without options; call it before adding records. Without room there is no OPT
+    /// record.
     #[inline]
     pub fn opt(&mut self, udp_size: u16, dnssec_ok: bool) {
         if self.out.len() - self.len >= OPT_FIXED {
@@ -118,29 +120,29 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// Adds an answer in class IN; `false` if the reply is, or thereby gets, truncated.
+    /// Adds an answer in class IN; returns `false` if the reply is or becomes truncated.
     #[inline]
     pub fn answer(&mut self, owner: Owner<'_>, rtype: Qtype, ttl: u32, rdata: &[u8]) -> bool {
         self.record(Section::Answer, owner, rtype, ttl, &[rdata])
     }
 
-    /// Adds a record to the authority section; `false` if the reply is, or thereby gets, truncated.
+    /// Adds a record to the authority section; returns `false` if the reply is or becomes truncated.
     ///
-    /// The data comes in parts, so that names in it can be pointers.
+    /// The data is given in parts, so that names in it can be pointers.
     #[inline]
     pub fn authority(&mut self, owner: Owner<'_>, rtype: Qtype, ttl: u32, rdata: &[&[u8]]) -> bool {
         self.record(Section::Authority, owner, rtype, ttl, rdata)
     }
 
-    /// Adds a record to the additional section; `false` if it is left out for want of room.
+    /// Adds a record to the additional section; returns `false` if there is no room for it.
     #[inline]
     pub fn additional(&mut self, owner: Owner<'_>, rtype: Qtype, ttl: u32, rdata: &[u8]) -> bool {
         self.record(Section::Additional, owner, rtype, ttl, &[rdata])
     }
 
-    /// Adds one whole record that was written before, and hands it out to be edited in place; `None` as above.
+    /// Adds one whole record that was composed before, and returns it for editing in place; `None` if it does not fit.
     ///
-    /// For replies that differ in few octets: a copy and some stores.
+    /// For replies that differ in few octets: each costs a copy and a few stores.
     #[inline]
     pub fn prebuilt(&mut self, section: Section, record: &[u8]) -> Option<&mut [u8]> {
         if !self.make_room(section, record.len()) {
@@ -158,13 +160,13 @@ impl<'a> ReplyWriter<'a> {
         self.header.is_truncated()
     }
 
-    /// How many octets are written, OPT record not counted. The next record's owner will stand here.
+    /// Returns the number of octets written, without the OPT record: the offset of the next record.
     #[inline]
     pub fn position(&self) -> usize {
         self.len
     }
 
-    /// Takes all records back and sets TC.
+    /// Removes all records and sets TC.
     pub fn truncate(&mut self) {
         self.header.flags |= flag::TC;
         self.header.counts = [1, 0, 0, 0];
@@ -183,7 +185,7 @@ impl<'a> ReplyWriter<'a> {
         self.len
     }
 
-    /// Adds a record to a section that is the last one's or a later one.
+    /// Adds a record to the section of the last record or to a later one.
     #[inline]
     fn record(
         &mut self,
@@ -203,7 +205,7 @@ impl<'a> ReplyWriter<'a> {
             Owner::Name(name) => name,
         };
         let rdata_len = rdata.iter().map(|part| part.len()).sum::<usize>();
-        // Data too long for its length field is too long for the message, so it never fits.
+        // Data that is too long for its length field is too long for the message too, so it never fits.
         if !self.make_room(section, owner.len() + RECORD_FIXED + rdata_len) {
             return false;
         }
@@ -220,8 +222,8 @@ impl<'a> ReplyWriter<'a> {
         true
     }
 
-    /// Whether a record of `len` octets fits into a section that is the last one's or a later one; if not, and it may
-    /// not be left out, the reply is truncated.
+    /// Whether a record of `len` octets fits into the section of the last record or a later one; if not, and the record
+    /// is required, truncates the reply.
     #[inline]
     fn make_room(&mut self, section: Section, len: usize) -> bool {
         debug_assert!(section >= self.section, "records come in the order of the sections");
@@ -237,7 +239,7 @@ impl<'a> ReplyWriter<'a> {
         fits
     }
 
-    /// Writes octets for which there is room.
+    /// Writes octets; the caller has checked that there is room.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.out[self.len..self.len + bytes.len()].copy_from_slice(bytes);
@@ -254,7 +256,7 @@ mod tests {
     use crate::name::Name;
     use crate::query::QueryTemplate;
 
-    /// A query for `host.dns64perf.test A`, whose zone is at offset 17 of a reply.
+    /// Returns a query for `host.dns64perf.test A`; its zone is at offset 17 of a reply.
     fn query() -> Vec<u8> {
         let name: Name = "host.dns64perf.test".parse().unwrap();
         let mut message = QueryTemplate::new(&name, Qtype::A, true, true, Some(&Edns::default()))
@@ -264,7 +266,7 @@ mod tests {
         message
     }
 
-    /// The reply that `fill` makes with this limit.
+    /// Returns the reply that `fill` writes with this limit.
     fn write(limit: usize, fill: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
         let message = query();
         let query = Query::parse(&message).unwrap();
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn another_parser_reads_it() {
+    fn another_parser_reads_the_reply() {
         let reply = write(512, |writer| {
             writer.opt(1232, true);
             writer.flag(flag::AA, true);
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prebuilt_record_is_a_record() {
+    fn a_prebuilt_record_equals_a_written_one() {
         let written = write(512, |writer| {
             writer.opt(1232, false);
             assert!(writer.answer(Owner::Question, Qtype::A, 60, &[10, 0, 0, 1]));
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_truncated() {
+    fn a_reply_without_room_is_truncated() {
         let bare = write(512, |_| ()).len();
         // Question, OPT and two A records of 16 octets fit exactly.
         for (limit, fits) in [(bare + 11 + 32, true), (bare + 11 + 31, false)] {
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn additional_records_are_left_out_quietly() {
+    fn additional_records_without_room_are_left_out() {
         let reply = write(60, |writer| {
             assert!(writer.answer(Owner::Question, Qtype::A, 1, &[1; 4]));
             assert!(!writer.additional(Owner::Question, Qtype::A, 1, &[2; 4]));

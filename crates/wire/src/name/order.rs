@@ -1,16 +1,16 @@
-//! The order of names, and ranges of labels that cut a zone and its queries alike.
+//! The canonical order of names, and ranges of labels that slice a zone and its queries in the same way.
 //!
 //! The canonical order (RFC 4034 section 6.1) compares label by label from the right, octet by octet in lower case; a
-//! name stands before all names below it. A [`LabelRange`] cuts what lies below a zone's apex by the label next to the
-//! apex, so that a delegation, its glue and every query for it fall into the same slice:
+//! name sorts before all names below it. A [`LabelRange`] selects names below a zone's apex by the label next to the
+//! apex, so that a delegation, its glue and every query for it are in the same slice:
 //!
 //! ```text
-//!   www.NEWS.example     apex example     the label that decides: news
+//!   www.NEWS.example     apex example     the label that is compared: news
 //!
-//!   ..g        g..n        n..            half-open: `g..n` holds g, go, m, mzz, not n
+//!   ..g        g..n        n..            half-open: `g..n` contains g, go, m, mzz, but not n
 //! ```
 //!
-//! Ranges that share their bounds are disjoint and, with an open first and last one, complete.
+//! Adjacent ranges do not overlap, and cover all labels if the first and the last range are open.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -20,9 +20,9 @@ use thiserror::Error;
 
 use super::{Labels, MAX_LABEL, MAX_NAME, Name, strip_suffix, unescape, write_octet};
 
-/// The canonical order of two uncompressed names in wire form; at most 128 labels of each are looked at.
+/// Returns the canonical order of two uncompressed names in wire form; reads at most 128 labels of each.
 pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    let (a, b) = (Starts::of(a), Starts::of(b));
+    let (a, b) = (LabelStarts::of(a), LabelStarts::of(b));
     let shared = a.count.min(b.count);
     for back in 1..=shared {
         match compare_labels(a.label(a.count - back), b.label(b.count - back)) {
@@ -33,22 +33,22 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     a.count.cmp(&b.count)
 }
 
-/// The canonical order of two labels, given without their length octets.
+/// Returns the canonical order of two labels, given without their length octets.
 #[inline]
 pub fn compare_labels(a: &[u8], b: &[u8]) -> Ordering {
     let lower = |octet: &u8| octet.to_ascii_lowercase();
     a.iter().map(lower).cmp(b.iter().map(lower))
 }
 
-/// Where the labels of a name start.
-struct Starts<'a> {
+/// The offsets of the labels of a name.
+struct LabelStarts<'a> {
     name: &'a [u8],
     starts: [u8; MAX_NAME / 2 + 1],
     count: usize,
 }
 
-impl<'a> Starts<'a> {
-    /// The starts of the labels of an uncompressed name.
+impl<'a> LabelStarts<'a> {
+    /// Finds the offsets of the labels of an uncompressed name.
     fn of(name: &'a [u8]) -> Self {
         let mut found = Self { name, starts: [0; MAX_NAME / 2 + 1], count: 0 };
         let mut at = 0;
@@ -60,7 +60,7 @@ impl<'a> Starts<'a> {
         found
     }
 
-    /// The label with this number, counted from the left.
+    /// Returns label `number`, counted from the left.
     fn label(&self, number: usize) -> &'a [u8] {
         let at = usize::from(self.starts[number]);
         &self.name[at + 1..at + 1 + usize::from(self.name[at])]
@@ -79,18 +79,18 @@ impl Ord for Name {
     }
 }
 
-/// How a name lies to a zone's apex.
+/// The place of a name relative to the apex of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// It is neither the apex nor below it.
+    /// The name is neither the apex nor below it.
     Outside,
-    /// It is the apex.
+    /// The name is the apex.
     Apex,
-    /// It lies below the apex; this is its label next to the apex.
+    /// The name is below the apex; this is its label next to the apex.
     Below(&'a [u8]),
 }
 
-/// How `name` lies to `apex`, both uncompressed in wire form.
+/// Returns the place of `name` relative to `apex`; both are uncompressed names in wire form.
 #[inline]
 pub fn place<'a>(name: &'a [u8], apex: &[u8]) -> Place<'a> {
     match strip_suffix(name, apex) {
@@ -99,56 +99,57 @@ pub fn place<'a>(name: &'a [u8], apex: &[u8]) -> Place<'a> {
     }
 }
 
-/// The labels from one, included, to another, not included, in canonical order; either end may be open.
+/// A half-open range of labels in canonical order; either end may be open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelRange {
-    /// The first label in the range, in lower case; `None` for the very first there is.
+    /// The first label in the range, in lower case; `None` if the start is open.
     from: Option<Box<[u8]>>,
-    /// The first label behind the range, in lower case; `None` if it has no end.
+    /// The first label after the range, in lower case; `None` if the end is open.
     to: Option<Box<[u8]>>,
 }
 
 impl LabelRange {
-    /// The labels from `from` up to, but not with, `to`; an error if a label is empty or too long, or nothing is between.
+    /// Returns the range from `from` (included) to `to` (excluded); an error if a label is empty or too long, or the
+    /// range is empty.
     pub fn new(from: Option<&[u8]>, to: Option<&[u8]>) -> Result<Self, LabelRangeError> {
-        let keep = |label: Option<&[u8]>| match label {
+        let checked = |label: Option<&[u8]>| match label {
             Some(label) if label.is_empty() || label.len() > MAX_LABEL => {
                 Err(LabelRangeError::Length(label.len()))
             }
             label => Ok(label.map(|label| label.to_ascii_lowercase().into_boxed_slice())),
         };
-        let range = Self { from: keep(from)?, to: keep(to)? };
+        let range = Self { from: checked(from)?, to: checked(to)? };
         match (&range.from, &range.to) {
-            (Some(from), Some(to)) if from >= to => Err(LabelRangeError::Nothing),
+            (Some(from), Some(to)) if from >= to => Err(LabelRangeError::Empty),
             _ => Ok(range),
         }
     }
 
-    /// The ranges that these bounds part all labels into: one more than there are bounds, which must rise.
+    /// Splits all labels at these bounds, which must ascend; returns one range more than there are bounds.
     pub fn split(bounds: &[&[u8]]) -> Result<Vec<Self>, LabelRangeError> {
         let starts = std::iter::once(None).chain(bounds.iter().copied().map(Some));
         let ends = bounds.iter().copied().map(Some).chain(std::iter::once(None));
         starts.zip(ends).map(|(from, to)| Self::new(from, to)).collect()
     }
 
-    /// The first label in the range, in lower case.
+    /// Returns the first label in the range, in lower case.
     pub fn from(&self) -> Option<&[u8]> {
         self.from.as_deref()
     }
 
-    /// The first label behind the range, in lower case.
+    /// Returns the first label after the range, in lower case.
     pub fn to(&self) -> Option<&[u8]> {
         self.to.as_deref()
     }
 
-    /// Whether a label, in any case, is in the range.
+    /// Whether a label is in the range, ignoring case.
     #[inline]
     pub fn contains(&self, label: &[u8]) -> bool {
         let from = self.from.as_ref().is_none_or(|from| compare_labels(label, from).is_ge());
         from && self.to.as_ref().is_none_or(|to| compare_labels(label, to).is_lt())
     }
 
-    /// Whether a name in wire form lies below `apex` and in the range. The apex itself is in no range.
+    /// Whether a name in wire form is below `apex` and in the range. The apex itself is in no range.
     #[inline]
     pub fn contains_name(&self, name: &[u8], apex: &[u8]) -> bool {
         matches!(place(name, apex), Place::Below(label) if self.contains(label))
@@ -158,7 +159,7 @@ impl LabelRange {
 impl FromStr for LabelRange {
     type Err = LabelRangeError;
 
-    /// Reads `from..to`; either end may be missing, `\.` is a dot inside a label and `\065` the octet 65.
+    /// Reads `from..to`; either end may be missing; `\.` is a dot inside a label and `\065` is the octet 65.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || LabelRangeError::Text(text.into());
         let (from, rest) = read_label(text.as_bytes()).ok_or_else(bad)?;
@@ -182,7 +183,7 @@ impl fmt::Display for LabelRange {
     }
 }
 
-/// The octets of the label in text at the start of `text`, up to a bare dot, and what follows.
+/// Returns the octets of the label at the start of `text`, up to an unescaped dot, and the text after it.
 fn read_label(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (mut label, mut rest) = (Vec::new(), text);
     while let Some(&first) = rest.first() {
@@ -204,18 +205,20 @@ fn read_label(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     Some((label, rest))
 }
 
-/// Why a text or two labels are no range.
+/// The reason why a range of labels is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LabelRangeError {
-    /// The text has another form.
-    #[error("`{0}` is not a range of labels: write `g..n`, `..g` or `n..`; `g..n` holds go, not n")]
+    /// The text does not have the form `from..to`.
+    #[error(
+        "`{0}` is not a range of labels: write `g..n`, `..g` or `n..`; `g..n` contains go, but not n"
+    )]
     Text(String),
-    /// A label is empty or too long.
-    #[error("a bound of a range of labels has {0} octets: it needs 1 to 63")]
+    /// A bound is empty or too long.
+    #[error("a bound of the range of labels has {0} octets: write 1 to 63")]
     Length(usize),
-    /// The end is not behind the start.
-    #[error("a range of labels that ends before it starts: write the smaller label first")]
-    Nothing,
+    /// The end is not after the start.
+    #[error("the range of labels ends before it starts: write the smaller label first")]
+    Empty,
 }
 
 #[cfg(test)]
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_rfc_4034() {
+    fn names_sort_as_in_rfc_4034() {
         let names = [
             "example",
             "a.example",
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slice_that_awk_got_wrong() {
+    fn a_range_contains_labels_by_canonical_order() {
         let range: LabelRange = "g..n".parse().unwrap();
         for (label, inside) in [
             ("foo", false),
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_ranges() {
+    fn ranges_are_read_and_printed() {
         for (text, printed) in
             [("..", ".."), ("..G", "..g"), ("n..", "n.."), (r"a\.b..a\200", r"a\.b..a\200")]
         {
@@ -301,7 +304,7 @@ mod tests {
         }
 
         #[test]
-        fn slices_are_disjoint_and_complete(
+        fn adjacent_ranges_cover_each_label_once(
             mut bounds in proptest::collection::btree_set("[a-c]{1,3}", 0..5),
             name in names(),
         ) {
@@ -316,7 +319,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_of_a_range_is_survived(text: String) {
+        fn any_text_is_read_or_refused(text: String) {
             let _ = text.parse::<LabelRange>();
         }
     }

@@ -1,29 +1,29 @@
-//! Answers behind aliases.
+//! Chains of aliases in the answer section.
 //!
-//! The answer section may start at the name asked for and go through CNAME records (RFC 1034 section 3.6.2), or through
-//! a DNAME, which replaces the end of every name below its owner (RFC 6672), before it comes to the records wanted:
+//! The answer section may lead from the queried name through CNAME records (RFC 1034 section 3.6.2), or through a DNAME
+//! record, which replaces the end of every name below its owner (RFC 6672), to the records of the wanted type:
 //!
 //! ```text
-//!   www.example  CNAME  web.old.test        asked: www.example AAAA
+//!   www.example  CNAME  web.old.test        question: www.example AAAA
 //!   old.test     DNAME  new.test
-//!   web.old.test CNAME  web.new.test        (made from the DNAME; may be left out)
+//!   web.old.test CNAME  web.new.test        (synthesized from the DNAME; may be left out)
 //!   web.new.test AAAA   2001:db8::1         the end of the chain
 //! ```
 //!
-//! Records usually stand in this order, but nothing says they must, so the section is read again until the chain grows
-//! no more. At most [`MAX_HOPS`] aliases are followed (so the section is read at most 17 times), and at most
-//! [`MAX_STEPS`] labels and pointers are looked at in a message, whatever it holds: a loop of aliases ends as "no
-//! answer", a message made to be slow as "malformed".
+//! Records usually have this order, but it is not required, so the section is read again until the chain stops growing.
+//! At most [`MAX_HOPS`] aliases are followed (so the section is read at most 17 times), and at most [`MAX_STEPS`]
+//! labels and pointers of a message are read: a loop of aliases counts as "no answer", a message made to be slow as
+//! "malformed".
 
 use crate::message::{Budget, HEADER, NameBuffer, Record, Relation, relate};
 use crate::name::Name;
 use crate::reply::Invalid;
 use crate::rr::{Qclass, Qtype};
 
-/// The most aliases that are followed, about as many as resolvers do.
+/// Largest number of aliases that are followed, about as many as resolvers follow.
 pub const MAX_HOPS: u32 = 16;
 
-/// The most labels and pointers that are followed in one message; the worst 64 KiB message found takes 0.9 ms.
+/// Largest number of labels and pointers that are read in one message; the worst 64 KiB message found takes 0.9 ms.
 const MAX_STEPS: u32 = 1 << 16;
 
 /// The answer section of a message.
@@ -31,62 +31,65 @@ const MAX_STEPS: u32 = 1 << 16;
 pub struct Answers<'a> {
     /// The message.
     pub reply: &'a [u8],
-    /// The offset where its answers start.
+    /// The offset where the answers start.
     pub at: usize,
-    /// How many there are.
+    /// Number of answers.
     pub count: u16,
-    /// The question that they answer: name, type and class in wire form.
+    /// The question: name, type and class in wire form.
     pub question: &'a [u8],
 }
 
-/// What a reader of the section comes by.
+/// One event while the answer section is read.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
-    /// The section is read from its start again: records wanted that were seen so far will be seen again.
+pub enum ChainEvent<'a> {
+    /// Reading starts at the first answer again: wanted records that were reported before are reported again.
     Start,
-    /// An alias on the way: a CNAME, or a DNAME above.
+    /// An alias in the chain: a CNAME of the name, or a DNAME of a name above it.
     Alias(Record<'a>),
-    /// The CNAME that stands for the DNAME before it, and leads no further than that.
-    Made(Record<'a>),
-    /// A record of the type wanted, at the name where the chain has come to.
+    /// The CNAME that a server synthesized from the DNAME before it; it leads to the same name.
+    Synthesized(Record<'a>),
+    /// A record of the wanted type, at the current end of the chain.
     Wanted(Record<'a>),
 }
 
-/// Where a chain of aliases ends.
+/// The end of a chain of aliases.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainEnd {
-    /// The name there.
+    /// The last name of the chain.
     pub name: Name,
-    /// How many aliases led to it.
+    /// Number of aliases in the chain.
     pub hops: u32,
-    /// How many records of the type wanted it has.
+    /// Number of records of the wanted type at that name.
     pub wanted: u32,
-    /// How many of other types.
+    /// Number of records of other types at that name.
     pub other: u32,
 }
 
-/// What one reading of the section found at the name where it began.
+/// The result of one pass over the answer section.
 #[derive(Default)]
 struct Found {
-    /// Records of the type wanted.
+    /// Number of records of the wanted type.
     wanted: u32,
-    /// Records of other types, aliases not counted.
+    /// Number of records of other types, without aliases.
     other: u32,
     /// Whether an alias led to another name.
     moved: bool,
 }
 
 impl<'a> Answers<'a> {
-    /// Whether records of the type are there, all with `size` octets of data, and with this data if one is stated.
-    pub(super) fn all_are(
+    /// Checks that the chain ends in records of type `wanted`, all with `size` octets of data, and with `data` if it is
+    /// given.
+    pub(super) fn check_all(
         &self,
         wanted: Qtype,
         size: usize,
         data: Option<&[u8]>,
     ) -> Result<u8, Invalid> {
-        let end = self.follow(wanted, &mut |seen| match (seen, data) {
-            (Seen::Wanted(record), _) if record.rdata.len() != size => Err(Invalid::Malformed),
-            (Seen::Wanted(record), Some(data)) if record.rdata != data => {
+        let end = self.follow(wanted, &mut |event| match (event, data) {
+            (ChainEvent::Wanted(record), _) if record.rdata.len() != size => {
+                Err(Invalid::Malformed)
+            }
+            (ChainEvent::Wanted(record), Some(data)) if record.rdata != data => {
                 Err(Invalid::WrongAddress)
             }
             _ => Ok(()),
@@ -98,26 +101,26 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Whether no record of the type asked for is there.
-    pub(super) fn none_is(&self) -> Result<u8, Invalid> {
+    /// Checks that the chain ends without a record of the query type.
+    pub(super) fn check_none(&self) -> Result<u8, Invalid> {
         let end = self.follow(self.qtype(), &mut |_| Ok(()))?;
         if end.is_some_and(|end| end.wanted > 0) { Err(Invalid::UnexpectedAnswer) } else { Ok(0) }
     }
 
-    /// Reads the section until the chain of aliases ends, and says what stands at its end: `None` after more than
-    /// [`MAX_HOPS`] aliases. `visit` sees the aliases in their order, and may end the reading with an error.
+    /// Follows the chain of aliases and returns its end; `None` after more than [`MAX_HOPS`] aliases. Calls `visit` for
+    /// each event in order; an error from `visit` ends the reading.
     pub fn follow(
         &self,
         wanted: Qtype,
-        visit: &mut impl FnMut(Seen<'a>) -> Result<(), Invalid>,
+        visit: &mut impl FnMut(ChainEvent<'a>) -> Result<(), Invalid>,
     ) -> Result<Option<ChainEnd>, Invalid> {
         let qname = &self.question[..self.question.len().saturating_sub(4)];
         let mut name = NameBuffer::copy_of(qname).ok_or(Invalid::Malformed)?;
         let (mut hops, mut found) = (0, Found::default());
         let mut budget = Budget(MAX_STEPS);
-        // Most often the section is empty, or there is one reading.
+        // Mostly the section is empty, or one pass is enough.
         for _ in 0..if self.count == 0 { 0 } else { MAX_HOPS + 1 } {
-            visit(Seen::Start)?;
+            visit(ChainEvent::Start)?;
             found = self.read(&mut name, wanted, &mut hops, &mut budget, visit)?;
             if !found.moved || hops > MAX_HOPS {
                 break;
@@ -130,17 +133,17 @@ impl<'a> Answers<'a> {
         Ok(Some(ChainEnd { name, hops, wanted: found.wanted, other: found.other }))
     }
 
-    /// Reads the section once, moving `name` along the aliases on the way.
+    /// Reads the section once and moves `name` along the aliases that it finds.
     fn read(
         &self,
         name: &mut NameBuffer,
         wanted: Qtype,
         hops: &mut u32,
         budget: &mut Budget,
-        visit: &mut impl FnMut(Seen<'a>) -> Result<(), Invalid>,
+        visit: &mut impl FnMut(ChainEvent<'a>) -> Result<(), Invalid>,
     ) -> Result<Found, Invalid> {
         let mut found = Found::default();
-        // The name that a DNAME has replaced.
+        // The name that the last DNAME replaced.
         let mut replaced: Option<NameBuffer> = None;
         let mut at = self.at;
         for _ in 0..self.count {
@@ -159,7 +162,7 @@ impl<'a> Answers<'a> {
             let is_wanted = record.rtype == wanted || wanted == Qtype::ANY;
             let target = match relation {
                 Relation::Same if is_wanted => {
-                    visit(Seen::Wanted(record))?;
+                    visit(ChainEvent::Wanted(record))?;
                     found.wanted += 1;
                     None
                 }
@@ -177,17 +180,18 @@ impl<'a> Answers<'a> {
                             == Relation::Same
                     {
                         replaced = None;
-                        visit(Seen::Made(record))?;
+                        visit(ChainEvent::Synthesized(record))?;
                     }
                     None
                 }
             };
             if let Some(front) = target {
-                let next =
-                    self.aliased(name, front, &record, end, budget).ok_or(Invalid::Malformed)?;
+                let next = self
+                    .alias_target(name, front, &record, end, budget)
+                    .ok_or(Invalid::Malformed)?;
                 let old = std::mem::replace(name, next);
                 replaced = (record.rtype == Qtype::DNAME).then_some(old);
-                visit(Seen::Alias(record))?;
+                visit(ChainEvent::Alias(record))?;
                 *hops += 1;
                 if *hops > MAX_HOPS {
                     return Ok(Found { moved: true, ..Found::default() });
@@ -198,8 +202,8 @@ impl<'a> Answers<'a> {
         Ok(found)
     }
 
-    /// The first `front` octets of `name`, then the name that is the data of an alias record.
-    fn aliased(
+    /// Returns the first `front` octets of `name` followed by the target of an alias record.
+    fn alias_target(
         &self,
         name: &NameBuffer,
         front: usize,
@@ -207,29 +211,30 @@ impl<'a> Answers<'a> {
         end: usize,
         budget: &mut Budget,
     ) -> Option<NameBuffer> {
-        // The name must fill the data exactly; what pointers lead to lies elsewhere.
+        // The name must fill the data exactly, not counting the targets of pointers.
         if crate::message::skip_name(self.reply, record.rdata_at)? != end {
             return None;
         }
         NameBuffer::join(&name.as_wire()[..front], self.reply, record.rdata_at, budget)
     }
 
-    /// Whether the name at `owner` is a pointer to the question's, which has been compared: no need to walk it.
+    /// Whether the name at `owner` is a pointer to the name in the question, which has been compared already.
     fn points_to_question(&self, owner: usize) -> bool {
         crate::message::word(self.reply, owner) == Some(0xc000 | HEADER as u16)
     }
 
-    /// The type asked for.
+    /// Returns the query type.
     fn qtype(&self) -> Qtype {
         Qtype(self.question_word(4))
     }
 
-    /// The class asked for.
+    /// Returns the query class.
     fn qclass(&self) -> Qclass {
         Qclass(self.question_word(2))
     }
 
-    /// The number so many octets before the question's end; the question equals one that has been parsed.
+    /// Returns the two octets that are `from_end` octets before the end of the question; the question has been parsed
+    /// before.
     fn question_word(&self, from_end: usize) -> u16 {
         crate::message::word(self.question, self.question.len() - from_end).unwrap_or(0)
     }

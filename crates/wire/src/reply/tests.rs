@@ -1,4 +1,4 @@
-//! Tables of replies, and properties: nothing panics, and nothing is accepted that another parser would not accept.
+//! Tables of replies, and properties: the check never panics, and accepts no reply that another parser refuses.
 
 use domain::base::iana::{Class, Rcode as DomainRcode, Rtype};
 use domain::base::{Message, Name as DomainName, ParsedName, ToName};
@@ -26,12 +26,12 @@ const ALL: [Expect; 7] = [
     Expect::NxDomain,
 ];
 
-/// The wire form of a name.
+/// Reads a name.
 fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A query with an OPT record for the name that all these tests ask for.
+/// Returns a query with an OPT record for the name that all these tests use.
 fn query(qtype: Qtype) -> Vec<u8> {
     let edns = Edns::default();
     QueryTemplate::new(&name("010-001-002-003.dns64perf.test"), qtype, true, false, Some(&edns))
@@ -39,7 +39,7 @@ fn query(qtype: Qtype) -> Vec<u8> {
         .to_vec()
 }
 
-/// A reply to [`query`] with whatever `fill` adds.
+/// Returns a reply to [`query`] with the records that `fill` adds.
 fn reply_to(qtype: Qtype, fill: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
     let query = query(qtype);
     let query = Query::parse(&query).unwrap();
@@ -50,7 +50,7 @@ fn reply_to(qtype: Qtype, fill: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-/// The reply that a right DNS64 server gives.
+/// Returns the reply of a correct DNS64 server.
 fn good() -> Vec<u8> {
     reply_to(Qtype::AAAA, |writer| {
         writer.opt(1232, false);
@@ -58,23 +58,23 @@ fn good() -> Vec<u8> {
     })
 }
 
-/// The question of [`query`].
-fn asked(qtype: Qtype) -> Vec<u8> {
+/// Returns the question of [`query`].
+fn question_of(qtype: Qtype) -> Vec<u8> {
     question(&query(qtype)).unwrap().to_vec()
 }
 
-/// What the check says of a reply to an AAAA query.
-fn judge(reply: &[u8], expect: Expect) -> Result<u8, Invalid> {
-    check(reply, &asked(Qtype::AAAA), &expect)
+/// Returns the verdict on a reply to an AAAA query.
+fn verdict(reply: &[u8], expect: Expect) -> Result<u8, Invalid> {
+    check(reply, &question_of(Qtype::AAAA), &expect)
 }
 
 #[test]
 fn the_common_reply_is_valid_on_both_paths() {
     let reply = good();
-    assert!(is_common(&reply, &asked(Qtype::AAAA), Qtype::AAAA, &WANTED.octets()));
-    assert_eq!(check_fully(&reply, &asked(Qtype::AAAA), &Expect::Aaaa(WANTED)), Ok(0));
+    assert!(is_common(&reply, &question_of(Qtype::AAAA), Qtype::AAAA, &WANTED.octets()));
+    assert_eq!(check_fully(&reply, &question_of(Qtype::AAAA), &Expect::Aaaa(WANTED)), Ok(0));
     for expect in [Expect::Aaaa(WANTED), Expect::AnyAaaa, Expect::Answered, Expect::NoError] {
-        assert_eq!(judge(&reply, expect), Ok(0), "{expect:?}");
+        assert_eq!(verdict(&reply, expect), Ok(0), "{expect:?}");
     }
     for (expect, reason) in [
         (Expect::Aaaa(OTHER), Invalid::WrongAddress),
@@ -82,16 +82,16 @@ fn the_common_reply_is_valid_on_both_paths() {
         (Expect::NoData, Invalid::UnexpectedAnswer),
         (Expect::NxDomain, Invalid::Rcode(0)),
     ] {
-        assert_eq!(judge(&reply, expect), Err(reason), "{expect:?}");
+        assert_eq!(verdict(&reply, expect), Err(reason), "{expect:?}");
     }
 }
 
 #[test]
-fn case_of_the_question_is_ignored_and_its_numbers_are_not() {
+fn only_the_name_of_the_question_ignores_case() {
     let mut reply = good();
     reply[HEADER..HEADER + 31].make_ascii_uppercase();
-    assert_eq!(judge(&reply, Expect::Aaaa(WANTED)), Ok(0));
-    let mut https = asked(Qtype::HTTPS);
+    assert_eq!(verdict(&reply, Expect::Aaaa(WANTED)), Ok(0));
+    let mut https = question_of(Qtype::HTTPS);
     let hash = question_hash(&https);
     let reply = reply_to(Qtype(97), |_| ());
     assert_eq!(check(&reply, &https, &Expect::Answered), Err(Invalid::WrongQuestion));
@@ -123,23 +123,27 @@ fn every_fault_has_its_reason() {
         ("a cut question", edit(|r| r.truncate(40)), Invalid::Malformed),
         ("a cut answer", edit(|r| r.truncate(70)), Invalid::Malformed),
         ("a cut OPT", edit(|r| r.truncate(r.len() - 1)), Invalid::Malformed),
-        ("octets behind", edit(|r| r.push(0)), Invalid::Malformed),
-        ("an answer less", edit(|r| r[7] = 2), Invalid::Malformed),
+        ("octets after the last record", edit(|r| r.push(0)), Invalid::Malformed),
+        ("one answer missing", edit(|r| r[7] = 2), Invalid::Malformed),
         ("a wrong address", edit(|r| r[75] ^= 1), Invalid::WrongAddress),
         ("a wrong class", edit(|r| r[53] = 3), Invalid::NoAnswer),
         ("BADVERS", edit(|r| *r.iter_mut().nth_back(5).unwrap() = 1), Invalid::Rcode(16)),
-        ("a far code", edit(|r| *r.iter_mut().nth_back(5).unwrap() = 0xff), Invalid::Rcode(255)),
+        (
+            "a code above all known ones",
+            edit(|r| *r.iter_mut().nth_back(5).unwrap() = 0xff),
+            Invalid::Rcode(255),
+        ),
         ("a pointer to itself", edit(|r| r[49] = 48), Invalid::Malformed),
         ("a pointer forward", edit(|r| r[49] = 60), Invalid::Malformed),
         ("a pointer into the header", edit(|r| r[49] = 2), Invalid::Malformed),
         ("a pointer to the zone", edit(|r| r[49] = 28), Invalid::NoAnswer),
     ] {
-        assert_eq!(judge(&reply, expect), Err(reason), "{what}");
+        assert_eq!(verdict(&reply, expect), Err(reason), "{what}");
     }
 }
 
 #[test]
-fn the_class_of_an_answer_is_that_of_the_question() {
+fn the_class_of_an_answer_must_match_the_question() {
     for (class, result) in
         [(Qclass::IN, Ok(0)), (Qclass::ANY, Ok(0)), (Qclass::CH, Err(Invalid::NoAnswer))]
     {
@@ -162,7 +166,7 @@ fn a_server_that_refuses_may_leave_the_question_out() {
     ] {
         let reply = Header { id: 0, flags: flag::QR | rcode, counts: [0; 4] }.to_bytes();
         for expect in ALL {
-            assert_eq!(judge(&reply, expect), Err(reason), "{rcode} {expect:?}");
+            assert_eq!(verdict(&reply, expect), Err(reason), "{rcode} {expect:?}");
         }
     }
 }
@@ -191,7 +195,7 @@ fn names_that_do_not_exist_or_have_no_data() {
         (&empty, Expect::Aaaa(WANTED), Err(Invalid::NoAnswer)),
         (&empty, Expect::AnyAaaa, Err(Invalid::NoAnswer)),
     ] {
-        assert_eq!(judge(reply, expect), result, "{expect:?}");
+        assert_eq!(verdict(reply, expect), result, "{expect:?}");
     }
 }
 
@@ -226,35 +230,35 @@ fn aliases_are_followed() {
             Ok(0),
         ),
         (
-            "wrong at its end",
+            "wrong address at the end",
             &[(Q, cname, "a.test"), ("a.test", aaaa, WRONG)],
             Err(Invalid::WrongAddress),
         ),
         (
-            "right beside the chain",
+            "right address outside the chain",
             &[(Q, cname, "a.test"), ("b.test", aaaa, RIGHT)],
             Err(Invalid::NoAnswer),
         ),
-        ("wrong beside the chain", &[("b.test", aaaa, WRONG), (Q, aaaa, RIGHT)], Ok(0)),
+        ("wrong address outside the chain", &[("b.test", aaaa, WRONG), (Q, aaaa, RIGHT)], Ok(0)),
         ("one right, one wrong", &[(Q, aaaa, RIGHT), (Q, aaaa, WRONG)], Err(Invalid::WrongAddress)),
         (
-            "wrong before the alias",
+            "wrong address before the alias",
             &[("a.test", aaaa, WRONG), (Q, cname, "a.test"), ("a.test", aaaa, RIGHT)],
             Err(Invalid::WrongAddress),
         ),
-        ("twice right", &[(Q, aaaa, RIGHT), (Q, aaaa, RIGHT)], Ok(0)),
+        ("the right address twice", &[(Q, aaaa, RIGHT), (Q, aaaa, RIGHT)], Ok(0)),
         ("an alias to nothing", &[(Q, cname, "a.test")], Err(Invalid::NoAnswer)),
         ("an alias to itself", &[(Q, cname, Q)], Err(Invalid::NoAnswer)),
         ("a loop", &[(Q, cname, "a.test"), ("a.test", cname, Q)], Err(Invalid::NoAnswer)),
         ("other types only", &[(Q, Qtype::PTR, "a.test")], Err(Invalid::WrongType)),
         ("an address of odd size", &[(Q, aaaa, "a.test")], Err(Invalid::Malformed)),
         (
-            "a subtree",
+            "a DNAME",
             &[("dns64perf.test", dname, "x.test"), ("010-001-002-003.x.test", aaaa, RIGHT)],
             Ok(0),
         ),
         (
-            "a subtree and its alias",
+            "a DNAME and its synthesized CNAME",
             &[
                 ("test", dname, "example"),
                 (Q, cname, "010-001-002-003.dns64perf.example"),
@@ -262,21 +266,21 @@ fn aliases_are_followed() {
             ],
             Ok(0),
         ),
-        ("a subtree's own name is not below it", &[(Q, dname, "a.test")], Err(Invalid::WrongType)),
-        ("a signature beside it", &[(Q, aaaa, RIGHT), (Q, Qtype::RRSIG, "a.test")], Ok(0)),
+        ("the owner of a DNAME is not below it", &[(Q, dname, "a.test")], Err(Invalid::WrongType)),
+        ("a signature of the address", &[(Q, aaaa, RIGHT), (Q, Qtype::RRSIG, "a.test")], Ok(0)),
     ];
     for (what, rows, result) in cases {
-        assert_eq!(judge(&answers(rows), Expect::Aaaa(WANTED)), result, "{what}");
+        assert_eq!(verdict(&answers(rows), Expect::Aaaa(WANTED)), result, "{what}");
     }
 }
 
 #[test]
-fn no_data_behind_an_alias() {
+fn no_data_at_the_end_of_an_alias() {
     const Q: &str = "010-001-002-003.dns64perf.test";
     let alias = answers(&[(Q, Qtype::CNAME, "a.test")]);
-    assert_eq!(judge(&alias, Expect::NoData), Ok(0));
+    assert_eq!(verdict(&alias, Expect::NoData), Ok(0));
     let data = answers(&[(Q, Qtype::CNAME, "a.test"), ("a.test", Qtype::AAAA, "::1")]);
-    assert_eq!(judge(&data, Expect::NoData), Err(Invalid::UnexpectedAnswer));
+    assert_eq!(verdict(&data, Expect::NoData), Err(Invalid::UnexpectedAnswer));
 }
 
 #[test]
@@ -287,16 +291,16 @@ fn chains_are_followed_to_the_limit_and_no_further() {
         let mut rows: Vec<Row<'_>> =
             names.windows(2).map(|pair| (&pair[0][..], Qtype::CNAME, &pair[1][..])).collect();
         rows.push((&names[hops], Qtype::AAAA, "2001:db8:64::a01:203"));
-        assert_eq!(judge(&answers(&rows), Expect::Aaaa(WANTED)), result, "{hops}");
+        assert_eq!(verdict(&answers(&rows), Expect::Aaaa(WANTED)), result, "{hops}");
         rows.reverse();
-        assert_eq!(judge(&answers(&rows), Expect::Aaaa(WANTED)), result, "{hops} backwards");
+        assert_eq!(verdict(&answers(&rows), Expect::Aaaa(WANTED)), result, "{hops} backwards");
     }
 }
 
 #[test]
-fn a_message_made_to_be_slow_is_given_up() {
-    // Thousands of records, each owned by the end of a ladder of pointers.
-    let question = asked(Qtype::AAAA);
+fn a_message_made_to_be_slow_is_refused() {
+    // Thousands of records, each with an owner name at the end of a long chain of pointers.
+    let question = question_of(Qtype::AAAA);
     let mut reply = Header { id: 0, flags: flag::QR, counts: [1, 0, 0, 0] }.to_bytes().to_vec();
     reply.extend_from_slice(&question);
     let mut count = 0u16;
@@ -308,20 +312,20 @@ fn a_message_made_to_be_slow_is_given_up() {
         reply.extend_from_slice(rdata);
         count += 1;
     };
-    let mut ladder = vec![0];
+    let mut pointers = vec![0];
     let base = last + 11;
-    for rung in 0..4000u16 {
-        let below = base + if rung == 0 { 0 } else { 1 + 2 * (rung - 1) };
-        ladder.extend_from_slice(&(0xc000 | below).to_be_bytes());
-        last = base + 1 + 2 * rung;
+    for step in 0..4000u16 {
+        let target = base + if step == 0 { 0 } else { 1 + 2 * (step - 1) };
+        pointers.extend_from_slice(&(0xc000 | target).to_be_bytes());
+        last = base + 1 + 2 * step;
     }
-    push(&mut reply, &[0], &ladder);
+    push(&mut reply, &[0], &pointers);
     for _ in 0..4000 {
         push(&mut reply, &(0xc000 | last).to_be_bytes(), &[]);
     }
     reply[6..8].copy_from_slice(&count.to_be_bytes());
-    assert_eq!(judge(&reply, Expect::Answered), Ok(0));
-    assert_eq!(judge(&reply, Expect::Aaaa(WANTED)), Err(Invalid::Malformed));
+    assert_eq!(verdict(&reply, Expect::Answered), Ok(0));
+    assert_eq!(verdict(&reply, Expect::Aaaa(WANTED)), Err(Invalid::Malformed));
 }
 
 #[test]
@@ -346,7 +350,7 @@ fn lower_case_is_that_of_ascii() {
     }
 }
 
-/// What another parser finds at the end of the chain of CNAMEs; `None` if it refuses the message.
+/// Returns the addresses that another parser finds at the end of the chain of CNAMEs; `None` if it refuses the message.
 fn oracle(reply: &[u8], question: &[u8]) -> Option<Vec<Ipv6Addr>> {
     let message = Message::from_octets(reply).ok()?;
     let sole = message.sole_question().ok()?;
@@ -391,7 +395,7 @@ enum Change {
     Copy(prop::sample::Index, prop::sample::Index, u8),
 }
 
-/// Any change.
+/// Generates a change.
 fn change() -> impl Strategy<Value = Change> {
     use prop::sample::Index;
     prop_oneof![
@@ -404,7 +408,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Makes a change.
+/// Applies a change to a message.
 fn apply(message: &mut Vec<u8>, change: &Change) {
     if message.is_empty() {
         return;
@@ -424,7 +428,7 @@ fn apply(message: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Replies to start from: the common one, one behind aliases, one without EDNS.
+/// Generates the replies that tests change: the common one, one with aliases, one without EDNS.
 fn seeds() -> impl Strategy<Value = Vec<u8>> {
     const Q: &str = "010-001-002-003.dns64perf.test";
     let right = "2001:db8:64::a01:203";
@@ -442,10 +446,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
-    fn garbage_is_survived(reply: Vec<u8>, question: Vec<u8>) {
+    fn arbitrary_bytes_do_not_panic(reply: Vec<u8>, question: Vec<u8>) {
         for expect in ALL {
             let _ = check(&reply, &question, &expect);
-            let _ = check(&reply, &asked(Qtype::AAAA), &expect);
+            let _ = check(&reply, &question_of(Qtype::AAAA), &expect);
         }
         let _ = (id(&reply), super::question(&reply), question_hash(&question));
     }
@@ -455,20 +459,20 @@ proptest! {
         mut reply in seeds(),
         changes in prop::collection::vec(change(), 0..6),
     ) {
-        let question = asked(Qtype::AAAA);
+        let question = question_of(Qtype::AAAA);
         changes.iter().for_each(|change| apply(&mut reply, change));
         for expect in ALL {
             let whole = check_fully(&reply, &question, &expect);
             prop_assert_eq!(check(&reply, &question, &expect), whole);
         }
         if check(&reply, &question, &Expect::Aaaa(WANTED)).is_ok() {
-            let found = oracle(&reply, &question).expect("the other parser takes it");
+            let found = oracle(&reply, &question).expect("the other parser accepts the reply");
             prop_assert!(!found.is_empty() && found.iter().all(|&address| address == WANTED), "{:?}", found);
         }
     }
 
     #[test]
-    fn what_the_writer_writes_is_valid(bits: u128, other: u128, edns: bool, ttl: u32) {
+    fn written_replies_are_valid(bits: u128, other: u128, edns: bool, ttl: u32) {
         let address = Ipv6Addr::from(bits);
         let reply = reply_to(Qtype::AAAA, |writer| {
             if edns {
@@ -476,8 +480,8 @@ proptest! {
             }
             writer.answer(Owner::Question, Qtype::AAAA, ttl, &address.octets());
         });
-        prop_assert_eq!(judge(&reply, Expect::Aaaa(address)), Ok(0));
-        prop_assert_eq!(judge(&reply, Expect::Aaaa(Ipv6Addr::from(other))).is_ok(), other == bits);
+        prop_assert_eq!(verdict(&reply, Expect::Aaaa(address)), Ok(0));
+        prop_assert_eq!(verdict(&reply, Expect::Aaaa(Ipv6Addr::from(other))).is_ok(), other == bits);
     }
 
     #[test]

@@ -1,31 +1,32 @@
-//! Whether the records of a message can be read by whoever gets it next.
+//! Checks that the next receiver of a message can read its records.
 //!
-//! Finding where records end follows no pointer, so a message whose records can be counted may still hold names that
-//! loop and data that is cut. Who passes messages on looks closer: at every owner, and at the data of the types whose
-//! shape everybody relies on (RFC 1035 section 3.3, RFC 3597 section 4). The data of other types is opaque.
+//! Finding the end of a record follows no pointer, so a message whose records can be counted may still contain names
+//! with pointer loops or data that is cut short. A server that forwards messages checks more: every owner name, and the
+//! data of the types whose layout all receivers must know (RFC 1035 section 3.3, RFC 3597 section 4). The data of other
+//! types is opaque.
 
 use crate::message::{Budget, HEADER, Record, name_len};
 use crate::rr::Qtype;
 
-/// The most labels and pointers that are followed in one message; more than the longest one of ordinary names has.
+/// Largest number of labels and pointers that are read in one message; more than the longest ordinary message has.
 const MAX_STEPS: u32 = 1 << 16;
 
-/// The shape of a record's data: octets, names that may be compressed, octets.
+/// The layout of a record's data: octets, names that may be compressed, octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many octets stand in front of the names.
+    /// Number of octets before the names.
     pub front: usize,
-    /// How many names there are.
+    /// Number of names.
     pub names: usize,
-    /// How many octets stand behind them.
-    pub behind: usize,
+    /// Number of octets after the names.
+    pub after: usize,
 }
 
 impl Shape {
-    /// The shape of a type's data; `None` where it is opaque.
+    /// Returns the layout of a type's data; `None` if it is opaque.
     #[inline]
     pub fn of(rtype: Qtype) -> Option<Self> {
-        let (front, names, behind) = match rtype {
+        let (front, names, after) = match rtype {
             Qtype::A => (4, 0, 0),
             Qtype::AAAA => (16, 0, 0),
             Qtype::NS | Qtype::CNAME | Qtype::PTR | Qtype::DNAME => (0, 1, 0),
@@ -41,26 +42,26 @@ impl Shape {
             Qtype::SRV => (6, 1, 0),
             _ => return None,
         };
-        Some(Self { front, names, behind })
+        Some(Self { front, names, after })
     }
 }
 
-/// Whether the `count` records of `message` from `at` on can be read to the last octet, and are records that stand for
-/// data (no OPT, no TSIG).
-pub fn is_sound(message: &[u8], at: usize, count: usize) -> bool {
+/// Whether the `count` records of `message` from `at` on can be read completely and are data records (no OPT, TKEY or
+/// TSIG).
+pub fn are_readable(message: &[u8], at: usize, count: usize) -> bool {
     let mut budget = Budget(MAX_STEPS);
     let mut at = at;
     (0..count).all(|_| {
-        let sound = record(message, at, &mut budget);
-        at = sound.unwrap_or(at);
-        sound.is_some()
+        let end = record_end(message, at, &mut budget);
+        at = end.unwrap_or(at);
+        end.is_some()
     })
 }
 
-/// Where the record at `at` ends, if it is sound.
-fn record(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
+/// Returns the offset after the record at `at`, if the record is readable.
+fn record_end(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
     let (record, end) = Record::read(message, at)?;
-    // Most owners are a pointer to the question, which is in order.
+    // Most owners are a pointer to the question, whose name is valid.
     if message[at..at + 2] != [0xc0, HEADER as u8] {
         name_len(message, at, budget)?;
     }
@@ -68,56 +69,56 @@ fn record(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
     if matches!(record.rtype, Qtype(41 | 249 | 250)) {
         return None;
     }
-    let Some(Shape { front, names, behind }) = Shape::of(record.rtype) else { return Some(end) };
+    let Some(Shape { front, names, after }) = Shape::of(record.rtype) else { return Some(end) };
     let mut at = record.rdata_at + front;
     for _ in 0..names {
         at += name_len(message, at, budget)?;
     }
-    (at + behind == end).then_some(end)
+    (at + after == end).then_some(end)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A header, the question `www.test`, and records behind it.
+    /// Returns a message with a header, the question `www.test`, and these records.
     fn message(records: &[u8]) -> Vec<u8> {
         let mut message = b"\0\0\x81\x80\0\x01\0\x01\0\0\0\0\x03www\x04test\0\0\x01\0\x01".to_vec();
         message.extend_from_slice(records);
         message
     }
 
-    /// Where the records of [`message`] begin.
+    /// The offset where the records of [`message`] start.
     const AT: usize = 12 + 10 + 4;
 
     #[test]
-    fn records_are_read_to_the_last_octet() {
-        for (records, sound) in [
+    fn records_are_checked_to_the_last_octet() {
+        for (records, readable) in [
             (&b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x7f\0\0\x01"[..], true),
             (b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x03\x7f\0\0", false),
             (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x10", true),
             (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x03\xc0\x10\0", false),
-            // A name beyond the data, one that points to itself, a label of an unknown kind.
+            // A name longer than the data, one that points to itself, a label of an unknown type.
             (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x01\xc0\x10", false),
             (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x26", false),
             (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\x80\0", false),
             (b"\xc0\x0c\0\x0f\0\x01\0\0\0\x3c\0\x04\0\x0a\xc0\x10", true),
             (b"\xc0\x0c\0\x0f\0\x01\0\0\0\x3c\0\x01\0", false),
-            // An owner in the header, one in itself; opaque data; what is no data.
+            // An owner that points into the header, one that points to itself; opaque data; an OPT record.
             (b"\xc0\x02\0\x10\0\x01\0\0\0\x3c\0\x02\x01a", false),
             (b"\xc0\x1a\0\x10\0\x01\0\0\0\x3c\0\x02\x01a", false),
             (b"\0\0\x10\0\x01\0\0\0\x3c\0\x02\x07a", true),
             (b"\0\0\x29\x04\xd0\0\0\0\0\0\0", false),
         ] {
-            assert_eq!(is_sound(&message(records), AT, 1), sound, "{records:02x?}");
+            assert_eq!(are_readable(&message(records), AT, 1), readable, "{records:02x?}");
         }
-        assert!(!is_sound(&message(b""), AT, 1), "there is none");
-        assert!(is_sound(&message(b""), AT, 0));
+        assert!(!are_readable(&message(b""), AT, 1), "no record");
+        assert!(are_readable(&message(b""), AT, 0));
     }
 
     #[test]
-    fn names_made_to_be_slow_are_given_up() {
-        // Each owner is a label in front of the one before: far more steps than octets.
+    fn names_made_to_be_slow_are_refused() {
+        // Each owner is one label longer than the owner before: far more steps than octets.
         let mut records = Vec::new();
         let mut before = 12_u16;
         for _ in 0..900 {
@@ -127,24 +128,24 @@ mod tests {
             records.extend_from_slice(&[0, 0]);
             before = here + 11;
         }
-        assert!(is_sound(&message(&records), AT, 900));
+        assert!(are_readable(&message(&records), AT, 900));
         let mut slow = records.clone();
         let deep = before - 17 * 800;
         for _ in 0..4_000 {
             slow.extend_from_slice(&(0xc000 | deep).to_be_bytes());
             slow.extend_from_slice(b"\0\x10\0\x01\0\0\0\x3c\0\0");
         }
-        assert!(!is_sound(&message(&slow), AT, 4_900));
+        assert!(!are_readable(&message(&slow), AT, 4_900));
     }
 
     proptest::proptest! {
         #[test]
-        fn what_is_sound_can_be_taken_apart(records: Vec<u8>, at in 0_usize..40, count in 0_usize..5) {
+        fn readable_records_can_be_parsed(records: Vec<u8>, at in 0_usize..40, count in 0_usize..5) {
             let message = message(&records);
-            if is_sound(&message, at, count) {
+            if are_readable(&message, at, count) {
                 let mut at = at;
                 for _ in 0..count {
-                    let (record, end) = Record::read(&message, at).expect("it is sound");
+                    let (record, end) = Record::read(&message, at).expect("a readable record");
                     proptest::prop_assert!(crate::message::name_at(&message, record.owner).is_some());
                     at = end;
                 }
