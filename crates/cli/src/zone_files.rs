@@ -181,7 +181,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
         .map_err(|source| SliceError::Queries { path: queries.clone(), source })
         .map_err(Failure::input)?;
     let (counts, others) = slicer
-        .cut_queries(&apex, BufReader::new(file), queries, &mut outs)
+        .slice_queries(&apex, BufReader::new(file), queries, &mut outs)
         .map_err(slice_failure)?;
     for (path, (out, count)) in paths.iter().zip(outs.iter_mut().zip(counts)) {
         out.flush().map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueEnum};
 use wire::{Ipv4Prefix, Name, Namespace, Pref64};
-use zone::{Dns64Zone, LeafZone, NameServer, Style, TldZone, WriteBehind, Written, ZoneRecords};
+use zone::{
+    BackgroundWriter, Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords,
+};
 
 use crate::failure::Failure;
 use crate::zone::{output, parse_count};
@@ -184,7 +186,7 @@ fn write(
     common: &Common,
     zone: impl FnOnce(&mut dyn Write) -> std::io::Result<Written>,
 ) -> Result<(), Failure> {
-    let mut out = WriteBehind::new(output(&common.output)?);
+    let mut out = BackgroundWriter::new(output(&common.output)?);
     let began = Instant::now();
     let written = zone(&mut out).map_err(|e| {
         Failure::run(anyhow::anyhow!("cannot write {}: {e}", common.output.display()))

@@ -1,7 +1,8 @@
-//! Whether two zones are the same, in any order of their records, in constant memory.
+//! Comparison of two zones, whose records may be in any order, in constant memory.
 //!
-//! Sums of hashes do not depend on the order. One pass over each zone adds the hash of every record into one of 65,536
-//! buckets by its owner; where a bucket differs, a second pass collects its records and says which.
+//! A sum of hashes does not depend on the order. The first pass over each zone adds the hash of every record to one of
+//! 65,536 buckets, chosen by its owner. If a bucket differs, a second pass collects its records and finds the different
+//! ones.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,39 +13,42 @@ use wire::Name;
 
 use crate::{Reader, ZoneFileError};
 
+/// Number of buckets.
 const BUCKETS: usize = 1 << 16;
-/// The most records looked at for their differences.
+/// Largest number of records that the second pass collects.
 const MAX_RECORDS: usize = 100_000;
 
-/// How two zones differ.
+/// The difference between two zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Records compared, of each.
+    /// Number of records compared, of each zone.
     pub records: [u64; 2],
-    /// Records that only one has; of large differences, a part.
+    /// Records that only the first and only the second zone has; for large differences, a part of them.
     pub only: [Vec<String>; 2],
-    /// Whether there are more differences than were looked at.
+    /// Whether there may be more differences than listed.
     pub more: bool,
 }
 
 impl Difference {
-    /// Whether there is none.
+    /// Whether the zones are equal.
     pub fn is_none(&self) -> bool {
         self.only.iter().all(Vec::is_empty) && !self.more
     }
 }
 
-/// Which records are compared.
+/// The choice of records to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// SOA records too; a server counts its serial on.
+    /// Whether to compare SOA records; a server changes their serial.
     pub soa: bool,
-    /// What signing adds too: RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, CDS, CDNSKEY and types of a server's own.
+    /// Whether to compare records that signing adds: RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, CDS, CDNSKEY and private
+    /// types.
     pub signatures: bool,
 }
 
 impl Compared {
-    fn takes(self, rtype: Rtype) -> bool {
+    /// Whether records of a type are compared.
+    fn includes(self, rtype: Rtype) -> bool {
         match rtype {
             Rtype::SOA => self.soa,
             Rtype::RRSIG
@@ -54,16 +58,16 @@ impl Compared {
             | Rtype::DNSKEY
             | Rtype::CDS
             | Rtype::CDNSKEY => self.signatures,
-            // From here on types are for private use (RFC 6895 section 3.1); signers keep their state there.
+            // Types from 65,280 on are for private use (RFC 6895 section 3.1); signers keep their state there.
             other => other.to_int() < 65_280 || self.signatures,
         }
     }
 }
 
-/// Compares two zones; `open` gives each of them anew for each pass.
+/// Compares two zones; `open` returns a new reader of each zone for each pass.
 ///
 /// # Errors
-/// When a zone file is bad.
+/// If a zone file is invalid.
 pub fn compare<R: Read>(
     mut open: [impl FnMut() -> Result<Reader<R>, ZoneFileError>; 2],
     compared: Compared,
@@ -73,7 +77,7 @@ pub fn compare<R: Read>(
     let mut sums = vec![0u128; BUCKETS];
     for (side, open) in open.iter_mut().enumerate() {
         let mut zone = open()?;
-        each(&mut zone, compared, |record| {
+        for_each(&mut zone, compared, |record| {
             difference.records[side] += 1;
             let sum = &mut sums[bucket(&hash, record.owner)];
             let hash = record.hash(&hash);
@@ -83,11 +87,11 @@ pub fn compare<R: Read>(
     if sums.iter().all(|&sum| sum == 0) {
         return Ok(difference);
     }
-    // How often each record is in the one zone more than in the other.
+    // For each record, its count in the first zone minus its count in the second.
     let mut surplus = BTreeMap::<String, i64>::new();
     for (side, open) in open.iter_mut().enumerate() {
         let mut zone = open()?;
-        each(&mut zone, compared, |record| {
+        for_each(&mut zone, compared, |record| {
             if sums[bucket(&hash, record.owner)] == 0 {
                 return;
             }
@@ -116,6 +120,7 @@ struct Canonical<'a> {
 }
 
 impl Canonical<'_> {
+    /// Returns a 128-bit hash of the record.
     fn hash(&self, hash: &RandomState) -> u128 {
         let half = |salt: u8| {
             let mut hasher = hash.build_hasher();
@@ -129,6 +134,7 @@ impl Canonical<'_> {
         half(1) << 64 | half(2)
     }
 
+    /// Returns the record as text for a message.
     fn text(&self) -> String {
         let owner = Name::from_wire(self.owner).map_or_else(|e| e.to_string(), |n| n.to_string());
         let data = match self.rtype {
@@ -142,23 +148,24 @@ impl Canonical<'_> {
     }
 }
 
+/// Returns the bucket of an owner name.
 fn bucket(hash: &RandomState, owner: &[u8]) -> usize {
     hash.hash_one(owner) as usize % BUCKETS
 }
 
-/// Shows each record that is compared to `see`.
-fn each<R: Read>(
+/// Calls `visit` with each record that is to be compared.
+fn for_each<R: Read>(
     zone: &mut Reader<R>,
     compared: Compared,
-    mut see: impl FnMut(&Canonical<'_>),
+    mut visit: impl FnMut(&Canonical<'_>),
 ) -> Result<(), ZoneFileError> {
     let (mut owner, mut data) = (Vec::new(), Vec::new());
     let mut soas = 0;
     while let Some(record) = zone.next_record()? {
         let rtype = record.rtype();
-        // The answer to a transfer begins and ends with the same SOA record (RFC 5936 section 2.2).
+        // A zone transfer starts and ends with the same SOA record (RFC 5936 section 2.2).
         soas += u32::from(rtype == Rtype::SOA);
-        if !compared.takes(rtype) || (rtype == Rtype::SOA && soas > 1) {
+        if !compared.includes(rtype) || (rtype == Rtype::SOA && soas > 1) {
             continue;
         }
         owner.clear();
@@ -168,7 +175,7 @@ fn each<R: Read>(
         if matches!(rtype, Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME) {
             data.make_ascii_lowercase();
         }
-        see(&Canonical { owner: &owner, rtype, ttl: record.ttl(), data: &data });
+        visit(&Canonical { owner: &owner, rtype, ttl: record.ttl(), data: &data });
     }
     Ok(())
 }
@@ -199,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_said() {
+    fn differences_are_listed() {
         let a = "@ SOA n h 1 2 3 4 5\n@ NS n\nm NS n\no 6 NS n\n";
         let b = "@ SOA n h 1 2 3 4 5\n@ NS n\nm NS k\no NS n\n@ NSEC m NS SOA NSEC\n";
         let found = difference(a, b, Compared::default());

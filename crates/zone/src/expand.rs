@@ -1,25 +1,26 @@
-//! `$GENERATE`: one line of a zone file that stands for many (BIND's Administrator Reference Manual, section 8.2.3).
+//! Expansion of `$GENERATE`, one line of a zone file that stands for many (BIND Administrator Reference Manual, section
+//! 8.2.3).
 //!
 //! ```text
 //!   $GENERATE 1-3      host-${10,3,d} A 192.0.2.$        $ is the number, \$ and $$ are a dollar sign
-//!             from-to[/step]  ${offset,width,base}       base d, o, x, X; n, N: hexadecimal digits backwards, dotted
+//!             from-to[/step]  ${offset,width,base}       base d, o, x, X; n, N: hexadecimal digits in reverse order, with dots
 //! ```
 
 use std::fmt::Write as _;
 
-/// The widest number.
+/// Largest width of a number, in characters.
 const MAX_WIDTH: usize = 255;
-/// The largest number and offset; BIND's bound too.
+/// Largest number and offset; the limit of BIND too.
 const MAX_NUMBER: i64 = i32::MAX as i64;
 
-/// A piece of what stands behind the range.
+/// A part of the text after the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(Vec<u8>),
     Number { offset: i64, width: usize, base: u8 },
 }
 
-/// The lines that a `$GENERATE` stands for.
+/// The lines that a `$GENERATE` entry expands to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expansion {
     parts: Vec<Part>,
@@ -28,23 +29,24 @@ pub(crate) struct Expansion {
     step: i64,
 }
 
-/// Where a `$GENERATE` is wrong: the octet of the entry from 0, and why.
-pub(crate) type Wrong = (usize, String);
+/// The mistake in a `$GENERATE` entry: its octet in the entry, from 0, and the reason.
+pub(crate) type Mistake = (usize, String);
 
 impl Expansion {
-    /// Whether an entry is a `$GENERATE`.
-    pub(crate) fn is_one(entry: &[u8]) -> bool {
+    /// Whether an entry is a `$GENERATE` entry.
+    pub(crate) fn is_generate(entry: &[u8]) -> bool {
         let (word, rest) = entry.split_at(entry.len().min(9));
         word.eq_ignore_ascii_case(b"$GENERATE") && rest.first().is_none_or(u8::is_ascii_whitespace)
     }
 
-    /// Reads an entry of which that is known.
-    pub(crate) fn parse(entry: &[u8]) -> Result<Self, Wrong> {
+    /// Reads a `$GENERATE` entry.
+    pub(crate) fn parse(entry: &[u8]) -> Result<Self, Mistake> {
         let mut words = words(entry).skip(1);
-        let (at, range) = words.next().ok_or_else(|| (9, "a range belongs here: 1-10".into()))?;
+        let (at, range) =
+            words.next().ok_or_else(|| (9, "$GENERATE needs a range here, such as 1-10".into()))?;
         let (next, stop, step) = parse_range(range).ok_or_else(|| {
             let range = String::from_utf8_lossy(range);
-            let why = format!("`{range}` is not a range of $GENERATE such as 1-10 or 0-254/2, at most to {MAX_NUMBER}");
+            let why = format!("`{range}` is not a range of $GENERATE: write one such as 1-10 or 0-254/2, up to {MAX_NUMBER}");
             (at, why)
         })?;
         let end = at + range.len();
@@ -53,7 +55,7 @@ impl Expansion {
         Ok(Expansion { parts, next, stop, step })
     }
 
-    /// The number of the line that comes next; `None` behind the last.
+    /// Returns the number of the next line; `None` after the last.
     pub(crate) fn next_number(&self) -> Option<i64> {
         (self.next <= self.stop).then_some(self.next)
     }
@@ -72,7 +74,7 @@ impl Expansion {
     }
 }
 
-/// The words of an entry and where they begin.
+/// Returns the words of an entry and their offsets.
 fn words(entry: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -84,6 +86,7 @@ fn words(entry: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
+/// Reads `from-to` or `from-to/step`.
 fn parse_range(range: &[u8]) -> Option<(i64, i64, i64)> {
     let range = std::str::from_utf8(range).ok()?;
     let (range, step) = range.split_once('/').unwrap_or((range, "1"));
@@ -96,10 +99,10 @@ fn parse_range(range: &[u8]) -> Option<(i64, i64, i64)> {
     (start <= stop && step > 0).then_some((start, stop, step))
 }
 
-/// The text behind the range, from octet `at` on.
-fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Wrong> {
+/// Reads the text after the range, from octet `at` on.
+fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Mistake> {
     if at >= entry.len() {
-        return Err((at, "an owner, a type and data belong behind the range of $GENERATE".into()));
+        return Err((at, "$GENERATE needs an owner, a type and data after its range".into()));
     }
     let (mut parts, mut text) = (Vec::new(), Vec::new());
     while let Some(&octet) = entry.get(at) {
@@ -137,12 +140,12 @@ fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Wrong> {
     Ok(parts)
 }
 
-/// `${offset,width,base}` at octet `at`, and its length.
-fn modifier(entry: &[u8], at: usize) -> Result<(Part, usize), Wrong> {
+/// Reads `${offset,width,base}` at octet `at`; returns it and its length in octets.
+fn modifier(entry: &[u8], at: usize) -> Result<(Part, usize), Mistake> {
     let wrong = || {
         (
             at,
-            "not ${offset,width,base} with a width up to 255 and base d, o, x, X, n or N"
+            "write ${offset,width,base} with a width up to 255 and base d, o, x, X, n or N"
                 .to_owned(),
         )
     };
@@ -161,7 +164,7 @@ fn modifier(entry: &[u8], at: usize) -> Result<(Part, usize), Wrong> {
     Ok((Part::Number { offset, width, base: base.as_bytes()[0] }, length + 1))
 }
 
-/// A number as it is asked for; a negative one only in base d.
+/// Formats a number; only base d prints negative numbers.
 fn number(value: i64, width: usize, base: u8) -> String {
     let bits = value as u32;
     match base {
@@ -173,12 +176,13 @@ fn number(value: i64, width: usize, base: u8) -> String {
     }
 }
 
-/// Hexadecimal digits, the lowest first, with dots between them; the width counts the dots, as BIND's does.
+/// Formats a number as hexadecimal digits in reverse order with dots between them; as in BIND, the width counts the
+/// dots.
 fn nibbles(mut value: u32, mut width: usize, capital: bool) -> String {
     let mut text = String::new();
     loop {
         let digit = value & 15;
-        // Into a String it cannot fail.
+        // Writing to a String does not fail.
         let _ = if capital { write!(text, "{digit:X}") } else { write!(text, "{digit:x}") };
         value >>= 4;
         width = width.saturating_sub(1);
@@ -197,7 +201,7 @@ fn nibbles(mut value: u32, mut width: usize, capital: bool) -> String {
 mod tests {
     use super::*;
 
-    fn lines(entry: &str) -> Result<String, Wrong> {
+    fn lines(entry: &str) -> Result<String, Mistake> {
         let mut expansion = Expansion::parse(entry.as_bytes())?;
         let mut out = Vec::new();
         while expansion.next_number().is_some() {
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_as_bind_makes_them() {
+    fn lines_are_those_that_bind_makes() {
         for (entry, expected) in [
             ("$GENERATE 1-3 a$ A 192.0.2.$\n", "a1 A 192.0.2.1\na2 A 192.0.2.2\na3 A 192.0.2.3\n"),
             ("$GENERATE 0-4/2 $ TXT \\$$$$\n", "0 TXT $$0\n2 TXT $$2\n4 TXT $$4\n"),
@@ -218,20 +222,20 @@ mod tests {
         ] {
             assert_eq!(lines(entry).as_deref(), Ok(expected));
         }
-        assert!(Expansion::is_one(b"$Generate 1") && !Expansion::is_one(b"$GENERATED 1"));
+        assert!(Expansion::is_generate(b"$Generate 1") && !Expansion::is_generate(b"$GENERATED 1"));
     }
 
     #[test]
-    fn what_is_wrong_has_its_place() {
+    fn mistakes_have_their_place() {
         for (entry, at, part) in [
-            ("$GENERATE\n", 9, "a range belongs here"),
+            ("$GENERATE\n", 9, "needs a range here"),
             ("$GENERATE 3-1 a A 1.2.3.4\n", 10, "`3-1` is not a range"),
             ("$GENERATE 1-2147483648 a\n", 10, "is not a range"),
             ("$GENERATE 1-3/0 a\n", 10, "is not a range"),
-            ("$GENERATE 1-3 \n", 15, "an owner"),
-            ("$GENERATE 1-3 a${1,2,q} A 1.2.3.4\n", 15, "not ${offset,width,base}"),
-            ("$GENERATE 1-3 a${1 A 1.2.3.4\n", 15, "not ${offset,width,base}"),
-            ("$GENERATE 1-3 a${0,256} A 1.2.3.4\n", 15, "not ${offset,width,base}"),
+            ("$GENERATE 1-3 \n", 15, "needs an owner"),
+            ("$GENERATE 1-3 a${1,2,q} A 1.2.3.4\n", 15, "write ${offset,width,base}"),
+            ("$GENERATE 1-3 a${1 A 1.2.3.4\n", 15, "write ${offset,width,base}"),
+            ("$GENERATE 1-3 a${0,256} A 1.2.3.4\n", 15, "write ${offset,width,base}"),
         ] {
             let (found, why) = lines(entry).expect_err(entry);
             assert!(found == at && why.contains(part), "{entry}: {found} {why}");
@@ -240,7 +244,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_survived(text in "[-$0-9{},dxn\\\\ ]{0,40}") {
+        fn any_text_is_read_or_refused(text in "[-$0-9{},dxn\\\\ ]{0,40}") {
             if let Ok(mut expansion) = Expansion::parse(format!("$GENERATE 1-2 {text}").as_bytes()) {
                 expansion.next_line(&mut Vec::new());
             }

@@ -1,6 +1,6 @@
-//! Zones out of nothing: written as master files, sorted, as a stream.
+//! Generated zones, written as sorted master files in one stream.
 //!
-//! Each kind is a struct that says everything about the zone and has one method, `write`. Equal structs give equal
+//! Each kind of zone is a struct with all parameters of the zone and a method `write`. Equal parameters give equal
 //! bytes on every machine.
 
 mod dns64;
@@ -13,17 +13,17 @@ pub use dns64::{Dns64Zone, Style, ZoneRecords};
 pub use leaf::LeafZone;
 pub use tld::{TldError, TldZone};
 
-/// The addresses of a zone's own name server.
+/// The addresses of the zone's own name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameServer {
-    /// Its IPv4 address.
+    /// The IPv4 address.
     pub v4: Ipv4Addr,
-    /// Its IPv6 address.
+    /// The IPv6 address.
     pub v6: Ipv6Addr,
 }
 
 impl Default for NameServer {
-    /// Addresses for documentation (RFC 5737, RFC 3849).
+    /// Returns addresses for documentation (RFC 5737, RFC 3849).
     fn default() -> Self {
         NameServer {
             v4: Ipv4Addr::new(192, 0, 2, 1),
@@ -32,11 +32,11 @@ impl Default for NameServer {
     }
 }
 
-/// What was written.
+/// The size of a written zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Records, `$GENERATE` counted as what it stands for.
+    /// Number of records; a `$GENERATE` line counts as the records that it expands to.
     pub records: u64,
-    /// Octets.
+    /// Size in octets.
     pub bytes: u64,
 }

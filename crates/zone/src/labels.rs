@@ -1,20 +1,20 @@
-//! Labels as registrants choose them, any number of them, in canonical order, without a table.
+//! A generator of distinct labels like those that registrants choose, in canonical order, without a table.
 //!
-//! A set of random names is usually made by drawing and looking up what was drawn before; fifty million of them then
-//! fill the memory. Here the set is a trie that is walked and never built. A node knows how many names lie below it;
-//! it keeps one for itself (the prefix as a label) with the probability that one of so many names ends here, and
-//! deals the others out to its children by the frequency of the characters. A node with one name ends the walk: the
-//! rest of the label is drawn at once.
+//! The usual way to make a set of random names is to draw each name and look it up among those drawn before; fifty
+//! million names then fill the memory. Here the set is a trie that is walked but never stored. A node knows the number
+//! of names below it. It keeps one for itself (the prefix as a label) with the probability that one of that many names
+//! ends here, and distributes the others to its children by the frequency of the characters. At a node with one name
+//! the rest of the label is drawn at once.
 //!
 //! ```text
 //!            (5 names)
 //!        a: 3         t: 2
-//!     c:1   l:1 n:1     e:2          the stack is as deep as a label: at most 63 nodes
+//!     c:1   l:1 n:1     e:2          the stack has at most 63 nodes, one per character
 //!    "acme" "alp" "andi" "te" "tea"
 //! ```
 //!
-//! So labels are distinct by construction, short ones are as good as taken in a large zone, as in a real one, and
-//! equal seeds give equal labels.
+//! So labels are distinct by construction, a large zone contains nearly all short labels, as real zones do, and equal
+//! seeds give equal labels.
 
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::Scope;
@@ -22,23 +22,23 @@ use std::thread::Scope;
 use measure::Rng;
 use wire::name::MAX_LABEL;
 
-/// What a label may be made of, in canonical order.
+/// The characters of labels, in canonical order.
 const ALPHABET: &[u8; 37] = b"-0123456789abcdefghijklmnopqrstuvwxyz";
-/// Where letters begin in [`ALPHABET`].
+/// Index of the first letter in [`ALPHABET`].
 const LETTERS: usize = 11;
 /// Frequencies of the letters in English text, in thousandths, `a` first.
 const LETTER_WEIGHTS: [u32; 26] = [
     82, 15, 28, 43, 120, 22, 20, 40, 70, 4, 12, 40, 24, 67, 75, 19, 3, 60, 63, 91, 28, 10, 24, 4,
     20, 3,
 ];
-/// Entries of the table from which a character is drawn.
+/// Number of entries in the table from which a character is drawn.
 const TABLE: usize = 4096;
-/// From this depth on names are dealt out evenly, so that they part for certain.
-const PART_DEPTH: usize = 40;
-/// Below so many names each is dealt out by itself.
+/// Depth from which names are distributed evenly, so that they always separate.
+const EVEN_DEPTH: usize = 40;
+/// Number of names up to which each name is distributed by its own draw.
 const FEW: u64 = 24;
 
-/// What stands before a character and sways it.
+/// The kind of the previous character, which changes the frequencies of the next.
 #[derive(Clone, Copy)]
 enum Context {
     Start,
@@ -52,6 +52,7 @@ impl Context {
     const ALL: [Context; 5] =
         [Context::Start, Context::Vowel, Context::Consonant, Context::Digit, Context::Hyphen];
 
+    /// Returns the context after a character.
     fn after(last: Option<u8>) -> Self {
         match last {
             None => Context::Start,
@@ -62,7 +63,7 @@ impl Context {
         }
     }
 
-    /// How often each character of the alphabet follows, in parts of any whole.
+    /// Returns the relative frequency of each character of the alphabet in this context.
     fn weights(self) -> [u32; 37] {
         let (hyphen, digit, vowel, consonant) = match self {
             Context::Start => (0, 6, 10, 10),
@@ -82,13 +83,13 @@ impl Context {
     }
 }
 
-/// Draws a character for each context with one look.
+/// Tables that draw a character with one access.
 struct Characters {
-    /// Index into [`ALPHABET`] by twelve random bits.
+    /// Index into [`ALPHABET`] for twelve random bits, for each context.
     tables: Vec<[u8; TABLE]>,
-    /// Share of each character.
+    /// Share of each character, for each context.
     shares: Vec<[f64; 37]>,
-    /// The context behind each character.
+    /// The context after each character.
     after: [Context; 37],
 }
 
@@ -116,12 +117,13 @@ impl Characters {
     }
 
     #[inline]
+    /// Draws a character from the lowest twelve of these random bits.
     fn draw(&self, context: Context, bits: u64) -> u8 {
         self.tables[context as usize][bits as usize % TABLE]
     }
 }
 
-/// How long labels are: gamma-shaped around 13 characters, as the names of large top-level domains are.
+/// The distribution of label lengths: a gamma distribution around 13 characters, as in large top-level domains.
 struct Lengths {
     /// Probability that a label of at least `l` characters has exactly `l`.
     ends: [f64; MAX_LABEL + 1],
@@ -145,7 +147,7 @@ impl Lengths {
         Lengths { ends }
     }
 
-    /// A length of at least `least`.
+    /// Draws a length of at least `least` characters.
     #[inline]
     fn draw(&self, least: usize, rng: &mut Rng) -> usize {
         let survive = rng.unit();
@@ -161,19 +163,20 @@ impl Lengths {
     }
 }
 
-/// A node of the trie: how many names each child has still to give.
+/// A node of the trie: the number of names below each child.
 struct Node {
     children: [u64; 37],
+    /// Index of the next child to visit.
     next: usize,
 }
 
-/// A walk over distinct labels in canonical order.
+/// A generator of distinct labels in canonical order.
 pub struct Labels {
     rng: Rng,
     characters: Characters,
     lengths: Lengths,
     reserved: fn(&[u8]) -> bool,
-    /// The label of the node on top.
+    /// The prefix of the top node of the stack.
     prefix: [u8; MAX_LABEL],
     stack: Vec<Node>,
     label: Vec<u8>,
@@ -181,8 +184,8 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// So many labels for `seed`; none for which `reserved` says so (it must let every label pass that has one
-    /// character more than one it holds back).
+    /// Returns a generator of `count` labels for `seed` without reserved ones. A reserved label with one more character
+    /// must not be reserved too.
     pub fn new(count: u64, seed: u64, reserved: fn(&[u8]) -> bool) -> Self {
         let mut labels = Labels {
             rng: Rng::part(seed, 0x6c61_6265_6c73),
@@ -195,13 +198,13 @@ impl Labels {
             left: count,
         };
         if count > 0 {
-            let node = labels.deal(0, count);
+            let node = labels.distribute(0, count);
             labels.stack.push(node);
         }
         labels
     }
 
-    /// The next label, lower case; `None` after the last.
+    /// Returns the next label in lower case; `None` after the last.
     pub fn next_label(&mut self) -> Option<&[u8]> {
         loop {
             let depth = self.stack.len();
@@ -221,7 +224,7 @@ impl Labels {
             let ends = self.ends_here(depth, names);
             let rest = names - u64::from(ends);
             if rest > 0 {
-                let node = self.deal(depth, rest);
+                let node = self.distribute(depth, rest);
                 self.stack.push(node);
             }
             if ends {
@@ -233,12 +236,12 @@ impl Labels {
         }
     }
 
-    /// How many labels are to come.
+    /// Returns the number of labels not returned yet.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Whether one of `names` names is the prefix itself.
+    /// Draws whether one of `names` names is the prefix itself.
     fn ends_here(&mut self, depth: usize, names: u64) -> bool {
         if depth == MAX_LABEL {
             return true;
@@ -251,10 +254,10 @@ impl Labels {
         self.rng.unit() >= none
     }
 
-    /// Deals `names` names out to the children of the prefix.
-    fn deal(&mut self, depth: usize, names: u64) -> Node {
+    /// Distributes `names` names to the children of the prefix.
+    fn distribute(&mut self, depth: usize, names: u64) -> Node {
         let mut children = [0; 37];
-        if depth >= PART_DEPTH {
+        if depth >= EVEN_DEPTH {
             for i in 0..names {
                 children[LETTERS + (i % 26) as usize] += 1;
             }
@@ -280,7 +283,7 @@ impl Labels {
         Node { children, next: 0 }
     }
 
-    /// Draws the rest of the only label that begins with the prefix.
+    /// Draws the rest of the only label that starts with the prefix.
     fn complete(&mut self, depth: usize) {
         let length = self.lengths.draw(depth.max(2), &mut self.rng);
         self.label.clear();
@@ -298,7 +301,8 @@ impl Labels {
         }
         let full = self.label.len() == MAX_LABEL;
         match self.label.last_mut() {
-            // No label ends with a hyphen. Beyond the prefix a character may be changed: nothing else begins so.
+            // No label ends with a hyphen. A character after the prefix may be changed, since no other label has this
+            // prefix.
             Some(last) if *last == b'-' && (full || length > depth) => *last = b'x',
             Some(b'-') => self.label.push(b'x'),
             _ => {}
@@ -309,12 +313,12 @@ impl Labels {
     }
 }
 
-/// Labels on their way from the thread that draws them.
+/// Number of batches queued between the drawing thread and its reader.
 const AHEAD: usize = 4;
-/// Octets of a batch of them.
+/// Size of a batch of labels, in octets.
 const BATCH: usize = 64 << 10;
 
-/// Labels, one behind the other.
+/// A batch of labels, stored one after the other.
 #[derive(Debug, Default)]
 struct Batch {
     text: Vec<u8>,
@@ -322,6 +326,7 @@ struct Batch {
 }
 
 impl Batch {
+    /// Fills the batch with the next labels.
     fn fill(&mut self, labels: &mut Labels) {
         self.text.clear();
         self.lengths.clear();
@@ -334,17 +339,17 @@ impl Batch {
     }
 }
 
-/// The same labels drawn by a thread of their own, ahead of who takes them.
-pub(crate) struct LabelsAhead {
+/// The same labels, drawn in advance by a background thread.
+pub(crate) struct BackgroundLabels {
     full: Receiver<Batch>,
     empty: Sender<Batch>,
     batch: Batch,
-    /// Labels and octets of the batch that were taken.
+    /// Number of labels and of octets of the batch that were returned.
     taken: (usize, usize),
 }
 
-impl LabelsAhead {
-    /// Starts the thread, which ends with the labels or when this is dropped.
+impl BackgroundLabels {
+    /// Starts the thread, which ends after the last label or when this value is dropped.
     pub(crate) fn new<'scope>(mut labels: Labels, scope: &'scope Scope<'scope, '_>) -> Self {
         let (send, full) = sync_channel(AHEAD);
         let (empty, back) = channel::<Batch>();
@@ -357,15 +362,15 @@ impl LabelsAhead {
                 }
             }
         });
-        LabelsAhead { full, empty, batch: Batch::default(), taken: (0, 0) }
+        BackgroundLabels { full, empty, batch: Batch::default(), taken: (0, 0) }
     }
 
-    /// The next label; `None` after the last.
+    /// Returns the next label; `None` after the last.
     #[inline]
     pub(crate) fn next_label(&mut self) -> Option<&[u8]> {
         if self.taken.0 == self.batch.lengths.len() {
             let next = self.full.recv().ok()?;
-            // The thread may have drawn the last already.
+            // The thread may have ended already.
             let _ = self.empty.send(std::mem::replace(&mut self.batch, next));
             self.taken = (0, 0);
         }
@@ -391,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn sorted_distinct_and_as_many_as_asked_for() {
+    fn labels_are_sorted_and_distinct_and_complete() {
         for count in [0, 1, 2, 30, 1_000, 200_000] {
             let labels = all(count, 7);
             assert_eq!(labels.len() as u64, count);
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_host_names() {
+    fn labels_are_host_names() {
         for label in all(100_000, 1) {
             assert!((2..=63).contains(&label.len()), "{label}");
             assert!(
@@ -422,35 +427,35 @@ mod tests {
     }
 
     #[test]
-    fn seeds_reproduce() {
+    fn equal_seeds_give_equal_labels() {
         assert_eq!(all(500, 1), all(500, 1));
         assert_ne!(all(500, 1), all(500, 2));
     }
 
     #[test]
-    fn a_thread_draws_the_same() {
+    fn a_background_thread_draws_the_same_labels() {
         for count in [0, 1, 20_000] {
             let mut labels = Labels::new(count, 3, |_| false);
             std::thread::scope(|scope| {
-                let mut ahead = LabelsAhead::new(Labels::new(count, 3, |_| false), scope);
+                let mut ahead = BackgroundLabels::new(Labels::new(count, 3, |_| false), scope);
                 while let Some(label) = labels.next_label() {
                     assert_eq!(ahead.next_label(), Some(label));
                 }
                 assert_eq!(ahead.next_label(), None);
             });
         }
-        // Who does not want the rest leaves it.
+        // A reader may stop before the last label.
         std::thread::scope(|scope| {
-            let mut ahead = LabelsAhead::new(Labels::new(1_000_000, 3, |_| false), scope);
+            let mut ahead = BackgroundLabels::new(Labels::new(1_000_000, 3, |_| false), scope);
             assert!(ahead.next_label().is_some());
         });
     }
 
     #[test]
-    fn names_that_do_not_part_by_chance_are_parted() {
+    fn deep_names_are_distributed_evenly() {
         let mut labels = Labels::new(1, 1, |_| false);
-        labels.prefix[..PART_DEPTH].fill(b'a');
-        let node = labels.deal(PART_DEPTH, 30);
+        labels.prefix[..EVEN_DEPTH].fill(b'a');
+        let node = labels.distribute(EVEN_DEPTH, 30);
         assert_eq!(node.children.iter().sum::<u64>(), 30);
         assert!(node.children.iter().all(|&n| n <= 2));
     }

@@ -1,4 +1,4 @@
-//! Zones of any size, as streams: made from a seed, read from a file, counted, cut into slices.
+//! Zones of any size, handled as streams: generated from a seed, read from a file, counted, sliced.
 //!
 //! ```text
 //!   seed ──> labels ──> generate ──> zone file ──> reader ──> stats
@@ -6,14 +6,13 @@
 //!                                                    └──────> queries ──> query file
 //! ```
 //!
-//! Nothing here holds a zone: a file of 50 million delegations is written and read in constant memory. What has to
-//! be remembered (samples, name servers that slices share) has a stated bound.
+//! No part of this crate keeps a whole zone in memory: a file of 50 million delegations is written and read in constant
+//! memory. Samples, and the name servers that slices share, have a stated bound.
 //!
-//! One order runs through all of it, the canonical one of RFC 4034 section 6.1, as `wire` compares it: generated
-//! zones come out in it, slices are ranges of it, and a stream of queries cut by the same ranges falls into the same
-//! slices.
+//! All parts use the canonical order of RFC 4034 section 6.1, as `wire` compares it: generated zones are sorted by it,
+//! slices are ranges of it, and the same ranges assign queries to the slices that answer them.
 
-mod behind;
+mod background_writer;
 pub mod compare;
 mod expand;
 pub mod generate;
@@ -25,7 +24,7 @@ pub mod stats;
 mod text;
 mod writer;
 
-pub use behind::WriteBehind;
+pub use background_writer::BackgroundWriter;
 pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
 pub use reader::{Reader, Record, ZoneFileError};
 pub use writer::ZoneWriter;

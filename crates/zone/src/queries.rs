@@ -1,7 +1,7 @@
-//! Query files for a zone: names it has, and names it has not, asked for as clients do.
+//! A generator of query files for a zone, with existing and missing names and the popularity of real traffic.
 //!
-//! One pass over the zone keeps a sample of its names; the queries are then drawn from that, some names often and
-//! most seldom (Zipf's law), with the mix of types that a name server of a top-level domain sees.
+//! One pass over the zone keeps a sample of its names. Queries are then drawn from the sample: a few names often, most
+//! names rarely (Zipf's law), with the mix of types that a name server of a top-level domain receives.
 
 use std::io::{self, Read, Write};
 
@@ -11,9 +11,9 @@ use wire::{LabelRange, Name};
 
 use crate::{Reader, ZoneFileError};
 
-/// The most different names asked for.
+/// Largest number of different names in the queries.
 pub const MAX_NAMES: usize = 1 << 18;
-/// Types and how often each is asked for, in a thousand: seed traffic of a root server, without what is history now.
+/// Query types and their number per thousand queries: the mix at a root server, without obsolete types.
 const TYPES: [(&str, u64); 8] = [
     ("A", 640),
     ("AAAA", 150),
@@ -25,30 +25,30 @@ const TYPES: [(&str, u64); 8] = [
     ("SRV", 10),
 ];
 
-/// What queries to write.
+/// The parameters of a query file.
 #[derive(Clone, Debug)]
 pub struct Queries {
-    /// How many.
+    /// Number of queries.
     pub count: u64,
-    /// Only for names in this range.
+    /// The range of labels that queries use.
     pub range: LabelRange,
-    /// Share (0 to 1) that ask for a name that the zone has not.
+    /// Share (0 to 1) of queries for names that are not in the zone.
     pub missing: f64,
-    /// Share (0 to 1) that ask for `www.` before the name.
+    /// Share (0 to 1) of queries with `www.` in front of the name.
     pub www: f64,
-    /// Zipf's exponent of the names' popularity.
+    /// Zipf exponent of the popularity of names.
     pub exponent: f64,
-    /// Seed of everything that looks random.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// Why no queries were written.
+/// The reason why no query file was written.
 #[derive(Debug, thiserror::Error)]
 pub enum QueriesError {
-    /// The zone file is bad.
+    /// The zone file is invalid.
     #[error(transparent)]
     Zone(#[from] ZoneFileError),
-    /// There is nothing to ask for.
+    /// The range contains no name of the zone.
     #[error("the zone has no names below its apex in the range {0}")]
     NoNames(LabelRange),
     /// The query file cannot be written.
@@ -57,10 +57,10 @@ pub enum QueriesError {
 }
 
 impl Queries {
-    /// Writes the queries, in the format of dnsperf; gives how many different names of the zone they draw on.
+    /// Writes the queries in the format of dnsperf; returns the number of different names in the sample.
     ///
     /// # Errors
-    /// When the zone is bad or empty, or `out` fails.
+    /// If the zone is invalid or empty, or writing to `out` fails.
     pub fn write<R: Read>(
         &self,
         zone: Reader<R>,
@@ -86,7 +86,7 @@ impl Queries {
         Ok(labels.len())
     }
 
-    /// Names right below the apex, in random order.
+    /// Returns the apex and a sample of the names directly below it, in random order.
     fn sample<R: Read>(
         &self,
         mut zone: Reader<R>,
@@ -104,7 +104,7 @@ impl Queries {
             last.extend_from_slice(label);
             seen += 1;
             if labels.len() < MAX_NAMES {
-                // Among those before, at random, so that popularity has nothing to do with the alphabet.
+                // Insert at a random place, so that popularity does not depend on the alphabet.
                 labels.push(label.into());
                 let other = rng.below(seen) as usize;
                 let newest = labels.len() - 1;
@@ -117,7 +117,7 @@ impl Queries {
         Ok((apex, labels.iter().filter_map(|label| apex.prepend(label).ok()).collect()))
     }
 
-    /// A name that hardly any zone has, beside `present` and in the range.
+    /// Returns a name close to `present` that nearly no zone has; `None` if it is not in the range.
     fn absent(&self, apex: &Name, present: &Name) -> Option<Name> {
         let mut label = present.labels().next()?.to_vec();
         label.extend_from_slice(b"--0");
@@ -125,6 +125,7 @@ impl Queries {
     }
 }
 
+/// Draws a query type.
 fn rtype(rng: &mut Rng) -> &'static str {
     let mut draw = rng.below(TYPES.iter().map(|(_, weight)| weight).sum());
     for (name, weight) in TYPES {

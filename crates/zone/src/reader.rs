@@ -1,17 +1,17 @@
-//! Zone files read as a stream: text of any size through `domain`'s parser, entry by entry, in constant memory.
+//! A zone file reader: text of any size goes through the parser of `domain`, entry by entry, in constant memory.
 //!
 //! ```text
-//!                                      ┌ plain line ───────────────────────────> Record
-//!   file ──> chunks, cut into entries ─┤
-//!                                      └ any other entry ──> domain's parser ──> Record
+//!                                       ┌ plain line ───────────────────────────> Record
+//!   file ──> chunks, split into entries ┤
+//!                                       └ any other entry ──> domain's parser ──> Record
 //! ```
 //!
-//! The parser works in place on what it holds, and what it is given is only ever whole entries: a line break outside
-//! of parentheses, quotes and comments ends one. It keeps origin, owner, TTL and class from entry to entry; before it is
-//! given one behind plain lines it is told what they would have taught it.
+//! The parser works in place on its buffer, and gets only whole entries: a line break outside of parentheses, quotes
+//! and comments ends an entry. It keeps origin, owner, TTL and class from entry to entry. Plain lines do not reach it,
+//! so before the next entry it gets a line that sets the last owner and TTL.
 //!
-//! `$GENERATE` is expanded here, a line at a time; a file of `$INCLUDE` is read by a reader of its own, with the origin
-//! and the TTL of this one, whose own stay as they are.
+//! `$GENERATE` is expanded here, one line at a time. A file of `$INCLUDE` gets its own reader, which starts with the
+//! origin and the TTL of the including file; it does not change those of the including file.
 
 mod cutter;
 mod error;
@@ -33,12 +33,12 @@ use cutter::Cutter;
 pub use error::ZoneFileError;
 use plain::Plain;
 
-/// Octets read at once.
+/// Size of one read, in octets.
 const CHUNK: usize = 256 << 10;
-/// The longest entry; one with 64 KiB of record data in hexadecimal fits well.
+/// Largest size of an entry, in octets; 64 KiB of record data in hexadecimal fit easily.
 const MAX_ENTRY: usize = 1 << 20;
 
-/// How deep files may include others.
+/// Largest depth of nested `$INCLUDE`.
 const MAX_DEPTH: usize = 8;
 
 /// A record of a zone file.
@@ -52,74 +52,75 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whose record it is: an uncompressed name in wire form, as it is written.
+    /// Returns the owner: an uncompressed name in wire form, in the case of the file.
     pub fn owner(&self) -> &[u8] {
         &self.owner
     }
 
-    /// Its type.
+    /// Returns the type.
     pub fn rtype(&self) -> Rtype {
         self.rtype
     }
 
-    /// Its TTL, seconds.
+    /// Returns the TTL in seconds.
     pub fn ttl(&self) -> u32 {
         self.ttl
     }
 
-    /// Its data, uncompressed, in wire form.
+    /// Returns the data, uncompressed, in wire form.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// As `domain` read it; `None` when it stood in a plain line.
+    /// Returns the record as `domain` parsed it; `None` if it was in a plain line.
     pub fn scanned(&self) -> Option<&ScannedRecord> {
         self.scanned.as_ref()
     }
 }
 
-/// A zone file that is being read.
+/// A zone file reader that returns one record at a time.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     chunk: Box<[u8]>,
     path: PathBuf,
     file: Zonefile,
-    /// Whether the parser may hold something that it was not asked for.
+    /// Whether the parser may have an entry that was not read yet.
     unread: bool,
     cutter: Cutter,
     plain: Plain,
-    /// Whether a directive may have changed what plain lines lean on.
+    /// Whether a directive may have changed the origin or TTL that plain lines use.
     directed: bool,
-    /// What was read and not handed to the parser.
+    /// Octets that were read from the file.
     pending: Vec<u8>,
-    /// Where in it the entry at hand begins.
+    /// Offset in `pending` of the current entry.
     entry: usize,
-    /// How much of it the parser has.
-    handed: usize,
-    /// How much of it was searched for the end of the entry.
-    looked_at: usize,
+    /// Number of octets of `pending` that are consumed: plain lines, and entries given to the parser.
+    consumed: usize,
+    /// Number of octets of `pending` that were searched for the end of the entry.
+    searched: usize,
     at_end: bool,
     apex: Option<Name>,
     last: Option<Record>,
     octets: u64,
-    /// The lines of a `$GENERATE` that are still to come.
+    /// The remaining lines of a `$GENERATE`.
     expansion: Option<Expansion>,
-    /// The number of the one that the parser has.
+    /// The number of the `$GENERATE` line that the parser has.
     expanded: Option<i64>,
-    /// So many lines more than the file has were handed to the parser.
+    /// Number of lines given to the parser minus the number of lines in the file, to correct its line numbers.
     surplus: i64,
-    /// The last `$TTL`, for included files.
+    /// The last `$TTL` entry, for included files.
     ttl: Vec<u8>,
-    /// An included file that is being read, and how deep this one is included itself.
+    /// The included file that is being read.
     included: Option<Box<Reader<File>>>,
+    /// Depth of `$INCLUDE` at which this file is included.
     depth: usize,
-    /// Where included files are looked for; none when this does not come from a file.
+    /// The folder of included files; `None` if the input is not a file.
     folder: Option<PathBuf>,
 }
 
 impl Reader<File> {
-    /// Opens a zone file; `zone` is its origin, and may be left out if its first record is the SOA record.
+    /// Opens a zone file; `zone` is the origin, and may be `None` if the first record is the SOA record.
     ///
     /// # Errors
     /// [`ZoneFileError::Unreadable`].
@@ -133,7 +134,7 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads from `input`; `path` is named in errors.
+    /// Returns a reader of `input`; error messages name `path`.
     pub fn new(input: R, path: &Path, zone: Option<Name>) -> Self {
         let mut file = Zonefile::with_capacity(2 * CHUNK);
         file.set_default_class(Class::IN);
@@ -153,8 +154,8 @@ impl<R: Read> Reader<R> {
             directed: true,
             pending: Vec::with_capacity(2 * CHUNK),
             entry: 0,
-            handed: 0,
-            looked_at: 0,
+            consumed: 0,
+            searched: 0,
             at_end: false,
             apex: zone,
             last: None,
@@ -169,12 +170,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The zone's name: the one given, or that of the first record.
+    /// Returns the zone name: the given one, or the owner of the first record.
     pub fn apex(&self) -> Option<&Name> {
         self.apex.as_ref()
     }
 
-    /// The record read last.
+    /// Returns the record that was read last.
     pub fn record(&self) -> Option<&Record> {
         match &self.included {
             Some(included) => included.record(),
@@ -182,15 +183,15 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Octets of the file read so far, and of those that it includes.
+    /// Returns the number of octets read so far, included files counted.
     pub fn octets(&self) -> u64 {
         self.octets + self.included.as_ref().map_or(0, |included| included.octets())
     }
 
-    /// The next record; `None` after the last.
+    /// Returns the next record; `None` after the last.
     ///
     /// # Errors
-    /// [`ZoneFileError`], with its place; nothing can be read after one.
+    /// [`ZoneFileError`] with the place of the mistake; no record can be read after an error.
     pub fn next_record(&mut self) -> Result<Option<&Record>, ZoneFileError> {
         loop {
             if self.next_included()? {
@@ -205,7 +206,7 @@ impl<R: Read> Reader<R> {
                 }
             }
             match self.file.next_entry() {
-                Ok(Some(Entry::Record(record))) => return self.take(record).map(Some),
+                Ok(Some(Entry::Record(record))) => return self.accept(record).map(Some),
                 Ok(Some(Entry::Include { path, origin })) => {
                     let origin = origin.or_else(|| self.file.origin().ok());
                     self.include(&path, origin)?;
@@ -216,33 +217,34 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes a record that the parser has read.
-    fn take(&mut self, scanned: ScannedRecord) -> Result<&Record, ZoneFileError> {
+    /// Checks and stores a record that the parser has read.
+    fn accept(&mut self, scanned: ScannedRecord) -> Result<&Record, ZoneFileError> {
         let (mut owner, mut data) =
             self.last.take().map_or_else(Default::default, |last| (last.owner, last.data));
         owner.clear();
         data.clear();
-        // Neither a name nor record data can outgrow a Vec.
+        // Writing to a Vec does not fail.
         let _ = scanned.owner().compose(&mut owner);
         let _ = scanned.data().compose_rdata(&mut data);
         let (rtype, ttl) = (scanned.rtype(), scanned.ttl().as_secs());
         if wire::name::wire_len(&owner).ok() != Some(owner.len()) || has_empty_label(rtype, &data) {
-            let why = "a name has two dots in a row: a label has at least one octet".to_owned();
+            let why = "a name has two dots in a row: write at least one character between them"
+                .to_owned();
             return Err(self.bad_line(self.cutter.line, why));
         }
-        self.check_place(&owner, rtype)?;
+        self.check_owner(&owner, rtype)?;
         let mut origin = Vec::new();
         if data.windows(2).any(|two| two == b"\x01@") {
             let _ = self.file.origin().map(|name| name.compose(&mut origin));
         }
-        let scanned = (!take_at_for_origin(rtype, &mut data, &origin)).then_some(scanned);
+        let scanned = (!replace_at_signs(rtype, &mut data, &origin)).then_some(scanned);
         Ok(self.last.insert(Record { owner, rtype, ttl, data, scanned }))
     }
 
-    /// Reads the line that begins where the last entry ended, if it is whole and plain; whether it was.
+    /// Reads the line after the last entry if it is complete and plain; returns whether it is.
     fn plain_line(&mut self) -> Result<bool, ZoneFileError> {
-        let text = &self.pending[self.handed..];
-        if self.looked_at != self.handed || text.first().is_none_or(|&octet| octet == b'$') {
+        let text = &self.pending[self.consumed..];
+        if self.searched != self.consumed || text.first().is_none_or(|&octet| octet == b'$') {
             return Ok(false);
         }
         let Some(end) = memchr::memchr(b'\n', text) else { return Ok(false) };
@@ -258,30 +260,30 @@ impl<R: Read> Reader<R> {
         }
         let last_owner = self.last.as_ref().map(|last| &last.owner[..]);
         let Some(line) = self.plain.read(&text[..end], last_owner) else { return Ok(false) };
-        self.entry = self.handed;
-        self.handed += end + 1;
-        self.looked_at = self.handed;
+        self.entry = self.consumed;
+        self.consumed += end + 1;
+        self.searched = self.consumed;
         self.cutter.pass_line();
         self.surplus -= 1;
         let (owner, data) =
             (std::mem::take(&mut self.plain.owner), std::mem::take(&mut self.plain.data));
-        self.check_place(&owner, line.rtype)?;
+        self.check_owner(&owner, line.rtype)?;
         let record = Record { owner, rtype: line.rtype, ttl: line.ttl, data, scanned: None };
         if let Some(last) = self.last.replace(record) {
-            // Their room is used again.
+            // The memory of the last record is used again.
             (self.plain.owner, self.plain.data) = (last.owner, last.data);
         }
         Ok(true)
     }
 
-    /// Hands whole entries to the parser, after what it would know by the plain lines before them.
-    fn hand(&mut self, entries: &[u8]) {
+    /// Gives whole entries to the parser, after a line that sets the owner and TTL of the plain lines before them.
+    fn feed(&mut self, entries: &[u8]) {
         let owner = self.last.as_ref().filter(|_| self.plain.unknown);
         if let Some(owner) = owner.and_then(|last| Name::from_wire(&last.owner).ok()) {
             let dot = if owner.is_root() { "" } else { "." };
             let ttl = self.plain.written_ttl.map_or(String::new(), |ttl| ttl.to_string());
             self.file.extend_from_slice(format!("{owner}{dot} {ttl} IN A 0.0.0.0\n").as_bytes());
-            // It was made to be read.
+            // The parser reads the line that was made here; its record is dropped.
             let _ = self.file.next_entry();
             self.surplus += 1;
         }
@@ -291,7 +293,7 @@ impl<R: Read> Reader<R> {
         self.unread = true;
     }
 
-    /// Begins to read an included file.
+    /// Opens an included file.
     fn include(
         &mut self,
         file: &str,
@@ -299,10 +301,10 @@ impl<R: Read> Reader<R> {
     ) -> Result<(), ZoneFileError> {
         let bad = |why: &str| self.bad_line(self.cutter.line, format!("$INCLUDE {file}: {why}"));
         let Some(folder) = &self.folder else {
-            return Err(bad("only a zone that is read from a file can include others"));
+            return Err(bad("only a zone that is read from a file can include other files"));
         };
         if self.depth == MAX_DEPTH {
-            return Err(bad(&format!("files are included {MAX_DEPTH} deep at most")));
+            return Err(bad(&format!("files can be included {MAX_DEPTH} deep at most")));
         }
         let path = folder.join(file);
         let mut included = Reader::open(&path, None).map_err(|error| match error {
@@ -317,13 +319,13 @@ impl<R: Read> Reader<R> {
             included.file.set_origin(origin);
         }
         included.ttl.clone_from(&self.ttl);
-        included.hand(&self.ttl);
+        included.feed(&self.ttl);
         included.surplus = self.ttl.iter().filter(|&&octet| octet == b'\n').count() as i64;
         self.included = Some(Box::new(included));
         Ok(())
     }
 
-    /// Reads on in the included file, if there is one; whether it had a record.
+    /// Reads a record of the included file, if there is one; returns whether there is a record.
     fn next_included(&mut self) -> Result<bool, ZoneFileError> {
         let Some(included) = &mut self.included else { return Ok(false) };
         if included.next_record()?.is_some() {
@@ -335,8 +337,8 @@ impl<R: Read> Reader<R> {
         Ok(false)
     }
 
-    /// Takes the zone's name from the first record, and holds every record to it.
-    fn check_place(&mut self, owner: &[u8], rtype: Rtype) -> Result<(), ZoneFileError> {
+    /// Takes the zone name from the first record, and checks that every owner is in the zone.
+    fn check_owner(&mut self, owner: &[u8], rtype: Rtype) -> Result<(), ZoneFileError> {
         if self.apex.is_none() && rtype == Rtype::SOA {
             self.apex = Name::from_wire(owner).ok();
         }
@@ -354,8 +356,8 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Reads the next line if it is plain; else hands the next whole entry to the parser, or the next line of a
-    /// `$GENERATE`. Whether there is a record.
+    /// Reads the next line if it is plain; else gives the parser the next entry or `$GENERATE` line. Returns whether a
+    /// plain record was read.
     fn fill(&mut self) -> Result<bool, ZoneFileError> {
         loop {
             if self.expand() {
@@ -364,62 +366,62 @@ impl<R: Read> Reader<R> {
             if self.plain_line()? {
                 return Ok(true);
             }
-            if let Some(length) = self.cutter.cut(&self.pending[self.looked_at..]) {
-                let end = self.looked_at + length;
-                self.entry = self.handed;
-                (self.handed, self.looked_at) = (end, end);
+            if let Some(length) = self.cutter.find_end(&self.pending[self.searched..]) {
+                let end = self.searched + length;
+                self.entry = self.consumed;
+                (self.consumed, self.searched) = (end, end);
                 if self.pending[self.entry] == b'$' && self.directive()? {
                     continue;
                 }
                 let pending = std::mem::take(&mut self.pending);
-                self.hand(&pending[self.entry..end]);
+                self.feed(&pending[self.entry..end]);
                 self.pending = pending;
                 return Ok(false);
             }
-            if self.pending.len() - self.handed > MAX_ENTRY {
+            if self.pending.len() - self.consumed > MAX_ENTRY {
                 let why = format!(
-                    "the entry that starts here has no end within {MAX_ENTRY} octets: close its parentheses and quotes"
+                    "the entry that starts here does not end within {MAX_ENTRY} octets: close its parentheses and quotes"
                 );
-                return Err(self.bad_line(self.cutter.handed_lines + 1, why));
+                return Err(self.bad_line(self.cutter.lines + 1, why));
             }
-            self.pending.drain(..self.handed);
-            self.handed = 0;
-            self.looked_at = self.pending.len();
+            self.pending.drain(..self.consumed);
+            self.consumed = 0;
+            self.searched = self.pending.len();
             if self.read()? == 0 {
-                self.cutter.begin_entry();
+                self.cutter.end_entry();
                 self.at_end = true;
                 if self.cutter.is_open() {
-                    // The parser of domain 0.12 panics at what is open at its end, such as `"a"("b"`.
-                    let why = "the file ends within the entry that begins here".to_owned();
+                    // The parser of domain 0.12 panics if the input ends inside an entry, such as `"a"("b"`.
+                    let why = "the file ends inside the entry that starts here".to_owned();
                     return Err(self.bad_line(self.cutter.line, why));
                 }
-                // The parser wants every entry ended.
+                // The parser needs a line break at the end of every entry.
                 if !self.pending.is_empty() {
                     self.pending.push(b'\n');
                 }
-                (self.entry, self.handed) = (0, self.pending.len());
+                (self.entry, self.consumed) = (0, self.pending.len());
                 let is_directive = self.pending.first() == Some(&b'$') && self.directive()?;
                 let mut pending = std::mem::take(&mut self.pending);
                 if !is_directive {
-                    self.hand(&pending);
+                    self.feed(&pending);
                 }
                 pending.clear();
                 self.pending = pending;
-                (self.entry, self.handed, self.looked_at) = (0, 0, 0);
+                (self.entry, self.consumed, self.searched) = (0, 0, 0);
                 self.expand();
                 return Ok(false);
             }
         }
     }
 
-    /// Looks at the entry at hand, which begins with a dollar sign; whether it is done with.
+    /// Handles the current entry, which starts with a dollar sign; returns whether the parser must not get it.
     fn directive(&mut self) -> Result<bool, ZoneFileError> {
-        let entry = &self.pending[self.entry..self.handed];
+        let entry = &self.pending[self.entry..self.consumed];
         if entry.len() > 4 && entry[..4].eq_ignore_ascii_case(b"$TTL") {
             self.ttl.clear();
             self.ttl.extend_from_slice(entry);
         }
-        if !Expansion::is_one(entry) {
+        if !Expansion::is_generate(entry) {
             return Ok(false);
         }
         self.surplus -= entry.iter().filter(|&&octet| octet == b'\n').count() as i64;
@@ -436,7 +438,7 @@ impl<R: Read> Reader<R> {
         Ok(true)
     }
 
-    /// Hands the next line of a `$GENERATE` to the parser, if there is one.
+    /// Gives the next line of a `$GENERATE` to the parser; returns whether there is one.
     fn expand(&mut self) -> bool {
         self.expanded = self.expansion.as_ref().and_then(Expansion::next_number);
         let (Some(expansion), Some(_)) = (&mut self.expansion, self.expanded) else {
@@ -446,11 +448,11 @@ impl<R: Read> Reader<R> {
         let mut line = Vec::new();
         expansion.next_line(&mut line);
         self.surplus += line.iter().filter(|&&octet| octet == b'\n').count() as i64;
-        self.hand(&line);
+        self.feed(&line);
         true
     }
 
-    /// Reads on; 0 at the end.
+    /// Reads more of the file; returns the number of octets, 0 at the end.
     fn read(&mut self) -> Result<usize, ZoneFileError> {
         loop {
             match self.input.read(&mut self.chunk) {
@@ -467,25 +469,27 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Where the last word of the entry at hand stands.
+    /// Returns the place of the last word of the current entry, as `line:column`.
     fn last_word(&self) -> String {
-        let entry = self.pending.get(self.entry..self.handed).unwrap_or_default().trim_ascii_end();
+        let entry =
+            self.pending.get(self.entry..self.consumed).unwrap_or_default().trim_ascii_end();
         let line = entry.rsplit(|&octet| octet == b'\n').next().unwrap_or_default();
         let word = line.iter().rposition(u8::is_ascii_whitespace).map_or(0, |at| at + 1);
-        format!("{}:{}", self.cutter.handed_lines, word + 1)
+        format!("{}:{}", self.cutter.lines, word + 1)
     }
 
+    /// Returns the error for a mistake in this line.
     fn bad_line(&self, line: u64, why: String) -> ZoneFileError {
         ZoneFileError::BadEntry { path: self.path.clone(), place: format!("{line}:1"), why }
     }
 
-    /// From the parser's `line:column: why`.
+    /// Returns the error for a message of the parser, `line:column: why`.
     fn bad_entry(&self, error: &str) -> ZoneFileError {
         let mut parts = error.splitn(3, ':');
         let (line, column) = (parts.next().unwrap_or("1"), parts.next().unwrap_or("1"));
         let why = parts.next().unwrap_or(error).trim();
         if let Some(number) = self.expanded {
-            let why = format!("{why}, in the line that $GENERATE makes of {number}");
+            let why = format!("{why}, in the line that $GENERATE makes for {number}");
             return self.bad_line(self.cutter.line, why);
         }
         if self.at_end
@@ -493,21 +497,21 @@ impl<R: Read> Reader<R> {
         {
             return self.bad_line(
                 self.cutter.line,
-                "the file ends within the entry that begins here".into(),
+                "the file ends inside the entry that starts here".into(),
             );
         }
         let hint = match why {
-            "missing origin" => ": begin with $ORIGIN or give the zone's name",
-            "expected rtype" => ": a TTL, IN or the type of a record belongs here",
+            "missing origin" => ": start with $ORIGIN or give the zone name",
+            "expected rtype" => ": write a TTL, IN or a record type here",
             "missing last owner" => ": the first record needs an owner",
-            "trailing tokens" => ": the record ends before this",
+            "trailing tokens" => ": the record is complete before this word",
             "unexpected end of entry" => ": the record is cut short",
             _ => "",
         };
         let line = line.parse::<i64>().map(|line| (line - self.surplus).max(1) as u64);
         let place = match line {
-            // The last word of the entry was wrong, and the parser is behind its end.
-            Ok(line) if line > self.cutter.handed_lines && !self.at_end => self.last_word(),
+            // The last word of the entry is the mistake, and the parser is already in the next line.
+            Ok(line) if line > self.cutter.lines && !self.at_end => self.last_word(),
             Ok(line) => format!("{line}:{column}"),
             Err(_) => format!("{}:{column}", self.cutter.line),
         };
@@ -516,7 +520,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// How many names there are in record data of a type, and at which octet they begin.
+/// Returns the number of names in the data of a type, and the offset of the first.
 fn names_in(rtype: Rtype) -> (usize, usize) {
     match rtype {
         Rtype::NS | Rtype::CNAME | Rtype::DNAME | Rtype::PTR => (1, 0),
@@ -527,7 +531,7 @@ fn names_in(rtype: Rtype) -> (usize, usize) {
     }
 }
 
-/// Whether a name in record data has a label without an octet, which the parser of domain 0.12 lets pass.
+/// Whether a name in record data has an empty label, which the parser of domain 0.12 accepts.
 fn has_empty_label(rtype: Rtype, data: &[u8]) -> bool {
     let (names, mut at) = names_in(rtype);
     if names == 0 {
@@ -539,13 +543,13 @@ fn has_empty_label(rtype: Rtype, data: &[u8]) -> bool {
             _ => return true,
         }
     }
-    // Of SOA five numbers of four octets follow.
+    // In a SOA record five numbers of four octets follow.
     at + if rtype == Rtype::SOA { 20 } else { 0 } != data.len()
 }
 
-/// Puts `origin` for each name in record data that is written `@`, which the parser of domain 0.12 takes for a label
-/// below the origin; whether there was one.
-fn take_at_for_origin(rtype: Rtype, data: &mut Vec<u8>, origin: &[u8]) -> bool {
+/// Replaces each name `@` in record data by `origin`, because the parser of domain 0.12 reads it as a label below the
+/// origin. Returns whether there was one.
+fn replace_at_signs(rtype: Rtype, data: &mut Vec<u8>, origin: &[u8]) -> bool {
     let (names, mut at) = names_in(rtype);
     let mut found = false;
     for _ in 0..names {

@@ -1,14 +1,15 @@
-//! Zones and streams of queries cut by the same ranges of labels.
+//! Slices zones and streams of queries by the same ranges of labels.
 //!
 //! ```text
 //!   zone ──pass 1──> a sample of labels ──> bounds ──> ranges
-//!   zone ──pass 2──> k slices: the apex, and what is in the range
-//!   zone ──pass 3──> addresses of name servers that a slice names and another slice holds
+//!   zone ──pass 2──> k slices: the apex and the names in the range
+//!   zone ──pass 3──> addresses of name servers that one slice uses and another contains
 //!   queries ───────> k query files
 //! ```
 //!
-//! A slice is a zone that a server loads: it has the whole apex, and the addresses of all name servers in the zone
-//! that it names. Names below the apex are in exactly one range, so each query meets the slice that answers it.
+//! A slice is a zone that a server can load: it has all records of the apex, and the addresses of all name servers in
+//! the zone that its NS records name. Each name below the apex is in exactly one range, so each query goes to the slice
+//! that answers it.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Read, Write};
@@ -21,63 +22,63 @@ use wire::{LabelRange, Name};
 
 use crate::{Reader, Record, Written, ZoneFileError, ZoneWriter};
 
-/// The most slices.
+/// Largest number of slices.
 pub const MAX_PARTS: usize = 256;
-/// Labels in the sample; the parts come out within a percent of each other.
+/// Number of labels in the sample; the sizes of the parts then differ by at most one percent.
 const SAMPLE: usize = 1 << 16;
-/// The most name servers whose addresses are copied into slices other than their own, over all slices.
+/// Largest number of name servers whose addresses are copied into other slices, in total.
 const MAX_SHARED: usize = 1 << 20;
-/// A line longer than this is no query.
+/// Largest size of a line of a query file, in octets.
 const MAX_LINE: usize = 4_096;
 
-/// Why a zone or a query file was not cut.
+/// The reason why a zone or a query file was not sliced.
 #[derive(Debug, thiserror::Error)]
 pub enum SliceError {
-    /// The zone file is bad.
+    /// The zone file is invalid.
     #[error(transparent)]
     Zone(#[from] ZoneFileError),
-    /// There are not so many labels.
+    /// The zone has too few labels.
     #[error(
-        "the zone cannot be cut into {parts} parts: it has only {labels} different labels below its apex"
+        "the zone has only {labels} different labels below its apex, too few for {parts} parts"
     )]
     TooFew {
-        /// Parts asked for.
+        /// The number of parts requested.
         parts: usize,
-        /// Labels found.
+        /// The number of different labels found.
         labels: usize,
     },
     /// A slice cannot be written.
     #[error("cannot write slice {number}: {source}")]
     Write {
-        /// From 1.
+        /// The number of the slice, from 1.
         number: usize,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The query file cannot be read.
     #[error("cannot read the query file {}: {source}", path.display())]
     Queries {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A line of the query file is none.
-    #[error("{}:{line}:1: {why}; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
+    /// A line of the query file is not valid.
+    #[error("{}:{line}:1: {why}: write a name and a type, such as `www.example.com AAAA`", path.display())]
     Query {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// From 1.
+        /// The line, from 1.
         line: u64,
-        /// What is wrong.
+        /// The mistake.
         why: String,
     },
 }
 
-/// The ranges that part a zone into `parts` with as many records each, from a sample.
+/// Returns the ranges that split a zone into `parts` with about equally many records, estimated from a sample.
 ///
 /// # Errors
-/// When the zone file is bad or has too few labels.
+/// If the zone file is invalid or has too few labels.
 pub fn balance<R: Read>(
     mut zone: Reader<R>,
     parts: usize,
@@ -102,7 +103,7 @@ pub fn balance<R: Read>(
         .map(|l| &l[..])
         .collect();
     bounds.dedup();
-    // The first label of all is no bound: nothing would lie before it.
+    // The very first label is not used as a bound, because no label is before it.
     bounds.retain(|bound| sample.first().is_some_and(|first| first[..] < **bound));
     let ranges = LabelRange::split(&bounds).ok().filter(|ranges| ranges.len() == parts);
     ranges.ok_or_else(|| {
@@ -111,57 +112,57 @@ pub fn balance<R: Read>(
     })
 }
 
-/// What a slice became.
+/// The size of a written slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sliced {
-    /// Records and octets, the apex and copied addresses included.
+    /// Number of records and octets, with the apex and copied addresses.
     pub written: Written,
-    /// Addresses of name servers of other slices among them.
+    /// Number of address records copied from other slices.
     pub shared: u64,
 }
 
-/// Cuts zones by ranges.
+/// A slicer that splits zones and query files by ranges.
 #[derive(Debug)]
 pub struct Slicer {
     ranges: Vec<LabelRange>,
-    /// For each range, the name servers it names that lie in another, in lower case.
+    /// For each range, the name servers that it uses and another range contains, in lower case.
     shared: Vec<HashSet<Box<[u8]>>>,
-    /// How many name servers there was no room to remember.
+    /// Number of name servers beyond the limit.
     forgotten: u64,
 }
 
 impl Slicer {
-    /// Cuts by these ranges, which need not cover all labels.
+    /// Returns a slicer for these ranges, which need not cover all labels.
     pub fn new(ranges: Vec<LabelRange>) -> Self {
         let shared = vec![HashSet::new(); ranges.len()];
         Slicer { ranges, shared, forgotten: 0 }
     }
 
-    /// The ranges.
+    /// Returns the ranges.
     pub fn ranges(&self) -> &[LabelRange] {
         &self.ranges
     }
 
-    /// Name servers whose addresses are missing from slices, for there was no room to remember them.
+    /// Returns the number of name servers whose addresses are missing in slices, because there are more than the limit.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Writes a slice to each of `outs`; `open` gives the zone anew for each pass over it.
+    /// Writes a slice to each of `outs`; `open` returns a new reader of the zone for each pass.
     ///
     /// # Errors
-    /// When the zone is bad or a slice cannot be written.
+    /// If the zone is invalid or a slice cannot be written.
     ///
     /// # Panics
-    /// When there are not as many `outs` as ranges.
+    /// If `outs` and ranges differ in number.
     pub fn slice<R: Read, W: Write>(
         &mut self,
         mut open: impl FnMut() -> Result<Reader<R>, ZoneFileError>,
         outs: &mut [W],
     ) -> Result<Vec<Sliced>, SliceError> {
-        assert_eq!(outs.len(), self.ranges.len(), "a slice for each range");
+        assert_eq!(outs.len(), self.ranges.len(), "slices and ranges differ in number");
         let mut slices: Vec<_> = outs.iter_mut().map(Slice::new).collect();
-        self.cut(open()?, &mut slices)?;
+        self.write_slices(open()?, &mut slices)?;
         if self.shared.iter().any(|shared| !shared.is_empty()) {
             self.copy_addresses(open()?, &mut slices)?;
         }
@@ -175,7 +176,8 @@ impl Slicer {
         slices.into_iter().enumerate().map(finish).collect()
     }
 
-    fn cut<R: Read, W: Write>(
+    /// Writes each record to its slice, and those of the apex to all.
+    fn write_slices<R: Read, W: Write>(
         &mut self,
         mut zone: Reader<R>,
         slices: &mut [Slice<'_, W>],
@@ -186,14 +188,14 @@ impl Slicer {
             match place(record.owner(), apex) {
                 Place::Apex => {
                     for (number, slice) in slices.iter_mut().enumerate() {
-                        self.remember_server(number, record, apex);
+                        self.note_server(number, record, apex);
                         slice.put(number, record, apex)?;
                     }
                 }
                 Place::Below(label) => {
                     let number = self.ranges.iter().position(|range| range.contains(label));
                     if let Some(number) = number {
-                        self.remember_server(number, record, apex);
+                        self.note_server(number, record, apex);
                         slices[number].put(number, record, apex)?;
                     }
                 }
@@ -203,8 +205,8 @@ impl Slicer {
         Ok(())
     }
 
-    /// Remembers a name server of the zone whose address another slice holds.
-    fn remember_server(&mut self, number: usize, record: &Record, apex: &[u8]) {
+    /// Stores the name server of an NS record if another slice contains its address.
+    fn note_server(&mut self, number: usize, record: &Record, apex: &[u8]) {
         let server = record.data();
         if record.rtype() != Rtype::NS {
             return;
@@ -221,6 +223,7 @@ impl Slicer {
         }
     }
 
+    /// Copies the addresses of shared name servers into the slices that use them.
     fn copy_addresses<R: Read, W: Write>(
         &self,
         mut zone: Reader<R>,
@@ -244,12 +247,12 @@ impl Slicer {
         Ok(())
     }
 
-    /// Hands each query of a file to the slice that answers it, and those for the apex to all; counts the queries of
-    /// each slice, and those that no slice answers.
+    /// Writes each query of a file to the slice that answers it, and queries for the apex to all slices. Returns the
+    /// number of queries for each slice, and of those that no slice answers.
     ///
     /// # Errors
-    /// When a line is no query, or something cannot be read or written.
-    pub fn cut_queries<W: Write>(
+    /// If a line is not a query, or a file cannot be read or written.
+    pub fn slice_queries<W: Write>(
         &self,
         apex: &Name,
         mut input: impl BufRead,
@@ -287,12 +290,12 @@ impl Slicer {
     }
 }
 
-/// The name that a line of a query file asks for; `None` in empty lines and comments.
+/// Returns the name in a line of a query file; `None` for empty lines and comments.
 fn name_of_query(line: &[u8]) -> Result<Option<Name>, String> {
     if line.len() > MAX_LINE {
         return Err(format!("the line is longer than {MAX_LINE} octets"));
     }
-    let text = std::str::from_utf8(line).map_err(|_| "the line is not text".to_owned())?;
+    let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8 text".to_owned())?;
     match text.split_ascii_whitespace().next() {
         None => Ok(None),
         Some(word) if word.starts_with([';', '#']) => Ok(None),
@@ -311,6 +314,7 @@ impl<'a, W: Write> Slice<'a, W> {
         Slice { file: ZoneWriter::new(out), shared: 0 }
     }
 
+    /// Writes a record to the slice with this index.
     fn put(&mut self, number: usize, record: &Record, apex: &[u8]) -> Result<(), SliceError> {
         let written = self.file.put(record, apex);
         written.map_err(|source| SliceError::Write { number: number + 1, source })

@@ -1,4 +1,4 @@
-//! What a zone consists of, counted in one pass and constant memory.
+//! Statistics of a zone, counted in one pass and constant memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,47 +11,47 @@ use wire::name::strip_suffix;
 
 use crate::{Reader, ZoneFileError};
 
-/// The counts of a zone.
+/// Statistics of a zone.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// The zone.
+    /// The zone name.
     pub zone: Name,
-    /// Octets of its file.
+    /// Size of the file in octets.
     pub octets: u64,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Records by type, by the type's number.
+    /// Number of records of each type, by the number of the type.
     pub types: BTreeMap<u16, u64>,
-    /// Names that have records, counted anew when a name comes back later in the file.
+    /// Number of names with records; a name counts again if it occurs again later in the file.
     pub names: u64,
-    /// Names other than the apex that have NS records.
+    /// Number of names with NS records, without the apex.
     pub delegations: u64,
-    /// Delegations with a DS record.
+    /// Number of delegations with a DS record.
     pub signed_delegations: u64,
-    /// Name servers of all delegations.
+    /// Number of NS records of all delegations.
     pub servers: u64,
-    /// Addresses below a delegation that stands right before them.
+    /// Number of address records below the last delegation before them in the file.
     pub glue: u64,
-    /// The lowest and the highest TTL, seconds.
+    /// The lowest and the highest TTL, in seconds.
     pub ttls: (u32, u32),
-    /// Octets of the labels next to the apex, one for each name.
+    /// Total size of the labels next to the apex, one for each name, in octets.
     pub label_octets: u64,
-    /// The longest of them, octets.
+    /// Size of the longest of these labels, in octets.
     pub longest_label: usize,
-    /// Whether the names stand in canonical order.
+    /// Whether the names are in canonical order.
     pub in_order: bool,
 }
 
 impl Stats {
-    /// Counts a zone.
+    /// Reads a zone and counts.
     ///
     /// # Errors
-    /// When the zone file is bad.
+    /// If the zone file is invalid.
     pub fn of<R: Read>(mut zone: Reader<R>) -> Result<Self, ZoneFileError> {
         let mut counter = Counter::new();
         while zone.next_record()?.is_some() {
             let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
-            counter.see(apex, record.owner(), record.rtype(), record.ttl());
+            counter.count(apex, record.owner(), record.rtype(), record.ttl());
         }
         counter.end_name();
         counter.stats.zone = zone.apex().copied().unwrap_or(Name::ROOT);
@@ -59,18 +59,18 @@ impl Stats {
         Ok(counter.stats)
     }
 
-    /// Records by type, by the type's mnemonic.
+    /// Returns the number of records of each type, by the mnemonic of the type.
     pub fn type_counts(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         self.types.iter().map(|(rtype, count)| (Rtype::from_int(*rtype).to_string(), *count))
     }
 
-    /// Whether it has signatures.
+    /// Whether the zone has signatures.
     pub fn signed(&self) -> bool {
         self.types.contains_key(&Rtype::RRSIG.to_int())
     }
 }
 
-/// Counts, and what the name at hand has had so far.
+/// The counts so far, and the state of the current name.
 struct Counter {
     stats: Stats,
     owner: Vec<u8>,
@@ -101,7 +101,8 @@ impl Counter {
         Counter { stats, owner, at_apex: true, servers: 0, secure: false, delegation }
     }
 
-    fn see(&mut self, apex: &Name, owner: &[u8], rtype: Rtype, ttl: u32) {
+    /// Counts a record.
+    fn count(&mut self, apex: &Name, owner: &[u8], rtype: Rtype, ttl: u32) {
         self.stats.records += 1;
         *self.stats.types.entry(rtype.to_int()).or_default() += 1;
         self.stats.ttls = (self.stats.ttls.0.min(ttl), self.stats.ttls.1.max(ttl));
@@ -131,6 +132,7 @@ impl Counter {
         }
     }
 
+    /// Counts the current name as a delegation if it is one.
     fn end_name(&mut self) {
         if self.servers > 0 && !self.at_apex {
             self.stats.delegations += 1;
@@ -154,7 +156,7 @@ impl fmt::Display for Stats {
             let mean = per(self.label_octets, self.names.saturating_sub(1));
             writeln!(
                 f,
-                "labels        {mean:.1} octets on average, {} at most",
+                "labels        {mean:.1} octets on average, longest {}",
                 self.longest_label
             )?;
         }

@@ -1,7 +1,7 @@
-//! Text of a master file, put together in a buffer and handed on a mebibyte at a time.
+//! A writer of master file text that collects one mebibyte in a buffer before each write.
 //!
-//! `write!` goes through the formatting machinery for every number; at tens of bytes a record that is what a
-//! generator then spends its time on. Here a record is a few copies.
+//! With `write!` the formatting of numbers would take most of the time of a generator, since a record has only tens of
+//! bytes. Here a record is a few copies.
 
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
@@ -13,10 +13,10 @@ use wire::name::Labels;
 
 use crate::{Record, Written};
 
-/// Handed on when so much is there.
+/// Number of octets in the buffer at which it is written out.
 const CHUNK: usize = 1 << 20;
 
-/// A buffered writer of lines that counts.
+/// A buffered writer of lines that counts records and octets.
 pub(crate) struct Text<'a, W: Write> {
     out: &'a mut W,
     buffer: Vec<u8>,
@@ -68,7 +68,7 @@ impl<'a, W: Write> Text<'a, W> {
         self.number(a).put(b".").number(b).put(b".").number(c).put(b".").number(d)
     }
 
-    /// Appends a name in wire form, relative to `apex` where it lies in that zone.
+    /// Appends a name given in wire form, relative to `apex` if it is in that zone.
     pub(crate) fn name(&mut self, name: &[u8], apex: &[u8]) -> &mut Self {
         let (front, absolute) = match wire::name::strip_suffix(name, apex) {
             Some([]) => return self.put(b"@"),
@@ -77,7 +77,7 @@ impl<'a, W: Write> Text<'a, W> {
         };
         let plain = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
         if !Labels::of(front).all(|label| label.iter().all(plain)) {
-            // Seldom: `wire` knows what to escape.
+            // Rare names need escapes, which `wire` writes.
             let text = Name::from_wire(name).unwrap_or(Name::ROOT).to_string();
             return self.put(text.as_bytes()).put(b".");
         }
@@ -93,7 +93,7 @@ impl<'a, W: Write> Text<'a, W> {
         self
     }
 
-    /// Appends a record as a line; without its owner if that stands in the line before.
+    /// Appends a record as a line, without the owner if `with_owner` is false.
     pub(crate) fn record(
         &mut self,
         record: &Record,
@@ -120,7 +120,7 @@ impl<'a, W: Write> Text<'a, W> {
         self.end(1)
     }
 
-    /// Appends type and data of the most frequent types of records; false for others.
+    /// Appends type and data of the most frequent record types; returns `false` for other types.
     pub(crate) fn data(&mut self, rtype: Rtype, data: &[u8], apex: &[u8]) -> bool {
         match (rtype, data) {
             (Rtype::NS, name) => self.put(b"\tNS\t").name(name, apex),
@@ -144,41 +144,42 @@ impl<'a, W: Write> Text<'a, W> {
         true
     }
 
-    /// Appends type and data in the form of RFC 3597, which all servers take.
+    /// Appends type and data in the form of RFC 3597, which all servers accept.
     pub(crate) fn unknown_data(&mut self, rtype: Rtype, data: &[u8]) {
         self.put(format!("\t{rtype}\t\\# {} ", data.len()).as_bytes()).hex(data);
     }
 
-    /// Ends a line that holds so many records.
+    /// Ends a line that stands for this number of records.
     #[inline]
     pub(crate) fn end(&mut self, records: u64) -> io::Result<()> {
         self.buffer.push(b'\n');
-        self.ended(records)
+        self.count_records(records)
     }
 
-    /// Counts so many records in lines that have their ends.
+    /// Counts records in lines that are complete.
     #[inline]
-    pub(crate) fn ended(&mut self, records: u64) -> io::Result<()> {
+    pub(crate) fn count_records(&mut self, records: u64) -> io::Result<()> {
         self.written.records += records;
-        if self.buffer.len() >= CHUNK { self.hand_on() } else { Ok(()) }
+        if self.buffer.len() >= CHUNK { self.write_out() } else { Ok(()) }
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
+    /// Writes the buffer out.
+    fn write_out(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
         self.written.bytes += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the rest of the buffer and returns the total size.
     pub(crate) fn finish(mut self) -> io::Result<Written> {
-        self.hand_on()?;
+        self.write_out()?;
         self.out.flush()?;
         Ok(self.written)
     }
 }
 
-/// The first lines of every zone: origin, TTL, SOA.
+/// Writes the first lines of a zone: origin, TTL, SOA.
 pub(crate) fn begin<W: Write>(
     text: &mut Text<'_, W>,
     zone: &wire::Name,

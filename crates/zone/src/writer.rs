@@ -1,4 +1,4 @@
-//! Zone files written record by record.
+//! A zone file writer that writes one record at a time.
 
 use std::io::{self, Write};
 
@@ -8,24 +8,24 @@ use wire::Name;
 use crate::text::Text;
 use crate::{Record, Written};
 
-/// A zone file that is being written: owners and TTLs are left out where they stand before already.
+/// A zone file writer; it leaves out an owner or TTL that equals the one before.
 pub struct ZoneWriter<'a, W: Write> {
     text: Text<'a, W>,
-    /// TTL of records that say none, seconds; none before the first record.
+    /// The TTL of `$TTL` in seconds; `None` before the first record.
     ttl: Option<u32>,
     owner: Vec<u8>,
 }
 
 impl<'a, W: Write> ZoneWriter<'a, W> {
-    /// Writes to `out`.
+    /// Returns a writer to `out`.
     pub fn new(out: &'a mut W) -> Self {
         ZoneWriter { text: Text::new(out), ttl: None, owner: Vec::new() }
     }
 
-    /// Writes a record; all of a file with the same `apex`.
+    /// Writes a record; `apex` must be the same for all records of a file.
     ///
     /// # Errors
-    /// What the file reports.
+    /// If writing fails.
     pub fn put(&mut self, record: &Record, apex: &[u8]) -> io::Result<()> {
         let with_owner = self.begin(record.owner(), record.ttl(), apex);
         let ttl = self.ttl.unwrap_or_default();
@@ -35,7 +35,7 @@ impl<'a, W: Write> ZoneWriter<'a, W> {
     /// Writes a record whose owner and data are in wire form, uncompressed.
     ///
     /// # Errors
-    /// What the file reports.
+    /// If writing fails.
     pub fn put_wire(
         &mut self,
         owner: &[u8],
@@ -57,15 +57,15 @@ impl<'a, W: Write> ZoneWriter<'a, W> {
         self.text.end(1)
     }
 
-    /// Writes what is left, and says how much it all was.
+    /// Writes the rest of the buffer and returns the total size.
     ///
     /// # Errors
-    /// What the file reports.
+    /// If writing fails.
     pub fn finish(self) -> io::Result<Written> {
         self.text.finish()
     }
 
-    /// Says the zone before the first record; whether the owner is another than before.
+    /// Writes the origin before the first record; returns whether the owner differs from the one before.
     fn begin(&mut self, owner: &[u8], ttl: u32, apex: &[u8]) -> bool {
         if self.ttl.is_none() {
             let zone = Name::from_wire(apex).unwrap_or(Name::ROOT);

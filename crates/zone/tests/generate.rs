@@ -1,4 +1,4 @@
-//! Generated zones, read back through the zone file parser of `domain`.
+//! Generated zones, read back with the zone file parser of `domain`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use zone::{Dns64Zone, LeafZone, NameServer, Style, TldZone, ZoneRecords};
 
 type Owned = Name<Vec<u8>>;
 
-/// Owner, type and, of NS and CNAME records, the target of each record.
+/// Returns the owner and type of each record, and the target of NS and CNAME records.
 fn records(text: &[u8]) -> Vec<(Owned, Rtype, Option<Owned>)> {
     let mut file = Zonefile::from(text);
     let mut records = Vec::new();
@@ -34,7 +34,7 @@ fn tld(delegations: u64, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_top_level_domain_is_one() {
+fn a_top_level_domain_has_glue_and_the_stated_shares() {
     let text = tld(5_000, 9);
     let records = records(&text);
     assert!(records.is_sorted_by(|a, b| a.0 <= b.0), "in canonical order");
@@ -67,10 +67,10 @@ fn a_top_level_domain_is_one() {
 }
 
 #[test]
-fn seeds_reproduce_and_differ() {
+fn equal_seeds_give_equal_zones() {
     assert_eq!(tld(2_000, 1), tld(2_000, 1));
     assert_ne!(tld(2_000, 1), tld(2_000, 2));
-    // FNV-1a of what version 0.1.0 writes: experiments name a zone by its seed.
+    // FNV-1a hash of the zone that version 0.1.0 writes: experiments identify a zone by its seed.
     let hash = tld(20_000, 1).iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, &octet| {
         (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -78,7 +78,7 @@ fn seeds_reproduce_and_differ() {
 }
 
 #[test]
-fn a_leaf_zone_has_no_loose_ends() {
+fn aliases_of_a_leaf_zone_have_a_target() {
     let zone = LeafZone {
         zone: "example.test".parse().unwrap(),
         hosts: 3_000,
@@ -97,7 +97,10 @@ fn a_leaf_zone_has_no_loose_ends() {
     for (owner, rtype, target) in &records {
         if *rtype == Rtype::CNAME {
             aliases += 1;
-            assert!(names.contains(target.as_ref().unwrap()), "{owner} leads nowhere");
+            assert!(
+                names.contains(target.as_ref().unwrap()),
+                "the target of {owner} does not exist"
+            );
             assert_eq!(records.iter().filter(|r| r.0 == *owner).count(), 1, "{owner}");
         }
     }
@@ -105,7 +108,7 @@ fn a_leaf_zone_has_no_loose_ends() {
 }
 
 #[test]
-fn the_dns64_zone_holds_its_namespace() {
+fn the_dns64_zone_contains_its_namespace() {
     let zone = Dns64Zone {
         namespace: wire::Namespace::with_default_zone("10.0.0.0/22".parse().unwrap()),
         records: ZoneRecords::Aaaa("64:ff9b::/96".parse().unwrap()),

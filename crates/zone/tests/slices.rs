@@ -1,4 +1,4 @@
-//! Zones cut into slices, and queries that meet only theirs.
+//! Zones split into slices, and queries that go to the slice that answers them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use zone::slice::{SliceError, Slicer, balance};
 use zone::stats::Stats;
 use zone::{LeafZone, NameServer, Reader, TldZone};
 
-/// Owner, type, TTL and data: of a record, in lower case.
+/// Owner in lower case, type, TTL and data of a record.
 type Record = (Vec<u8>, u16, u32, Vec<u8>);
 
 fn reader(text: &[u8]) -> Reader<&[u8]> {
@@ -32,7 +32,7 @@ fn tld(delegations: u64) -> Vec<u8> {
     text
 }
 
-fn cut(zone: &[u8], ranges: Vec<LabelRange>) -> Vec<Vec<u8>> {
+fn slice_zone(zone: &[u8], ranges: Vec<LabelRange>) -> Vec<Vec<u8>> {
     let mut outs = vec![Vec::new(); ranges.len()];
     let mut slicer = Slicer::new(ranges);
     let slices = slicer.slice(|| Ok(reader(zone)), &mut outs).expect("cuts");
@@ -51,7 +51,7 @@ const NS: u16 = 2;
 fn slices_are_balanced_disjoint_and_complete() {
     let zone = tld(6_000);
     let ranges = balance(reader(&zone), 3, 1).expect("cuts");
-    let slices = cut(&zone, ranges.clone());
+    let slices = slice_zone(&zone, ranges.clone());
     let whole: BTreeSet<_> = records(&zone).into_iter().collect();
     let mut found = BTreeMap::new();
     for (slice, range) in slices.iter().zip(&ranges) {
@@ -78,7 +78,7 @@ fn slices_are_balanced_disjoint_and_complete() {
 }
 
 #[test]
-fn one_slice_is_the_zone() {
+fn one_slice_equals_the_zone() {
     let mut zone = Vec::new();
     let name: Name = "example.test".parse().expect("a name");
     let server = NameServer::default();
@@ -87,18 +87,18 @@ fn one_slice_is_the_zone() {
     zone.extend_from_slice(
         b"a\\.b\\032c 5 TXT \"q\\\"s;\" x\n\\@\tCAA 0 issue \"ca\"\n  SRV 1 2 3 .\n",
     );
-    let slices = cut(&zone, vec![LabelRange::default()]);
+    let slices = slice_zone(&zone, vec![LabelRange::default()]);
     assert_eq!(records(&slices[0]), records(&zone));
 }
 
 #[test]
-fn a_zone_without_labels_enough_is_not_cut() {
+fn a_zone_with_too_few_labels_is_refused() {
     let error = balance(reader(&tld(3)), 9, 1).expect_err("four labels");
     assert!(matches!(error, SliceError::TooFew { parts: 9, labels: 4 }), "{error}");
 }
 
 #[test]
-fn queries_meet_their_slice() {
+fn queries_go_to_their_slice() {
     let zone = tld(4_000);
     let ranges = balance(reader(&zone), 4, 1).expect("cuts");
     let write = |range: &LabelRange| {
@@ -132,16 +132,16 @@ fn queries_meet_their_slice() {
         }
         assert!(
             (300..500).contains(&missing),
-            "{missing} of 2000 do not exist; 400 were asked for"
+            "{missing} of 2000 do not exist; 400 were requested"
         );
     }
-    // The stream of the whole zone, cut by the same ranges.
+    // Queries for the whole zone, split by the same ranges.
     let mut stream = write(&LabelRange::default());
     stream.push_str("; a comment\n\ntest SOA\nexample.com A\n");
     let mut outs = vec![Vec::new(); 4];
     let apex: Name = "test".parse().expect("a name");
     let (counts, others) = Slicer::new(ranges.clone())
-        .cut_queries(&apex, stream.as_bytes(), Path::new("q"), &mut outs)
+        .slice_queries(&apex, stream.as_bytes(), Path::new("q"), &mut outs)
         .expect("cuts");
     assert_eq!((counts.iter().sum::<u64>(), others), (2_000 + 4, 1));
     for ((out, range), count) in outs.iter().zip(&ranges).zip(counts) {
@@ -151,13 +151,13 @@ fn queries_meet_their_slice() {
         assert!(names.iter().all(inside));
     }
     let error = Slicer::new(ranges)
-        .cut_queries(&apex, &b"a A\na..b A\n"[..], Path::new("q"), &mut outs)
+        .slice_queries(&apex, &b"a A\na..b A\n"[..], Path::new("q"), &mut outs)
         .expect_err("an empty label");
     assert!(error.to_string().starts_with("q:2:1: `a..b` is not a name"), "{error}");
 }
 
 #[test]
-fn counts_are_those_of_the_zone() {
+fn statistics_match_the_zone() {
     let zone = tld(2_000);
     let stats = Stats::of(reader(&zone)).expect("counts");
     let all = records(&zone);

@@ -1,4 +1,4 @@
-//! The zone of the dns64perf namespace, record by record or as `$GENERATE` lines.
+//! A generator of the zone of the dns64perf namespace, with one line per record or with `$GENERATE` lines.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,36 +9,36 @@ use wire::{Namespace, Pref64};
 use super::{NameServer, Written};
 use crate::text::{Text, begin};
 
-/// What each name of a zone has.
+/// The record of each name in the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneRecords {
-    /// Its IPv4 address.
+    /// An A record with the IPv4 address.
     A,
-    /// Its IPv4 address embedded in the prefix.
+    /// An AAAA record with the IPv4 address embedded in this prefix.
     Aaaa(Pref64),
 }
 
-/// How the records are written.
+/// The form in which the records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Each by itself.
+    /// One line per record.
     Expanded,
-    /// 256 with one `$GENERATE` line, which BIND and YADIFA expand.
+    /// One `$GENERATE` line per 256 records, which BIND and YADIFA expand.
     Generate,
 }
 
 /// The zone of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Dns64Zone {
-    /// The names.
+    /// The names in the zone.
     pub namespace: Namespace,
-    /// What they have.
+    /// The record of each name.
     pub records: ZoneRecords,
-    /// How it is written.
+    /// The form in which the records are written.
     pub style: Style,
-    /// TTL, seconds.
+    /// TTL of all records, in seconds.
     pub ttl: u32,
-    /// `ns1` of the zone.
+    /// The addresses of the name server `ns1` of the zone.
     pub server: NameServer,
 }
 
@@ -46,7 +46,7 @@ impl Dns64Zone {
     /// Writes the zone.
     ///
     /// # Errors
-    /// What `out` reports.
+    /// If writing to `out` fails.
     pub fn write(&self, out: &mut impl Write) -> io::Result<Written> {
         let mut text = Text::new(out);
         begin(&mut text, self.namespace.zone(), self.ttl, "ns1")?;
@@ -60,6 +60,7 @@ impl Dns64Zone {
         text.finish()
     }
 
+    /// Writes one line per record.
     fn expanded<W: Write>(&self, text: &mut Text<'_, W>) -> io::Result<()> {
         let mut label = [0; wire::namespace::LABEL];
         let mut address6 = String::new();
@@ -81,7 +82,7 @@ impl Dns64Zone {
         Ok(())
     }
 
-    /// A line for each /24, or for what the prefix has of one.
+    /// Writes one `$GENERATE` line for each /24, or for the whole prefix if it is longer.
     fn generate<W: Write>(&self, text: &mut Text<'_, W>) -> io::Result<()> {
         let size = self.namespace.size();
         let per_line = size.min(256);
@@ -102,9 +103,9 @@ impl Dns64Zone {
     }
 }
 
-/// The embedded address with `$GENERATE`'s counter for its last octet.
+/// Returns the embedded address with the counter of `$GENERATE` in place of the last octet.
 ///
-/// Which octet that is depends on the prefix's length; it is found by embedding two addresses that differ there.
+/// The position of that octet depends on the prefix length; it is found by embedding two addresses that differ there.
 fn with_counter(pref64: Pref64, address: Ipv4Addr) -> String {
     let [a, b, c, _] = address.octets();
     let embed = |d| Ipv6Addr::octets(&pref64.embed(Ipv4Addr::new(a, b, c, d)));
@@ -148,7 +149,7 @@ mod tests {
         ns1\tA\t10.9.0.2\nns1\tAAAA\tfd00:9::2\n";
 
     #[test]
-    fn expanded() {
+    fn one_line_per_record() {
         let records = ZoneRecords::Aaaa("2001:db8:64::/96".parse().unwrap());
         let wanted = "010-000-000-254\tAAAA\t2001:db8:64::a00:fe\n\
                       010-000-000-255\tAAAA\t2001:db8:64::a00:ff\n";
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn as_generate_lines() {
+    fn generate_lines() {
         let found = zone("10.0.0.0/23", ZoneRecords::A, Style::Generate);
         let wanted = "$GENERATE 0-255 010-000-000-${0,3,d} A 10.0.0.$\n\
                       $GENERATE 0-255 010-000-001-${0,3,d} A 10.0.1.$\n";

@@ -1,4 +1,4 @@
-//! A zone at a leaf of the tree: the hosts of an organisation.
+//! A generator of a leaf zone: the hosts of an organisation.
 
 use std::io::{self, Write};
 
@@ -9,33 +9,36 @@ use super::{NameServer, Written};
 use crate::labels::Labels;
 use crate::text::{Text, begin};
 
-/// Shares of hosts with a kind of record, of a thousand.
+/// Number of hosts that are an alias, per thousand.
 const ALIASES: u64 = 100;
+/// Number of other hosts with an AAAA record, per thousand.
 const AAAA: u64 = 400;
+/// Number of other hosts with an MX record, per thousand.
 const MX: u64 = 20;
+/// Number of other hosts with a TXT record, per thousand.
 const TXT: u64 = 20;
 
-/// The zone of an organisation with so many hosts: each has an A record, some an AAAA, MX or TXT record beside it,
-/// and one in ten is an alias of another.
+/// The zone of an organisation: each host has an A record, some also have an AAAA, MX or TXT record, and one in ten is
+/// an alias of another.
 #[derive(Clone, Debug)]
 pub struct LeafZone {
-    /// The zone.
+    /// The name of the zone.
     pub zone: Name,
-    /// How many names there are below the apex, its server not counted.
+    /// Number of names below the apex, without the name server.
     pub hosts: u64,
-    /// TTL, seconds.
+    /// TTL of all records, in seconds.
     pub ttl: u32,
-    /// `ns1` of the zone.
+    /// The addresses of the name server `ns1` of the zone.
     pub server: NameServer,
-    /// Seed of everything that looks random.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
 impl LeafZone {
-    /// Checks what was asked for.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// When the zone's name is too long for labels in front.
+    /// If the zone name leaves no room for another label.
     pub fn validate(&self) -> Result<(), wire::NameError> {
         self.zone.prepend(&[b'x'; wire::name::MAX_LABEL]).map(|_| ())
     }
@@ -43,7 +46,7 @@ impl LeafZone {
     /// Writes the zone, in canonical order.
     ///
     /// # Errors
-    /// What `out` reports; as bad input when the zone's name is too long for labels in front.
+    /// If writing to `out` fails; `InvalidInput` if the zone name leaves no room for another label.
     pub fn write(&self, out: &mut impl Write) -> io::Result<Written> {
         self.validate().map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let mut text = Text::new(out);
@@ -74,12 +77,14 @@ impl LeafZone {
     }
 }
 
+/// Writes the addresses of `ns1`.
 fn own_server<W: Write>(text: &mut Text<'_, W>, server: NameServer) -> io::Result<()> {
     let NameServer { v4, v6 } = server;
     text.put(format!("ns1\tA\t{v4}\n\tAAAA\t{v6}").as_bytes());
     text.end(2)
 }
 
+/// Writes the records of one host.
 fn host<W: Write>(text: &mut Text<'_, W>, label: &[u8], rng: &mut Rng) -> io::Result<()> {
     let number = rng.next_u64();
     text.put(label).put(b"\tA\t").v4(0x0a00_0000 | (number as u32 & 0x00ff_ffff)).end(1)?;

@@ -1,8 +1,9 @@
-//! A zone like that of a top-level domain: delegations, and hardly anything else.
+//! A generator of a zone like that of a top-level domain, which is mostly delegations.
 //!
-//! Delegations point to the two to four name servers of an operator; a few operators have most of the delegations
-//! (Zipf's law). Half of the operators (by default) are named in the zone itself, `hoster0000007`, and have glue;
-//! the others live below `invalid.`. Some delegations bring name servers of their own, with glue, and some are signed.
+//! Each delegation has the two to four name servers of an operator; a few operators have most of the delegations
+//! (Zipf's law). Half of the operators (by default) have a name in the zone, such as `hoster0000007`, with glue; the
+//! names of the others are below `invalid.`. Some delegations have name servers below their own name, with glue, and
+//! some are signed.
 
 use std::io::{self, Write};
 
@@ -10,70 +11,70 @@ use measure::{Rng, Zipf};
 use wire::Name;
 
 use super::{NameServer, Written};
-use crate::labels::{Labels, LabelsAhead};
+use crate::labels::{BackgroundLabels, Labels};
 use crate::text::{Text, begin};
 
-/// The label of an operator begins with this; seven digits follow.
+/// Start of the label of an operator; seven digits follow.
 const OPERATOR: &[u8] = b"hoster";
-/// The most operators: as many as seven digits name.
+/// Largest number of operators that seven digits can number.
 const MAX_OPERATORS: u64 = 10_000_000;
 
 /// A zone like that of a top-level domain.
 #[derive(Clone, Debug)]
 pub struct TldZone {
-    /// The zone.
+    /// The name of the zone.
     pub zone: Name,
-    /// How many names are delegated.
+    /// Number of delegations.
     pub delegations: u64,
-    /// How many operators serve them; `None` for one in two hundred delegations.
+    /// Number of operators; `None` means one per two hundred delegations.
     pub operators: Option<u64>,
-    /// Zipf's exponent of the operators' sizes.
+    /// Zipf exponent of the sizes of operators.
     pub exponent: f64,
-    /// Share (0 to 1) of operators that are named in the zone.
+    /// Share (0 to 1) of operators with a name in the zone.
     pub in_zone: f64,
-    /// Share (0 to 1) of delegations that have name servers of their own name, with glue.
+    /// Share (0 to 1) of delegations with name servers below their own name, with glue.
     pub vanity: f64,
     /// Share (0 to 1) of delegations with a DS record.
     pub ds: f64,
-    /// TTL, seconds.
+    /// TTL of all records, in seconds.
     pub ttl: u32,
-    /// `a.nic` of the zone.
+    /// The addresses of the name server `a.nic` of the zone.
     pub server: NameServer,
-    /// Seed of everything that looks random.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// A zone that cannot be.
+/// The reason why the parameters of a zone are not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TldError {
-    /// A share is none.
-    #[error("the share of {what}, {found}, does not lie between 0 and 1")]
+    /// A share is not between 0 and 1.
+    #[error("the share of {what} is {found}: write a number from 0 to 1")]
     Share {
-        /// Of what.
+        /// The name of the share.
         what: &'static str,
-        /// What was given.
+        /// The share given.
         found: f64,
     },
-    /// The exponent is none.
-    #[error("the exponent {0} of the operators' sizes does not lie between 0 and 10")]
+    /// The exponent is not between 0 and 10.
+    #[error("the exponent of the sizes of operators is {0}: write a number from 0 to 10")]
     Exponent(f64),
-    /// More operators than delegations, or than can be named.
-    #[error("{found} operators for {delegations} delegations: take 1 to {most}")]
+    /// There are no operators, more than delegations, or more than can be numbered.
+    #[error("{found} operators for {delegations} delegations: write 1 to {most}")]
     Operators {
-        /// What was given.
+        /// The number of operators given.
         found: u64,
-        /// How many names are delegated.
+        /// The number of delegations.
         delegations: u64,
-        /// How many there may be.
+        /// The largest number of operators allowed.
         most: u64,
     },
-    /// The zone's name is too long for labels in front.
-    #[error("the zone's name leaves no room for labels in front of it: {0}")]
+    /// The zone name leaves no room for more labels.
+    #[error("the zone name leaves no room for more labels: {0}")]
     Zone(#[from] wire::NameError),
 }
 
 impl TldZone {
-    /// A zone with the shares of a large top-level domain.
+    /// Returns a zone with the shares of a large top-level domain.
     pub fn new(zone: Name, delegations: u64, seed: u64) -> Self {
         TldZone {
             zone,
@@ -89,10 +90,10 @@ impl TldZone {
         }
     }
 
-    /// Checks what was asked for.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// The first thing that cannot be.
+    /// The first invalid parameter.
     pub fn validate(&self) -> Result<(), TldError> {
         for (what, found) in [
             ("operators in the zone", self.in_zone),
@@ -114,6 +115,7 @@ impl TldZone {
         Ok(())
     }
 
+    /// Returns the number of operators.
     fn operator_count(&self) -> u64 {
         self.operators.unwrap_or(self.delegations / 200).clamp(1, MAX_OPERATORS)
     }
@@ -121,7 +123,7 @@ impl TldZone {
     /// Writes the zone, in canonical order.
     ///
     /// # Errors
-    /// What `out` reports; as bad input when the zone cannot be.
+    /// If writing to `out` fails; `InvalidInput` if a parameter is not valid.
     pub fn write(&self, out: &mut impl Write) -> io::Result<Written> {
         self.validate().map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let mut zone = Writer::new(self, out);
@@ -132,10 +134,10 @@ impl TldZone {
         let named = (0..zone.operators).filter(|&rank| self.named_in_zone(rank)).count() as u64;
         let labels = Labels::new(self.delegations.saturating_sub(named), self.seed, reserved);
         std::thread::scope(|scope| {
-            let mut labels = LabelsAhead::new(labels, scope);
+            let mut labels = BackgroundLabels::new(labels, scope);
             let mut label = labels.next_label();
             let mut nic_is_due = true;
-            // What comes next in the canonical order: drawn labels, then an operator or the zone's own server.
+            // Next in canonical order: random labels, then an operator or the zone's own server.
             loop {
                 let operator = operators.peek().map(|&rank| operator_label(rank));
                 let operator = operator.as_ref().map(|label| &label[..]);
@@ -159,19 +161,19 @@ impl TldZone {
         })
     }
 
-    /// Whether an operator has its name in the zone: spread evenly over the ranks.
+    /// Whether an operator has a name in the zone; these operators are spread evenly over the ranks.
     fn named_in_zone(&self, rank: u64) -> bool {
         ((rank + 1) as f64 * self.in_zone) as u64 > (rank as f64 * self.in_zone) as u64
     }
 }
 
-/// Labels that are not drawn: the zone's own and the operators'.
+/// Whether a label is reserved for the zone's own server or an operator, so that it is not drawn at random.
 fn reserved(label: &[u8]) -> bool {
     let operator = |rest: &[u8]| rest.len() == 7 && rest.iter().all(u8::is_ascii_digit);
     label == b"nic" || label.strip_prefix(OPERATOR).is_some_and(operator)
 }
 
-/// `hoster0000007`
+/// Returns the label of an operator, such as `hoster0000007`.
 fn operator_label(rank: u64) -> [u8; 13] {
     let mut label = *b"hoster0000000";
     let mut n = rank;
@@ -182,11 +184,12 @@ fn operator_label(rank: u64) -> [u8; 13] {
     label
 }
 
-/// How many name servers an operator has: 2 (as most), 3 or 4.
+/// Returns the number of name servers of an operator: 2 (most of them), 3 or 4.
 fn server_count(rank: u64) -> u64 {
     [2, 4, 2, 3, 2, 2, 4, 2][(rank % 8) as usize]
 }
 
+/// The state while a zone is written.
 struct Writer<'a, W: Write> {
     zone: &'a TldZone,
     text: Text<'a, W>,
@@ -207,13 +210,13 @@ impl<'a, W: Write> Writer<'a, W> {
         }
     }
 
-    /// A delegation of a drawn label.
+    /// Writes a delegation.
     fn delegation(&mut self, label: &[u8]) -> io::Result<()> {
         self.text.put(label);
         if self.rng.unit() < self.zone.vanity {
             self.text.put(b"\tNS\tns1.").put(label).end(1)?;
             self.text.put(b"\tNS\tns2.").put(label).end(1)?;
-            self.signed()?;
+            self.maybe_ds()?;
             let first = self.rng.next_u64();
             for server in 0..2u64 {
                 self.text.put(b"ns").number(server + 1).put(b".").put(label).put(b"\tA\t");
@@ -224,15 +227,15 @@ impl<'a, W: Write> Writer<'a, W> {
         }
         let rank = self.zipf.draw(&mut self.rng);
         self.servers_of(rank)?;
-        self.signed()
+        self.maybe_ds()
     }
 
-    /// An operator's own delegation, with glue for its servers.
+    /// Writes the delegation of an operator's own name, with glue for its servers.
     fn operator(&mut self, rank: u64) -> io::Result<()> {
         let label = operator_label(rank);
         self.text.put(&label);
         self.servers_of(rank)?;
-        self.signed()?;
+        self.maybe_ds()?;
         for server in 1..=server_count(rank) {
             self.text.put(b"ns").number(server).put(b".").put(&label).put(b"\tA\t");
             self.text.v4(private(rank * 4 + server));
@@ -244,7 +247,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    /// The NS records for an operator's servers, behind an owner that stands already.
+    /// Writes the NS records of an operator's servers, after an owner that is written already.
     fn servers_of(&mut self, rank: u64) -> io::Result<()> {
         let mut line = *b"\tNS\tns0.hoster0000000.invalid.\n";
         const NUMBER: usize = 6;
@@ -259,11 +262,11 @@ impl<'a, W: Write> Writer<'a, W> {
             line[NUMBER] = b'0' + server as u8;
             self.text.put(&line[..length]);
         }
-        self.text.ended(server_count(rank))
+        self.text.count_records(server_count(rank))
     }
 
-    /// A DS record, for some.
-    fn signed(&mut self) -> io::Result<()> {
+    /// Writes a DS record for a share of the delegations.
+    fn maybe_ds(&mut self) -> io::Result<()> {
         if self.rng.unit() >= self.zone.ds {
             return Ok(());
         }
@@ -276,7 +279,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.text.end(1)
     }
 
-    /// The addresses of the zone's own server.
+    /// Writes the addresses of the zone's own server.
     fn own_server(&mut self, server: NameServer) -> io::Result<()> {
         let NameServer { v4, v6 } = server;
         self.text.put(format!("a.nic\tA\t{v4}\n\tAAAA\t{v6}").as_bytes());
@@ -284,7 +287,7 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 }
 
-/// An address in 10.0.0.0/8.
+/// Returns an address in 10.0.0.0/8.
 fn private(n: u64) -> u32 {
     0x0a00_0000 | (n as u32 & 0x00ff_ffff)
 }
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_are_spread() {
+    fn operators_in_the_zone_are_spread_evenly() {
         let mut zone = TldZone::new("test".parse().unwrap(), 1_000, 1);
         assert_eq!((0..1_000).filter(|&rank| zone.named_in_zone(rank)).count(), 500);
         zone.in_zone = 0.0;
@@ -307,15 +310,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_parameters_are_refused() {
         let good = TldZone::new("test".parse().unwrap(), 1_000, 1);
         good.validate().unwrap();
         let table = [
-            (TldZone { ds: 1.5, ..good.clone() }, "share of DS, 1.5"),
+            (TldZone { ds: 1.5, ..good.clone() }, "share of DS is 1.5"),
             (TldZone { vanity: -0.1, ..good.clone() }, "own name servers"),
             (TldZone { exponent: f64::NAN, ..good.clone() }, "exponent"),
-            (TldZone { operators: Some(0), ..good.clone() }, "take 1 to 1000"),
-            (TldZone { operators: Some(1_001), ..good.clone() }, "take 1 to 1000"),
+            (TldZone { operators: Some(0), ..good.clone() }, "write 1 to 1000"),
+            (TldZone { operators: Some(1_001), ..good.clone() }, "write 1 to 1000"),
         ];
         for (zone, part) in table {
             let error = zone.validate().unwrap_err().to_string();

@@ -1,29 +1,30 @@
-//! Where the entries of a zone file end: at a line break outside of parentheses, quotes and comments.
+//! Finds where entries of a zone file end: at a line break outside of parentheses, quotes and comments.
 
-/// Finds the ends of entries.
+/// The state between two searches for the end of an entry.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     parens: u32,
     quoted: bool,
     comment: bool,
     escaped: bool,
-    /// The line the entry that was cut last begins at, from 1.
+    /// The first line of the last complete entry, from 1.
     pub(super) line: u64,
-    /// Lines up to the last cut.
-    pub(super) handed_lines: u64,
-    /// Lines behind it.
+    /// Number of lines up to the end of the last complete entry.
+    pub(super) lines: u64,
+    /// Number of lines after it.
     open_lines: u64,
 }
 
 impl Cutter {
-    /// How much of `text`, which follows what was shown before, ends the entry; `None` if there is no end in it.
-    pub(super) fn cut(&mut self, text: &[u8]) -> Option<usize> {
+    /// Returns the length of `text` up to the end of the entry; `None` if the entry continues. `text` follows the text
+    /// of the last call.
+    pub(super) fn find_end(&mut self, text: &[u8]) -> Option<usize> {
         for (at, &octet) in text.iter().enumerate() {
             if octet == b'\n' {
                 self.comment = false;
                 self.open_lines += 1;
                 if self.parens == 0 && !self.quoted && !self.escaped {
-                    self.begin_entry();
+                    self.end_entry();
                     return Some(at + 1);
                 }
                 self.escaped = false;
@@ -44,21 +45,21 @@ impl Cutter {
         None
     }
 
-    /// Whether parentheses, quotes or an escape wait for their end.
+    /// Whether parentheses, quotes or an escape are open.
     pub(super) fn is_open(&self) -> bool {
         self.parens > 0 || self.quoted || self.escaped
     }
 
-    /// Passes over a line that is an entry, where one begins.
+    /// Counts a line that is a whole entry.
     pub(super) fn pass_line(&mut self) {
-        self.handed_lines += 1;
-        self.line = self.handed_lines;
+        self.lines += 1;
+        self.line = self.lines;
     }
 
-    /// Counts the lines of an entry that was cut.
-    pub(super) fn begin_entry(&mut self) {
-        self.line = self.handed_lines + 1;
-        self.handed_lines += self.open_lines;
+    /// Counts the lines of the entry that just ended.
+    pub(super) fn end_entry(&mut self) {
+        self.line = self.lines + 1;
+        self.lines += self.open_lines;
         self.open_lines = 0;
     }
 }

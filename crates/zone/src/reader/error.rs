@@ -1,45 +1,45 @@
-//! What is wrong with a zone file, and where.
+//! Errors in zone files, with their place.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a zone file cannot be used.
+/// The reason why a zone file is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the zone file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// An entry is not understood.
+    /// An entry is not valid.
     #[error("{}:{place}: {why}", path.display())]
     BadEntry {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// `line:column`, from 1.
+        /// The place, `line:column`, from 1.
         place: String,
-        /// What is wrong, and what to do.
+        /// The mistake, and what to write.
         why: String,
     },
-    /// The zone's name is not said before its records.
-    #[error("{}: the first record is not a SOA record; it must be, or give the zone's name", path.display())]
+    /// The zone name is not known at the first record.
+    #[error("{}: the first record is not a SOA record: start with one, or give the zone name", path.display())]
     NoApex {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// A record lies outside of the zone.
-    #[error("{}:{line}: {owner} does not lie in the zone {zone}", path.display())]
+    /// The owner of a record is not in the zone.
+    #[error("{}:{line}: {owner} is not in the zone {zone}", path.display())]
     Outside {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// From 1.
+        /// The line, from 1.
         line: u64,
-        /// Whose record it is.
+        /// The owner of the record.
         owner: String,
-        /// The zone.
+        /// The zone name.
         zone: String,
     },
 }

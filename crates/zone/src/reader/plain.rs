@@ -1,4 +1,4 @@
-//! Lines such as nearly all of a large zone consists of, read by hand: an owner or none, perhaps a TTL and IN, and a
+//! A fast parser for plain lines, which are most of a large zone: an owner or none, optionally a TTL and IN, and a
 //! record of one of a few types.
 //!
 //! ```text
@@ -6,33 +6,35 @@
 //!             DS  4711 13 2 0a1b...      digits, hyphens and underscores; whole numbers
 //! ```
 //!
-//! All else, and all that may be wrong, is left to `domain`'s parser, which takes ten times as long for a record and
-//! knows every form and every error. Whatever is read here it reads alike: the tests hold one against the other.
+//! The parser of `domain` reads all other lines, and those that may have a mistake; it takes ten times as long per
+//! record and knows every form and every error. Both read plain lines alike; a property test compares them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use domain::base::Rtype;
 use wire::name::{MAX_LABEL, MAX_NAME};
 
-/// A number of so many digits is a TTL in every reading of the RFCs.
+/// Largest number of digits; every number up to this length is a valid TTL.
 const MAX_DIGITS: usize = 9;
 
-/// Reads plain lines, and knows what they lean on.
+/// A parser of plain lines, with the origin and the TTL that they depend on.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
     /// The origin, in wire form; empty when there is none.
     pub(super) origin: Vec<u8>,
-    /// Of `$TTL`, seconds.
+    /// The TTL of `$TTL`, in seconds.
     pub(super) ttl: Option<u32>,
-    /// The owner and the data of the line read last, in wire form.
+    /// The owner of the last line, in wire form.
     pub(super) owner: Vec<u8>,
+    /// The data of the last line, in wire form.
     pub(super) data: Vec<u8>,
-    /// What the parser does not know of: a line was read, and the last TTL that was written.
+    /// Whether plain lines were read that the parser of `domain` does not know.
     pub(super) unknown: bool,
+    /// The last TTL written in those lines, in seconds.
     pub(super) written_ttl: Option<u32>,
 }
 
-/// What else a line says.
+/// The type and the TTL of a plain line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) rtype: Rtype,
@@ -40,7 +42,7 @@ pub(super) struct Line {
 }
 
 impl Plain {
-    /// Reads a line without its end, which follows a record of `last_owner`; `None` when it is not plain.
+    /// Reads a line without its line break; `None` if it is not plain. A line without an owner has `last_owner`.
     pub(super) fn read(&mut self, line: &[u8], last_owner: Option<&[u8]>) -> Option<Line> {
         let mut rest = line;
         self.owner.clear();
@@ -96,17 +98,17 @@ fn is_blank(octet: u8) -> bool {
     matches!(octet, b' ' | b'\t')
 }
 
-/// Takes the next word; an empty one at the end.
+/// Removes and returns the next word; an empty one at the end.
 #[inline]
 fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let blank = rest.iter().take_while(|&&octet| is_blank(octet)).count();
     let length = rest[blank..].iter().take_while(|&&octet| !is_blank(octet)).count();
-    let (word, behind) = rest[blank..].split_at(length);
-    *rest = behind;
+    let (word, after) = rest[blank..].split_at(length);
+    *rest = after;
     word
 }
 
-/// A whole number in decimal.
+/// Reads a decimal whole number.
 #[inline]
 pub(super) fn number(word: &[u8]) -> Option<u32> {
     if word.is_empty() || word.len() > MAX_DIGITS {
@@ -117,12 +119,12 @@ pub(super) fn number(word: &[u8]) -> Option<u32> {
     })
 }
 
-/// Whether an octet stands for itself in every name.
+/// Whether an octet never needs an escape in a name.
 const fn is_plain(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_')
 }
 
-/// Appends a name in wire form, with `origin` behind it unless it ends with a dot.
+/// Appends a name in wire form, followed by `origin` unless it ends with a dot.
 #[inline]
 fn name(word: &[u8], origin: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let begin = out.len();
@@ -148,7 +150,7 @@ fn name(word: &[u8], origin: &[u8], out: &mut Vec<u8>) -> Option<()> {
     (!origin.is_empty() && out.len() - begin <= MAX_NAME).then_some(())
 }
 
-/// Appends octets written in hexadecimal, at least one.
+/// Appends one or more octets that are written in hexadecimal.
 fn hexadecimal(word: &[u8], out: &mut Vec<u8>) -> Option<()> {
     if word.is_empty() || word.len() % 2 == 1 {
         return None;
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_plain() {
+    fn only_plain_lines_are_read() {
         let mut plain = Plain { origin: b"\x04test\0".to_vec(), ttl: Some(60), ..Plain::default() };
         for (line, read, owner, data) in [
             (

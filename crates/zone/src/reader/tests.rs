@@ -2,10 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Gives what it holds a few octets at a time.
-struct Trickle<'a>(&'a [u8], usize);
+/// A reader that returns this many octets at a time.
+struct SmallReads<'a>(&'a [u8], usize);
 
-impl Read for Trickle<'_> {
+impl Read for SmallReads<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.1.min(self.0.len()).min(buffer.len());
         buffer[..n].copy_from_slice(&self.0[..n]);
@@ -14,10 +14,11 @@ impl Read for Trickle<'_> {
     }
 }
 
-type Read1 = (Vec<u8>, u32, Rtype, Vec<u8>);
+/// Owner, TTL, type and data of a record.
+type Row = (Vec<u8>, u32, Rtype, Vec<u8>);
 
-fn read(text: &str, step: usize) -> Result<Vec<Read1>, String> {
-    let mut reader = Reader::new(Trickle(text.as_bytes(), step), Path::new("z"), None);
+fn read(text: &str, step: usize) -> Result<Vec<Row>, String> {
+    let mut reader = Reader::new(SmallReads(text.as_bytes(), step), Path::new("z"), None);
     let mut all = Vec::new();
     while let Some(record) = reader.next_record().map_err(|e| e.to_string())? {
         all.push((record.owner().to_vec(), record.ttl(), record.rtype(), record.data().to_vec()));
@@ -30,7 +31,7 @@ const ZONE: &str = "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h (1 ; a ( in a comm
     t TXT \"a;b(\" \"c\\\"d e\"\nq\\;x 5 IN MX 10 ns1\n$ORIGIN sub\nw CNAME ns1.example.";
 
 #[test]
-fn everything_a_master_file_may_have() {
+fn all_forms_of_a_master_file_are_read() {
     let records = read(ZONE, 4096).unwrap();
     assert_eq!(records.len(), 7);
     let ttls: Vec<_> = records.iter().map(|r| r.1).collect();
@@ -42,7 +43,7 @@ fn everything_a_master_file_may_have() {
 }
 
 #[test]
-fn an_at_sign_is_the_origin_in_record_data_too() {
+fn an_at_sign_in_record_data_is_the_origin() {
     let records =
         read("$ORIGIN example.\n@ 5 IN SOA @ h 1 2 3 4 5\n MX 1 @\n$ORIGIN sub\na 5 NS @\n", 99);
     let records = records.unwrap();
@@ -55,25 +56,21 @@ fn an_at_sign_is_the_origin_in_record_data_too() {
 fn errors_have_their_place() {
     let soa = "$ORIGIN example.\n@ 60 IN SOA ns1 h (1 2\n3 4 5)\n";
     let table = [
-        ("a 60 AX 1\n".to_owned(), "z:4:", "type of a record belongs here"),
+        ("a 60 AX 1\n".to_owned(), "z:4:", "a record type here"),
         ("b 60 A 192.0.2.1\n\nc A 192.0.2.300\n".to_owned(), "z:6:5: ", "IPv4"),
         ("$GENERATE 1-x a$ A 192.0.2.$\n".to_owned(), "z:4:11: ", "not a range of $GENERATE"),
         (
             "$GENERATE 254-258 a$ A 192.0.2.$\n".to_owned(),
             "z:4:1: ",
-            "in the line that $GENERATE makes of 256",
+            "in the line that $GENERATE makes for 256",
         ),
-        (
-            "$GENERATE 1-9 a$ A 192.0.2.$\n;\nb AX 1\n".to_owned(),
-            "z:6:",
-            "type of a record belongs here",
-        ),
+        ("$GENERATE 1-9 a$ A 192.0.2.$\n;\nb AX 1\n".to_owned(), "z:6:", "a record type here"),
         (";\n$INCLUDE other\n".to_owned(), "z:5:1: ", "only a zone that is read from a file"),
-        ("a (\nA 192.0.2.1\n".to_owned(), "z:4:1: ", "ends within the entry"),
+        ("a (\nA 192.0.2.1\n".to_owned(), "z:4:1: ", "ends inside the entry"),
         ("b NS ns1...1\n".to_owned(), "z:4:1: ", "two dots in a row"),
         ("b MX 1 a..b\n".to_owned(), "z:4:1: ", "two dots in a row"),
         ("a..b A 192.0.2.1\n".to_owned(), "z:4:1: ", "two dots in a row"),
-        ("t TXT \"i;b(\"(\"c\"\n".to_owned(), "z:4:1: ", "ends within the entry"),
+        ("t TXT \"i;b(\"(\"c\"\n".to_owned(), "z:4:1: ", "ends inside the entry"),
         ("b A 192.0.2.1\nb.other. (\n) A 192.0.2.1\n".to_owned(), "z:5: b.other", "zone example"),
         (format!("a A \"{}", "x\n".repeat(600_000)), "z:4:1: ", "parentheses and quotes"),
     ];
@@ -86,7 +83,7 @@ fn errors_have_their_place() {
 }
 
 #[test]
-fn generated_lines_are_records_like_others() {
+fn generate_lines_equal_written_lines() {
     let soa = "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h (1 2\n3 4 5)\n";
     let short =
         format!("{soa}$GENERATE 1-3 a$ A 192.0.2.$\n 5 TXT last\n$GENERATE 7-7 $ A 192.0.2.7");
@@ -132,8 +129,8 @@ fn included_files_are_read_in_their_place() {
         ]
     );
     for (text, place, part) in [
-        ("\nx AX 1\n", "more:2:", "type of a record belongs here"),
-        ("x A 1.2.3.4\nx.other. A 1.2.3.4\n", "more:2: ", "does not lie in the zone example"),
+        ("\nx AX 1\n", "more:2:", "a record type here"),
+        ("x A 1.2.3.4\nx.other. A 1.2.3.4\n", "more:2: ", "is not in the zone example"),
         ("\n\n$INCLUDE nowhere", "more:3:1: ", "$INCLUDE nowhere: cannot read"),
         ("$INCLUDE more", "more:1:1: ", "8 deep at most"),
     ] {
@@ -143,7 +140,7 @@ fn included_files_are_read_in_their_place() {
     }
 }
 
-/// Lines that are plain, nearly plain, and not plain at all; what stands behind one leans on it.
+/// Lines that are plain, nearly plain, and not plain; some depend on the line before.
 const LINES: [&str; 28] = [
     "a NS ns1",
     "\tNS\tns2.other.",
@@ -176,7 +173,7 @@ const LINES: [&str; 28] = [
 ];
 
 proptest! {
-    /// An octet at a time every line is the parser's.
+    /// With reads of one octet, the parser of `domain` reads every line.
     #[test]
     fn plain_lines_are_read_as_the_parser_reads_them(
         lines in proptest::collection::vec(proptest::sample::select(&LINES[..]), 0..12),
@@ -188,12 +185,12 @@ proptest! {
     }
 
     #[test]
-    fn chunks_do_not_matter(step in 1usize..40) {
+    fn the_size_of_reads_does_not_matter(step in 1usize..40) {
         prop_assert_eq!(read(ZONE, step).unwrap(), read(ZONE, usize::MAX).unwrap());
     }
 
     #[test]
-    fn any_text_is_survived(text in "[\\x00-\\x7fé]{0,200}", cut in 0usize..200) {
+    fn any_text_is_read_or_refused(text in "[\\x00-\\x7fé]{0,200}", cut in 0usize..200) {
         let _ = read(&text, 7);
         let mut mixed = ZONE.as_bytes().to_vec();
         let cut = cut.min(mixed.len());

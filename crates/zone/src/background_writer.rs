@@ -1,50 +1,57 @@
-//! A writer whose work is done by a thread of its own, so that who makes the text does not wait for the kernel to take
-//! it.
+//! A writer that writes on a background thread, so that the thread that makes the text does not wait for the kernel.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-/// Chunks on their way: with what the kernel holds back it is enough that neither side waits for long.
+/// Capacity of the queue of chunks; together with the buffers of the kernel this keeps both threads busy.
 const CHUNKS: usize = 4;
 
-/// Writes behind the back of its owner, in order; what went wrong is told at the next write or flush.
+/// A writer with a background thread. It keeps the order; an error is returned at the next write or flush.
 #[derive(Debug)]
-pub struct WriteBehind {
-    /// Chunks; an empty one asks for a flush. `None` once the thread has failed.
-    full: Option<SyncSender<Vec<u8>>>,
-    /// Chunks that are written, for their room, and an empty one for each flush that is done.
+pub struct BackgroundWriter {
+    /// Sends chunks to the thread; an empty one requests a flush. `None` after the thread has failed.
+    chunks_out: Option<SyncSender<Vec<u8>>>,
+    /// Receives written chunks for reuse, and an empty one for each completed flush.
     written: Receiver<Vec<u8>>,
+    /// Written chunks whose memory is used again.
     spare: Vec<Vec<u8>>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl WriteBehind {
-    /// Writes to `out`.
+impl BackgroundWriter {
+    /// Starts a thread that writes to `out`.
     pub fn new(out: impl Write + Send + 'static) -> Self {
-        let (full, chunks) = sync_channel(CHUNKS);
+        let (chunks_out, chunks) = sync_channel(CHUNKS);
         let (back, written) = channel();
         let thread = std::thread::spawn(move || write_all(out, &chunks, &back));
-        WriteBehind { full: Some(full), written, spare: Vec::new(), thread: Some(thread) }
+        BackgroundWriter {
+            chunks_out: Some(chunks_out),
+            written,
+            spare: Vec::new(),
+            thread: Some(thread),
+        }
     }
 
-    /// Hands a chunk over.
+    /// Sends a chunk to the thread.
     fn send(&mut self, chunk: Vec<u8>) -> io::Result<()> {
-        let sent = self.full.as_ref().is_some_and(|full| full.send(chunk).is_ok());
+        let sent =
+            self.chunks_out.as_ref().is_some_and(|chunks_out| chunks_out.send(chunk).is_ok());
         if sent { Ok(()) } else { Err(self.failure()) }
     }
 
-    /// Why the thread has ended.
+    /// Returns the reason why the thread has ended.
     fn failure(&mut self) -> io::Error {
-        self.full = None;
+        self.chunks_out = None;
         let ended = self.thread.take().map(JoinHandle::join);
         match ended {
             Some(Ok(Err(error))) => error,
-            _ => io::Error::other("the writing thread has ended"),
+            _ => io::Error::other("the thread that writes the file has ended"),
         }
     }
 }
 
+/// Writes chunks in order and returns each for reuse, until the channel closes.
 fn write_all(
     mut out: impl Write,
     chunks: &Receiver<Vec<u8>>,
@@ -57,16 +64,16 @@ fn write_all(
         out.write_all(&chunk)?;
         if !chunk.is_empty() {
             chunk.clear();
-            // An octet tells it from the answer to a flush.
+            // One octet distinguishes it from the answer to a flush.
             chunk.push(0);
         }
-        // Nobody may wait for it any more.
+        // The receiver may be gone, which is fine.
         let _ = back.send(chunk);
     }
     out.flush()
 }
 
-impl Write for WriteBehind {
+impl Write for BackgroundWriter {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         if octets.is_empty() {
             return Ok(0);
@@ -91,12 +98,12 @@ impl Write for WriteBehind {
     }
 }
 
-impl Drop for WriteBehind {
-    /// Waits until all is written.
+impl Drop for BackgroundWriter {
+    /// Waits until everything is written.
     fn drop(&mut self) {
-        self.full = None;
+        self.chunks_out = None;
         if let Some(thread) = self.thread.take() {
-            // Who wants to know of an error flushes first.
+            // A caller that needs the error calls `flush` before.
             let _ = thread.join();
         }
     }
@@ -106,14 +113,14 @@ impl Drop for WriteBehind {
 mod tests {
     use super::*;
 
-    /// Takes so many octets, then fails.
-    struct Full(usize);
+    /// A writer that accepts this many octets, then fails.
+    struct FailsAfter(usize);
 
-    impl Write for Full {
+    impl Write for FailsAfter {
         fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-            let taken = octets.len().min(self.0);
-            self.0 -= taken;
-            if taken == 0 { Err(io::Error::other("full")) } else { Ok(taken) }
+            let accepted = octets.len().min(self.0);
+            self.0 -= accepted;
+            if accepted == 0 { Err(io::Error::other("full")) } else { Ok(accepted) }
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -122,9 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn all_is_written_in_order() {
+    fn chunks_are_written_in_order() {
         let mut file = tempfile::tempfile().expect("a file");
-        let mut out = WriteBehind::new(file.try_clone().expect("clones"));
+        let mut out = BackgroundWriter::new(file.try_clone().expect("clones"));
         let mut wanted = Vec::new();
         for number in 0..1_000u32 {
             out.write_all(&number.to_le_bytes()).expect("writes");
@@ -141,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told() {
-        let mut out = WriteBehind::new(Full(10));
+    fn errors_of_the_thread_are_returned() {
+        let mut out = BackgroundWriter::new(FailsAfter(10));
         out.write_all(b"0123456789").expect("has room");
         out.flush().expect("has room");
         let failed = (0..100).find_map(|_| out.write_all(b"x").err());
