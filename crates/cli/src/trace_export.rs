@@ -39,7 +39,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     };
     let (_, error) = args.input.read(|message| {
         let dns = Dns::read(message.bytes);
-        if !select.takes(message, dns.as_ref()) {
+        if !select.accepts(message, dns.as_ref()) {
             return;
         }
         match dns {

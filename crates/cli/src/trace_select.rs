@@ -195,7 +195,7 @@ pub(crate) fn filter(args: &FilterArgs) -> Result<(), Failure> {
     let (mut all, mut taken) = (0u64, 0u64);
     let (_, error) = args.input.read(|message| {
         all += 1;
-        if select.takes(message, Dns::read(message.bytes).as_ref()) {
+        if select.accepts(message, Dns::read(message.bytes).as_ref()) {
             taken += 1;
             sink.write(message);
         }
@@ -210,7 +210,7 @@ pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
     let select = args.select.select();
     let mut sink = Sink::new(&args.output, output(&args.output)?)?;
     let (_, error) = args.input.read(|message| {
-        if select.takes(message, Dns::read(message.bytes).as_ref()) {
+        if select.accepts(message, Dns::read(message.bytes).as_ref()) {
             anonymiser.message(message, |hidden| sink.write(hidden));
         }
     })?;
@@ -286,7 +286,7 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
         let Some(dns) = Dns::read(message.bytes) else { return };
         if dns.is_response() != args.of_replies
             || dns.header.opcode() != Opcode::QUERY
-            || !select.takes(message, Some(&dns))
+            || !select.accepts(message, Some(&dns))
         {
             return;
         }

@@ -102,10 +102,13 @@ fn what_is_cut_or_foreign_is_told() {
     let (code, out, err) = dnsdyno(&["trace", "stats", file]);
     assert_eq!(code, 1);
     assert!(out.starts_with("INCOMPLETE: ") && out.contains("100 requests"), "{out}");
-    assert!(err.contains("the capture is cut: it ends in the middle of a packet at byte"), "{err}");
+    assert!(
+        err.contains("the capture is cut short: it ends in the middle of a packet at byte"),
+        "{err}"
+    );
     std::fs::write(&path, "a text").expect("written");
     let (code, _, err) = dnsdyno(&["trace", "stats", file]);
-    assert!(code == 2 && err.contains("not a capture: it begins with the bytes"), "{err}");
+    assert!(code == 2 && err.contains("not a capture: it starts with the bytes"), "{err}");
     let (code, _, err) = dnsdyno(&["trace", "stats", "/nonexistent.pcap"]);
     assert!(code == 2 && err.contains("cannot read the capture /nonexistent.pcap"), "{err}");
 }
@@ -176,7 +179,10 @@ fn a_cut_capture_is_replayed_up_to_there() {
     let trial: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     asked.join().expect("it ends");
     assert_eq!((code, &trial["sent"], &trial["valid"]), (1, &99.into(), &99.into()), "{err}");
-    assert!(err.contains("the capture is cut: it ends in the middle of a packet at byte"), "{err}");
+    assert!(
+        err.contains("the capture is cut short: it ends in the middle of a packet at byte"),
+        "{err}"
+    );
     assert!(err.contains("what stands before that was replayed"), "{err}");
     let warnings = trial["warnings"].to_string();
     assert!(warnings.contains("the capture is cut"), "{warnings}");
@@ -203,7 +209,7 @@ fn every_tool_keeps_what_stands_before_a_cut() {
         let (code, _, err) = dnsdyno(&[&["trace"], args].concat());
         assert_eq!(code, 1, "{args:?}: {err}");
         assert!(
-            err.contains("the capture is cut: it ends in the middle of a packet at byte"),
+            err.contains("the capture is cut short: it ends in the middle of a packet at byte"),
             "{err}"
         );
         if !output.is_empty() {

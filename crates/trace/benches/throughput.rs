@@ -1,6 +1,6 @@
-//! How fast a capture is characterised: packets a second, on one core.
+//! Benchmark of the statistics of a capture, in packets per second on one core.
 //!
-//! `cargo bench -p trace`; `cargo test` runs each once. The goal is a million packets a second.
+//! `cargo bench -p trace`; `cargo test` runs it once. The goal is a million packets per second.
 
 #[path = "../tests/common/mod.rs"]
 #[allow(dead_code)]
@@ -16,29 +16,29 @@ use measure::{Nanos, Rng};
 use trace::{Capture, Messages, Stats};
 use wire::Qtype;
 
-/// Packets of the capture.
+/// Number of packets in the capture.
 const PACKETS: usize = 20_000;
 
 fn main() {
     divan::main();
 }
 
-/// Queries of 5,000 clients for names of their own, half of them answered, each tenth over IPv6.
+/// Returns queries of 5,000 clients and their replies, one in ten over IPv6.
 fn traffic() -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
     let types = [Qtype::A, Qtype::A, Qtype::A, Qtype::AAAA, Qtype::MX, Qtype::PTR];
     let mut one = || {
         let client = rng.below(5_000) as u16;
         let qtype = types[rng.below(types.len() as u64) as usize];
-        let asked = query(rng.below(1 << 20) as u32, qtype);
+        let query_bytes = query(rng.below(1 << 20) as u32, qtype);
         let ipv6 = rng.below(10) == 0;
-        let answer = udp(ipv6, client, true, &reply(asked.clone(), 3));
-        [udp(ipv6, client, false, &asked), answer]
+        let answer = udp(ipv6, client, true, &reply(query_bytes.clone(), 3));
+        [udp(ipv6, client, false, &query_bytes), answer]
     };
     (0..PACKETS / 2).flat_map(|_| one()).map(|ip| frame(1, false, &ip)).collect()
 }
 
-/// From the bytes of a capture to its statistics.
+/// Measures the way from the bytes of a capture to its statistics.
 #[divan::bench(args = [0, 4])]
 fn stats(bencher: Bencher<'_, '_>, form: usize) {
     let bytes = capture(FORMS[form], 1, &traffic());

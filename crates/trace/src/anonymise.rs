@@ -1,14 +1,14 @@
-//! Addresses hidden by Crypto-PAn (Xu, Fan, Ammar, Moon, 2002): keyed, one to one, and prefix-preserving.
+//! Anonymises addresses with Crypto-PAn (Xu, Fan, Ammar, Moon, 2002): keyed, one-to-one, and prefix-preserving.
 //!
-//! Two addresses that share their first k bits share the first k bits afterwards, and no more. Bit k of the result is
-//! bit k of the address, turned or not as AES under the key says of the k bits before it:
+//! Two addresses that share exactly their first k bits share exactly their first k bits afterwards. Each bit of the
+//! address is flipped or not; AES with the key decides, from the bits before it:
 //!
 //! ```text
-//!   AES( a1 a2 ... ak | pad from bit k+1 on )  ──first bit──> turns bit k+1
+//!   AES( a1 a2 ... ak | pad from bit k+1 on )  ──first bit──> flips bit k+1
 //! ```
 //!
-//! The same key gives the same addresses in every capture. Addresses of both families, and those in EDNS Client Subnet
-//! options (RFC 7871), are hidden; names are not: a name can tell who asks.
+//! The same key gives the same addresses in every capture. Addresses of both families, and those in EDNS
+//! Client Subnet options (RFC 7871), are anonymised; names are not, and a name can identify a client.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,69 +19,74 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use crate::dns::Dns;
 use crate::messages::Message;
 
-/// Octets of a key: 16 for AES, 16 for the pad.
+/// Size of a key in octets: 16 for AES, 16 for the pad.
 pub const KEY: usize = 32;
-/// Addresses remembered; when there are more, all are forgotten and found again.
-const MAX_REMEMBERED: usize = 1 << 18;
-/// The EDNS option Client Subnet.
+/// Largest number of cached addresses; a full cache is emptied.
+const MAX_CACHED: usize = 1 << 18;
+/// The code of the EDNS option Client Subnet.
 const CLIENT_SUBNET: u16 = 8;
 
-/// Hides addresses.
+/// An anonymiser of addresses with one key.
 pub struct Anonymiser {
     cipher: Aes128,
     pad: u128,
-    remembered: HashMap<IpAddr, IpAddr>,
+    cache: HashMap<IpAddr, IpAddr>,
     message: Vec<u8>,
 }
 
 impl Anonymiser {
-    /// By this key.
+    /// Returns an anonymiser with this key.
     pub fn new(key: &[u8; KEY]) -> Self {
         let (cipher, pad) = key.split_at(KEY / 2);
         let cipher = Aes128::new_from_slice(cipher).expect("16 octets");
         let pad = u128::from_be_bytes(pad.try_into().expect("16 octets"));
-        let mut this = Anonymiser { cipher, pad, remembered: HashMap::new(), message: Vec::new() };
+        let mut this = Anonymiser { cipher, pad, cache: HashMap::new(), message: Vec::new() };
         this.pad = this.encrypt(pad);
         this
     }
 
+    /// Encrypts one block with AES.
     fn encrypt(&self, block: u128) -> u128 {
         let mut bytes = block.to_be_bytes().into();
         self.cipher.encrypt_block(&mut bytes);
         u128::from_be_bytes(bytes.into())
     }
 
-    /// Another address for each address of a family, always the same.
+    /// Returns the anonymised address, which has the same family and is always the same for an address.
     pub fn address(&mut self, address: IpAddr) -> IpAddr {
-        if let Some(known) = self.remembered.get(&address) {
+        if let Some(known) = self.cache.get(&address) {
             return *known;
         }
-        let hidden = match address {
+        let masked = match address {
             IpAddr::V4(v4) => {
                 let bits = u128::from(u32::from(v4)) << 96;
-                Ipv4Addr::from((self.hide(bits, 32) >> 96) as u32).into()
+                Ipv4Addr::from((self.mask(bits, 32) >> 96) as u32).into()
             }
-            IpAddr::V6(v6) => Ipv6Addr::from(self.hide(v6.into(), 128)).into(),
+            IpAddr::V6(v6) => Ipv6Addr::from(self.mask(v6.into(), 128)).into(),
         };
-        if self.remembered.len() == MAX_REMEMBERED {
-            self.remembered.clear();
+        if self.cache.len() == MAX_CACHED {
+            self.cache.clear();
         }
-        self.remembered.insert(address, hidden);
-        hidden
+        self.cache.insert(address, masked);
+        masked
     }
 
-    /// The first `count` bits of `bits`, each turned or not by those before it.
-    fn hide(&self, bits: u128, count: u32) -> u128 {
-        (0..count).fold(bits, |hidden, position| {
+    /// Flips each of the first `count` bits or not, as AES decides from the bits before it.
+    fn mask(&self, bits: u128, count: u32) -> u128 {
+        (0..count).fold(bits, |masked, position| {
             // The first `position` bits of the address, then the pad.
             let rest = u128::MAX.checked_shr(position).unwrap_or(0);
-            let turn = self.encrypt(bits & !rest | self.pad & rest) >> 127;
-            hidden ^ turn << (127 - position)
+            let flip = self.encrypt(bits & !rest | self.pad & rest) >> 127;
+            masked ^ flip << (127 - position)
         })
     }
 
-    /// Gives `each` the message with its addresses hidden.
-    pub fn message<T>(&mut self, message: &Message<'_>, each: impl FnOnce(&Message<'_>) -> T) -> T {
+    /// Calls `visit` with the message after anonymising its addresses.
+    pub fn message<T>(
+        &mut self,
+        message: &Message<'_>,
+        visit: impl FnOnce(&Message<'_>) -> T,
+    ) -> T {
         let mut bytes = std::mem::take(&mut self.message);
         bytes.clear();
         bytes.extend_from_slice(message.bytes);
@@ -91,12 +96,12 @@ impl Anonymiser {
         let source = SocketAddr::new(self.address(message.source.ip()), message.source.port());
         let destination =
             SocketAddr::new(self.address(message.destination.ip()), message.destination.port());
-        let done = each(&Message { source, destination, bytes: &bytes, ..*message });
+        let done = visit(&Message { source, destination, bytes: &bytes, ..*message });
         self.message = bytes;
         done
     }
 
-    /// Hides the addresses in EDNS options.
+    /// Anonymises the addresses in EDNS options.
     fn options(&mut self, mut options: &mut [u8]) {
         while let Some((head, rest)) = options.split_first_chunk_mut::<4>() {
             let code = u16::from_be_bytes([head[0], head[1]]);
@@ -109,7 +114,7 @@ impl Anonymiser {
         }
     }
 
-    /// Hides the address of a Client Subnet option: as many bits of it as there are.
+    /// Anonymises the address of a Client Subnet option, as many bits as it has.
     fn subnet(&mut self, option: &mut [u8]) {
         let (family, prefix) = (option[1], u32::from(option[2]));
         let address = &mut option[4..];
@@ -117,9 +122,9 @@ impl Anonymiser {
         let len = address.len().min(16);
         octets[..len].copy_from_slice(&address[..len]);
         let bits = if family == 1 { 32 } else { 128 };
-        let hidden = self.hide(u128::from_be_bytes(octets), bits.min(prefix));
+        let masked = self.mask(u128::from_be_bytes(octets), bits.min(prefix));
         address.fill(0);
-        address[..len].copy_from_slice(&hidden.to_be_bytes()[..len]);
+        address[..len].copy_from_slice(&masked.to_be_bytes()[..len]);
     }
 }
 
@@ -127,16 +132,16 @@ impl Anonymiser {
 mod tests {
     use super::*;
 
-    /// The key of the authors' sample program.
+    /// The key in the sample program of the authors.
     const SAMPLE: [u8; KEY] = [
         21, 34, 23, 141, 51, 164, 207, 128, 19, 10, 91, 22, 73, 144, 125, 16, 216, 152, 143, 131,
         121, 121, 101, 39, 98, 87, 76, 45, 42, 132, 34, 2,
     ];
 
     #[test]
-    fn as_the_authors_sample() {
+    fn results_match_the_sample_of_the_authors() {
         let mut anonymiser = Anonymiser::new(&SAMPLE);
-        for (address, hidden) in [
+        for (address, masked) in [
             ("128.11.68.132", "135.242.180.132"),
             ("129.118.74.4", "134.136.186.123"),
             ("130.132.252.244", "133.68.164.234"),
@@ -145,33 +150,33 @@ mod tests {
         ] {
             let address: IpAddr = address.parse().expect("an address");
             for _ in 0..2 {
-                assert_eq!(anonymiser.address(address).to_string(), hidden);
+                assert_eq!(anonymiser.address(address).to_string(), masked);
             }
         }
     }
 
     #[test]
-    fn client_subnets_are_hidden_as_addresses_are() {
+    fn client_subnets_are_anonymised_like_addresses() {
         let mut anonymiser = Anonymiser::new(&SAMPLE);
-        let hidden: Ipv4Addr = "135.242.180.132".parse().expect("an address");
+        let masked: Ipv4Addr = "135.242.180.132".parse().expect("an address");
         let mut options = vec![0, 10, 0, 2, 1, 2, 0, 8, 0, 7, 0, 1, 24, 0, 128, 11, 68];
         anonymiser.options(&mut options);
         assert_eq!(options[..14], [0, 10, 0, 2, 1, 2, 0, 8, 0, 7, 0, 1, 24, 0]);
-        assert_eq!(options[14..], hidden.octets()[..3]);
-        // A length that lies is no reason to stop.
-        let mut lie = vec![0, 8, 0, 99, 0, 2, 255, 0, 0x20];
-        anonymiser.options(&mut lie);
-        assert_eq!(lie.len(), 9);
+        assert_eq!(options[14..], masked.octets()[..3]);
+        // An option longer than the message does not panic.
+        let mut overlong = vec![0, 8, 0, 99, 0, 2, 255, 0, 0x20];
+        anonymiser.options(&mut overlong);
+        assert_eq!(overlong.len(), 9);
     }
 
     proptest::proptest! {
         #[test]
-        fn prefixes_stay_and_no_more(a: u128, shared in 0u32..=128, b: u128) {
+        fn common_prefixes_keep_their_length(a: u128, shared in 0u32..=128, b: u128) {
             let anonymiser = Anonymiser::new(&SAMPLE);
             let keep = u128::MAX.checked_shr(shared).map_or(u128::MAX, |rest| !rest);
             let b = a & keep | b & !keep;
             let common = (a ^ b).leading_zeros();
-            let (x, y) = (anonymiser.hide(a, 128), anonymiser.hide(b, 128));
+            let (x, y) = (anonymiser.mask(a, 128), anonymiser.mask(b, 128));
             proptest::prop_assert_eq!((x ^ y).leading_zeros(), common);
         }
     }

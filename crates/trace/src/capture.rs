@@ -1,12 +1,12 @@
-//! The framing of pcap and pcapng: one frame after the other, from bytes of any length, in constant memory.
+//! A reader of pcap and pcapng files that returns one frame at a time, in constant memory.
 //!
 //! ```text
 //! pcap     header(24)  [seconds fraction caught original](16) frame  ...
 //! pcapng   block: type(4) length(4) body length(4)        section, interface, enhanced packet, ...
 //! ```
 //!
-//! This is ours and not a library's because it is the hot path and because an error must name its place: the number
-//! of the packet and the byte where it starts. `pcap-parser` is the oracle of its tests. The formats are those of
+//! No library is used, because this is the hot path and an error must name its place: the number of the packet and the
+//! byte where it starts. The tests compare the frames with those of `pcap-parser`. The formats are those of
 //! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
 use std::io::{self, Read};
@@ -19,88 +19,88 @@ use crate::source::{self, Source};
 
 mod pcapng;
 
-/// The longest frame there is: libpcap's MAXIMUM_SNAPLEN.
+/// Largest size of a frame in bytes: MAXIMUM_SNAPLEN of libpcap.
 pub const MAX_FRAME: usize = 256 << 10;
-/// Bytes of the window onto the source; holds the longest packet block.
+/// Size of the read buffer in bytes; it holds the longest packet block.
 const WINDOW: usize = 1 << 20;
 
 /// A frame of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// From 1, as tshark counts.
+    /// The number of the frame, from 1, as in tshark.
     pub number: u64,
-    /// When it was caught, since 1970.
+    /// Time of capture, since 1970.
     pub at: Nanos,
     /// The link type (the registry of LINKTYPE_ values).
     pub link: u16,
-    /// How long it was on the wire, bytes.
+    /// Length on the wire, in bytes.
     pub wire_len: u32,
-    /// What was caught of it.
+    /// The captured bytes.
     pub bytes: &'a [u8],
 }
 
-/// Why a capture cannot be read, or not further.
+/// The reason why a capture cannot be read, or not to its end.
 #[derive(Debug, Error)]
 pub enum CaptureError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("cannot read the capture {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system or the decompressor.
         source: io::Error,
     },
-    /// It is something else.
+    /// The file is not a capture.
     #[error(
-        "{}: not a capture: it begins with {found}; pcap and pcapng are read, plain or compressed by gzip, zstd or xz",
+        "{}: not a capture: it starts with {found}; use pcap or pcapng, plain or compressed with gzip, zstd or xz",
         path.display()
     )]
     NotACapture {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its first bytes, in words.
+        /// A description of the first bytes.
         found: String,
     },
-    /// It ends in the middle of something.
-    #[error("{}: the capture is cut: it ends in the middle of {what} at byte {at}, after {frames} whole packets", path.display())]
+    /// The capture ends in the middle of a block.
+    #[error("{}: the capture is cut short: it ends in the middle of {what} at byte {at}, after {frames} whole packets", path.display())]
     Cut {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where that begins, in the decompressed capture.
+        /// The byte where the block starts, in the decompressed capture.
         at: u64,
-        /// What is cut.
+        /// The kind of block.
         what: &'static str,
-        /// Packets before it.
+        /// Number of packets before it.
         frames: u64,
     },
-    /// It says something that cannot be.
+    /// The capture has an invalid value.
     #[error("{}: the capture is damaged at byte {at}, after {frames} whole packets: {what}", path.display())]
     Damaged {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where the faulty block begins, in the decompressed capture.
+        /// The byte where the block starts, in the decompressed capture.
         at: u64,
-        /// What was found, and what would be accepted.
+        /// The value found, and what is accepted.
         what: String,
-        /// Packets before it.
+        /// Number of packets before it.
         frames: u64,
     },
-    /// Reading or decompressing failed on the way.
+    /// Reading or decompressing failed after the start.
     #[error("{}: reading failed at byte {at}, after {frames} whole packets: {source}", path.display())]
     Broken {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where, in the decompressed capture.
+        /// The byte, in the decompressed capture.
         at: u64,
-        /// Why.
+        /// The error of the operating system or the decompressor.
         source: io::Error,
-        /// Packets before it.
+        /// Number of packets before it.
         frames: u64,
     },
 }
 
 impl CaptureError {
-    /// Whether some of the capture was read before: what was counted stands.
+    /// Whether packets were read before the error, so that there are counts to report.
     pub fn is_partial(&self) -> bool {
         match self {
             CaptureError::Unreadable { .. } | CaptureError::NotACapture { .. } => false,
@@ -111,7 +111,7 @@ impl CaptureError {
     }
 }
 
-/// A fault before it has a place.
+/// An error without its place.
 #[derive(Debug)]
 enum Fault {
     Cut(&'static str),
@@ -125,7 +125,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// A capture, read from its start.
+/// A capture reader.
 pub struct Capture {
     path: PathBuf,
     window: Window,
@@ -134,13 +134,13 @@ pub struct Capture {
     ended: bool,
 }
 
-/// What of a capture's format stays the same from frame to frame.
+/// The format of a capture, and its state between frames.
 enum Format {
     Pcap(Pcap),
     Pcapng(pcapng::Section),
 }
 
-/// Where a frame lies in the window, and its facts.
+/// A frame in the window: its place, time and length.
 struct Found {
     at: Nanos,
     link: u16,
@@ -153,14 +153,14 @@ impl Capture {
     /// Opens a capture; `-` is the standard input.
     ///
     /// # Errors
-    /// When it cannot be read or is no capture.
+    /// If the file cannot be read or is not a capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let source = source::open(path)
             .map_err(|source| CaptureError::Unreadable { path: path.to_owned(), source })?;
         Self::new(source, path)
     }
 
-    /// A capture from plain bytes; `path` is named in errors.
+    /// Returns a reader of uncompressed bytes; error messages name `path`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -170,7 +170,7 @@ impl Capture {
         let not = |found: String| CaptureError::NotACapture { path: path.clone(), found };
         match window.need(4) {
             Ok(true) => {}
-            Ok(false) if window.at == window.end => return Err(not("nothing: it is empty".into())),
+            Ok(false) if window.at == window.end => return Err(not("nothing, it is empty".into())),
             Ok(false) => return Err(not(format!("{:02x?}", &window.bytes[..window.end]))),
             Err(source) => return Err(CaptureError::Unreadable { path, source }),
         }
@@ -189,10 +189,10 @@ impl Capture {
         Ok(capture)
     }
 
-    /// The next frame; `None` at the end. After an error there is no more.
+    /// Returns the next frame; `None` at the end and after an error.
     ///
     /// # Errors
-    /// With the place where the capture is cut or damaged.
+    /// The place where the capture is cut short or damaged.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
         if self.ended {
@@ -220,7 +220,7 @@ impl Capture {
         }
     }
 
-    /// The fault with its place.
+    /// Returns the error with its place.
     fn place(&self, fault: Fault) -> CaptureError {
         let (path, at, frames) = (self.path.clone(), self.window.offset(), self.frames);
         match fault {
@@ -231,17 +231,17 @@ impl Capture {
     }
 }
 
-/// A window that slides over the source.
+/// A read buffer that moves over the source.
 struct Window {
     source: Source,
     bytes: Box<[u8]>,
-    /// Where the current block begins.
+    /// Offset of the current block.
     at: usize,
-    /// Where the bytes end that were read.
+    /// Offset after the last byte read.
     end: usize,
-    /// Bytes before the window.
+    /// Number of bytes before the window.
     before: u64,
-    /// Bytes to let go before the next block: the frame just given out lies in them.
+    /// Number of bytes to skip before the next block; the frame that was just returned is in them.
     spent: usize,
 }
 
@@ -251,19 +251,19 @@ impl Window {
         Window { source, bytes, at: 0, end: 0, before: 0, spent: 0 }
     }
 
-    /// Where the current block begins, in the whole capture.
+    /// Returns the offset of the current block in the whole capture.
     fn offset(&self) -> u64 {
         self.before + self.at as u64
     }
 
-    /// Goes behind the last block.
+    /// Moves to the end of the last block.
     #[inline]
     fn advance(&mut self) {
         self.at += self.spent;
         self.spent = 0;
     }
 
-    /// Reads until `len` bytes of the block are there; whether they are. `len` is at most [`WINDOW`].
+    /// Reads until `len` bytes of the block are available; returns whether they are. `len` is at most [`WINDOW`].
     #[inline]
     fn need(&mut self, len: usize) -> io::Result<bool> {
         if self.end - self.at >= len { Ok(true) } else { self.fill(len) }
@@ -286,14 +286,14 @@ impl Window {
         Ok(true)
     }
 
-    /// The block's bytes that are there.
+    /// Returns the bytes of the block that are available.
     #[inline]
     fn block(&self) -> &[u8] {
         &self.bytes[self.at..self.end]
     }
 
-    /// Passes over `len` bytes, however many; whether they were there.
-    fn pass(&mut self, mut len: u64) -> io::Result<bool> {
+    /// Skips `len` bytes, which may be more than the window; returns whether they exist.
+    fn skip(&mut self, mut len: u64) -> io::Result<bool> {
         while len > 0 {
             let here = ((self.end - self.at) as u64).min(len);
             self.at += here as usize;
@@ -306,21 +306,21 @@ impl Window {
     }
 }
 
-/// The order of bytes of a capture's numbers.
+/// The byte order of the numbers in a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Order {
     big: bool,
 }
 
 impl Order {
-    /// The four bytes at `at`, which must be there.
+    /// Returns the four bytes at `at` as a number; panics if they are missing.
     #[inline]
     fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         if self.big { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
     }
 
-    /// The two bytes at `at`, which must be there.
+    /// Returns the two bytes at `at` as a number; panics if they are missing.
     #[inline]
     fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let word = [bytes[at], bytes[at + 1]];
@@ -328,16 +328,16 @@ impl Order {
     }
 }
 
-/// The classic format.
+/// The pcap format.
 struct Pcap {
     order: Order,
-    /// Nanoseconds of a unit of the fraction.
+    /// Unit of the fraction of a second, in nanoseconds.
     unit: u64,
     link: u16,
 }
 
 impl Pcap {
-    /// By the magic number, if it is one of this format.
+    /// Returns the format for a magic number; `None` if it is not pcap.
     fn of(magic: [u8; 4]) -> Option<Self> {
         let (big, unit) = match magic {
             [0xa1, 0xb2, 0xc3, 0xd4] => (true, 1_000),
@@ -353,7 +353,7 @@ impl Pcap {
         if !window.need(24)? {
             return Err(Fault::Cut("the file's header"));
         }
-        // The upper half of the field tells of frame check sequences.
+        // The upper half of the field describes frame check sequences.
         self.link = self.order.u32(window.block(), 20) as u16;
         window.spent = 24;
         Ok(())
@@ -375,7 +375,7 @@ impl Pcap {
         let len = caught as usize;
         if len > MAX_FRAME {
             return Err(Fault::Damaged(format!(
-                "a packet of {len} bytes; none has more than {MAX_FRAME}"
+                "a packet of {len} bytes; the largest has {MAX_FRAME}"
             )));
         }
         if !window.need(16 + len)? {

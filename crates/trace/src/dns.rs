@@ -1,4 +1,4 @@
-//! A DNS message as traffic analysis looks at it: whole or not, what was asked, what EDNS says.
+//! A DNS message as traffic analysis needs it: whether it is well-formed, its question, its EDNS fields.
 
 use wire::message::{HEADER, Record, name_at, skip_name};
 use wire::{Header, Name, Qclass, Qtype, Rcode};
@@ -8,42 +8,42 @@ use wire::{Header, Name, Qclass, Qtype, Rcode};
 pub struct Question {
     /// The name, uncompressed.
     pub name: Name,
-    /// The type asked for.
+    /// The query type.
     pub qtype: Qtype,
-    /// The class.
+    /// The query class.
     pub qclass: Qclass,
 }
 
-/// What an OPT record says.
+/// The fields of an OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt {
-    /// The sender's UDP size, bytes.
+    /// UDP payload size of the sender, in octets.
     pub udp_size: u16,
-    /// The upper bits of the return code.
+    /// The upper eight bits of the return code.
     pub extended_rcode: u8,
-    /// The version.
+    /// The EDNS version.
     pub version: u8,
-    /// Whether DNSSEC records are wanted.
+    /// Whether the sender asks for DNSSEC records.
     pub dnssec_ok: bool,
-    /// Where the options stand in the message, and how many octets they take.
+    /// Offset of the options in the message, and their size in octets.
     pub options: (usize, usize),
 }
 
-/// A message taken apart.
+/// A parsed message.
 #[derive(Clone, Copy, Debug)]
 pub struct Dns {
-    /// Its header.
+    /// The header.
     pub header: Header,
-    /// Its first question, if it has a readable one.
+    /// The first question, if it is readable.
     pub question: Option<Question>,
-    /// Its OPT record, if it has one.
+    /// The OPT record, if there is one.
     pub opt: Option<Opt>,
-    /// Whether all that the header announces is there and can be read, and nothing behind it.
+    /// Whether the message has exactly the records that the header announces, all readable.
     pub whole: bool,
 }
 
 impl Dns {
-    /// Takes `message` apart, in at most a step for each of its octets; `None` if it is shorter than a header.
+    /// Parses `message` in at most one step per octet; `None` if it is shorter than a header.
     #[inline]
     pub fn read(message: &[u8]) -> Option<Self> {
         let header = Header::read(message)?;
@@ -53,19 +53,19 @@ impl Dns {
         Some(dns)
     }
 
-    /// Whether this is a response.
+    /// Whether the message is a response.
     #[inline]
     pub fn is_response(&self) -> bool {
         self.header.is_response()
     }
 
-    /// The return code, with the upper bits that EDNS holds.
+    /// Returns the return code, with the upper bits of EDNS.
     pub fn rcode(&self) -> Rcode {
         let upper = self.opt.map_or(0, |opt| u16::from(opt.extended_rcode));
         Rcode(upper << 4 | u16::from(self.header.rcode()))
     }
 
-    /// Walks the sections; where the message ends, or `None` where it cannot be read.
+    /// Reads the sections; returns the offset after the last record, or `None` if one is malformed.
     fn sections(&mut self, message: &[u8]) -> Option<usize> {
         let mut at = HEADER;
         for number in 0..self.header.counts[0] {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_and_replies() {
+    fn queries_and_replies_are_parsed() {
         let name: Name = "www.example".parse().expect("a name");
         let template =
             wire::QueryTemplate::new(&name, Qtype::MX, true, false, Some(&Default::default()));
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((question.name, question.qtype, question.qclass), (name, Qtype::MX, Qclass::IN));
         assert!(dns.whole && !dns.is_response());
         assert_eq!(dns.opt.map(|opt| (opt.udp_size, opt.dnssec_ok)), Some((1232, false)));
-        // A reply without records, of return code BADVERS.
+        // A reply without records and with the return code BADVERS.
         let mut reply = query.to_vec();
         reply[2] |= 0x80;
         let at = reply.len() - 6;
@@ -129,7 +129,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_or_refused(bytes: Vec<u8>) {
             if let Some(dns) = Dns::read(&bytes) {
                 let _ = (dns.rcode(), dns.is_response());
             }

@@ -1,6 +1,6 @@
-//! Transactions as a table: Parquet, in columns named as ENTRADA names them (`docs/trace.md` has the list).
+//! Writes transactions as a Parquet table with the column names of ENTRADA (`docs/trace.md` has the list).
 //!
-//! A row group is written when [`ROWS`] rows are there, so that memory stays constant.
+//! A row group is written after [`ROWS`] rows, so that memory stays constant.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -16,10 +16,11 @@ use wire::message::flag;
 
 use crate::transactions::{Half, Transaction};
 
-/// Rows of a row group.
+/// Number of rows in a row group.
 const ROWS: usize = 1 << 16;
 
-/// The table: one row a transaction. What is optional is null where its half, or the OPT record, is not there.
+/// The schema of the table, one row per transaction. Optional columns are null if the query, the reply or the OPT
+/// record is missing.
 pub const SCHEMA: &str = "
 message dns_query {
   required int64 time (TIMESTAMP(NANOS, true));
@@ -53,7 +54,7 @@ message dns_query {
   optional int64 proc_time;
 }";
 
-/// Values of a column, and of an optional one, which rows have one.
+/// The values of a column, and for an optional column the rows that have a value.
 struct Column<T> {
     values: Vec<T>,
     present: Vec<i16>,
@@ -66,13 +67,14 @@ impl<T> Default for Column<T> {
 }
 
 impl<T> Column<T> {
+    /// Appends the value of one row.
     fn put(&mut self, value: impl Into<Option<T>>) {
         let value = value.into();
         self.present.push(i16::from(value.is_some()));
         self.values.extend(value);
     }
 
-    /// Writes the column as the row group's next, and empties it.
+    /// Writes the column as the next column of the row group, and clears it.
     fn write<D: DataType<T = T>>(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
@@ -88,7 +90,7 @@ impl<T> Column<T> {
     }
 }
 
-/// The columns, in the order of [`SCHEMA`] within each kind.
+/// The columns of the current row group, in the order of [`SCHEMA`].
 #[derive(Default)]
 struct Rows {
     count: usize,
@@ -97,35 +99,35 @@ struct Rows {
     question: [Column<i32>; 2],
     addresses: [Column<ByteArray>; 2],
     ports: [Column<i32>; 2],
-    /// ipv, prot, id, opcode.
+    /// The columns ipv, prot, id, opcode.
     numbers: [Column<i32>; 4],
-    /// rd, cd, frag.
+    /// The columns rd, cd, frag.
     flags: [Column<bool>; 3],
-    /// req_len, edns_udp, edns_version.
+    /// The columns req_len, edns_udp, edns_version.
     request: [Column<i32>; 3],
     edns_do: Column<bool>,
-    /// res_len, rcode.
+    /// The columns res_len, rcode.
     response: [Column<i32>; 2],
-    /// aa, tc, ra, ad.
+    /// The columns aa, tc, ra, ad.
     response_flags: [Column<bool>; 4],
-    /// ancount, nscount, arcount.
+    /// The columns ancount, nscount, arcount.
     counts: [Column<i32>; 3],
     proc_time: Column<i64>,
 }
 
-/// A table that is written.
+/// A writer of the table.
 pub struct Export<W: Write + Send> {
     file: SerializedFileWriter<W>,
     rows: Rows,
-    /// Rows so far.
+    /// Number of rows so far.
     pub written: u64,
 }
 
 impl<W: Write + Send> Export<W> {
-    /// Begins a table.
+    /// Starts a table.
     ///
     /// # Errors
-    /// Of the output.
+    /// If writing fails.
     pub fn new(out: W) -> Result<Self, ParquetError> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
@@ -136,7 +138,7 @@ impl<W: Write + Send> Export<W> {
     /// Writes a transaction.
     ///
     /// # Errors
-    /// Of the output.
+    /// If writing fails.
     pub fn add(&mut self, transaction: &Transaction) -> Result<(), ParquetError> {
         let Some(first) = transaction.first() else { return Ok(()) };
         self.rows.add(transaction, first);
@@ -144,15 +146,16 @@ impl<W: Write + Send> Export<W> {
         if self.rows.count == ROWS { self.flush() } else { Ok(()) }
     }
 
-    /// Ends the table.
+    /// Writes the remaining rows and ends the table.
     ///
     /// # Errors
-    /// Of the output.
+    /// If writing fails.
     pub fn finish(mut self) -> Result<(), ParquetError> {
         self.flush()?;
         self.file.close().map(drop)
     }
 
+    /// Writes the current rows as a row group.
     fn flush(&mut self) -> Result<(), ParquetError> {
         if self.rows.count == 0 {
             return Ok(());
@@ -164,6 +167,7 @@ impl<W: Write + Send> Export<W> {
 }
 
 impl Rows {
+    /// Appends the row of a transaction; `first` is the query, or the reply if there is no query.
     fn add(&mut self, transaction: &Transaction, first: &Half) {
         self.count += 1;
         self.time.put(first.at.0 as i64);
@@ -212,7 +216,7 @@ impl Rows {
         self.proc_time.put(times.map(|(query, reply)| reply.at.since(query.at).0 as i64));
     }
 
-    /// Writes all columns in the order of the schema, and empties them.
+    /// Writes all columns in the order of the schema, and clears them.
     fn write<W: Write + Send>(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, W>,

@@ -1,7 +1,7 @@
-//! IP fragments, put together again.
+//! Reassembly of IP fragments.
 //!
-//! At most [`MAX_PACKETS`] packets are under way, each for [`MAX_WAIT`]; the oldest give way. A packet has 65,535 bytes
-//! at most, so that all of them take 64 MiB in the worst case.
+//! At most [`MAX_PACKETS`] packets are incomplete at once, each for at most [`MAX_WAIT`]; the oldest ones are dropped.
+//! A packet has at most 65,535 bytes, so all of them take at most 64 MiB.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,38 +9,38 @@ use measure::Nanos;
 
 use crate::packet::{Ends, Fragment};
 
-/// Packets under way at most.
+/// Largest number of incomplete packets.
 const MAX_PACKETS: usize = 1_024;
-/// Parts of a packet at most: 64 KiB in parts of the least MTU are fewer.
+/// Largest number of fragments of a packet; 64 KiB in fragments of the smallest MTU are fewer.
 const MAX_PARTS: usize = 256;
-/// So long parts wait for the others (RFC 8200 section 4.5).
+/// Largest time between the first and the last fragment (RFC 8200 section 4.5).
 const MAX_WAIT: Nanos = Nanos::from_secs(60);
 
-/// Packets whose fragments come in.
+/// The incomplete packets.
 #[derive(Default)]
 pub(crate) struct Fragments {
     packets: HashMap<Key, Partial>,
-    /// In the order of their first parts; may name packets that are done.
+    /// Packets in the order of their first fragments; may contain complete packets.
     order: VecDeque<(Key, Nanos)>,
-    /// Packets given up.
+    /// Number of packets that were dropped incomplete.
     pub(crate) abandoned: u64,
 }
 
-/// What the parts of a packet have in common.
+/// The fields that all fragments of a packet share: addresses, id, protocol.
 type Key = (Ends, u32, u8);
 
-/// A packet whose parts come in.
+/// An incomplete packet.
 struct Partial {
     since: Nanos,
     bytes: Vec<u8>,
-    /// Where each part begins and ends.
+    /// Start and end offset of each fragment.
     parts: Vec<(usize, usize)>,
-    /// How long the packet is, once its last part has come.
+    /// Length of the packet in bytes, known after its last fragment.
     len: Option<usize>,
     cut: bool,
 }
 
-/// A packet put together.
+/// A reassembled packet.
 pub(crate) struct Joined {
     pub(crate) protocol: u8,
     pub(crate) payload: Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) struct Joined {
 }
 
 impl Fragments {
-    /// Takes a fragment; the packet, if it was the last one missing.
+    /// Adds a fragment; returns the packet if it is now complete.
     pub(crate) fn add(&mut self, ends: Ends, part: &Fragment<'_>, at: Nanos) -> Option<Joined> {
         self.expire(at);
         let key = (ends, part.id, part.protocol);
@@ -68,12 +68,12 @@ impl Fragments {
         Some(Joined { protocol: part.protocol, payload: done.bytes, cut: done.cut })
     }
 
-    /// Packets that wait for parts, or were given up.
+    /// Returns the number of packets that are incomplete or were dropped.
     pub(crate) fn unfinished(&self) -> u64 {
         self.abandoned + self.packets.len() as u64
     }
 
-    /// Gives up what has waited too long, and the oldest where there is no room.
+    /// Drops packets that are too old, and the oldest if there are too many.
     fn expire(&mut self, now: Nanos) {
         while let Some(&(key, since)) = self.order.front() {
             let full = self.order.len() >= MAX_PACKETS;
@@ -90,7 +90,7 @@ impl Fragments {
 }
 
 impl Partial {
-    /// Takes a part; whether it fits the others.
+    /// Adds a fragment; returns whether it is consistent with the others.
     fn add(&mut self, part: &Fragment<'_>) -> bool {
         let end = part.offset + part.payload.len();
         let beyond = self.len.is_some_and(|len| end > len || !part.more && end != len);
@@ -103,7 +103,7 @@ impl Partial {
         self.bytes[part.offset..end].copy_from_slice(part.payload);
         if !part.more {
             self.len = Some(end);
-            // What came before and lies beyond contradicts it.
+            // An earlier fragment beyond the end contradicts this one.
             if self.bytes.len() > end {
                 return false;
             }
@@ -113,7 +113,7 @@ impl Partial {
         true
     }
 
-    /// Whether there is no gap up to the end.
+    /// Whether the packet is complete, without gaps.
     fn is_whole(&mut self) -> bool {
         let Some(len) = self.len else { return false };
         self.parts.sort_unstable();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order() {
+    fn fragments_in_any_order_are_joined() {
         let parts = [(0, true, &b"01234567"[..]), (8, true, b"89abcdef"), (16, false, b"end")];
         for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
             let mut fragments = Fragments::default();
@@ -150,7 +150,7 @@ mod tests {
                 assert!(done.is_none());
                 let (offset, more, payload) = parts[i];
                 done = fragments.add(ends(), &part(1, offset, more, payload), Nanos::ZERO);
-                // A part that comes twice changes nothing.
+                // A repeated fragment changes nothing.
                 if done.is_none() {
                     let again = fragments.add(ends(), &part(1, offset, more, payload), Nanos::ZERO);
                     assert!(again.is_none());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_given_up() {
+    fn old_incomplete_packets_are_dropped() {
         let mut fragments = Fragments::default();
         for id in 0..5_000 {
             let done = fragments.add(ends(), &part(id, 0, true, b"01234567"), Nanos::ZERO);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradicting_fragments_are_refused() {
         let mut fragments = Fragments::default();
         assert!(fragments.add(ends(), &part(1, 8, false, b"end"), Nanos::ZERO).is_none());
         assert!(fragments.add(ends(), &part(1, 16, true, b"01234567"), Nanos::ZERO).is_none());

@@ -1,4 +1,4 @@
-//! Captures of DNS traffic: characterised, filtered, anonymised, turned into workloads.
+//! Captures of DNS traffic: statistics, filters, anonymisation, conversion to workloads.
 //!
 //! ```text
 //! file, pipe ──source──> bytes ──capture──> frames ──packet──> packets ──fragments, tcp──> messages ──> stats
@@ -6,11 +6,12 @@
 //!                                                                                             └─dns──>  queries ...
 //! ```
 //!
-//! One pass, whatever the length of the capture: every table has a bound, every walk over foreign bytes too. What
-//! cannot be read is counted by kind and passed over; a capture that is cut or damaged gives what stands before that.
+//! Each capture is read once, in constant memory: every table, and every loop over captured bytes, has a bound.
+//! Unreadable packets are counted by kind and skipped; a capture that is cut short or damaged gives the part before
+//! that.
 //!
-//! What is absent on purpose: no sockets and no clock. A live interface is a source like any other: a packet socket
-//! (`udp::capture`), or tcpdump through a pipe.
+//! Absent on purpose: sockets and a clock. A live interface is a source like any other: a packet socket
+//! (`net::capture`), or tcpdump through a pipe.
 
 pub mod anonymise;
 pub mod capture;

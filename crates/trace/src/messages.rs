@@ -1,4 +1,4 @@
-//! From frames to DNS messages, whatever they came in: datagrams, fragments, TCP streams.
+//! Extraction of DNS messages from frames: from datagrams, fragments and TCP streams.
 
 use std::net::SocketAddr;
 
@@ -12,67 +12,67 @@ use crate::tcp::{Segment, Streams, TcpCounts};
 /// The port of DNS.
 pub const DNS_PORT: u16 = 53;
 
-/// What carried a message.
+/// The transport of a captured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// A datagram.
     Udp,
-    /// A stream; the message's length stands at this sequence number.
+    /// A TCP stream.
     Tcp {
-        /// Of the first octet of the length.
+        /// The sequence number of the length field in front of the message.
         sequence: u32,
     },
 }
 
-/// A DNS message, or what was sent as one: nothing in it has been looked at.
+/// A captured DNS message, not parsed yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The frame that completed it, from 1.
+    /// The number of the frame that completed the message, from 1.
     pub frame: u64,
-    /// When that was caught, since 1970.
+    /// Time of capture of that frame, since 1970.
     pub at: Nanos,
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
-    /// To whom.
+    /// The receiver.
     pub destination: SocketAddr,
-    /// In what.
+    /// The transport.
     pub transport: Transport,
-    /// Whether it was put together from IP fragments.
+    /// Whether it was reassembled from IP fragments.
     pub fragmented: bool,
-    /// Whether the capture holds its beginning only.
+    /// Whether the capture has only the start of the message.
     pub cut: bool,
-    /// How long it was on the wire, octets.
+    /// Length on the wire, in octets.
     pub len: usize,
-    /// The message, or what was caught of it.
+    /// The captured octets.
     pub bytes: &'a [u8],
 }
 
-/// What was seen in a capture, beside messages.
+/// Counts of a capture, without those of its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Bytes of frames on the wire.
+    /// Length of all frames on the wire, in bytes.
     pub wire_bytes: u64,
-    /// Frames that hold no IP.
+    /// Number of frames without IP.
     pub not_ip: u64,
-    /// Frames of an unknown link type.
+    /// Number of frames of an unknown link type.
     pub unknown_link: u64,
-    /// IP packets whose headers cannot be read.
+    /// Number of IP packets with malformed headers.
     pub malformed_packets: u64,
-    /// IP packets of other protocols and ports.
+    /// Number of IP packets of other protocols and ports.
     pub other_packets: u64,
-    /// IP fragments.
+    /// Number of IP fragments.
     pub fragments: u64,
-    /// Packets whose fragments did not all come.
+    /// Number of packets with missing fragments.
     pub unfinished_packets: u64,
-    /// Messages of which the capture holds the beginning only.
+    /// Number of messages of which the capture has only the start.
     pub cut_messages: u64,
-    /// TCP to and from the ports of DNS.
+    /// Counts of TCP to and from the DNS ports.
     pub tcp: TcpCounts,
 }
 
-/// Reads the DNS messages of a capture.
+/// A reader of the DNS messages in a capture.
 pub struct Messages {
     ports: Vec<u16>,
     counts: Counts,
@@ -81,7 +81,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Takes what goes to or comes from one of `ports` for DNS.
+    /// Returns a reader that treats packets to and from `ports` as DNS.
     pub fn new(ports: Vec<u16>) -> Self {
         Messages {
             ports,
@@ -91,31 +91,31 @@ impl Messages {
         }
     }
 
-    /// Reads `capture` to its end and gives every message to `each`, in the order they became whole.
+    /// Reads `capture` to its end and calls `visit` with each message, in the order of completion.
     ///
     /// # Errors
-    /// Where the capture is cut or damaged. What stands before that was given out, and the counts stand.
+    /// If the capture is cut short or damaged. The messages before that place were visited, and the counts are valid.
     pub fn read(
         &mut self,
         capture: &mut Capture,
-        mut each: impl FnMut(&Message<'_>),
+        mut visit: impl FnMut(&Message<'_>),
     ) -> Result<(), CaptureError> {
         loop {
             match capture.next_frame() {
-                Ok(Some(frame)) => self.frame(&frame, &mut each),
+                Ok(Some(frame)) => self.frame(&frame, &mut visit),
                 Ok(None) => {
-                    self.finish(&mut each);
+                    self.finish(&mut visit);
                     return Ok(());
                 }
                 Err(error) => {
-                    self.finish(&mut each);
+                    self.finish(&mut visit);
                     return Err(error);
                 }
             }
         }
     }
 
-    /// What was seen so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts;
         counts.unfinished_packets = self.fragments.unfinished();
@@ -123,18 +123,18 @@ impl Messages {
         counts
     }
 
-    /// Takes a frame.
+    /// Handles a frame.
     #[inline]
-    pub fn frame(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(&Message<'_>)) {
+    pub fn frame(&mut self, frame: &Frame<'_>, visit: &mut impl FnMut(&Message<'_>)) {
         self.counts.frames += 1;
         self.counts.wire_bytes += u64::from(frame.wire_len);
         match packet::dissect(frame.link, frame.bytes) {
-            Content::Packet(ends, body) => self.packet(frame, ends, &body, false, each),
+            Content::Packet(ends, body) => self.packet(frame, ends, &body, false, visit),
             Content::Fragment(ends, part) => {
                 self.counts.fragments += 1;
                 let Some(joined) = self.fragments.add(ends, &part, frame.at) else { return };
                 match packet::joined(joined.protocol, &joined.payload, joined.cut) {
-                    Some(body) => self.packet(frame, ends, &body, true, each),
+                    Some(body) => self.packet(frame, ends, &body, true, visit),
                     None => self.counts.malformed_packets += 1,
                 }
             }
@@ -144,12 +144,12 @@ impl Messages {
         }
     }
 
-    /// Gives out what still waits at the end of the capture.
-    pub fn finish(&mut self, each: &mut impl FnMut(&Message<'_>)) {
+    /// Calls `visit` with the messages that are left at the end of the capture.
+    pub fn finish(&mut self, visit: &mut impl FnMut(&Message<'_>)) {
         let frame = self.counts.frames;
         self.streams.finish(|at, source, destination, sequence, bytes| {
             let transport = Transport::Tcp { sequence };
-            each(&Message {
+            visit(&Message {
                 frame,
                 at,
                 source,
@@ -163,13 +163,13 @@ impl Messages {
         });
     }
 
-    /// Whether packets between these ports are DNS.
+    /// Whether packets between these ports count as DNS.
     #[inline]
     fn is_dns(&self, source: u16, destination: u16) -> bool {
         self.ports.contains(&destination) || self.ports.contains(&source)
     }
 
-    /// Takes a whole packet.
+    /// Handles a whole packet.
     #[inline]
     fn packet(
         &mut self,
@@ -177,7 +177,7 @@ impl Messages {
         ends: Ends,
         body: &Body<'_>,
         fragmented: bool,
-        each: &mut impl FnMut(&Message<'_>),
+        visit: &mut impl FnMut(&Message<'_>),
     ) {
         let between = |source, destination| {
             (SocketAddr::new(ends.source, source), SocketAddr::new(ends.destination, destination))
@@ -190,7 +190,7 @@ impl Messages {
                 self.counts.cut_messages += u64::from(cut);
                 let (frame, at) = (frame.number, frame.at);
                 let transport = Transport::Udp;
-                each(&Message {
+                visit(&Message {
                     frame,
                     at,
                     source,
@@ -215,14 +215,14 @@ impl Messages {
                     ack: segment.ack(),
                     fin: segment.fin(),
                     rst: segment.rst(),
-                    // Behind a cut segment is a gap.
+                    // A segment that is cut short counts as a gap.
                     payload: if cut { &[] } else { segment.payload() },
                 };
                 self.counts.cut_messages += u64::from(cut);
                 let (frame, at) = (frame.number, frame.at);
                 self.streams.add(&part, at, |sequence, bytes| {
                     let transport = Transport::Tcp { sequence };
-                    each(&Message {
+                    visit(&Message {
                         frame,
                         at,
                         source,

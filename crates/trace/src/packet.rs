@@ -1,4 +1,4 @@
-//! From a frame to what stands in it: addresses, ports, payload. The layers are taken apart by `etherparse`.
+//! Parsing of a frame into addresses, ports and payload, with `etherparse`.
 
 use std::net::IpAddr;
 
@@ -6,18 +6,18 @@ use etherparse::{
     EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, TcpSlice, TransportSlice, UdpSlice,
 };
 
-/// What stands in a frame.
+/// The content of a frame.
 #[derive(Clone, Debug)]
 pub(crate) enum Content<'a> {
     /// A whole packet.
     Packet(Ends, Body<'a>),
-    /// A part of one.
+    /// A fragment of a packet.
     Fragment(Ends, Fragment<'a>),
-    /// Something else than IP: ARP, and whatever a network has.
+    /// Another protocol than IP, such as ARP.
     NotIp,
-    /// IP whose headers cannot be read.
+    /// IP with a malformed header.
     Malformed,
-    /// A frame of a link type that is not known.
+    /// A frame of an unknown link type.
     UnknownLink,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Ends {
     pub(crate) destination: IpAddr,
 }
 
-/// What a packet carries.
+/// The payload of a packet.
 #[derive(Clone, Debug)]
 pub(crate) enum Body<'a> {
     Udp {
         source: u16,
         destination: u16,
-        /// How long the payload was on the wire, octets.
+        /// Length of the payload on the wire, in octets.
         len: usize,
         payload: &'a [u8],
         cut: bool,
@@ -47,14 +47,14 @@ pub(crate) enum Body<'a> {
     Other,
 }
 
-/// A part of a packet.
+/// A fragment of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment<'a> {
     pub(crate) id: u32,
     pub(crate) protocol: u8,
-    /// Where in the packet's payload it belongs, bytes.
+    /// Offset in the payload of the packet, in bytes.
     pub(crate) offset: usize,
-    /// Whether others follow.
+    /// Whether more fragments follow.
     pub(crate) more: bool,
     pub(crate) payload: &'a [u8],
     pub(crate) cut: bool,
@@ -74,7 +74,7 @@ mod link {
     pub(super) const LINUX_SLL2: u16 = 276;
 }
 
-/// Takes a frame of link type `link_type` apart.
+/// Parses a frame of link type `link_type`.
 #[inline]
 pub(crate) fn dissect(link_type: u16, bytes: &[u8]) -> Content<'_> {
     let by_ether_type = |kind_at: usize, payload_at: usize| {
@@ -98,7 +98,7 @@ pub(crate) fn dissect(link_type: u16, bytes: &[u8]) -> Content<'_> {
     }
 }
 
-/// The content of a packet whose layers were found.
+/// Returns the content of a packet from its layers.
 #[inline]
 fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
     let (ends, payload, fragment) = match &sliced.net {
@@ -141,10 +141,10 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
     }
 }
 
-/// Identification, offset in octets and whether more follow, of the fragment header (RFC 8200 section 4.5) among
-/// extension headers that may be cut.
+/// Returns identification, offset in octets and the flag "more fragments" from the fragment header (RFC 8200 section
+/// 4.5) among extension headers, which may be cut short.
 ///
-/// The library's own iterator trusts that they are whole, and reads beyond them where they are not.
+/// The iterator of the library assumes complete headers, and reads past their end if they are not.
 fn fragment_header(mut next: IpNumber, mut headers: &[u8]) -> Option<(u32, usize, bool)> {
     loop {
         let &[following, length, ..] = headers else { return None };
@@ -162,7 +162,7 @@ fn fragment_header(mut next: IpNumber, mut headers: &[u8]) -> Option<(u32, usize
     }
 }
 
-/// What a packet carries whose fragments were put together; `None` if its header cannot be read.
+/// Returns the payload of a reassembled packet; `None` if its header is malformed.
 pub(crate) fn joined(protocol: u8, payload: &[u8], cut: bool) -> Option<Body<'_>> {
     Some(match IpNumber(protocol) {
         IpNumber::UDP => udp_body(&UdpSlice::from_slice_lax(payload).ok()?, cut),
@@ -171,7 +171,7 @@ pub(crate) fn joined(protocol: u8, payload: &[u8], cut: bool) -> Option<Body<'_>
     })
 }
 
-/// A datagram; it is cut too when it claims more than the packet holds.
+/// Returns the payload of a datagram; it counts as cut short too if its length field exceeds the packet.
 #[inline]
 fn udp_body<'a>(udp: &UdpSlice<'a>, cut: bool) -> Body<'a> {
     let payload = udp.payload();

@@ -1,4 +1,4 @@
-//! Which messages are meant: by zone, type, client, time, or a sample of them.
+//! Selection of messages by zone, type, client or time, and random samples.
 
 use std::net::IpAddr;
 
@@ -10,41 +10,41 @@ use wire::{Name, Qtype};
 use crate::dns::Dns;
 use crate::messages::Message;
 
-/// What a message must be like; what is empty or open lets all pass.
+/// The conditions that a selected message meets; an empty or open condition accepts all messages.
 #[derive(Clone, Debug)]
 pub struct Select {
-    /// The question is for one of these zones or names below them.
+    /// The name in the question is one of these zones or below one.
     pub zones: Vec<Name>,
-    /// The question is of one of these types.
+    /// The query type is one of these.
     pub types: Vec<Qtype>,
     /// The client is in one of these networks.
     pub clients: Vec<IpNet>,
-    /// Caught at this time or later.
+    /// The time of capture is this or later.
     pub from: Nanos,
-    /// Caught before this time.
+    /// The time of capture is before this.
     pub to: Nanos,
-    /// This share (0 to 1) of the transactions.
+    /// Share (0 to 1) of the transactions to select.
     pub sample: f64,
-    /// Which sample.
+    /// Seed of the sample.
     pub seed: u64,
-    /// Queries, replies, or both.
+    /// The direction of the messages: queries, replies, or both.
     pub ways: Ways,
 }
 
-/// Queries, replies, or both.
+/// The direction of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ways {
-    /// Both.
+    /// Queries and replies.
     #[default]
     Both,
-    /// Queries.
+    /// Queries only.
     Queries,
-    /// Replies.
+    /// Replies only.
     Replies,
 }
 
 impl Default for Select {
-    /// Everything.
+    /// Returns conditions that accept all messages.
     fn default() -> Self {
         Select {
             zones: Vec::new(),
@@ -60,42 +60,46 @@ impl Default for Select {
 }
 
 impl Select {
-    /// Whether this message, of which `dns` is what could be read, is meant. A message without a header is meant only
-    /// where nothing is asked of its content.
-    pub fn takes(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
-        self.takes_time(message.at)
-            && self.takes_content(dns)
-            && self.takes_client(client(message, dns))
-            && self.takes_sample(message, dns)
+    /// Whether a message meets the conditions; `dns` is the parsed message. A message without a header is accepted only
+    /// if there is no condition on its content.
+    pub fn accepts(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
+        self.accepts_time(message.at)
+            && self.accepts_content(dns)
+            && self.accepts_client(client(message, dns))
+            && self.accepts_sample(message, dns)
     }
 
-    fn takes_time(&self, at: Nanos) -> bool {
+    /// Whether the time meets the conditions.
+    fn accepts_time(&self, at: Nanos) -> bool {
         self.from <= at && (at < self.to || self.to == Nanos::MAX)
     }
 
-    fn takes_content(&self, dns: Option<&Dns>) -> bool {
+    /// Whether direction and question meet the conditions.
+    fn accepts_content(&self, dns: Option<&Dns>) -> bool {
         let way = match (self.ways, dns) {
             (Ways::Both, _) => true,
             (_, None) => false,
             (ways, Some(dns)) => (ways == Ways::Replies) == dns.is_response(),
         };
         let question = dns.and_then(|dns| dns.question);
-        let asks =
+        let question_is =
             |want: &dyn Fn(&crate::dns::Question) -> bool| question.as_ref().is_some_and(want);
-        way && (self.types.is_empty() || asks(&|q| self.types.contains(&q.qtype)))
+        way && (self.types.is_empty() || question_is(&|q| self.types.contains(&q.qtype)))
             && (self.zones.is_empty()
-                || asks(&|q| {
+                || question_is(&|q| {
                     let name = q.name.as_wire();
                     self.zones.iter().any(|zone| place(name, zone.as_wire()) != Place::Outside)
                 }))
     }
 
-    fn takes_client(&self, client: IpAddr) -> bool {
+    /// Whether the client meets the conditions.
+    fn accepts_client(&self, client: IpAddr) -> bool {
         self.clients.is_empty() || self.clients.iter().any(|network| network.contains(&client))
     }
 
-    /// By what a query and its reply have in common, so that both are in the sample or neither.
-    fn takes_sample(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
+    /// Whether the message is in the sample; uses fields that a query and its reply share, so both are in the sample or
+    /// neither.
+    fn accepts_sample(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
         if self.sample >= 1.0 {
             return true;
         }
@@ -123,7 +127,7 @@ impl Select {
     }
 }
 
-/// Who asked.
+/// Returns the client of a message: the sender of a query, the receiver of a reply.
 pub fn client(message: &Message<'_>, dns: Option<&Dns>) -> IpAddr {
     let end = if dns.is_some_and(Dns::is_response) { message.destination } else { message.source };
     end.ip()
@@ -134,8 +138,15 @@ mod tests {
     use super::*;
     use crate::messages::Transport;
 
-    /// Whether `select` takes a query, and its reply, of `client` for `name`.
-    fn takes(select: &Select, client: u8, id: u16, name: &str, qtype: Qtype, at: u64) -> [bool; 2] {
+    /// Returns whether `select` accepts a query of `client` for `name`, and its reply.
+    fn accepts(
+        select: &Select,
+        client: u8,
+        id: u16,
+        name: &str,
+        qtype: Qtype,
+        at: u64,
+    ) -> [bool; 2] {
         let name: Name = name.parse().expect("a name");
         let mut bytes = wire::QueryTemplate::new(&name, qtype, true, false, None).bytes().to_vec();
         bytes[..2].copy_from_slice(&id.to_be_bytes());
@@ -152,15 +163,15 @@ mod tests {
                 len: bytes.len(),
                 bytes: &bytes,
             };
-            let taken = select.takes(&message, Dns::read(&bytes).as_ref());
+            let accepted = select.accepts(&message, Dns::read(&bytes).as_ref());
             bytes[2] |= 0x80;
-            taken
+            accepted
         };
         [one(client, server), one(server, client)]
     }
 
     #[test]
-    fn by_everything() {
+    fn each_condition_selects() {
         let all = Select::default();
         let select = |change: fn(&mut Select)| {
             let mut select = all.clone();
@@ -184,16 +195,17 @@ mod tests {
             (select(|s| s.ways = Ways::Replies), [false, true]),
             (select(|s| s.sample = 0.0), no),
         ] {
-            assert_eq!(takes(&select, 1, 9, "www.example", Qtype::A, 7), expected, "{select:?}");
+            assert_eq!(accepts(&select, 1, 9, "www.example", Qtype::A, 7), expected, "{select:?}");
         }
     }
 
     #[test]
-    fn a_sample_holds_whole_transactions() {
+    fn a_sample_contains_whole_transactions() {
         let select = Select { sample: 0.25, seed: 5, ..Select::default() };
         let taken = (0..4_000u16)
             .filter(|&id| {
-                let [query, reply] = takes(&select, (id % 100) as u8, id, "a.example", Qtype::A, 0);
+                let [query, reply] =
+                    accepts(&select, (id % 100) as u8, id, "a.example", Qtype::A, 0);
                 assert_eq!(query, reply);
                 query
             })

@@ -1,6 +1,6 @@
-//! Where a capture comes from: a file, a pipe, the standard input, each plain or compressed.
+//! The source of a capture: a file, a pipe or the standard input, plain or compressed.
 //!
-//! The compression is told by the first bytes, never by the file's name. All decompressors stream, so that memory
+//! The first bytes decide on the compression, never the file name. All decompressors work on streams, so that memory
 //! stays constant; concatenated gzip members, zstd frames and xz streams are read as one.
 
 use std::fs::File;
@@ -11,31 +11,31 @@ use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
-/// Bytes read from the file at once.
+/// Size of one read from the file, in bytes.
 const CHUNK: usize = 256 << 10;
 
-/// The bytes of a capture, decompressed.
+/// A reader of the decompressed bytes of a capture.
 pub type Source = Box<dyn Read + Send>;
 
 /// Opens `path`; `-` is the standard input.
 ///
 /// # Errors
-/// When it cannot be opened or read.
+/// If the file cannot be opened or read.
 pub fn open(path: &Path) -> io::Result<Source> {
     if path == Path::new("-") {
         return decompress(io::stdin());
     }
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a capture"));
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder, not a capture"));
     }
     decompress(file)
 }
 
-/// The plain bytes of `input`.
+/// Returns the decompressed bytes of `input`.
 ///
 /// # Errors
-/// When the first bytes cannot be read.
+/// If the first bytes cannot be read.
 pub fn decompress(mut input: impl Read + Send + 'static) -> io::Result<Source> {
     let mut magic = Vec::with_capacity(6);
     input.by_ref().take(6).read_to_end(&mut magic)?;
@@ -49,10 +49,10 @@ pub fn decompress(mut input: impl Read + Send + 'static) -> io::Result<Source> {
     })
 }
 
-/// Reads one zstd frame after the other.
+/// A reader of a sequence of zstd frames.
 struct Zstd<R: BufRead> {
     frame: Option<Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>>,
-    /// What follows the last frame; `None` while one is open.
+    /// The input after the last frame; `None` while a frame is open.
     rest: Option<R>,
 }
 

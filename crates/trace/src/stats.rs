@@ -1,11 +1,11 @@
-//! The characterisation of a stream (ISC-TN-2008-1 section 5.1): rates, failures, types, return codes, and beside
-//! them sizes and clients.
+//! Statistics of a stream of messages (ISC-TN-2008-1 section 5.1): rates, failures, types, return codes, sizes and
+//! clients.
 //!
-//! Constant memory: types and sizes are counted in arrays, rates in a histogram and in a series whose bins double
-//! when it is full, clients exactly up to [`clients::MAX_CLIENTS`].
+//! Memory is constant: types and sizes are counted in arrays, rates in a histogram and in a series whose bins double in
+//! length when it is full, clients exactly up to [`clients::MAX_CLIENTS`].
 //!
-//! A *request* is a query; in a capture of one direction that holds replies only, as the source's was, each reply
-//! stands for its query. *Failed* is a reply of another opcode than QUERY or another return code than NOERROR.
+//! A *request* is a query. If the capture has only replies, as that of ISC-TN-2008-1, each reply counts as its query.
+//! *Failed* is a reply of another opcode than QUERY or another return code than NOERROR.
 
 use std::collections::HashMap;
 
@@ -22,26 +22,26 @@ pub mod rates;
 use clients::Clients;
 use rates::{Bin, Rates};
 
-/// Pairs of class and type, other than of class IN, that are told apart.
+/// Largest number of counted pairs of class and type outside class IN.
 const MAX_OTHER_TYPES: usize = 4_096;
-/// Return codes: four bits of the header, eight of EDNS.
+/// Number of return codes: four bits of the header, eight of EDNS.
 const RCODES: usize = 1 << 12;
-/// Lengths of messages.
+/// Number of different message lengths.
 const SIZES: usize = 1 << 16;
 
-/// What was counted of a type.
+/// Counts of one query type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypeCount {
-    /// Queries.
+    /// Number of queries.
     pub queries: u64,
-    /// Replies.
+    /// Number of replies.
     pub replies: u64,
-    /// Replies with another return code than NOERROR.
+    /// Number of replies with another return code than NOERROR.
     pub failed: u64,
 }
 
 impl TypeCount {
-    /// Takes a message.
+    /// Counts a message.
     #[inline]
     fn add(&mut self, dns: &Dns) {
         if dns.is_response() {
@@ -53,26 +53,26 @@ impl TypeCount {
     }
 }
 
-/// What was counted of one direction: queries, or replies.
+/// Counts of one direction: of queries, or of replies.
 #[derive(Clone, Debug)]
 pub struct Direction {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Of them over TCP.
+    /// Number of messages over TCP.
     pub tcp: u64,
-    /// Of them over IPv6.
+    /// Number of messages over IPv6.
     pub ipv6: u64,
-    /// Of them put together from IP fragments.
+    /// Number of messages reassembled from IP fragments.
     pub fragmented: u64,
-    /// With an OPT record.
+    /// Number of messages with an OPT record.
     pub edns: u64,
-    /// With the DO bit.
+    /// Number of messages with the DO bit.
     pub dnssec_ok: u64,
-    /// By opcode.
+    /// Number of messages by opcode.
     pub opcodes: [u64; 16],
-    /// By length in bytes.
+    /// Number of messages by length in octets.
     pub sizes: Box<[u64]>,
-    /// Messages in time.
+    /// Number of messages over time.
     pub rates: Rates,
 }
 
@@ -92,6 +92,7 @@ impl Direction {
     }
 
     #[inline]
+    /// Counts a message.
     fn add(&mut self, message: &Message<'_>, dns: &Dns) {
         self.messages += 1;
         self.tcp += u64::from(message.transport != Transport::Udp);
@@ -104,7 +105,7 @@ impl Direction {
         self.rates.add(message.at);
     }
 
-    /// The length in bytes that this share of the messages does not exceed; 0 when there are none.
+    /// Returns the length in octets that this share of the messages does not exceed; 0 without messages.
     pub fn size_quantile(&self, quantile: f64) -> usize {
         let rank = ((self.messages as f64 * quantile).ceil() as u64).max(1);
         let mut seen = 0;
@@ -115,56 +116,56 @@ impl Direction {
         found.unwrap_or(0)
     }
 
-    /// The mean length in bytes; 0 when there are none.
+    /// Returns the mean length in octets; 0 without messages.
     pub fn mean_size(&self) -> f64 {
         let sum: u64 = self.sizes.iter().zip(0u64..).map(|(count, size)| count * size).sum();
         sum as f64 / self.messages.max(1) as f64
     }
 }
 
-/// The statistics of a stream of messages.
+/// Statistics of a stream of messages.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// The first message's time, since 1970.
+    /// Time of the earliest message, since 1970.
     pub first: Nanos,
-    /// The last message's time.
+    /// Time of the latest message, since 1970.
     pub last: Nanos,
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Messages shorter than a header.
+    /// Number of messages shorter than a header.
     pub headless: u64,
-    /// Messages that do not hold what their header announces, or more.
+    /// Number of messages that do not match the counts in their header.
     pub malformed: u64,
-    /// Queries.
+    /// Counts of queries.
     pub queries: Direction,
-    /// Replies.
+    /// Counts of replies.
     pub replies: Direction,
-    /// Replies of another opcode than QUERY or another return code than NOERROR.
+    /// Number of replies with another opcode than QUERY or another return code than NOERROR.
     pub failed: u64,
-    /// Replies of opcode QUERY with another return code than NOERROR.
+    /// Number of replies with opcode QUERY and another return code than NOERROR.
     pub failed_queries: u64,
-    /// Queries with the RD bit.
+    /// Number of queries with the RD bit.
     pub recursion_desired: u64,
-    /// Replies with the AA bit.
+    /// Number of replies with the AA bit.
     pub authoritative: u64,
-    /// Replies with the TC bit.
+    /// Number of replies with the TC bit.
     pub truncated: u64,
-    /// Replies by return code, with the upper bits of EDNS.
+    /// Number of replies by return code, with the upper bits of EDNS.
     pub rcodes: Box<[u64]>,
-    /// Messages of opcode QUERY without a readable question.
+    /// Counts of messages with opcode QUERY and no readable question.
     pub no_question: TypeCount,
-    /// Who asked.
+    /// Requests by client.
     pub clients: Clients,
-    /// Types of class IN, by number.
+    /// Counts of types of class IN, by number.
     types: Box<[TypeCount]>,
-    /// Types of other classes.
+    /// Counts of types of other classes.
     other_types: HashMap<(u16, u16), TypeCount>,
-    /// Types of other classes beyond [`MAX_OTHER_TYPES`].
+    /// Counts of further types of other classes, beyond [`MAX_OTHER_TYPES`].
     further_types: TypeCount,
 }
 
 impl Stats {
-    /// Empty statistics; bursts are counted in windows of this length.
+    /// Returns empty statistics; bursts are counted in windows of this length.
     pub fn new(window: Nanos) -> Self {
         Stats {
             first: Nanos::MAX,
@@ -188,7 +189,7 @@ impl Stats {
         }
     }
 
-    /// Takes a message.
+    /// Counts a message.
     #[inline]
     pub fn add(&mut self, message: &Message<'_>) {
         self.messages += 1;
@@ -222,7 +223,7 @@ impl Stats {
         }
     }
 
-    /// Where messages with this question are counted.
+    /// Returns the counts for the question of a message.
     #[inline]
     fn type_of(&mut self, dns: &Dns) -> &mut TypeCount {
         let Some(question) = &dns.question else { return &mut self.no_question };
@@ -236,22 +237,22 @@ impl Stats {
         self.other_types.entry(key).or_default()
     }
 
-    /// Whether requests are counted by their replies: there are no queries in the capture.
+    /// Whether replies count as requests, because the capture has no queries.
     pub fn by_replies(&self) -> bool {
         self.queries.messages == 0
     }
 
-    /// Queries, or in a capture of replies only, replies.
+    /// Returns the counts of requests: queries, or replies if there are no queries.
     pub fn requests(&self) -> &Direction {
         if self.by_replies() { &self.replies } else { &self.queries }
     }
 
-    /// From the first message to the last.
+    /// Returns the time from the first message to the last.
     pub fn duration(&self) -> Nanos {
         self.last.since(self.first.min(self.last))
     }
 
-    /// Class, type and counts of what was asked for; most requests first. What is beyond the bounds has no type.
+    /// Returns class, type and counts, most requests first. Types beyond the limit have no class and type.
     pub fn types(&self) -> Vec<(Option<(Qclass, Qtype)>, TypeCount)> {
         let known = self.types.iter().zip(0..=u16::MAX);
         let known = known.map(|(count, qtype)| (Some((Qclass::IN, Qtype(qtype))), *count));
@@ -267,7 +268,7 @@ impl Stats {
         all
     }
 
-    /// Queries and replies in time, in bins of the same length: that length, when the first begins, the bins.
+    /// Returns queries and replies over time: the length of a bin, the start of the first bin, and the bins.
     pub fn series(&self) -> (Nanos, Nanos, Vec<Bin>) {
         rates::series(&self.queries.rates, &self.replies.rates)
     }

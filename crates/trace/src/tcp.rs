@@ -1,12 +1,11 @@
-//! TCP connections, and the DNS messages in them (RFC 7766): each behind its length in two octets.
+//! Reassembly of TCP streams into DNS messages (RFC 7766), each after a length field of two octets.
 //!
 //! ```text
 //! segments, in any order, twice, with gaps ──> in order ──> length | message | length | message ...
 //! ```
 //!
-//! Everything is bounded: connections, and the bytes that wait for others. When a bound is reached, the half of the
-//! connections that were silent longest are forgotten. Behind a gap that nothing fills, the first segment that
-//! begins like a message is taken for the start of one.
+//! Connections and buffered bytes are bounded. At a bound, the half of the connections with the oldest last segment is
+//! dropped. After a gap that is never filled, the first segment that looks like the start of a message counts as one.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,14 +13,14 @@ use std::net::SocketAddr;
 use measure::Nanos;
 use wire::Header;
 
-/// Connections remembered at most.
+/// Largest number of connections.
 const MAX_CONNECTIONS: usize = 1 << 16;
-/// Bytes that wait for others at most, over all connections.
-const MAX_WAITING: usize = 256 << 20;
-/// Segments behind a gap at most, of one direction.
+/// Largest number of buffered bytes, over all connections.
+const MAX_BUFFERED: usize = 256 << 20;
+/// Largest number of segments after a gap, for one direction.
 const MAX_HELD: usize = 256;
 
-/// A segment, as far as the stream is concerned.
+/// The fields of a segment that reassembly needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
     pub(crate) source: SocketAddr,
@@ -34,25 +33,25 @@ pub(crate) struct Segment<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// What was counted of TCP.
+/// Counts of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounts {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Connections.
+    /// Number of connections.
     pub sessions: u64,
-    /// Connections that ended with FIN or RST.
+    /// Number of connections that ended with FIN or RST.
     pub closed: u64,
-    /// Gaps that nothing filled.
+    /// Number of gaps that were never filled.
     pub gaps: u64,
 }
 
-/// The connections.
+/// The state of all connections.
 #[derive(Default)]
 pub(crate) struct Streams {
     connections: HashMap<(SocketAddr, SocketAddr), Connection>,
-    /// Bytes that wait for others.
-    waiting: usize,
+    /// Number of buffered bytes of all connections.
+    buffered: usize,
     pub(crate) counts: TcpCounts,
 }
 
@@ -63,30 +62,30 @@ struct Connection {
     opened: Option<u32>,
     closed: bool,
     last: Nanos,
-    /// From the smaller end to the larger one, and back.
+    /// The direction from the smaller address to the larger one, and the opposite one.
     directions: [Direction; 2],
 }
 
 /// One direction of a connection.
 #[derive(Default)]
 struct Direction {
-    /// The sequence number of the next byte; unknown before the first segment.
+    /// The sequence number of the next byte; `None` before the first segment.
     next: Option<u32>,
-    /// Whether the bytes at `next` begin a message for certain.
+    /// Whether the boundaries of messages up to `next` are known.
     aligned: bool,
-    /// The beginning of a message.
+    /// The first octets of an incomplete message.
     partial: Vec<u8>,
-    /// Segments behind a gap.
+    /// Segments after a gap.
     held: Vec<(u32, Vec<u8>)>,
 }
 
 impl Streams {
-    /// Takes a segment; `each` is called with every message that is now whole, and the sequence number it starts at.
+    /// Adds a segment; calls `visit` with each message that is now complete, and its sequence number.
     pub(crate) fn add(
         &mut self,
         segment: &Segment<'_>,
         at: Nanos,
-        mut each: impl FnMut(u32, &[u8]),
+        mut visit: impl FnMut(u32, &[u8]),
     ) {
         self.counts.packets += 1;
         self.make_room();
@@ -104,7 +103,7 @@ impl Streams {
         let opens = segment.syn && !segment.ack;
         if opens && connection.is_over(segment.sequence) {
             counts.sessions += 1;
-            self.waiting -= connection.directions.iter().map(Direction::waiting).sum::<usize>();
+            self.buffered -= connection.directions.iter().map(Direction::buffered).sum::<usize>();
             *connection = Connection::default();
         }
         if opens {
@@ -112,21 +111,21 @@ impl Streams {
         }
         connection.last = at;
         let direction = &mut connection.directions[usize::from(!forward)];
-        let before = direction.waiting();
-        direction.add(segment, &mut counts.gaps, &mut each);
+        let before = direction.buffered();
+        direction.add(segment, &mut counts.gaps, &mut visit);
         if segment.fin || segment.rst {
-            direction.skip_gaps(&mut counts.gaps, &mut each);
+            direction.skip_gaps(&mut counts.gaps, &mut visit);
             counts.closed += u64::from(!connection.closed);
             connection.closed = true;
         }
-        let after = connection.directions[usize::from(!forward)].waiting();
-        self.waiting = self.waiting + after - before;
+        let after = connection.directions[usize::from(!forward)].buffered();
+        self.buffered = self.buffered + after - before;
     }
 
-    /// Gives out what waits behind gaps at the end of the capture.
+    /// Calls `visit` with the messages after gaps, at the end of the capture.
     pub(crate) fn finish(
         &mut self,
-        mut each: impl FnMut(Nanos, SocketAddr, SocketAddr, u32, &[u8]),
+        mut visit: impl FnMut(Nanos, SocketAddr, SocketAddr, u32, &[u8]),
     ) {
         let mut connections: Vec<_> = self.connections.drain().collect();
         connections.sort_unstable_by_key(|(key, connection)| (connection.last, *key));
@@ -134,16 +133,16 @@ impl Streams {
             for (index, direction) in connection.directions.iter_mut().enumerate() {
                 let (from, to) = if index == 0 { (low, high) } else { (high, low) };
                 direction.skip_gaps(&mut self.counts.gaps, &mut |sequence, message: &[u8]| {
-                    each(connection.last, from, to, sequence, message);
+                    visit(connection.last, from, to, sequence, message);
                 });
             }
         }
-        self.waiting = 0;
+        self.buffered = 0;
     }
 
-    /// Forgets the half that was silent longest, if a bound is reached.
+    /// At a bound, drops the half of the connections with the oldest last segment.
     fn make_room(&mut self) {
-        if self.connections.len() < MAX_CONNECTIONS && self.waiting < MAX_WAITING {
+        if self.connections.len() < MAX_CONNECTIONS && self.buffered < MAX_BUFFERED {
             return;
         }
         let mut times: Vec<Nanos> = self.connections.values().map(|c| c.last).collect();
@@ -151,12 +150,12 @@ impl Streams {
         let (_, &mut median, _) = times.select_nth_unstable(middle);
         self.connections.retain(|_, connection| connection.last > median);
         let directions = self.connections.values().flat_map(|c| &c.directions);
-        self.waiting = directions.map(Direction::waiting).sum();
+        self.buffered = directions.map(Direction::buffered).sum();
     }
 }
 
 impl Connection {
-    /// Whether a SYN with this sequence number opens another connection between the same ends.
+    /// Whether a SYN with this sequence number opens a new connection between the same addresses and ports.
     fn is_over(&self, sequence: u32) -> bool {
         self.opened
             .map_or(self.closed || self.directions.iter().any(|d| d.next.is_some()), |opened| {
@@ -166,13 +165,13 @@ impl Connection {
 }
 
 impl Direction {
-    /// Bytes that wait for others.
-    fn waiting(&self) -> usize {
+    /// Returns the number of buffered bytes.
+    fn buffered(&self) -> usize {
         self.partial.len() + self.held.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
     }
 
-    /// Takes a segment.
-    fn add(&mut self, segment: &Segment<'_>, gaps: &mut u64, each: &mut impl FnMut(u32, &[u8])) {
+    /// Adds a segment.
+    fn add(&mut self, segment: &Segment<'_>, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
         let start = segment.sequence.wrapping_add(u32::from(segment.syn));
         if segment.syn && self.next.is_none() {
             (self.next, self.aligned) = (Some(start), true);
@@ -184,16 +183,16 @@ impl Direction {
         if (start.wrapping_sub(next) as i32) > 0 {
             self.held.push((start, segment.payload.to_vec()));
             if self.held.len() > MAX_HELD {
-                self.skip_gap(gaps, each);
+                self.skip_gap(gaps, visit);
             }
             return;
         }
-        self.in_order(start, segment.payload, each);
-        self.release(each);
+        self.in_order(start, segment.payload, visit);
+        self.release(visit);
     }
 
-    /// Takes bytes that start at or before the next one.
-    fn in_order(&mut self, start: u32, payload: &[u8], each: &mut impl FnMut(u32, &[u8])) {
+    /// Handles bytes that start at or before the next sequence number.
+    fn in_order(&mut self, start: u32, payload: &[u8], visit: &mut impl FnMut(u32, &[u8])) {
         let next = self.next.unwrap_or(start);
         let known = next.wrapping_sub(start) as usize;
         let Some(mut fresh) = payload.get(known..).filter(|fresh| !fresh.is_empty()) else {
@@ -208,7 +207,7 @@ impl Direction {
             self.aligned = true;
         }
         if !self.partial.is_empty() {
-            let begun = at.wrapping_sub(self.partial.len() as u32);
+            let message_start = at.wrapping_sub(self.partial.len() as u32);
             while self.partial.len() < 2 && !fresh.is_empty() {
                 self.partial.push(fresh[0]);
                 fresh = &fresh[1..];
@@ -220,33 +219,33 @@ impl Direction {
             if self.partial.len() < whole {
                 return;
             }
-            each(begun, &self.partial[2..]);
-            at = begun.wrapping_add(whole as u32);
+            visit(message_start, &self.partial[2..]);
+            at = message_start.wrapping_add(whole as u32);
             self.partial.clear();
         }
         while let Some(whole) = framed_len(fresh)
             && let Some((message, rest)) = fresh.split_at_checked(whole)
         {
-            each(at, &message[2..]);
+            visit(at, &message[2..]);
             at = at.wrapping_add(whole as u32);
             fresh = rest;
         }
         self.partial.extend_from_slice(fresh);
     }
 
-    /// Takes the held segments that are no longer behind a gap.
-    fn release(&mut self, each: &mut impl FnMut(u32, &[u8])) {
+    /// Handles the held segments that are no longer after a gap.
+    fn release(&mut self, visit: &mut impl FnMut(u32, &[u8])) {
         while let Some(next) = self.next
             && let Some(found) =
                 self.held.iter().position(|(start, _)| start.wrapping_sub(next) as i32 <= 0)
         {
             let (start, payload) = self.held.swap_remove(found);
-            self.in_order(start, &payload, each);
+            self.in_order(start, &payload, visit);
         }
     }
 
-    /// Goes on behind the first gap.
-    fn skip_gap(&mut self, gaps: &mut u64, each: &mut impl FnMut(u32, &[u8])) {
+    /// Continues after the first gap.
+    fn skip_gap(&mut self, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
         let Some(next) = self.next else { return };
         let Some(first) =
             self.held.iter().map(|(start, _)| *start).min_by_key(|start| start.wrapping_sub(next))
@@ -256,18 +255,19 @@ impl Direction {
         *gaps += 1;
         self.partial.clear();
         (self.next, self.aligned) = (Some(first), false);
-        self.release(each);
+        self.release(visit);
     }
 
-    /// Goes on behind all gaps.
-    fn skip_gaps(&mut self, gaps: &mut u64, each: &mut impl FnMut(u32, &[u8])) {
+    /// Continues after all gaps.
+    fn skip_gaps(&mut self, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
         while !self.held.is_empty() {
-            self.skip_gap(gaps, each);
+            self.skip_gap(gaps, visit);
         }
     }
 }
 
-/// How many bytes the message at the start of `bytes` takes with its length, if that is there.
+/// Returns the size of the message at the start of `bytes` with its length field, in octets; `None` if the length field
+/// is incomplete.
 fn framed_len(bytes: &[u8]) -> Option<usize> {
     let &[high, low] = bytes.first_chunk()?;
     Some(2 + usize::from(u16::from_be_bytes([high, low])))

@@ -1,7 +1,8 @@
-//! Queries joined to their replies.
+//! Matches queries with their replies.
 //!
-//! What has the same two ends, transport, id and question belongs together, within [`MAX_WAIT`]. Queries that wait are
-//! at most [`MAX_WAITING`]; the oldest give way and go out alone, as do replies that nobody asked for.
+//! A query and a reply match if they have the same two addresses and ports, transport, id and question, within
+//! [`MAX_WAIT`]. At most [`MAX_WAITING`] queries wait for a reply; the oldest are returned without one. A reply without
+//! a query is returned alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,38 +13,38 @@ use wire::{Header, Name, Qclass, Qtype};
 use crate::dns::{Dns, Opt};
 use crate::messages::{Message, Transport};
 
-/// Queries that wait for their replies at most.
+/// Largest number of queries that wait for a reply.
 const MAX_WAITING: usize = 1 << 17;
-/// So long a query waits for its reply.
+/// Largest time between a query and its reply.
 const MAX_WAIT: Nanos = Nanos::from_secs(10);
 
 /// One of the two messages of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Half {
-    /// When it was caught.
+    /// Time of capture, since 1970.
     pub at: Nanos,
-    /// Its length in octets.
+    /// Length in octets.
     pub len: usize,
-    /// Its header.
+    /// The header.
     pub header: Header,
-    /// What its OPT record says.
+    /// The OPT record, if there is one.
     pub opt: Option<Opt>,
-    /// The return code, with the bits of EDNS.
+    /// The return code, with the upper bits of EDNS.
     pub rcode: u16,
-    /// Whether it was put together from IP fragments.
+    /// Whether the message was reassembled from IP fragments.
     pub fragmented: bool,
 }
 
-/// A query, its reply, or both.
+/// A transaction: a query, a reply, or both.
 #[derive(Clone, Copy, Debug)]
 pub struct Transaction {
-    /// Who asks.
+    /// The client.
     pub client: SocketAddr,
-    /// Who answers.
+    /// The server.
     pub server: SocketAddr,
-    /// Whether over TCP.
+    /// Whether the transport is TCP.
     pub tcp: bool,
-    /// Name, type and class of the question, where it can be read.
+    /// Name, type and class of the question; `None` if it cannot be read.
     pub question: Option<(Name, Qtype, Qclass)>,
     /// The query.
     pub query: Option<Half>,
@@ -52,28 +53,28 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// The half that is there; the query, if both are.
+    /// Returns the query, or the reply if there is no query.
     pub fn first(&self) -> Option<&Half> {
         self.query.as_ref().or(self.reply.as_ref())
     }
 }
 
-/// What the two halves have in common: ends, transport, id, question (name in lower case).
+/// The fields that a query and its reply share: client, server, whether TCP, id, question with the name in lower case.
 type Key = (SocketAddr, SocketAddr, bool, u16, Option<(Name, Qtype, Qclass)>);
 
-/// Joins queries to replies.
+/// A matcher of queries and replies.
 #[derive(Default)]
 pub struct Transactions {
     waiting: HashMap<Key, (u64, Transaction)>,
-    /// In the order they came; may name some that are done.
+    /// Waiting queries in the order of arrival; may contain answered ones.
     order: VecDeque<(Nanos, u64, Key)>,
     number: u64,
 }
 
 impl Transactions {
-    /// Takes a message; `each` gets what is complete, or has waited in vain. Messages without a header are passed over.
-    pub fn add(&mut self, message: &Message<'_>, dns: &Dns, each: &mut impl FnMut(&Transaction)) {
-        self.expire(message.at, each);
+    /// Adds a message; calls `visit` with each transaction that is complete or has timed out.
+    pub fn add(&mut self, message: &Message<'_>, dns: &Dns, visit: &mut impl FnMut(&Transaction)) {
+        self.expire(message.at, visit);
         let half = Half {
             at: message.at,
             len: message.len,
@@ -89,48 +90,48 @@ impl Transactions {
             (message.source, message.destination)
         };
         let tcp = message.transport != Transport::Udp;
-        let question = dns.question.map(|asked| (asked.name, asked.qtype, asked.qclass));
+        let question = dns.question.map(|q| (q.name, q.qtype, q.qclass));
         let folded = question.map(|(name, qtype, class)| (name.to_lowercase(), qtype, class));
         let key = (client, server, tcp, dns.header.id, folded);
         let mut found = Transaction { client, server, tcp, question, query: None, reply: None };
         if reply {
-            if let Some((_, asked)) = self.waiting.remove(&key) {
-                found = asked;
+            if let Some((_, waiting_query)) = self.waiting.remove(&key) {
+                found = waiting_query;
             }
             found.reply = Some(half);
-            each(&found);
+            visit(&found);
             return;
         }
         found.query = Some(half);
         self.number += 1;
         self.order.push_back((message.at, self.number, key));
         if let Some((_, before)) = self.waiting.insert(key, (self.number, found)) {
-            // Asked again before the reply came: that is the later one's.
-            each(&before);
+            // The same query was sent again before the reply, which then belongs to the later query.
+            visit(&before);
         }
     }
 
-    /// Gives out what still waits.
-    pub fn finish(&mut self, each: &mut impl FnMut(&Transaction)) {
-        while self.give_up(each) {}
+    /// Calls `visit` with the queries that still wait.
+    pub fn finish(&mut self, visit: &mut impl FnMut(&Transaction)) {
+        while self.drop_oldest(visit) {}
     }
 
-    /// Gives out what has waited too long, and the oldest where there is no room.
-    fn expire(&mut self, now: Nanos, each: &mut impl FnMut(&Transaction)) {
+    /// Calls `visit` with queries that have timed out, and with the oldest if there are too many.
+    fn expire(&mut self, now: Nanos, visit: &mut impl FnMut(&Transaction)) {
         while let Some(&(since, ..)) = self.order.front()
             && (self.order.len() >= MAX_WAITING || now.since(since) >= MAX_WAIT)
         {
-            self.give_up(each);
+            self.drop_oldest(visit);
         }
     }
 
-    /// Gives out the oldest if it still waits; whether there was one.
-    fn give_up(&mut self, each: &mut impl FnMut(&Transaction)) -> bool {
+    /// Calls `visit` with the oldest query if it still waits; returns whether the queue had an entry.
+    fn drop_oldest(&mut self, visit: &mut impl FnMut(&Transaction)) -> bool {
         let Some((_, number, key)) = self.order.pop_front() else { return false };
         if self.waiting.get(&key).is_some_and(|(own, _)| *own == number)
             && let Some((_, transaction)) = self.waiting.remove(&key)
         {
-            each(&transaction);
+            visit(&transaction);
         }
         true
     }

@@ -1,13 +1,13 @@
-//! Zone transfers: who got the whole zone (AXFR, RFC 5936) and who only what changed (IXFR, RFC 1995), and how much.
+//! Counts of zone transfers: full ones (AXFR, RFC 5936) and incremental ones (IXFR, RFC 1995), with their size.
 //!
 //! ```text
 //!   query AXFR or IXFR ──> open ──> first reply: refused? AXFR? an IXFR of ...
 //!                                     SOA SOA ...     changes
 //!                                     SOA and others  the whole zone
-//!                                     SOA alone       nothing new, unless more follows
+//!                                     SOA alone       no change, unless more follows
 //! ```
 //!
-//! Of an IXFR the first two records decide (RFC 1995 section 4), which may lie in two messages.
+//! The first two records of an IXFR decide on its kind (RFC 1995 section 4); they may be in two messages.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,55 +17,57 @@ use wire::{Opcode, Qtype};
 
 use crate::{Dns, Message};
 
-/// The most transfers under way at once.
+/// Largest number of open transfers.
 const MAX_OPEN: usize = 1 << 16;
 
-/// How a zone was transferred.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The whole zone, as asked.
+    /// The whole zone, as requested.
     Axfr,
-    /// What changed.
+    /// The changes only.
     Ixfr,
-    /// The whole zone, though only changes were asked for.
+    /// The whole zone, although only changes were requested.
     IxfrInFull,
-    /// There was nothing new.
+    /// There were no changes.
     UpToDate,
-    /// An error.
+    /// The server replied with an error.
     Refused,
 }
 
-/// Transfers of one kind.
+/// Counts of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many.
+    /// Number of transfers.
     pub transfers: u64,
-    /// Messages of replies.
+    /// Number of reply messages.
     pub messages: u64,
-    /// Octets of those, without the length before each.
+    /// Size of these messages in octets, without length fields.
     pub octets: u64,
 }
 
-/// A transfer under way.
+/// The state of an open transfer.
 #[derive(Clone, Copy, Debug)]
 enum Open {
-    Asked(Qtype),
-    /// An IXFR that has begun with a SOA record alone, and how much that was.
+    /// Requested with this type; no reply yet.
+    Requested(Qtype),
+    /// An IXFR whose first message has only a SOA record, with its counts so far.
     Undecided(Count),
+    /// A transfer of a known kind.
     Decided(Kind),
 }
 
-/// Counts the transfers among messages.
+/// A counter of the transfers in a stream of messages.
 #[derive(Debug, Default)]
 pub struct Transfers {
     open: HashMap<(SocketAddr, SocketAddr, u16), Open>,
     counts: [Count; 5],
-    /// Transfers that were not followed: too many were under way.
+    /// Number of transfers that were not counted, because too many were open.
     pub beyond: u64,
 }
 
 impl Transfers {
-    /// Looks at a message.
+    /// Handles a message.
     pub fn add(&mut self, message: &Message<'_>) {
         let Some(header) = Header::read(message.bytes) else { return };
         if header.opcode() != Opcode::QUERY {
@@ -84,11 +86,12 @@ impl Transfers {
             self.beyond += 1;
             return;
         }
-        if let Some(Open::Undecided(count)) = self.open.insert(key, Open::Asked(qtype)) {
+        if let Some(Open::Undecided(count)) = self.open.insert(key, Open::Requested(qtype)) {
             self.count(Kind::UpToDate, count);
         }
     }
 
+    /// Handles a reply.
     fn reply(&mut self, message: &Message<'_>, header: &Header) {
         let key = (message.destination, message.source, header.id);
         let Some(open) = self.open.get(&key).copied() else { return };
@@ -96,11 +99,11 @@ impl Transfers {
         let first = Count { transfers: 1, ..now };
         let (next, kind, count) = match open {
             Open::Decided(kind) => (open, kind, now),
-            Open::Asked(_) if header.rcode() != 0 => {
+            Open::Requested(_) if header.rcode() != 0 => {
                 (Open::Decided(Kind::Refused), Kind::Refused, first)
             }
-            Open::Asked(AXFR) => (Open::Decided(Kind::Axfr), Kind::Axfr, first),
-            Open::Asked(_) => match answers(message.bytes, 1) {
+            Open::Requested(AXFR) => (Open::Decided(Kind::Axfr), Kind::Axfr, first),
+            Open::Requested(_) => match kind_from_answer(message.bytes, 1) {
                 Some(kind) => (Open::Decided(kind), kind, first),
                 None => {
                     self.open.insert(key, Open::Undecided(first));
@@ -108,7 +111,7 @@ impl Transfers {
                 }
             },
             Open::Undecided(before) => {
-                let kind = answers(message.bytes, 0).unwrap_or(Kind::IxfrInFull);
+                let kind = kind_from_answer(message.bytes, 0).unwrap_or(Kind::IxfrInFull);
                 let (messages, octets) = (before.messages + 1, before.octets + now.octets);
                 (Open::Decided(kind), kind, Count { transfers: 1, messages, octets })
             }
@@ -117,6 +120,7 @@ impl Transfers {
         self.count(kind, count);
     }
 
+    /// Adds to the counts of a kind.
     fn count(&mut self, kind: Kind, more: Count) {
         let count = &mut self.counts[kind as usize];
         count.transfers += more.transfers;
@@ -124,7 +128,7 @@ impl Transfers {
         count.octets += more.octets;
     }
 
-    /// What was transferred so far: an IXFR of a SOA record alone that nothing followed is one without news.
+    /// Returns the counts of a kind so far; an IXFR with only a SOA record counts as one without changes.
     pub fn counts(&self, kind: Kind) -> Count {
         let mut count = self.counts[kind as usize];
         if kind == Kind::UpToDate {
@@ -143,8 +147,8 @@ impl Transfers {
 const AXFR: Qtype = Qtype(252);
 const IXFR: Qtype = Qtype(251);
 
-/// What the answer number `at` of an IXFR's reply says it is; `None` if there is no such answer.
-fn answers(message: &[u8], at: u16) -> Option<Kind> {
+/// Returns the kind of an IXFR from answer number `at` of its reply; `None` if there is no such answer.
+fn kind_from_answer(message: &[u8], at: u16) -> Option<Kind> {
     let header = Header::read(message)?;
     let mut place = if header.counts[0] == 0 { HEADER } else { question_end(message)? };
     if header.counts[1] <= at {
@@ -167,7 +171,7 @@ mod tests {
     use crate::Transport;
     use measure::Nanos;
 
-    /// A message of the zone `a` with answers of these types; a query without any.
+    /// Returns a reply for the zone `a` with answers of these types, or a query if `answers` is `None`.
     fn message(id: u16, qtype: Qtype, answers: Option<&[u16]>, rcode: u8) -> Vec<u8> {
         let mut bytes = id.to_be_bytes().to_vec();
         bytes.extend([if answers.is_some() { 0x84 } else { 0 }, rcode, 0, 1, 0]);
@@ -186,7 +190,7 @@ mod tests {
     const NS: u16 = 2;
     const SOA: u16 = 6;
 
-    /// The types of a reply's answers, and its RCODE.
+    /// The types of the answers in a reply, and its RCODE.
     type Reply = (&'static [u16], u8);
 
     fn count(list: &[(Qtype, &[Reply])]) -> Transfers {
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_by_its_first_records() {
+    fn the_first_records_decide_on_the_kind() {
         let transfers = count(&[
             (AXFR, &[(&[SOA, NS], 0), (&[NS, NS, SOA], 0)]),
             (IXFR, &[(&[SOA, SOA, NS, SOA], 0)]),
@@ -243,8 +247,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes: Vec<u8>, at in 0u16..3) {
-            let _ = answers(&bytes, at);
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, at in 0u16..3) {
+            let _ = kind_from_answer(&bytes, at);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Captures written: one packet for each message, whatever it came in.
+//! A writer of captures with one packet per message, whatever its transport was.
 //!
-//! pcap with nanoseconds, link type RAW: addresses, ports, times and messages are kept; link layers, handshakes and
-//! fragmentation are not. A message over TCP is a segment of its own (two if it is too long for one), and the
-//! sequence numbers of a connection go on without gaps, so that what was left out does not look lost.
+//! The format is pcap with nanoseconds and link type RAW. Addresses, ports, times and messages are kept; link layers,
+//! handshakes and fragmentation are not. A message over TCP becomes one segment (two if it is too long), and the
+//! sequence numbers of a connection have no gaps, so that messages that are left out do not look like losses.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,33 +13,33 @@ use etherparse::PacketBuilder;
 use crate::capture::MAX_FRAME;
 use crate::messages::{Message, Transport};
 
-/// LINKTYPE_RAW: the frame begins with the IP header.
+/// LINKTYPE_RAW: the frame starts with the IP header.
 const RAW: u32 = 101;
 /// The hop limit of the packets.
 const HOPS: u8 = 64;
-/// Octets in a datagram at most: an IPv4 packet has 65,535 with its headers.
+/// Largest payload of a datagram in octets; an IPv4 packet has at most 65,535 with its headers.
 const MAX_DATAGRAM: usize = 65_507;
-/// Octets of a stream in one packet at most.
+/// Largest payload of a TCP segment, in octets.
 const MAX_SEGMENT: usize = 65_000;
-/// Connections whose sequence numbers are remembered; beyond it all begin anew.
+/// Largest number of connections with a stored sequence number; if there are more, all start again.
 const MAX_CONNECTIONS: usize = 1 << 16;
 
-/// Writes a capture.
+/// A writer of a capture.
 pub struct Writer<W: Write> {
     out: W,
-    /// The sequence number that each direction of a connection goes on with.
+    /// The next sequence number of each direction of a connection.
     next: HashMap<(SocketAddr, SocketAddr), u32>,
     packet: Vec<u8>,
     stream: Vec<u8>,
-    /// Messages written.
+    /// Number of messages written.
     pub messages: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a capture.
+    /// Starts a capture.
     ///
     /// # Errors
-    /// Of the output.
+    /// If writing fails.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(&0xa1b2_3c4d_u32.to_le_bytes())?;
         out.write_all(&[2, 0, 4, 0])?;
@@ -58,7 +58,7 @@ impl<W: Write> Writer<W> {
     /// Writes a message.
     ///
     /// # Errors
-    /// Of the output.
+    /// If writing fails.
     pub fn write(&mut self, message: &Message<'_>) -> io::Result<()> {
         self.messages += 1;
         match message.transport {
@@ -70,15 +70,16 @@ impl<W: Write> Writer<W> {
     /// Ends the capture.
     ///
     /// # Errors
-    /// Of the output.
+    /// If writing fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }
 
+    /// Writes a message as a UDP datagram.
     fn datagram(&mut self, message: &Message<'_>) -> io::Result<()> {
         let (source, destination) = (message.source.port(), message.destination.port());
-        // What a cut capture does not hold counts in the lengths, and is cut again below.
+        // Octets that the capture does not have count in the lengths, and are removed again below.
         self.stream.clear();
         let bytes = &message.bytes[..message.bytes.len().min(MAX_DATAGRAM)];
         self.stream.extend_from_slice(bytes);
@@ -99,6 +100,7 @@ impl<W: Write> Writer<W> {
         self.record(message, missing)
     }
 
+    /// Writes a message as one or two TCP segments.
     fn segments(&mut self, message: &Message<'_>, sequence: u32) -> io::Result<()> {
         self.stream.clear();
         self.stream.extend_from_slice(&(message.bytes.len() as u16).to_be_bytes());
@@ -135,18 +137,18 @@ impl<W: Write> Writer<W> {
 
     /// Writes the packet without its last `missing` octets.
     fn record(&mut self, message: &Message<'_>, missing: usize) -> io::Result<()> {
-        let caught = &self.packet[..self.packet.len() - missing];
-        // A time beyond the year 2106 does not fit; it is held to that.
+        let captured = &self.packet[..self.packet.len() - missing];
+        // A time after the year 2106 does not fit; it becomes the last possible one.
         let seconds = u32::try_from(message.at.0 / 1_000_000_000).unwrap_or(u32::MAX);
         let fraction = (message.at.0 % 1_000_000_000) as u32;
-        for word in [seconds, fraction, caught.len() as u32, self.packet.len() as u32] {
+        for word in [seconds, fraction, captured.len() as u32, self.packet.len() as u32] {
             self.out.write_all(&word.to_le_bytes())?;
         }
-        self.out.write_all(caught)
+        self.out.write_all(captured)
     }
 }
 
-/// The address as one of IPv6.
+/// Returns the octets of an IPv6 address; an IPv4 address becomes an IPv4-mapped one.
 fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),

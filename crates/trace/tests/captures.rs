@@ -1,4 +1,4 @@
-//! Captures in every form tell the same, and what is cut or damaged says where.
+//! Captures in all forms give the same messages, and errors name the place.
 
 mod common;
 
@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use trace::{Capture, Stats, Writer};
 use wire::Qtype;
 
-/// Link types, and whether with a VLAN tag.
+/// Link types, each with or without a VLAN tag.
 const LINKS: [(u16, bool); 6] =
     [(1, false), (1, true), (101, false), (113, false), (276, false), (0, false)];
 
-/// A query and its reply, over IPv4 and IPv6.
+/// Returns a query and its reply, over IPv4 and IPv6.
 fn packets() -> Vec<Vec<u8>> {
     let (a, aaaa) = (query(1, Qtype::A), query(2, Qtype::AAAA));
     vec![
@@ -27,7 +27,7 @@ fn packets() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_form_tells_the_same() {
+fn all_forms_give_the_same_messages() {
     let expected = read(capture(FORMS[0], 101, &packets())).0;
     assert_eq!(expected.len(), 4);
     assert_eq!(expected[1].at, Nanos(START * 1_000_000_000 + 1_000_000));
@@ -46,7 +46,7 @@ fn every_form_tells_the_same() {
 }
 
 #[test]
-fn compressed_or_not() {
+fn compressed_captures_give_the_same_messages() {
     let plain = capture(FORMS[0], 101, &packets());
     let expected = read(plain.clone()).0;
     let (half, rest) = plain.split_at(plain.len() / 2);
@@ -63,7 +63,7 @@ fn compressed_or_not() {
         out.write_all(bytes).expect("in memory");
         out.finish().expect("in memory")
     };
-    // In one piece, and in two pieces one behind the other.
+    // Compressed as a whole, and as two concatenated halves.
     for (name, whole, halves) in [
         ("gzip", gzip(&plain), [gzip(half), gzip(rest)].concat()),
         ("zstd", zstd(&plain), [zstd(half), zstd(rest)].concat()),
@@ -80,7 +80,7 @@ fn compressed_or_not() {
 }
 
 #[test]
-fn a_cut_capture_gives_what_stands_before() {
+fn a_capture_cut_short_gives_the_messages_before() {
     for form in [Form::Pcap(false, false), Form::Pcapng(true)] {
         let whole = capture(form, 101, &packets());
         let all = read(whole.clone()).0;
@@ -99,7 +99,7 @@ fn a_cut_capture_gives_what_stands_before() {
                     let text = error.to_string();
                     assert!(
                         text.starts_with(
-                            "test.pcap: the capture is cut: it ends in the middle of "
+                            "test.pcap: the capture is cut short: it ends in the middle of "
                         ),
                         "{text}"
                     );
@@ -116,7 +116,7 @@ fn a_cut_capture_gives_what_stands_before() {
 }
 
 #[test]
-fn what_is_damaged_says_where() {
+fn errors_in_damaged_captures_name_the_place() {
     let pcap = capture(Form::Pcap(false, false), 101, &packets());
     let pcapng = capture(Form::Pcapng(false), 101, &packets());
     let with = |bytes: &[u8], at: usize, new: &[u8]| {
@@ -127,12 +127,12 @@ fn what_is_damaged_says_where() {
     for (bytes, message) in [
         (
             b"#!/bin/sh\n".to_vec(),
-            "test.pcap: not a capture: it begins with the bytes [23, 21, 2f, 62]; pcap and pcapng are read",
+            "test.pcap: not a capture: it starts with the bytes [23, 21, 2f, 62]; use pcap or pcapng",
         ),
-        (Vec::new(), "test.pcap: not a capture: it begins with nothing: it is empty"),
+        (Vec::new(), "test.pcap: not a capture: it starts with nothing, it is empty"),
         (
             with(&pcap, 34, &[0xff]),
-            "damaged at byte 24, after 0 whole packets: a packet of 16711747 bytes; none has more than 262144",
+            "damaged at byte 24, after 0 whole packets: a packet of 16711747 bytes; the largest has 262144",
         ),
         (
             with(&pcapng, 12 - 4, &[0]),
@@ -144,7 +144,7 @@ fn what_is_damaged_says_where() {
         ),
         (
             with(&pcapng, 72, &[7]),
-            "damaged at byte 64, after 0 whole packets: a packet of interface 7, and 1 are described",
+            "damaged at byte 64, after 0 whole packets: a packet of interface 7, but the section describes 1",
         ),
     ] {
         let error = read(bytes).2.expect("an error").to_string();
@@ -153,12 +153,12 @@ fn what_is_damaged_says_where() {
 }
 
 #[test]
-fn stats_of_what_was_sent() {
+fn statistics_match_the_messages_sent() {
     let mut frames = packets();
     frames.push(tcp(9, false, 99, "S", &[]));
     frames.push(tcp(9, false, 100, "", &framed(&query(3, Qtype::MX))));
     frames.push(tcp(9, true, 500, "F", &framed(&reply(query(3, Qtype::MX), 0))));
-    // Shorter than a header, and less than the header announces.
+    // A message shorter than a header, and one with fewer records than its header announces.
     frames.push(udp(false, 3, false, b"short"));
     frames.push(udp(false, 3, false, &query(4, Qtype::A)[..20]));
     let mut stats = Stats::new(Nanos::from_secs(1));
@@ -181,7 +181,7 @@ fn stats_of_what_was_sent() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_written_capture_reads_back() {
     let mut frames = packets();
     let long = vec![0; 65_535];
     for (number, part) in framed(&long).chunks(1_000).enumerate() {
@@ -200,9 +200,9 @@ fn what_is_written_is_read() {
 }
 
 proptest! {
-    /// However a stream is cut into segments, and in whatever order and how often they come.
+    /// A stream gives its messages for any segments, in any order, and with repetitions.
     #[test]
-    fn streams(
+    fn streams_are_reassembled(
         cuts in prop::collection::vec(1usize..60, 1..40),
         order in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
         again in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
@@ -233,31 +233,31 @@ proptest! {
         prop_assert_eq!(received, sent);
     }
 
-    /// The frames are those that another reader finds.
+    /// The reader finds the same frames as another reader.
     #[test]
-    fn frames_as_another_reader_finds_them(
+    fn frames_match_those_of_another_reader(
         frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20),
         form in 0..FORMS.len(),
     ) {
         let bytes = capture(FORMS[form], 101, &frames);
-        let mut theirs = Vec::new();
+        let mut other = Vec::new();
         let mut reader = pcap_parser::create_reader(65_536, std::io::Cursor::new(bytes.clone())).expect("a capture");
         while let Ok((len, block)) = reader.next() {
             match block {
-                pcap_parser::PcapBlockOwned::Legacy(packet) => theirs.push(packet.data.to_vec()),
+                pcap_parser::PcapBlockOwned::Legacy(packet) => other.push(packet.data.to_vec()),
                 pcap_parser::PcapBlockOwned::NG(pcap_parser::Block::EnhancedPacket(packet)) => {
-                    theirs.push(packet.packet_data().to_vec());
+                    other.push(packet.packet_data().to_vec());
                 }
                 _ => {}
             }
             reader.consume(len);
         }
         let mut capture = Capture::new(Box::new(std::io::Cursor::new(bytes)), "x".as_ref()).expect("a capture");
-        let mut ours = Vec::new();
+        let mut found = Vec::new();
         while let Some(frame) = capture.next_frame().expect("whole") {
-            ours.push(frame.bytes.to_vec());
+            found.push(frame.bytes.to_vec());
         }
-        prop_assert_eq!(&ours, &frames);
-        prop_assert_eq!(ours, theirs);
+        prop_assert_eq!(&found, &frames);
+        prop_assert_eq!(found, other);
     }
 }

@@ -1,4 +1,4 @@
-//! Captures of real servers and clients, counted as tshark counts them, and then broken in every way.
+//! Captures of real servers and clients: the counts match those of tshark, and random changes never cause a panic.
 //!
 //! The captures were made by `benches/trace-vs-tshark`, which compares many more counts.
 
@@ -11,7 +11,7 @@ use std::path::Path;
 use measure::{Nanos, Rng};
 use trace::{Capture, Messages, Stats, Writer};
 
-/// Captures; and of each, by tshark: packets, queries, replies, fragments, TCP sessions.
+/// Captures, each with the counts of tshark: packets, queries, replies, fragments, TCP sessions.
 const CAPTURES: [(&str, &[u8], [u64; 5]); 6] = [
     ("resolver", include_bytes!("captures/resolver.pcap"), [40, 27, 13, 0, 0]),
     ("transfers", include_bytes!("captures/transfers.pcapng"), [42, 17, 17, 0, 1]),
@@ -21,11 +21,11 @@ const CAPTURES: [(&str, &[u8], [u64; 5]); 6] = [
     ("cut", include_bytes!("captures/cut.pcap"), [40, 29, 11, 0, 0]),
 ];
 
-/// Mutated captures that are read; DNSDYNO_MUTATIONS says another number.
+/// Number of changed captures to read; the variable DNSDYNO_MUTATIONS sets another number.
 const MUTATIONS: u64 = 2_000;
 
 #[test]
-fn counts_are_those_of_tshark() {
+fn counts_match_those_of_tshark() {
     for (name, bytes, expected) in CAPTURES {
         let mut stats = Stats::new(Nanos::from_secs(1));
         let mut messages = Messages::new(vec![53]);
@@ -39,10 +39,10 @@ fn counts_are_those_of_tshark() {
     }
 }
 
-/// The capture with octets changed, taken out, put in twice, or cut off.
+/// Returns the capture with octets changed, removed, repeated or cut off.
 fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    // Now and then the file's header too; mostly what stands behind it.
+    // Mostly change octets after the file header, sometimes the header too.
     let from = if rng.below(8) == 0 { 0 } else { 64.min(bytes.len()) };
     for _ in 0..=rng.below(12) {
         let room = bytes.len() - from;
@@ -64,7 +64,7 @@ fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_is_broken_is_survived() {
+fn changed_captures_do_not_panic() {
     let number = std::env::var("DNSDYNO_MUTATIONS").ok().map(|n| n.parse().expect("a number"));
     let mut rng = Rng::new(53);
     let (mut seen, mut broken) = (0, 0);
@@ -94,13 +94,13 @@ fn whatever_is_broken_is_survived() {
             assert_eq!(headed + stats.headless, stats.messages, "{name} {round}");
             let _ = (stats.series(), stats.types(), stats.clients.spread(false, 3));
         }
-        // What was written is a capture of as many messages.
+        // The written capture is valid, and not larger than expected.
         let (again, _, error) = common::read(writer.finish().expect("in memory"));
         assert!(
             error.is_none() && again.len() as u64 <= messages.counts().frames * 40,
             "{name} {round}"
         );
     }
-    // The mutations are neither all harmless nor all fatal.
+    // Some changes cause errors and some do not.
     assert!(seen > 0 && broken > 0);
 }

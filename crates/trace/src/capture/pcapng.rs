@@ -1,12 +1,12 @@
-//! pcapng: sections, interfaces, and blocks that hold packets.
+//! The pcapng format: sections, interfaces, and packet blocks.
 
 use measure::Nanos;
 
 use super::{Fault, Found, MAX_FRAME, Order, WINDOW, Window};
 
-/// How a section begins.
+/// The first bytes of a section.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// Interfaces of a section at most.
+/// Largest number of interfaces in a section.
 const MAX_INTERFACES: usize = 65_536;
 
 /// Block types.
@@ -16,37 +16,37 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// What is known of the current section.
+/// The state of the current section.
 #[derive(Default)]
 pub(super) struct Section {
     order: Order,
     interfaces: Vec<Interface>,
-    /// The last packet's time: a simple packet has none of its own.
+    /// Time of the last packet, used for simple packets, which have no time.
     last: Nanos,
 }
 
-/// An interface's link type and clock.
+/// The link type and the clock of an interface.
 #[derive(Clone, Copy)]
 struct Interface {
     link: u16,
-    /// Frames are caught up to so many bytes; 0 is without limit.
+    /// Largest captured length of a frame in bytes; 0 means no limit.
     snaplen: u32,
     ticks: Ticks,
-    /// Seconds to add to each time.
+    /// Offset added to each time, in seconds.
     offset_s: i64,
 }
 
-/// A unit of time.
+/// The unit of the clock.
 #[derive(Clone, Copy)]
 enum Ticks {
     Micros,
     Nanos,
-    /// So many to the second.
+    /// This number of ticks per second.
     PerSecond(u128),
 }
 
 impl Interface {
-    /// The time of a packet; what lies before 1970 or too far ahead is held to the bounds.
+    /// Returns the time of a packet; times outside the range of `Nanos` become its first or last value.
     #[inline]
     fn time(&self, ticks: u64) -> Nanos {
         let nanos = match self.ticks {
@@ -66,7 +66,7 @@ impl Interface {
 }
 
 impl Section {
-    /// The next packet.
+    /// Returns the next packet.
     #[inline]
     pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
         loop {
@@ -85,17 +85,17 @@ impl Section {
             let len = self.order.u32(window.block(), 4) as usize;
             if len < 12 || !len.is_multiple_of(4) {
                 return Err(Fault::Damaged(format!(
-                    "a block of {len} bytes; the length is a multiple of 4, and 12 at least"
+                    "a block of {len} bytes; the length must be a multiple of 4, and at least 12"
                 )));
             }
             let holds_packet = matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET | OLD_PACKET);
             if !holds_packet && kind != INTERFACE || len > WINDOW {
                 if holds_packet || kind == INTERFACE {
                     return Err(Fault::Damaged(format!(
-                        "a block of {len} bytes; no packet has more than {MAX_FRAME}"
+                        "a block of {len} bytes; the largest packet has {MAX_FRAME}"
                     )));
                 }
-                if !window.pass(len as u64)? {
+                if !window.skip(len as u64)? {
                     return Err(Fault::Cut("a block"));
                 }
                 continue;
@@ -107,7 +107,7 @@ impl Section {
             let block = &window.bytes[window.at..window.at + len];
             if self.order.u32(block, len - 4) as usize != len {
                 return Err(Fault::Damaged(format!(
-                    "a block of {len} bytes says {} at its end",
+                    "a block of {len} bytes has the length {} at its end",
                     self.order.u32(block, len - 4)
                 )));
             }
@@ -122,7 +122,7 @@ impl Section {
         }
     }
 
-    /// Takes a section's header for the order of bytes.
+    /// Reads the byte order from the header of a section.
     fn begin(&mut self, window: &Window) -> Result<(), Fault> {
         let magic = &window.block()[8..12];
         let big = match *magic {
@@ -130,7 +130,7 @@ impl Section {
             [0x4d, 0x3c, 0x2b, 0x1a] => false,
             _ => {
                 return Err(Fault::Damaged(format!(
-                    "a section with the byte-order magic {magic:02x?}; 1a 2b 3c 4d in either order is accepted"
+                    "a section with the byte-order magic {magic:02x?}; it must be 1a 2b 3c 4d in either order"
                 )));
             }
         };
@@ -139,11 +139,11 @@ impl Section {
         Ok(())
     }
 
-    /// Takes an interface's description.
+    /// Reads the description of an interface.
     fn interface(&mut self, block: &[u8]) -> Result<(), Fault> {
         if block.len() < 20 || self.interfaces.len() == MAX_INTERFACES {
             return Err(Fault::Damaged(format!(
-                "interface {} in {} bytes; there are {MAX_INTERFACES} at most, of 20 bytes at least",
+                "interface {} in {} bytes; at most {MAX_INTERFACES} are accepted, of at least 20 bytes",
                 self.interfaces.len(),
                 block.len()
             )));
@@ -175,12 +175,12 @@ impl Section {
         Ok(())
     }
 
-    /// The packet in a block of this kind, and where in the block it starts.
+    /// Returns the packet in a block of this kind, and its offset in the block.
     #[inline]
     fn packet(&self, kind: u32, block: &[u8]) -> Result<(Found, usize), Fault> {
         let start = if kind == SIMPLE_PACKET { 12 } else { 28 };
         if block.len() < start + 4 {
-            return Err(Fault::Damaged(format!("a packet's block of {} bytes", block.len())));
+            return Err(Fault::Damaged(format!("a packet block of {} bytes", block.len())));
         }
         let word = |at| self.order.u32(block, at);
         let number = match kind {
@@ -190,7 +190,7 @@ impl Section {
         };
         let Some(interface) = self.interfaces.get(number as usize) else {
             return Err(Fault::Damaged(format!(
-                "a packet of interface {number}, and {} are described",
+                "a packet of interface {number}, but the section describes {}",
                 self.interfaces.len()
             )));
         };
@@ -211,7 +211,7 @@ impl Section {
     }
 }
 
-/// The unit that the option if_tsresol tells.
+/// Returns the unit for the value of the option if_tsresol.
 fn ticks(resolution: u8) -> Result<Ticks, Fault> {
     Ok(match resolution {
         6 => Ticks::Micros,
@@ -220,7 +220,7 @@ fn ticks(resolution: u8) -> Result<Ticks, Fault> {
         0x80..=0xbf => Ticks::PerSecond(1 << (resolution & 0x7f)),
         _ => {
             return Err(Fault::Damaged(format!(
-                "a clock of resolution {resolution:#x}; up to 19 digits or 63 bits are accepted"
+                "a clock of resolution {resolution:#x}; at most 19 digits or 63 bits are accepted"
             )));
         }
     })

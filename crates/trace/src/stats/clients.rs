@@ -1,38 +1,39 @@
-//! Who asked, and how the requests are spread over them.
+//! Requests by client, and their distribution.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Clients told apart at most; a table of this many takes some 70 MiB.
+/// Largest number of counted clients; a full table takes about 70 MiB.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
 /// Requests by client.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
+    /// Number of queries and of replies, by client.
     by_address: HashMap<IpAddr, [u64; 2]>,
-    /// Messages of clients beyond the bound.
+    /// Number of queries and replies of clients beyond the limit.
     beyond: [u64; 2],
 }
 
-/// How requests are spread.
+/// The distribution of requests over clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Clients told apart.
+    /// Number of clients counted.
     pub clients: u64,
-    /// Requests of clients that came when the table was full: there are more clients then.
+    /// Number of requests of further clients, which came when the table was full.
     pub beyond: u64,
-    /// How many of the busiest clients make half of the requests.
+    /// Number of busiest clients that send half of the requests.
     pub half: u64,
-    /// How many make nine in ten.
+    /// Number of busiest clients that send nine tenths of the requests.
     pub nine_tenths: u64,
-    /// The busiest ones and their requests.
+    /// The busiest clients and their number of requests.
     pub busiest: Vec<(IpAddr, u64)>,
-    /// Shares of the requests that the busiest 1, 2, 4, ... clients make.
+    /// Share of the requests that the busiest 1, 2, 4, ... clients send.
     pub curve: Vec<(u64, f64)>,
 }
 
 impl Clients {
-    /// Takes a message to (`reply`) or from a client.
+    /// Counts a message to (`reply`) or from a client.
     #[inline]
     pub fn add(&mut self, client: IpAddr, reply: bool) {
         if let Some(counts) = self.by_address.get_mut(&client) {
@@ -46,11 +47,11 @@ impl Clients {
         }
     }
 
-    /// How the queries, or the replies, are spread; with the `most` busiest clients.
+    /// Returns the distribution of queries or replies, with the `most` busiest clients.
     pub fn spread(&self, replies: bool, most: usize) -> Spread {
         let which = usize::from(replies);
-        let asked = self.by_address.iter().filter(|(_, counts)| counts[which] > 0);
-        let mut all: Vec<_> = asked.map(|(address, counts)| (*address, counts[which])).collect();
+        let active = self.by_address.iter().filter(|(_, counts)| counts[which] > 0);
+        let mut all: Vec<_> = active.map(|(address, counts)| (*address, counts[which])).collect();
         all.sort_unstable_by_key(|&(address, count)| (std::cmp::Reverse(count), address));
         let total: u64 = all.iter().map(|(_, count)| count).sum();
         let mut spread = Spread {
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_requests_are_spread() {
+    fn shares_of_the_busiest_clients() {
         let mut clients = Clients::default();
         for (last, requests) in [(1u8, 60), (2, 25), (3, 10), (4, 5)] {
             (0..requests).for_each(|_| clients.add([192, 0, 2, last].into(), false));

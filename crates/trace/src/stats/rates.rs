@@ -1,70 +1,70 @@
-//! How many messages came in each window of time, and how that changed.
+//! Number of messages in each window of time, and as a series over time.
 
 use measure::Nanos;
 
-/// Bins of a series at most.
+/// Largest number of bins in a series.
 pub const MAX_BINS: usize = 1_024;
-/// Counts of a window up to this are told apart exactly, above it to a 128th.
+/// Largest count of a window that is kept exactly; larger ones have a resolution of 1/128.
 const EXACT: u64 = 1 << 12;
-/// Bits of a count that are told apart above [`EXACT`].
+/// Number of significant bits of a count above [`EXACT`].
 const BITS: u32 = 8;
 
-/// Messages in time.
+/// Messages over time.
 #[derive(Clone, Debug)]
 pub struct Rates {
     window: Nanos,
-    /// The window under way and its count.
+    /// Number and count of the current window.
     current: Option<(u64, u64)>,
-    /// Windows by their counts, see [`bucket`].
+    /// Number of windows by their count, see [`bucket`].
     counts: Vec<u64>,
     windows: u64,
     most: u64,
     series: Series,
 }
 
-/// A part of a series.
+/// A bin of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Queries in it.
+    /// Number of queries.
     pub queries: u64,
-    /// Replies in it.
+    /// Number of replies.
     pub replies: u64,
 }
 
-/// Counts in bins of equal length, which doubles when there are too many.
+/// A series of counts in bins of equal length, which doubles when there are too many bins.
 #[derive(Clone, Debug)]
 struct Series {
     length: Nanos,
-    /// The number of the first bin: its time divided by the length.
+    /// The number of the first bin: its start time divided by the length.
     first: u64,
     bins: Vec<u64>,
 }
 
 impl Rates {
-    /// No messages; windows have this length.
+    /// Returns empty counts with windows of this length.
     ///
     /// # Panics
-    /// When the window is empty.
+    /// If the window length is zero.
     pub fn new(window: Nanos) -> Self {
-        assert!(window > Nanos::ZERO, "a window has a length");
+        assert!(window > Nanos::ZERO, "the length of a window is zero");
         let series = Series { length: Nanos::from_millis(100), first: 0, bins: Vec::new() };
         Rates { window, current: None, counts: Vec::new(), windows: 0, most: 0, series }
     }
 
-    /// Takes a message; one that is older than the window under way counts in it.
+    /// Counts a message; one older than the current window counts in it.
     #[inline]
     pub fn add(&mut self, at: Nanos) {
         self.series.add(at);
         let number = at.0 / self.window.0;
         match &mut self.current {
             Some((current, count)) if number <= *current => *count += 1,
-            _ => self.turn(number),
+            _ => self.next_window(number),
         }
     }
 
-    /// Ends the window under way and begins another with a message.
+    /// Ends the current window and starts another with one message.
     #[cold]
-    fn turn(&mut self, number: u64) {
+    fn next_window(&mut self, number: u64) {
         if let Some((last, count)) = self.current {
             self.close(count, 1);
             if number > last + 1 {
@@ -74,6 +74,7 @@ impl Rates {
         self.current = Some((number, 1));
     }
 
+    /// Counts finished windows with this number of messages each.
     fn close(&mut self, count: u64, windows: u64) {
         let bucket = bucket(count);
         if self.counts.len() <= bucket {
@@ -84,7 +85,7 @@ impl Rates {
         self.most = self.most.max(count);
     }
 
-    /// Messages per second that this share of the windows does not exceed; 0 without messages.
+    /// Returns the messages per second that this share of the windows does not exceed; 0 without messages.
     pub fn quantile(&self, quantile: f64) -> f64 {
         let mut all = self.clone();
         if let Some((_, count)) = all.current.take() {
@@ -100,7 +101,7 @@ impl Rates {
             .map_or(0.0, |bucket| count_of(bucket).min(all.most) as f64 / self.window.as_secs_f64())
     }
 
-    /// Messages per second of the fullest window.
+    /// Returns the messages per second of the fullest window.
     pub fn max(&self) -> f64 {
         let current = self.current.map_or(0, |(_, count)| count);
         self.most.max(current) as f64 / self.window.as_secs_f64()
@@ -109,11 +110,12 @@ impl Rates {
 
 impl Series {
     #[inline]
+    /// Counts a message.
     fn add(&mut self, at: Nanos) {
         if self.bins.is_empty() {
             self.first = at.0 / self.length.0;
         }
-        // What is older than the first message counts with it.
+        // A message older than the first counts in the first bin.
         let mut bin = (at.0 / self.length.0).saturating_sub(self.first);
         while bin >= MAX_BINS as u64 {
             self.double();
@@ -125,7 +127,7 @@ impl Series {
         self.bins[bin as usize] += 1;
     }
 
-    /// Makes bins twice as long.
+    /// Doubles the length of the bins.
     fn double(&mut self) {
         let odd = self.first % 2;
         let mut bins = vec![0; (self.bins.len() + odd as usize).div_ceil(2)];
@@ -137,7 +139,7 @@ impl Series {
     }
 }
 
-/// The bins of both, brought to the same length: that length, when the first begins, the bins.
+/// Converts both series to the same bins; returns the length of a bin, the start of the first bin, and the bins.
 pub(super) fn series(queries: &Rates, replies: &Rates) -> (Nanos, Nanos, Vec<Bin>) {
     let (mut queries, mut replies) = (queries.series.clone(), replies.series.clone());
     loop {
@@ -165,7 +167,7 @@ pub(super) fn series(queries: &Rates, replies: &Rates) -> (Nanos, Nanos, Vec<Bin
     }
 }
 
-/// The number of the bucket that a count falls into.
+/// Returns the bucket of a count.
 fn bucket(count: u64) -> usize {
     if count < EXACT {
         return count as usize;
@@ -176,7 +178,7 @@ fn bucket(count: u64) -> usize {
     EXACT as usize + (octave as usize) * (1 << (BITS - 1)) + place as usize
 }
 
-/// The largest count of a bucket.
+/// Returns the largest count of a bucket.
 fn count_of(bucket: usize) -> u64 {
     let Some(above) = (bucket as u64).checked_sub(EXACT) else { return bucket as u64 };
     let (octave, place) = (above >> (BITS - 1), above & ((1 << (BITS - 1)) - 1));
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bursts() {
+    fn quantiles_of_windows() {
         let mut rates = Rates::new(Nanos::from_secs(1));
         // 100 windows with 0, 1, 2, ... 99 messages, and the first has one.
         for window in 0..100u64 {
@@ -198,7 +200,7 @@ mod tests {
             }
         }
         assert_eq!((rates.quantile(0.95), rates.max()), (94.0, 99.0));
-        // A long silence is windows without messages.
+        // A long pause counts as windows without messages.
         rates.add(Nanos::from_secs(10_000));
         assert_eq!((rates.quantile(0.95), rates.max()), (0.0, 99.0));
         assert_eq!(Rates::new(Nanos::from_secs(1)).quantile(0.95), 0.0);
@@ -219,7 +221,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn buckets_hold_their_counts(count in 0u64..1 << 50) {
+        fn buckets_contain_their_counts(count in 0u64..1 << 50) {
             let most = count_of(bucket(count));
             proptest::prop_assert!(most >= count && most - count <= count / 100);
             proptest::prop_assert_eq!(bucket(most), bucket(count));
@@ -227,7 +229,7 @@ mod tests {
         }
 
         #[test]
-        fn any_times_are_survived(times in proptest::collection::vec(0u64.., 0..50)) {
+        fn any_times_are_counted(times in proptest::collection::vec(0u64.., 0..50)) {
             let (mut a, mut b) = (Rates::new(Nanos(1)), Rates::new(Nanos::MAX));
             for (number, &time) in times.iter().enumerate() {
                 if number % 2 == 0 { a.add(Nanos(time)) } else { b.add(Nanos(time)) }

@@ -8,10 +8,10 @@ use measure::Nanos;
 use trace::{Capture, CaptureError, Counts, Messages, Transport};
 use wire::{Edns, Name, Qtype, QueryTemplate};
 
-/// When the captures begin, seconds since 1970.
+/// Start time of the captures, in seconds since 1970.
 pub(crate) const START: u64 = 1_700_000_000;
 
-/// A query of `qtype` for a name of this number.
+/// Returns a query of `qtype` for the name with this number.
 pub(crate) fn query(number: u32, qtype: Qtype) -> Vec<u8> {
     let name: Name = format!("n{number}.example").parse().expect("a name");
     let mut query =
@@ -20,14 +20,14 @@ pub(crate) fn query(number: u32, qtype: Qtype) -> Vec<u8> {
     query
 }
 
-/// The query turned into a reply with this return code.
+/// Turns a query into a reply with this return code.
 pub(crate) fn reply(mut query: Vec<u8>, rcode: u8) -> Vec<u8> {
     query[2] |= 0x80;
     query[3] = query[3] & 0xf0 | rcode;
     query
 }
 
-/// An IPv4 or IPv6 packet from client `client` to a server, or back.
+/// Returns an IPv4 or IPv6 packet from a client to a server, or back.
 pub(crate) fn udp(ipv6: bool, client: u16, back: bool, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let [high, low] = client.to_be_bytes();
@@ -46,7 +46,7 @@ pub(crate) fn udp(ipv6: bool, client: u16, back: bool, payload: &[u8]) -> Vec<u8
     out
 }
 
-/// A TCP segment over IPv4 from client `client` to a server, or back; flags are letters of S, F, R.
+/// Returns a TCP segment over IPv4 from a client to a server, or back; flags are the letters S, F, R.
 pub(crate) fn tcp(client: u8, back: bool, sequence: u32, flags: &str, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let (client, server) = ([10, 0, 0, client], [192, 0, 2, 53]);
@@ -67,12 +67,12 @@ pub(crate) fn tcp(client: u8, back: bool, sequence: u32, flags: &str, payload: &
     out
 }
 
-/// A message as TCP carries it.
+/// Returns a message with the length field of TCP.
 pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
-/// The frame of an IP packet by link type; 1 with a VLAN tag where `vlan`.
+/// Returns the frame of an IP packet for a link type; type 1 has a VLAN tag if `vlan` is true.
 pub(crate) fn frame(link: u16, vlan: bool, ip: &[u8]) -> Vec<u8> {
     let kind: [u8; 2] = if ip[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
     let head = match (link, vlan) {
@@ -96,13 +96,13 @@ pub(crate) fn frame(link: u16, vlan: bool, ip: &[u8]) -> Vec<u8> {
 /// The form of a capture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
-    /// pcap: big-endian, nanoseconds.
+    /// The pcap format: whether big-endian, whether with nanoseconds.
     Pcap(bool, bool),
-    /// pcapng: big-endian.
+    /// The pcapng format: whether big-endian.
     Pcapng(bool),
 }
 
-/// Every form.
+/// All forms.
 pub(crate) const FORMS: [Form; 6] = [
     Form::Pcap(false, false),
     Form::Pcap(false, true),
@@ -112,7 +112,7 @@ pub(crate) const FORMS: [Form; 6] = [
     Form::Pcapng(true),
 ];
 
-/// A capture of `frames`, a millisecond apart.
+/// Returns a capture of `frames`, one per millisecond.
 pub(crate) fn capture(form: Form, link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     let big = matches!(form, Form::Pcap(true, _) | Form::Pcapng(true));
     let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
@@ -128,7 +128,7 @@ pub(crate) fn capture(form: Form, link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
             out.extend([word(0x0a0d_0d0a), word(28), word(0x1a2b_3c4d)].concat());
             out.extend([half(1), half(0)].concat());
             out.extend([word(u32::MAX), word(u32::MAX), word(28)].concat());
-            // A block that nobody knows.
+            // A block of an unknown type.
             out.extend([word(0x0bad), word(16), word(0), word(16)].concat());
             out.extend([word(1), word(20)].concat());
             out.extend([half(link), half(0)].concat());
@@ -160,7 +160,7 @@ pub(crate) fn capture(form: Form, link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A message read, owned.
+/// An owned copy of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) at: Nanos,
@@ -170,7 +170,7 @@ pub(crate) struct Read {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What is read of a capture.
+/// Reads a capture; returns its messages, its counts, and the error if there is one.
 pub(crate) fn read(bytes: Vec<u8>) -> (Vec<Read>, Counts, Option<CaptureError>) {
     let mut messages = Messages::new(vec![53]);
     let mut all = Vec::new();
