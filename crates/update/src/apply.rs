@@ -1,7 +1,7 @@
-//! What a zone must be after a stream of updates: the same done to its file.
+//! Applies a stream of updates to a zone file, to compute the zone that a server must have afterwards.
 //!
-//! The updates are kept by name (they are few beside the zone, and bounded); the zone streams by. Prerequisites are
-//! not looked at: this says what comes out when every update is done, in the order of the stream.
+//! The updates are kept in memory by name (their number is bounded); the zone is read as a stream. Prerequisites are
+//! ignored: the result is the zone after every update, in the order of the stream.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Read, Write};
@@ -14,26 +14,28 @@ use crate::generate::MAX_UPDATES;
 use crate::message::Operation;
 use crate::stream::{StreamError, UpdateReader};
 
-/// Why the updates were not applied.
+/// The reason why the updates were not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// The zone file is bad.
+    /// The zone file is invalid.
     #[error(transparent)]
     Zone(#[from] ZoneFileError),
-    /// The updates are bad.
+    /// The stream of updates is invalid.
     #[error(transparent)]
     Updates(#[from] StreamError),
-    /// There are too many.
-    #[error("more than {MAX_UPDATES} updates cannot be kept at once")]
+    /// There are too many updates.
+    #[error(
+        "there are more than {MAX_UPDATES} updates, the largest number that can be applied at once"
+    )]
     TooMany,
     /// An update is for another zone.
-    #[error("update {number} is for the zone {found}; the file is the zone {zone}")]
+    #[error("update {number} is for the zone {found}, but the file has the zone {zone}")]
     OtherZone {
-        /// From 1.
+        /// The number of the update, from 1.
         number: u64,
-        /// Its zone.
+        /// The zone of the update.
         found: String,
-        /// The zone file's.
+        /// The zone of the file.
         zone: String,
     },
     /// The zone cannot be written.
@@ -41,22 +43,22 @@ pub enum ApplyError {
     Write(#[from] io::Error),
 }
 
-/// An operation on a name, kept.
+/// An owned copy of an operation on a name.
 #[derive(Clone, Debug)]
-enum Kept {
+enum OwnedOperation {
     Add { rtype: u16, ttl: u32, data: Box<[u8]> },
     DeleteName,
     DeleteRrset { rtype: u16 },
     DeleteRecord { rtype: u16, data: Box<[u8]> },
 }
 
-/// The records of one name by type: TTL and data.
+/// The records of one name: TTL and data, by type.
 type Records = BTreeMap<u16, Vec<(u32, Box<[u8]>)>>;
 
-/// Updates by name.
+/// All operations of a stream of updates, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    by_name: HashMap<Box<[u8]>, Vec<Kept>>,
+    by_name: HashMap<Box<[u8]>, Vec<OwnedOperation>>,
     zone: Option<Name>,
     updates: u64,
 }
@@ -65,7 +67,7 @@ impl Changes {
     /// Reads a stream of updates to its end.
     ///
     /// # Errors
-    /// When it is bad or too long.
+    /// If the stream is invalid or too long.
     pub fn read<R: BufRead>(mut updates: UpdateReader<R>) -> Result<Self, ApplyError> {
         let mut changes = Changes::default();
         while let Some(update) = updates.next_update()? {
@@ -79,33 +81,33 @@ impl Changes {
                 return Err(ApplyError::OtherZone { number, found, zone: zone.to_string() });
             }
             for (name, operation) in update.operations() {
-                let kept = match operation {
+                let owned = match operation {
                     Operation::Add { rtype, ttl, data } => {
-                        Kept::Add { rtype, ttl, data: data.into() }
+                        OwnedOperation::Add { rtype, ttl, data: data.into() }
                     }
-                    Operation::DeleteName => Kept::DeleteName,
-                    Operation::DeleteRrset { rtype } => Kept::DeleteRrset { rtype },
+                    Operation::DeleteName => OwnedOperation::DeleteName,
+                    Operation::DeleteRrset { rtype } => OwnedOperation::DeleteRrset { rtype },
                     Operation::DeleteRecord { rtype, data } => {
-                        Kept::DeleteRecord { rtype, data: data.into() }
+                        OwnedOperation::DeleteRecord { rtype, data: data.into() }
                     }
                 };
-                changes.by_name.entry(name.to_ascii_lowercase().into()).or_default().push(kept);
+                changes.by_name.entry(name.to_ascii_lowercase().into()).or_default().push(owned);
             }
         }
         Ok(changes)
     }
 
-    /// Writes the zone as it must be afterwards; its serial number stays as it was.
+    /// Writes the zone after all updates; its serial number does not change.
     ///
     /// # Errors
-    /// When the zone is bad or another one, or `out` fails.
+    /// If the zone is invalid or another one, or writing to `out` fails.
     pub fn apply<R: Read>(
         mut self,
         mut zone: Reader<R>,
         out: &mut impl Write,
     ) -> Result<Written, ApplyError> {
         let mut file = ZoneWriter::new(out);
-        // The records of each name that is changed, wherever they stand in the file.
+        // The records of each changed name, from all places in the file.
         let mut changed = BTreeMap::<Box<[u8]>, Records>::new();
         let mut owner = Vec::new();
         while zone.next_record()?.is_some() {
@@ -141,21 +143,21 @@ impl Changes {
     }
 }
 
-/// Does one operation to the records of a name (RFC 2136 section 3.4.2).
-fn change(records: &mut Records, operation: &Kept, at_apex: bool) {
+/// Applies one operation to the records of a name (RFC 2136 section 3.4.2).
+fn change(records: &mut Records, operation: &OwnedOperation, at_apex: bool) {
     let kept_at_apex =
         |rtype: u16| at_apex && matches!(Rtype::from_int(rtype), Rtype::SOA | Rtype::NS);
     match operation {
-        Kept::DeleteName => records.retain(|rtype, _| kept_at_apex(*rtype)),
-        Kept::DeleteRrset { rtype } if kept_at_apex(*rtype) => {}
-        Kept::DeleteRrset { rtype } => drop(records.remove(rtype)),
-        Kept::DeleteRecord { rtype, data } => {
+        OwnedOperation::DeleteName => records.retain(|rtype, _| kept_at_apex(*rtype)),
+        OwnedOperation::DeleteRrset { rtype } if kept_at_apex(*rtype) => {}
+        OwnedOperation::DeleteRrset { rtype } => drop(records.remove(rtype)),
+        OwnedOperation::DeleteRecord { rtype, data } => {
             if let Some(rrset) = records.get_mut(rtype) {
                 let last = kept_at_apex(*rtype) && rrset.len() == 1;
                 rrset.retain(|(_, other)| last || other != data);
             }
         }
-        Kept::Add { rtype, ttl, data } => {
+        OwnedOperation::Add { rtype, ttl, data } => {
             let rrset = records.entry(*rtype).or_default();
             rrset.retain(|(_, other)| other != data);
             rrset.push((*ttl, data.clone()));

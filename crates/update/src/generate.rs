@@ -1,9 +1,9 @@
-//! Updates that fit a zone: never a name that is already there, never one that is not.
+//! A generator of updates that fit a zone: they add only missing names, and change or delete only existing ones.
 //!
-//! One pass over the zone keeps a sample of delegations to change and to delete, and strikes out of a set of new
-//! labels those the zone has. A name is in one update at most, so that updates can be sent in any order and lost ones
-//! do not make later ones fail. Taken are only delegations without anything below them: deleting one that has glue
-//! would leave the glue behind as hosts.
+//! One pass over the zone keeps a sample of delegations to change and to delete, and removes the labels that the zone
+//! has from a set of new labels. Each name is in at most one update, so updates can be sent in any order and lost ones
+//! do not make later ones fail. Only delegations without names below them are used: deletion of a delegation with glue
+//! would leave the glue as hosts.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -19,77 +19,81 @@ use zone::{Reader, ZoneFileError};
 use crate::Update;
 use crate::message::{MessageError, Operation, Prerequisite};
 
-/// The most updates of one stream: what is sampled for them is kept in memory.
+/// Largest number of updates in one stream; their sample is kept in memory.
 pub const MAX_UPDATES: u64 = 4_000_000;
-/// Delegations whose name servers are borrowed, at least.
+/// Smallest number of delegations in the sample; their name servers are used for new and changed delegations.
 const DONORS: u64 = 1_024;
 /// The type NS.
 const NS: u16 = 2;
 /// The type DS.
 const DS: u16 = 43;
 
-/// What updates check before they do anything.
+/// The prerequisites of generated updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prerequisites {
-    /// Nothing.
+    /// No prerequisites.
     None,
-    /// That new names are not there, and others are.
+    /// A new name does not exist; a changed or deleted one exists.
     #[default]
     Names,
 }
 
-/// A stream of updates to be made.
+/// The parameters of a stream of updates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Generate {
-    /// How many updates.
+    /// Number of updates.
     pub count: u64,
-    /// In which proportions delegations are changed, added and deleted.
+    /// The proportions of changed, added and deleted delegations.
     pub mix: [u32; 3],
-    /// What they check.
+    /// The prerequisites of the updates.
     pub prerequisites: Prerequisites,
-    /// Seed of everything that looks random.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// Updates made, by kind.
+/// Number of generated updates, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generated {
-    /// Other name servers for a delegation.
+    /// Number of updates that replace the name servers of a delegation.
     pub changes: u64,
-    /// New delegations.
+    /// Number of updates that add a delegation.
     pub additions: u64,
-    /// Delegations gone.
+    /// Number of updates that delete a delegation.
     pub deletions: u64,
 }
 
-/// Why no updates were made.
+/// The reason why updates were not generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// The zone file is bad.
+    /// The zone file is invalid.
     #[error(transparent)]
     Zone(#[from] ZoneFileError),
-    /// Too many are asked for.
-    #[error("{0} updates: at most {MAX_UPDATES} in one stream")]
+    /// The requested number of updates is too large.
+    #[error("{0} updates are too many: write at most {MAX_UPDATES}")]
     TooMany(u64),
-    /// The proportions are all zero.
-    #[error("the proportions of changes, additions and deletions are all zero")]
+    /// All proportions are zero.
+    #[error(
+        "the proportions of changes, additions and deletions are all zero: write at least one above zero"
+    )]
     NoMix,
     /// The zone has too few delegations.
     #[error(
-        "{wanted} changes and deletions need as many delegations with nothing below them; the zone has {found}"
+        "{wanted} changes and deletions need as many delegations without names below them, but the zone has {found}"
     )]
     TooFew {
-        /// Changes and deletions.
+        /// The number of changes and deletions.
         wanted: u64,
-        /// Delegations.
+        /// The number of usable delegations.
         found: u64,
     },
-    /// Too many new names are in the zone.
-    #[error("only {found} of {wanted} new names are not in the zone: try another seed")]
+    /// Too many of the new names exist in the zone.
+    #[error(
+        "the zone has too many of the generated names: {found} of {wanted} are new; use another seed"
+    )]
     Taken {
-        /// Additions.
+        /// The number of additions.
         wanted: u64,
-        /// New names.
+        /// The number of new names.
         found: u64,
     },
     /// An update is too long.
@@ -101,12 +105,12 @@ pub enum GenerateError {
 }
 
 impl Generate {
-    /// A third each of changes, additions and deletions.
+    /// Returns parameters for equal numbers of changes, additions and deletions.
     pub fn new(count: u64, seed: u64) -> Self {
         Generate { count, mix: [1, 1, 1], prerequisites: Prerequisites::Names, seed }
     }
 
-    /// How many of each kind there will be.
+    /// Returns the number of updates of each kind.
     pub fn kinds(&self) -> Generated {
         let whole: u64 = self.mix.iter().map(|&part| u64::from(part)).sum();
         let part = |k: usize| {
@@ -117,10 +121,10 @@ impl Generate {
         Generated { changes, additions, deletions }
     }
 
-    /// Makes the updates, and hands each to `out`.
+    /// Generates the updates and calls `out` with each.
     ///
     /// # Errors
-    /// When the zone is bad or does not have what is needed, or `out` fails.
+    /// If the zone is invalid or has too few delegations, or `out` fails.
     pub fn run<R: Read>(
         &self,
         zone: Reader<R>,
@@ -162,7 +166,8 @@ impl Generate {
             } else {
                 let Some(delegation) = old.next() else { break };
                 self.require(&mut update, &delegation.name, Prerequisite::NameExists)?;
-                // By RRset: PowerDNS 4.7 acknowledges the deletion of a delegation's name, and does not do it.
+                // Delete RRsets, because PowerDNS 4.7 acknowledges the deletion of a delegation's name but does not do
+                // it.
                 for rtype in [NS, DS] {
                     update.push(&delegation.name, Operation::DeleteRrset { rtype })?;
                 }
@@ -174,6 +179,7 @@ impl Generate {
         Ok(made)
     }
 
+    /// Adds a prerequisite, if updates have prerequisites.
     fn require(
         &self,
         update: &mut Update,
@@ -186,6 +192,7 @@ impl Generate {
         }
     }
 
+    /// Makes an update that replaces the name servers of a delegation by those of `donor`.
     fn change(
         &self,
         update: &mut Update,
@@ -195,7 +202,7 @@ impl Generate {
         self.require(update, &delegation.name, Prerequisite::RrsetExists(NS))?;
         update.push(&delegation.name, Operation::DeleteRrset { rtype: NS })?;
         if donor.servers == delegation.servers {
-            // The same operator: another one that all zones can name.
+            // Both have the same name servers, so use constant names below `invalid` instead.
             let moved = BTreeSet::from([
                 b"\x03ns1\x05moved\x07invalid\0".as_slice().into(),
                 b"\x03ns2\x05moved\x07invalid\0".as_slice().into(),
@@ -210,6 +217,7 @@ impl Generate {
         push_servers(update, &delegation.name, delegation.ttl, &donor.servers)
     }
 
+    /// Makes an update that adds a delegation with the name servers of `donor`.
     fn add(
         &self,
         update: &mut Update,
@@ -220,7 +228,7 @@ impl Generate {
         push_servers(update, name.as_wire(), donor.ttl, &donor.servers)
     }
 
-    /// Looks through the zone.
+    /// Reads the zone and takes the samples.
     fn survey<R: Read>(
         &self,
         mut zone: Reader<R>,
@@ -232,16 +240,17 @@ impl Generate {
         while zone.next_record()?.is_some() {
             let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
             let Place::Below(label) = place(record.owner(), apex.as_wire()) else { continue };
-            survey.enter(label, rng);
-            survey.see(record.owner(), record.rtype(), record.ttl(), record.data());
+            survey.start_label(label, rng);
+            survey.add_record(record.owner(), record.rtype(), record.ttl(), record.data());
         }
         survey.apex = zone.apex().copied().unwrap_or(Name::ROOT);
-        survey.leave(rng);
+        survey.end_label(rng);
         survey.finish(additions, rng);
         Ok(survey)
     }
 }
 
+/// Adds an NS record for each name server.
 fn push_servers(
     update: &mut Update,
     name: &[u8],
@@ -251,7 +260,7 @@ fn push_servers(
     servers.iter().try_for_each(|data| update.push(name, Operation::Add { rtype: NS, ttl, data }))
 }
 
-/// A delegation with nothing below it.
+/// A delegation without names below it.
 #[derive(Clone, Debug, Default)]
 struct Delegation {
     name: Box<[u8]>,
@@ -259,27 +268,30 @@ struct Delegation {
     servers: BTreeSet<Box<[u8]>>,
 }
 
-/// What was found in a zone.
+/// The samples from a zone.
 struct Survey {
     apex: Name,
-    /// A sample, in random order.
+    /// A sample of the delegations, in random order.
     delegations: Vec<Delegation>,
+    /// Largest size of the sample.
     keep: u64,
-    /// Delegations there are.
+    /// Number of usable delegations in the zone.
     found: u64,
-    /// Labels drawn, in order, and whether the zone has them.
+    /// Random labels in canonical order, each with whether the zone has it.
     drawn: Vec<(Box<[u8]>, bool)>,
-    /// Names that the zone does not have, in random order.
+    /// Names that are not in the zone, in random order.
     new: Vec<Name>,
-    /// The label at hand, what it has, and whether that is a delegation and no more.
+    /// The current label next to the apex, in lower case.
     label: Vec<u8>,
-    at_hand: Delegation,
+    /// The delegation of the current label.
+    current: Delegation,
+    /// Whether the current label has only a delegation.
     plain: bool,
 }
 
 impl Survey {
     fn new(keep: u64, additions: u64, seed: u64) -> Self {
-        // Short labels are taken in a large zone.
+        // More labels than needed, because a large zone has many of the short ones.
         let mut labels = Labels::new(
             if additions > 0 { 2 * additions + 64 } else { 0 },
             seed ^ 0x6e65_7721,
@@ -297,17 +309,17 @@ impl Survey {
             drawn,
             new: Vec::new(),
             label: Vec::new(),
-            at_hand: Delegation::default(),
+            current: Delegation::default(),
             plain: false,
         }
     }
 
-    /// Goes on to a label, unless it is the one at hand.
-    fn enter(&mut self, label: &[u8], rng: &mut Rng) {
+    /// Starts a label, unless it is the current one.
+    fn start_label(&mut self, label: &[u8], rng: &mut Rng) {
         if self.label.eq_ignore_ascii_case(label) {
             return;
         }
-        self.leave(rng);
+        self.end_label(rng);
         self.label.clear();
         self.label.extend(label.iter().map(u8::to_ascii_lowercase));
         self.plain = true;
@@ -316,22 +328,23 @@ impl Survey {
         }
     }
 
-    fn see(&mut self, owner: &[u8], rtype: Rtype, ttl: u32, data: &[u8]) {
-        if self.at_hand.name.is_empty() {
-            self.at_hand.name = owner.into();
-            self.at_hand.ttl = ttl;
+    /// Adds a record to the current label.
+    fn add_record(&mut self, owner: &[u8], rtype: Rtype, ttl: u32, data: &[u8]) {
+        if self.current.name.is_empty() {
+            self.current.name = owner.into();
+            self.current.ttl = ttl;
         }
-        self.plain &= NameLabels::of(&self.at_hand.name).count() == NameLabels::of(owner).count();
+        self.plain &= NameLabels::of(&self.current.name).count() == NameLabels::of(owner).count();
         match rtype {
-            Rtype::NS => drop(self.at_hand.servers.insert(data.into())),
+            Rtype::NS => drop(self.current.servers.insert(data.into())),
             Rtype::DS | Rtype::RRSIG | Rtype::NSEC => {}
             _ => self.plain = false,
         }
     }
 
-    /// Ends with the label at hand.
-    fn leave(&mut self, rng: &mut Rng) {
-        let delegation = std::mem::take(&mut self.at_hand);
+    /// Ends the current label, and puts its delegation into the sample.
+    fn end_label(&mut self, rng: &mut Rng) {
+        let delegation = std::mem::take(&mut self.current);
         if !self.plain || delegation.servers.is_empty() {
             return;
         }

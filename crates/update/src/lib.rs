@@ -1,12 +1,11 @@
-//! Streams of dynamic updates (RFC 2136): made to fit a zone, kept in files, signed, and applied to the zone they
-//! were made for.
+//! Streams of dynamic updates (RFC 2136): generated for a zone, kept in files, signed, and applied to the zone file.
 //!
 //! ```text
 //!   zone ──> generate ──> stream (script, binary) ──> message ──> tsig ──> the primary ──> outcome
-//!     └────────────────────────────────┴──> apply ──> the zone that must come out
+//!     └────────────────────────────────┴──> apply ──> the expected zone
 //! ```
 //!
-//! Nothing here opens a socket or reads a clock: the command that sends does.
+//! This crate opens no socket and reads no clock; the command that sends updates does.
 
 pub mod apply;
 pub mod generate;

@@ -1,6 +1,6 @@
-//! An update as a message (RFC 2136 section 2): the zone, what must hold, what is to change.
+//! An update as a message (RFC 2136 section 2): the zone, the prerequisites, the operations.
 //!
-//! | what | class | type | TTL | data | section |
+//! | meaning | class | type | TTL | data | section |
 //! |---|---|---|---|---|---|
 //! | the name exists | ANY | ANY | 0 | none | prerequisites |
 //! | the RRset exists | ANY | its own | 0 | none | prerequisites |
@@ -26,10 +26,10 @@ const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;
 const TYPE_SOA: u16 = 6;
 const TYPE_ANY: u16 = 255;
-/// The longest message: a length of 16 bits, less room for a signature.
+/// Largest size of an update in octets: a length of 16 bits, minus room for a signature.
 pub const MAX_MESSAGE: usize = 65_535 - 512;
 
-/// A dynamic update, not yet signed. All its names are uncompressed.
+/// An unsigned dynamic update with uncompressed names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     zone: Name,
@@ -39,40 +39,40 @@ pub struct Update {
     operation_count: u16,
 }
 
-/// A change that an update makes.
+/// A change that an update makes to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     /// Adds a record.
     Add {
-        /// Type.
+        /// The record type.
         rtype: u16,
-        /// Seconds.
+        /// The TTL in seconds.
         ttl: u32,
-        /// Data in wire form.
+        /// The data in wire form.
         data: &'a [u8],
     },
     /// Deletes all records of a name.
     DeleteName,
     /// Deletes the records of one type.
     DeleteRrset {
-        /// Type.
+        /// The record type.
         rtype: u16,
     },
     /// Deletes one record.
     DeleteRecord {
-        /// Type.
+        /// The record type.
         rtype: u16,
-        /// Data in wire form.
+        /// The data in wire form.
         data: &'a [u8],
     },
 }
 
-/// Something that must hold for an update to be done.
+/// A condition for an update to be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prerequisite {
     /// The name has records.
     NameExists,
-    /// The name has none.
+    /// The name has no records.
     NameAbsent,
     /// The name has records of this type.
     RrsetExists(u16),
@@ -80,28 +80,28 @@ pub enum Prerequisite {
     RrsetAbsent(u16),
 }
 
-/// Octets that are no update this program can use.
+/// The reason why a message is not a usable update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// It ends too early, or has something behind its end.
-    #[error("the message does not end where its records do")]
+    /// The message ends before or after its last record.
+    #[error("the message does not end with its last record")]
     Length,
-    /// It is no request with opcode UPDATE and one zone.
-    #[error("the message is no dynamic update")]
+    /// The message is not a request with opcode UPDATE and one zone.
+    #[error("the message is not a dynamic update")]
     NotAnUpdate,
-    /// A name cannot be read.
-    #[error("a name in the message: {0}")]
+    /// A name is not valid.
+    #[error("a name in the message is not valid: {0}")]
     Name(#[from] wire::NameError),
-    /// A class and TTL that no operation has.
-    #[error("a record of the message is none of those of RFC 2136 section 2")]
+    /// A record has a class and TTL that no operation has.
+    #[error("a record of the message does not match RFC 2136 section 2")]
     Record,
-    /// It has grown too long.
-    #[error("an update has more than {MAX_MESSAGE} octets")]
+    /// The message is too long.
+    #[error("the update has more than {MAX_MESSAGE} octets")]
     TooLong,
 }
 
 impl Update {
-    /// An update of `zone` that does nothing yet.
+    /// Returns an update of `zone` without operations.
     pub fn new(zone: Name) -> Self {
         Update {
             zone,
@@ -112,20 +112,20 @@ impl Update {
         }
     }
 
-    /// The zone.
+    /// Returns the zone.
     pub fn zone(&self) -> &Name {
         &self.zone
     }
 
-    /// Whether it neither asks nor does anything.
+    /// Whether there are neither prerequisites nor operations.
     pub fn is_empty(&self) -> bool {
         self.prerequisite_count == 0 && self.operation_count == 0
     }
 
-    /// Adds something that must hold.
+    /// Adds a prerequisite.
     ///
     /// # Errors
-    /// When the message gets too long.
+    /// If the message becomes too long.
     pub fn require(&mut self, name: &[u8], what: Prerequisite) -> Result<(), MessageError> {
         let (class, rtype) = match what {
             Prerequisite::NameExists => (CLASS_ANY, TYPE_ANY),
@@ -141,7 +141,7 @@ impl Update {
     /// Adds an operation.
     ///
     /// # Errors
-    /// When the message gets too long.
+    /// If the message becomes too long.
     pub fn push(&mut self, name: &[u8], operation: Operation<'_>) -> Result<(), MessageError> {
         let record = match operation {
             Operation::Add { rtype, ttl, data } => (rtype, CLASS_IN, ttl, data),
@@ -154,13 +154,14 @@ impl Update {
         self.check_length()
     }
 
+    /// Checks the size of the message.
     fn check_length(&self) -> Result<(), MessageError> {
         let length =
             12 + self.zone.wire_len() + 4 + self.prerequisites.len() + self.operations.len();
         if length > MAX_MESSAGE { Err(MessageError::TooLong) } else { Ok(()) }
     }
 
-    /// The message.
+    /// Returns the message in wire form.
     pub fn to_wire(&self, id: u16) -> Vec<u8> {
         let mut wire = Vec::with_capacity(512);
         let counts = [1, self.prerequisite_count, self.operation_count, 0];
@@ -176,7 +177,7 @@ impl Update {
     /// Reads an unsigned message without compressed names.
     ///
     /// # Errors
-    /// When it is not such a message.
+    /// If the message is not such an update.
     pub fn from_wire(wire: &[u8]) -> Result<Self, MessageError> {
         let word = |at: usize| match wire.get(at..at + 2) {
             Some(&[high, low]) => Ok(u16::from_be_bytes([high, low])),
@@ -212,17 +213,17 @@ impl Update {
         Ok(Update { zone, prerequisites, prerequisite_count, operations, operation_count })
     }
 
-    /// What must hold, and of which name.
+    /// Returns the prerequisites and their names.
     pub fn prerequisites(&self) -> impl Iterator<Item = (&[u8], Prerequisite)> {
         records(&self.prerequisites).filter_map(|r| Some((r.name, r.prerequisite()?)))
     }
 
-    /// What it does, and to which name.
+    /// Returns the operations and their names.
     pub fn operations(&self) -> impl Iterator<Item = (&[u8], Operation<'_>)> {
         records(&self.operations).filter_map(|r| Some((r.name, r.operation()?)))
     }
 
-    /// The zone section.
+    /// Returns the zone section in wire form.
     pub(crate) fn zone_section(&self) -> Vec<u8> {
         let mut octets = self.zone.as_wire().to_vec();
         octets.extend_from_slice(&TYPE_SOA.to_be_bytes());
@@ -230,40 +231,42 @@ impl Update {
         octets
     }
 
-    /// The records of the prerequisite section.
+    /// Returns the records of the prerequisite section in wire form.
     pub(crate) fn raw_prerequisites(&self) -> impl Iterator<Item = &[u8]> {
         records(&self.prerequisites).map(|record| record.octets)
     }
 
-    /// The records of the update section.
+    /// Returns the records of the update section in wire form.
     pub(crate) fn raw_operations(&self) -> impl Iterator<Item = &[u8]> {
         records(&self.operations).map(|record| record.octets)
     }
 }
 
+/// Appends a record in wire form.
 fn put_record(out: &mut Vec<u8>, name: &[u8], record: (u16, u16, u32, &[u8])) {
     let (rtype, class, ttl, data) = record;
     out.extend_from_slice(name);
     out.extend_from_slice(&rtype.to_be_bytes());
     out.extend_from_slice(&class.to_be_bytes());
     out.extend_from_slice(&ttl.to_be_bytes());
-    // What is longer than a message is refused by the caller.
+    // The caller refuses data that is longer than a message.
     out.extend_from_slice(&(data.len() as u16).to_be_bytes());
     out.extend_from_slice(data);
 }
 
-/// A record as it stands in a message.
+/// A record in a message.
 struct RawRecord<'a> {
     name: &'a [u8],
     rtype: u16,
     class: u16,
     ttl: u32,
     data: &'a [u8],
-    /// All of it.
+    /// The whole record in wire form.
     octets: &'a [u8],
 }
 
 impl<'a> RawRecord<'a> {
+    /// Reads the record at the start of `wire`.
     fn read(wire: &'a [u8]) -> Result<Self, MessageError> {
         let end = wire::name::wire_len(wire)?;
         let &[t0, t1, c0, c1, l0, l1, l2, l3, d0, d1] =
@@ -279,6 +282,7 @@ impl<'a> RawRecord<'a> {
         })
     }
 
+    /// Returns the prerequisite that the record stands for.
     fn prerequisite(&self) -> Option<Prerequisite> {
         if self.ttl != 0 || !self.data.is_empty() {
             return None;
@@ -292,6 +296,7 @@ impl<'a> RawRecord<'a> {
         }
     }
 
+    /// Returns the operation that the record stands for.
     fn operation(&self) -> Option<Operation<'a>> {
         let (rtype, ttl, data) = (self.rtype, self.ttl, self.data);
         match (self.class, rtype) {
@@ -304,7 +309,7 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// The records of a section that was checked before.
+/// Returns the records of a section that has been checked before.
 fn records(mut section: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
     std::iter::from_fn(move || {
         let record = RawRecord::read(section).ok()?;
@@ -313,8 +318,8 @@ fn records(mut section: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
     })
 }
 
-/// The data of the records of a name and type in answer and authority section of a reply, in lower case and without
-/// compression; `None` if the reply is malformed.
+/// Returns the data of all records of a name and type in the answer and authority sections of a reply, in lower case
+/// and uncompressed; `None` if the reply is malformed.
 pub fn records_of(reply: &[u8], name: &[u8], rtype: u16) -> Option<BTreeSet<Vec<u8>>> {
     let message = Message::from_octets(reply).ok()?;
     let wanted = domain::base::Name::from_octets(name).ok()?;
@@ -368,7 +373,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_octets_are_survived(at in 0usize..200, octet: u8, tail: Vec<u8>) {
+        fn any_octets_are_read_or_refused(at in 0usize..200, octet: u8, tail: Vec<u8>) {
             let mut wire = update().to_wire(1);
             let at = at % wire.len();
             wire[at] = octet;

@@ -1,22 +1,22 @@
-//! What became of updates.
+//! Outcomes of updates, and their counts.
 
 use std::collections::BTreeMap;
 
 use measure::{Histogram, Nanos};
 
-/// What became of one update.
+/// The outcome of one update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The primary replied with this RCODE.
     Reply(u8),
-    /// There was no reply in time.
+    /// There was no reply before the timeout.
     Lost,
 }
 
-/// RCODE 0: the update is done, and kept (RFC 2136 section 3.5).
+/// RCODE 0: the update is applied and on stable storage (RFC 2136 section 3.5).
 pub const NOERROR: u8 = 0;
 
-/// The name of an RCODE that answers to updates have (RFC 2136 section 2.2).
+/// Returns the name of an RCODE in a reply to an update (RFC 2136 section 2.2).
 pub fn rcode_name(rcode: u8) -> String {
     let names = [
         "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET",
@@ -25,21 +25,21 @@ pub fn rcode_name(rcode: u8) -> String {
     names.get(usize::from(rcode)).map_or_else(|| format!("RCODE{rcode}"), |&name| name.to_owned())
 }
 
-/// The outcomes of a stream of updates.
+/// Counts of the outcomes of a stream of updates.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Updates sent.
+    /// Number of updates sent.
     pub sent: u64,
-    /// Replies by RCODE.
+    /// Number of replies by RCODE.
     pub rcodes: BTreeMap<u8, u64>,
-    /// Updates without a reply.
+    /// Number of updates without a reply.
     pub lost: u64,
-    /// Time to the acknowledgement of those done, from when they were due.
+    /// Time from the due time of an update to its acknowledgement.
     pub latency: Histogram,
 }
 
 impl Tally {
-    /// Counts an update whose outcome is known `latency` after it was due.
+    /// Counts an update; `latency` is the time from its due time to its outcome.
     pub fn count(&mut self, outcome: Outcome, latency: Nanos) {
         self.sent += 1;
         match outcome {
@@ -53,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another tally.
     pub fn merge(&mut self, other: &Tally) {
         self.sent += other.sent;
         self.lost += other.lost;
@@ -63,7 +63,7 @@ impl Tally {
         self.latency.merge(&other.latency);
     }
 
-    /// Updates that are done.
+    /// Returns the number of acknowledged updates.
     pub fn acknowledged(&self) -> u64 {
         self.rcodes.get(&NOERROR).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Scripts of nsupdate, written and read.
+//! A reader and a writer of nsupdate scripts.
 //!
 //! ```text
 //!   zone test
@@ -7,8 +7,8 @@
 //!   send
 //! ```
 //!
-//! Read are `zone`, `ttl`, `class IN`, `prereq`, `update` (and `add`, `del`, `delete` by themselves), `send` and empty
-//! lines; `server`, `local`, `debug`, `show` and `answer` say nothing about the updates and are passed over.
+//! The reader accepts `zone`, `ttl`, `class IN`, `prereq`, `update` (and `add`, `del`, `delete` alone), `send` and
+//! empty lines. It ignores `server`, `local`, `debug`, `show`, `answer` and `quit`, which do not change the updates.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -21,13 +21,13 @@ use crate::Update;
 use crate::message::{Operation, Prerequisite};
 use crate::stream::StreamError;
 
-/// A line longer than this is none; a record with 64 KiB of data in hexadecimal fits.
+/// Largest size of a line, in octets; a record with 64 KiB of data in hexadecimal fits.
 const MAX_LINE: usize = 1 << 18;
 
-/// Writes the start of a script: what is done with it.
+/// Writes the start of a script, a comment.
 ///
 /// # Errors
-/// What `out` reports.
+/// If writing to `out` fails.
 pub fn begin(out: &mut impl Write, comment: &str) -> io::Result<()> {
     writeln!(out, "; {comment}")
 }
@@ -35,7 +35,7 @@ pub fn begin(out: &mut impl Write, comment: &str) -> io::Result<()> {
 /// Writes an update as a part of a script.
 ///
 /// # Errors
-/// What `out` reports.
+/// If writing to `out` fails.
 pub fn write(out: &mut impl Write, update: &Update) -> io::Result<()> {
     writeln!(out, "zone {}", dotted(update.zone().as_wire()))?;
     for (name, what) in update.prerequisites() {
@@ -65,11 +65,12 @@ pub fn write(out: &mut impl Write, update: &Update) -> io::Result<()> {
     writeln!(out, "send")
 }
 
+/// Returns the type with this number.
 fn rtype(number: u16) -> domain::base::Rtype {
     domain::base::Rtype::from_int(number)
 }
 
-/// A name with its closing dot.
+/// Returns a name as text with a dot at the end.
 fn dotted(name: &[u8]) -> String {
     match Name::from_wire(name) {
         Ok(name) if !name.is_root() => format!("{name}."),
@@ -77,7 +78,7 @@ fn dotted(name: &[u8]) -> String {
     }
 }
 
-/// Record data in text; in the form of RFC 3597 unless it is a name or an address.
+/// Returns record data as text: names and addresses as such, other data in the form of RFC 3597.
 fn text_of(rtype: u16, data: &[u8]) -> String {
     match (rtype, data) {
         (2 | 5, name) => dotted(name),
@@ -94,7 +95,7 @@ fn text_of(rtype: u16, data: &[u8]) -> String {
     }
 }
 
-/// A script that is being read: what holds for the lines to come.
+/// The state of a script reader: the settings for the next lines.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     line: u64,
@@ -102,13 +103,14 @@ pub(crate) struct Script {
     ttl: Option<u32>,
 }
 
-/// What is wrong with a line, and where.
-type Bad = (usize, String);
+/// A mistake in a line: its column from 1, and the reason.
+type Mistake = (usize, String);
 
+/// The accepted words, for messages.
 const ACCEPTED: &str = "zone, ttl, prereq, update add, update delete, send";
 
 impl Script {
-    /// Reads up to and with the next `send`.
+    /// Reads the lines of the next update, up to its `send`.
     pub(crate) fn next_update(
         &mut self,
         input: &mut impl BufRead,
@@ -126,23 +128,27 @@ impl Script {
             }
             self.line += 1;
             let number = self.line;
-            let bad = |(column, why): Bad| {
+            let mistake = |(column, why): Mistake| {
                 let path = path.to_owned();
                 StreamError::BadLine { path, line: number, column, why }
             };
             if line.len() > MAX_LINE {
-                return Err(bad((MAX_LINE, format!("the line is longer than {MAX_LINE} octets"))));
+                return Err(mistake((
+                    MAX_LINE,
+                    format!("the line is longer than {MAX_LINE} octets"),
+                )));
             }
-            let text = std::str::from_utf8(&line)
-                .map_err(|e| bad((e.valid_up_to() + 1, "the line is not text".to_owned())))?;
-            if self.read_line(text, &mut update).map_err(bad)? && update.is_some() {
+            let text = std::str::from_utf8(&line).map_err(|e| {
+                mistake((e.valid_up_to() + 1, "the line is not UTF-8 text".to_owned()))
+            })?;
+            if self.read_line(text, &mut update).map_err(mistake)? && update.is_some() {
                 return Ok(update);
             }
         }
     }
 
-    /// Reads a line; true when it ends an update.
-    fn read_line(&mut self, line: &str, update: &mut Option<Update>) -> Result<bool, Bad> {
+    /// Reads a line; returns whether it ends an update.
+    fn read_line(&mut self, line: &str, update: &mut Option<Update>) -> Result<bool, Mistake> {
         let mut words = Words { line, at: 0 };
         let Some((column, word)) = words.next() else { return Ok(true) };
         match word {
@@ -151,7 +157,7 @@ impl Script {
             "server" | "local" | "debug" | "show" | "answer" | "quit" => Ok(false),
             "class" => match words.next() {
                 Some((_, "IN" | "in")) => Ok(false),
-                _ => Err((words.at + 1, "only the class IN is known".to_owned())),
+                _ => Err((words.at + 1, "only the class IN is accepted".to_owned())),
             },
             "zone" => {
                 self.zone = Some(words.name("a zone")?.1);
@@ -166,23 +172,29 @@ impl Script {
             "update" => match words.next() {
                 Some((_, "add")) => self.add(&mut words, update).map(|()| false),
                 Some((_, "delete" | "del")) => self.delete(&mut words, update).map(|()| false),
-                _ => Err((words.at + 1, "`add` or `delete` belongs here".to_owned())),
+                _ => Err((words.at + 1, "write `add` or `delete` here".to_owned())),
             },
             "add" => self.add(&mut words, update).map(|()| false),
             "delete" | "del" => self.delete(&mut words, update).map(|()| false),
-            _ => Err((column, format!("`{word}` is not known here; accepted: {ACCEPTED}"))),
+            _ => Err((column, format!("`{word}` is not known; write one of: {ACCEPTED}"))),
         }
     }
 
-    /// The update at hand.
-    fn update<'u>(&self, update: &'u mut Option<Update>) -> Result<&'u mut Update, Bad> {
-        let zone = self
-            .zone
-            .ok_or((1, "the zone is not said yet: write `zone NAME` before".to_owned()))?;
+    /// Returns the current update, and starts one if there is none.
+    fn update<'u>(&self, update: &'u mut Option<Update>) -> Result<&'u mut Update, Mistake> {
+        let zone = self.zone.ok_or((
+            1,
+            "the zone is not known yet: write `zone NAME` before this line".to_owned(),
+        ))?;
         Ok(update.get_or_insert_with(|| Update::new(zone)))
     }
 
-    fn prerequisite(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Bad> {
+    /// Reads a line with a prerequisite.
+    fn prerequisite(
+        &self,
+        words: &mut Words<'_>,
+        update: &mut Option<Update>,
+    ) -> Result<(), Mistake> {
         let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
         let (_, name) = words.name("a name")?;
         let what = match kind {
@@ -192,7 +204,7 @@ impl Script {
             "yxrrset" => Prerequisite::RrsetExists(words.rtype()?),
             _ => {
                 let why = format!(
-                    "`{kind}` is not known here; accepted: nxdomain, yxdomain, nxrrset, yxrrset"
+                    "`{kind}` is not a prerequisite; write nxdomain, yxdomain, nxrrset or yxrrset"
                 );
                 return Err((column, why));
             }
@@ -200,14 +212,17 @@ impl Script {
         if let Some((column, word)) = words.next() {
             return Err((
                 column,
-                format!("`{word}` is too much: values of RRsets are not compared"),
+                format!(
+                    "`{word}` is not accepted: a prerequisite cannot compare the data of an RRset"
+                ),
             ));
         }
         let too_long = |e: crate::message::MessageError| (1, e.to_string());
         self.update(update)?.require(name.as_wire(), what).map_err(too_long)
     }
 
-    fn add(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Bad> {
+    /// Reads a line that adds a record.
+    fn add(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Mistake> {
         let (_, name) = words.name("a name")?;
         let rest = words.clone();
         let ttl = match (words.number(), self.ttl) {
@@ -225,9 +240,10 @@ impl Script {
         self.update(update)?.push(name.as_wire(), operation).map_err(too_long)
     }
 
-    fn delete(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Bad> {
+    /// Reads a line that deletes records.
+    fn delete(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Mistake> {
         let (_, name) = words.name("a name")?;
-        // A TTL is allowed and means nothing.
+        // A TTL is allowed and ignored.
         let rest = words.clone();
         if words.number().is_err() {
             *words = rest;
@@ -269,47 +285,48 @@ impl<'a> Iterator for Words<'a> {
 }
 
 impl Words<'_> {
+    /// Whether no words are left.
     fn is_at_end(&self) -> bool {
         self.line[self.at..].trim_ascii().is_empty()
     }
 
-    fn name(&mut self, what: &str) -> Result<(usize, Name), Bad> {
+    /// Reads a name; `what` describes it in the message if it is missing.
+    fn name(&mut self, what: &str) -> Result<(usize, Name), Mistake> {
         let (column, word) =
-            self.next().ok_or_else(|| (self.at + 1, format!("{what} belongs here")))?;
+            self.next().ok_or_else(|| (self.at + 1, format!("write {what} here")))?;
         match word.parse() {
             Ok(name) => Ok((column, name)),
             Err(e) => Err((column, format!("`{word}` is not a name: {e}"))),
         }
     }
 
-    fn number(&mut self) -> Result<u32, Bad> {
+    /// Reads a TTL.
+    fn number(&mut self) -> Result<u32, Mistake> {
         let (column, word) = self.next().unwrap_or((self.at + 1, ""));
         word.parse().map_err(|_| (column, format!("`{word}` is not a TTL in seconds")))
     }
 
-    /// A type, behind a class or not.
-    fn rtype(&mut self) -> Result<u16, Bad> {
+    /// Reads a type, which may follow a class.
+    fn rtype(&mut self) -> Result<u16, Mistake> {
         let (mut column, mut word) = self.next().unwrap_or((self.at + 1, ""));
         if word.eq_ignore_ascii_case("IN") {
             (column, word) = self.next().unwrap_or((self.at + 1, ""));
         }
         let rtype = word.parse::<domain::base::Rtype>();
-        rtype
-            .map(|t| t.to_int())
-            .map_err(|_| (column, format!("`{word}` is not a type of records")))
+        rtype.map(|t| t.to_int()).map_err(|_| (column, format!("`{word}` is not a record type")))
     }
 
-    /// The rest of the line as record data.
-    fn data(&mut self, rtype: u16) -> Result<Vec<u8>, Bad> {
+    /// Reads the rest of the line as record data.
+    fn data(&mut self, rtype: u16) -> Result<Vec<u8>, Mistake> {
         let data = self.line[self.at..].trim_ascii();
         let column = self.at + 2;
         self.at = self.line.len();
-        // The parser of zone files knows all types.
+        // The zone file reader parses the data of all types.
         let record = format!(". 0 IN {} {data}\n", self::rtype(rtype));
         let mut reader = Reader::new(record.as_bytes(), Path::new(""), Some(Name::ROOT));
         match reader.next_record() {
             Ok(Some(record)) => Ok(record.data().to_vec()),
-            Ok(None) => Err((column, "the record's data is missing".to_owned())),
+            Ok(None) => Err((column, "the data of the record is missing".to_owned())),
             Err(zone::ZoneFileError::BadEntry { why, .. }) => Err((column, why)),
             Err(other) => Err((column, other.to_string())),
         }
@@ -338,7 +355,7 @@ mod tests {
         del c.test\nupdate delete d.test. AAAA\n\n";
 
     #[test]
-    fn what_nsupdate_takes() {
+    fn scripts_of_nsupdate_are_read() {
         let updates = read(SCRIPT.as_bytes()).unwrap();
         assert_eq!(updates.len(), 2);
         let operations: Vec<_> = updates[0].operations().map(|(_, o)| o).collect();
@@ -352,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_keep_everything() {
+    fn both_forms_read_back() {
         let updates = read(SCRIPT.as_bytes()).unwrap();
         let (mut script, mut binary) = (Vec::new(), Vec::new());
         begin(&mut script, "again").unwrap();
@@ -370,13 +387,13 @@ mod tests {
     #[test]
     fn errors_have_their_place() {
         for (text, message) in [
-            ("zone test\nupdat add", "u:2:1: `updat` is not known here"),
-            ("update delete a.test", "u:1:1: the zone is not said yet"),
+            ("zone test\nupdat add", "u:2:1: `updat` is not known"),
+            ("update delete a.test", "u:1:1: the zone is not known yet"),
             ("zone a..b", "u:1:6: `a..b` is not a name"),
             ("zone test\nupdate add a.test 60 A 192.0.2.256", "u:2:24: "),
             ("zone test\nupdate add a.test A 192.0.2.1", "u:2:19: `A` is not a TTL"),
-            ("zone test\nupdate add a.test 60 AX 1", "u:2:22: `AX` is not a type"),
-            ("zone test\nprereq nx a.test", "u:2:8: `nx` is not known here"),
+            ("zone test\nupdate add a.test 60 AX 1", "u:2:22: `AX` is not a record type"),
+            ("zone test\nprereq nx a.test", "u:2:8: `nx` is not a prerequisite"),
             ("zone test\nkey lab x", "u:2:1: give the key with --key"),
         ] {
             let error = read(text.as_bytes()).unwrap_err();
@@ -386,7 +403,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text: String, octets: Vec<u8>) {
+        fn any_text_is_read_or_refused(text: String, octets: Vec<u8>) {
             let _ = read(text.as_bytes());
             let _ = read(format!("zone test\nupdate {text}").as_bytes());
             let _ = read(&[stream::MAGIC, &octets].concat());

@@ -1,11 +1,11 @@
-//! Updates in files: nsupdate scripts, and a binary form that is read as fast as it can be sent.
+//! Files of updates: nsupdate scripts, and a binary form that is fast to read.
 //!
 //! ```text
 //!   binary:  "dnsdyno updates 1\n"   length (u16, big-endian) | message   length | message   ...
 //! ```
 //!
-//! The messages are those of RFC 2136 with the id 0, unsigned, names uncompressed. Which form a file has is told by
-//! its first octets.
+//! The messages have the form of RFC 2136 with the id 0, unsigned, with uncompressed names. The first octets of a file
+//! decide on its form.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -18,39 +18,39 @@ use crate::script::Script;
 /// The first octets of a binary stream.
 pub const MAGIC: &[u8] = b"dnsdyno updates 1\n";
 
-/// Why a stream of updates cannot be read.
+/// The reason why a stream of updates cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The file cannot be read.
-    #[error("cannot read the updates {}: {source}", path.display())]
+    #[error("cannot read the file of updates {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A message of a binary stream is bad.
+    /// A message of a binary stream is not valid.
     #[error("{}: update {number}, octet {octet}: {source}", path.display())]
     BadMessage {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// From 1.
+        /// The number of the update, from 1.
         number: u64,
-        /// Where it begins, from 0.
+        /// The offset of the message in the file, from 0.
         octet: u64,
-        /// What is wrong.
+        /// The mistake in the message.
         source: MessageError,
     },
-    /// A line of a script is bad.
+    /// A line of a script is not valid.
     #[error("{}:{line}:{column}: {why}", path.display())]
     BadLine {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// From 1.
+        /// The line, from 1.
         line: u64,
-        /// From 1.
+        /// The column, from 1.
         column: usize,
-        /// What is wrong, and what is accepted.
+        /// The mistake, and what is accepted.
         why: String,
     },
 }
@@ -58,7 +58,7 @@ pub enum StreamError {
 /// Writes the start of a binary stream.
 ///
 /// # Errors
-/// What `out` reports.
+/// If writing to `out` fails.
 pub fn begin(out: &mut impl Write) -> io::Result<()> {
     out.write_all(MAGIC)
 }
@@ -66,14 +66,14 @@ pub fn begin(out: &mut impl Write) -> io::Result<()> {
 /// Writes an update to a binary stream.
 ///
 /// # Errors
-/// What `out` reports.
+/// If writing to `out` fails.
 pub fn write(out: &mut impl Write, update: &Update) -> io::Result<()> {
     let wire = update.to_wire(0);
     out.write_all(&(wire.len() as u16).to_be_bytes())?;
     out.write_all(&wire)
 }
 
-/// Updates that are being read from a file.
+/// A reader of updates from a file.
 #[derive(Debug)]
 pub struct UpdateReader<R> {
     input: R,
@@ -88,10 +88,10 @@ enum Form {
 }
 
 impl UpdateReader<BufReader<File>> {
-    /// Opens a file.
+    /// Opens a file of updates.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the file cannot be read.
     pub fn open(path: &Path) -> Result<Self, StreamError> {
         let unreadable = |source| StreamError::Unreadable { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
@@ -100,10 +100,10 @@ impl UpdateReader<BufReader<File>> {
 }
 
 impl<R: BufRead> UpdateReader<R> {
-    /// Reads from `input`; `path` is named in errors.
+    /// Returns a reader of `input`; error messages name `path`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the file cannot be read.
     pub fn new(mut input: R, path: &Path) -> Result<Self, StreamError> {
         let path = path.to_owned();
         let start = input
@@ -118,10 +118,10 @@ impl<R: BufRead> UpdateReader<R> {
         Ok(UpdateReader { input, path, form })
     }
 
-    /// The next update; `None` after the last.
+    /// Returns the next update; `None` after the last.
     ///
     /// # Errors
-    /// When it is not understood; with its place.
+    /// The place and the mistake, if the update is not valid.
     pub fn next_update(&mut self) -> Result<Option<Update>, StreamError> {
         match &mut self.form {
             Form::Script(script) => script.next_update(&mut self.input, &self.path),

@@ -1,4 +1,4 @@
-//! Signatures of requests and replies by a shared key (RFC 8945), through `domain`.
+//! Signatures of requests and replies with a shared key (RFC 8945), by the `domain` crate.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use domain::tsig::{Algorithm, ClientTransaction, KeyName, ValidationError};
 
 use crate::Update;
 
-/// A key that a server knows too.
+/// A key that is shared with a server.
 #[derive(Clone, Debug)]
 pub struct Key {
     key: Arc<domain::tsig::Key>,
@@ -23,71 +23,71 @@ pub struct Key {
     secret: String,
 }
 
-/// A text that is no key.
+/// The reason why a text is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It has another form.
+    /// The text does not have the form of a key.
     #[error("`{0}` is not a key: write [ALGORITHM:]NAME:SECRET, such as hmac-sha256:lab:c2VjcmV0")]
     Form(String),
-    /// The algorithm is not known.
+    /// The algorithm is not supported.
     #[error(
-        "`{0}` is not an algorithm of a key: take hmac-sha1, hmac-sha256, hmac-sha384 or hmac-sha512"
+        "`{0}` is not a supported algorithm: write hmac-sha1, hmac-sha256, hmac-sha384 or hmac-sha512"
     )]
     Algorithm(String),
-    /// The name is none.
-    #[error("the key's name `{0}` is not a domain name")]
+    /// The name is not a domain name.
+    #[error("the key name `{0}` is not a domain name")]
     Name(String),
     /// The secret is not Base64.
     #[error("the secret of the key {0} is not Base64")]
     Secret(String),
-    /// A key file without a key.
-    #[error("no `key NAME {{ algorithm ...; secret ...; }};` in it")]
+    /// The file contains no key.
+    #[error("the file contains no `key NAME {{ algorithm ...; secret ...; }};`")]
     File,
 }
 
-/// Why a reply is not trusted, or what the server says about the request's signature.
+/// The reason why a reply is not trusted, or why the server refuses the signature of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TsigError {
     /// The server does not know the key.
     #[error("the server does not know the key (BADKEY): check its name and algorithm")]
     BadKey,
-    /// The server has another secret.
-    #[error("the server finds the signature wrong (BADSIG): its key has another secret")]
+    /// The secret differs from that of the server.
+    #[error("the server refuses the signature (BADSIG): its key has another secret")]
     BadSignature,
-    /// The clocks differ.
-    #[error("the server's clock differs by more than five minutes (BADTIME)")]
+    /// The clocks of client and server differ.
+    #[error("the clock of the server differs by more than five minutes (BADTIME)")]
     BadTime,
     /// The reply has no signature.
     #[error("the reply is not signed")]
     Unsigned,
-    /// The reply's signature is wrong.
-    #[error("the reply's signature is wrong")]
+    /// The signature of the reply is not valid.
+    #[error("the signature of the reply is not valid")]
     Reply,
-    /// The reply is no message.
+    /// The reply is not a valid message.
     #[error("the reply is malformed")]
     Malformed,
 }
 
 impl Key {
-    /// The key's name.
+    /// Returns the name of the key.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The algorithm's name, as `hmac-sha256`.
+    /// Returns the name of the algorithm, such as `hmac-sha256`.
     pub fn algorithm(&self) -> &str {
         &self.algorithm
     }
 
-    /// The secret, Base64.
+    /// Returns the secret in Base64.
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Reads a key file as BIND's `tsig-keygen` writes it.
+    /// Reads the text of a key file, in the format of `tsig-keygen` of BIND.
     ///
     /// # Errors
-    /// When there is no key in it.
+    /// If the text contains no valid key.
     pub fn from_file_text(text: &str) -> Result<Self, KeyError> {
         let words: Vec<&str> = text
             .split(|c: char| c.is_ascii_whitespace() || matches!(c, '"' | ';' | '{' | '}'))
@@ -105,7 +105,7 @@ impl Key {
         }
     }
 
-    /// Signs an update: the message to send, and what its reply is checked with.
+    /// Signs an update; returns the message to send, and the state to check the reply with.
     pub fn sign(&self, update: &Update, id: u16, now_s: u64) -> (Vec<u8>, Signed) {
         let mut message = raw_message(update, id);
         let now = Time48::from_u64(now_s);
@@ -115,15 +115,15 @@ impl Key {
     }
 }
 
-/// A request that was signed.
+/// The state of a signed request, to check its reply.
 #[derive(Clone, Debug)]
 pub struct Signed(ClientTransaction<Arc<domain::tsig::Key>>);
 
 impl Signed {
-    /// Checks the signature of a reply and gives its RCODE.
+    /// Checks the signature of a reply and returns its RCODE.
     ///
     /// # Errors
-    /// When the server did not take the request's signature, or the reply's is wrong.
+    /// If the server refuses the signature of the request, or the signature of the reply is not valid.
     pub fn check(&self, reply: &[u8], now_s: u64) -> Result<u8, TsigError> {
         let mut message = Message::from_octets(reply.to_vec()).map_err(|_| TsigError::Malformed)?;
         match self.0.answer(&mut message, Time48::from_u64(now_s)) {
@@ -133,13 +133,13 @@ impl Signed {
             Err(ValidationError::ServerBadTime { .. } | ValidationError::BadTime) => {
                 Err(TsigError::BadTime)
             }
-            // A server that refuses without looking at the signature does not sign.
+            // A server that refuses a request without checking its signature does not sign the reply.
             Err(ValidationError::ServerUnsigned) => match message.header().rcode() {
                 Rcode::NOERROR => Err(TsigError::Unsigned),
                 rcode => Ok(rcode.to_int()),
             },
             Err(ValidationError::FormErr) => Err(TsigError::Malformed),
-            // It refuses the signature, whatever it puts into the record that says so.
+            // NOTAUTH means that the server refuses the signature, whatever its TSIG record contains.
             Err(_) if message.header().rcode() == Rcode::NOTAUTH => Err(TsigError::BadSignature),
             Err(_) => Err(TsigError::Reply),
         }
@@ -149,13 +149,13 @@ impl Signed {
 impl FromStr for Key {
     type Err = KeyError;
 
-    /// `[ALGORITHM:]NAME:SECRET`, as dig and nsupdate take it; HMAC-SHA256 if no algorithm is said.
+    /// Reads `[ALGORITHM:]NAME:SECRET`, as dig and nsupdate do; the default algorithm is HMAC-SHA256.
     fn from_str(text: &str) -> Result<Self, KeyError> {
         let parts: Vec<&str> = text.split(':').collect();
         let (algorithm, name, secret) = match parts[..] {
             [name, secret] => ("hmac-sha256", name, secret),
             [algorithm, name, secret] => (algorithm, name, secret),
-            // Without the secret.
+            // The message must not contain the secret.
             _ => return Err(KeyError::Form(parts.first().copied().unwrap_or_default().to_owned())),
         };
         let kind = match algorithm.to_ascii_lowercase().trim_end_matches('.') {
@@ -178,7 +178,7 @@ impl FromStr for Key {
     }
 }
 
-/// Octets that go into a message as they are.
+/// Octets that are copied into a message unchanged.
 struct Raw<'a>(&'a [u8]);
 
 impl ComposeQuestion for Raw<'_> {
@@ -193,7 +193,7 @@ impl ComposeRecord for Raw<'_> {
     }
 }
 
-/// The update as a message of `domain`, which can be signed.
+/// Returns the update as a message of the `domain` crate, which can sign it.
 fn raw_message(update: &Update, id: u16) -> AdditionalBuilder<Vec<u8>> {
     const GROWS: &str = "a Vec has room for a message";
     let mut builder = MessageBuilder::new_vec();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_takes_the_signature_and_its_reply_is_taken() {
+    fn signatures_of_request_and_reply_are_checked() {
         let key: Key = KEY.parse().unwrap();
         let (wire, signed) = key.sign(&update(), 77, NOW);
         let plain = update().to_wire(77);
@@ -259,24 +259,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_of_a_wrong_key() {
-        let ours: Key = KEY.parse().unwrap();
-        for (theirs, error) in [
+    fn a_server_refuses_a_wrong_key() {
+        let client_key: Key = KEY.parse().unwrap();
+        for (server_key, error) in [
             ("hmac-sha256:other:c2VjcmV0LXNlY3JldC1zZWNyZXQ=", TsigError::BadKey),
             ("hmac-sha256:lab:b3RoZXItb3RoZXItb3RoZXI=", TsigError::BadSignature),
         ] {
-            let (wire, signed) = ours.sign(&update(), 1, NOW);
-            let theirs: Key = theirs.parse().unwrap();
+            let (wire, signed) = client_key.sign(&update(), 1, NOW);
+            let server_key: Key = server_key.parse().unwrap();
             let mut request = Message::from_octets(wire).unwrap();
             let refused =
-                ServerTransaction::request(&theirs.key, &mut request, Time48::from_u64(NOW));
+                ServerTransaction::request(&server_key.key, &mut request, Time48::from_u64(NOW));
             let reply = refused.unwrap_err().build_message(&request, MessageBuilder::new_vec());
             assert_eq!(signed.check(&reply.unwrap().finish(), NOW), Err(error));
         }
     }
 
     #[test]
-    fn texts_of_keys() {
+    fn keys_are_read() {
         let file = "key \"lab\" {\n\talgorithm hmac-sha512;\n\tsecret \"c2VjcmV0\";\n};\n";
         let key = Key::from_file_text(file).unwrap();
         assert_eq!((key.name(), key.algorithm(), key.secret()), ("lab", "hmac-sha512", "c2VjcmV0"));

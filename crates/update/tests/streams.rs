@@ -1,4 +1,4 @@
-//! Updates made for a zone, and the zone they make.
+//! Updates generated for a zone, and the zone after applying them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -81,7 +81,7 @@ fn updates_fit_the_zone_and_apply() {
                 kinds[0] += 1;
             }
         }
-        // Nothing lies below what goes: no glue is left behind.
+        // No name is below a deleted one, so no glue remains.
         assert!(!before.keys().any(|other| other.len() > name.len() && other.ends_with(name)));
     }
     assert_eq!(kinds, [500, 500, 500]);
@@ -97,7 +97,7 @@ fn updates_fit_the_zone_and_apply() {
 }
 
 #[test]
-fn proportions_and_seeds() {
+fn proportions_and_seeds_decide() {
     let zone = tld(500);
     let only = |mix| Generate { mix, prerequisites: Prerequisites::None, ..Generate::new(100, 1) };
     for (mix, wanted) in
