@@ -1,7 +1,7 @@
-//! What a reply costs the AuthDNS, from the bytes of a query to the bytes of its reply: ns per reply.
+//! Benchmarks of the AuthDNS, from the bytes of a query to the bytes of its reply, in nanoseconds per reply.
 //!
-//! `cargo bench -p auth` measures; `cargo test` runs each once so that it never rots. The goal on the
-//! reference machine is below 100 ns a reply; the kernel takes some 500 ns more of a core for each.
+//! `cargo bench -p auth` measures; `cargo test` runs each benchmark once. The goal on the reference machine is
+//! less than 100 ns per reply; the kernel takes about 500 ns more per reply.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,18 @@ use engine::{Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
 use wire::{Edns, Name, Namespace, Qtype, QueryTemplate};
 
-/// Replies of one sample.
+/// Number of replies in one sample.
 const QUERIES: usize = if cfg!(debug_assertions) { 256 } else { 65_536 };
-/// Datagrams of a receive batch.
+/// Number of datagrams in a receive batch.
 const BATCH: usize = 64;
 
 fn main() {
     divan::main();
 }
 
-/// What is asked for.
+/// The kind of the queries.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum QueryKind {
     Address,
     AddressEdns,
     Embedded,
@@ -33,47 +33,47 @@ enum Asked {
     Elsewhere,
 }
 
-const ASKED: [Asked; 7] = [
-    Asked::Address,
-    Asked::AddressEdns,
-    Asked::Embedded,
-    Asked::NoData,
-    Asked::Missing,
-    Asked::Pointer,
-    Asked::Elsewhere,
+const KINDS: [QueryKind; 7] = [
+    QueryKind::Address,
+    QueryKind::AddressEdns,
+    QueryKind::Embedded,
+    QueryKind::NoData,
+    QueryKind::Missing,
+    QueryKind::Pointer,
+    QueryKind::Elsewhere,
 ];
 
-fn auth(asked: Asked) -> Auth {
+fn auth(kind: QueryKind) -> Auth {
     let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"));
-    let always = matches!(asked, Asked::Embedded);
+    let always = matches!(kind, QueryKind::Embedded);
     let aaaa = if always { AaaaPolicy::Always } else { AaaaPolicy::Never };
     Auth::new(AuthConfig { aaaa, ..AuthConfig::new(namespace) })
 }
 
-/// Queries for different names.
-fn queries(asked: Asked) -> Vec<Vec<u8>> {
+/// Returns queries for different names.
+fn queries(kind: QueryKind) -> Vec<Vec<u8>> {
     (0..1_024u32)
         .map(|i| {
             let [a, b] = [i / 256, i % 256];
             let host = format!("010-{a:03}-{b:03}-007.dns64perf.test");
-            let (name, qtype) = match asked {
-                Asked::Address | Asked::AddressEdns => (host, Qtype::A),
-                Asked::Embedded | Asked::NoData => (host, Qtype::AAAA),
-                Asked::Missing => (format!("x{i}.dns64perf.test"), Qtype::A),
-                Asked::Pointer => (format!("7.{b}.{a}.10.in-addr.arpa"), Qtype::PTR),
-                Asked::Elsewhere => (format!("x{i}.example.com"), Qtype::A),
+            let (name, qtype) = match kind {
+                QueryKind::Address | QueryKind::AddressEdns => (host, Qtype::A),
+                QueryKind::Embedded | QueryKind::NoData => (host, Qtype::AAAA),
+                QueryKind::Missing => (format!("x{i}.dns64perf.test"), Qtype::A),
+                QueryKind::Pointer => (format!("7.{b}.{a}.10.in-addr.arpa"), Qtype::PTR),
+                QueryKind::Elsewhere => (format!("x{i}.example.com"), Qtype::A),
             };
-            let edns = matches!(asked, Asked::AddressEdns).then(Edns::default);
+            let edns = matches!(kind, QueryKind::AddressEdns).then(Edns::default);
             let name: Name = name.parse().expect("a name");
             QueryTemplate::new(&name, qtype, true, false, edns.as_ref()).bytes().to_vec()
         })
         .collect()
 }
 
-/// A message alone.
-#[divan::bench(args = ASKED)]
-fn answer(bencher: Bencher<'_, '_>, asked: Asked) {
-    let (mut auth, queries) = (auth(asked), queries(asked));
+/// Measures the reply to one message.
+#[divan::bench(args = KINDS)]
+fn answer(bencher: Bencher<'_, '_>, kind: QueryKind) {
+    let (mut auth, queries) = (auth(kind), queries(kind));
     let mut out = [0; MAX_REPLY];
     bencher.counter(ItemsCount::new(QUERIES)).bench_local(|| {
         for query in queries.iter().cycle().take(QUERIES) {
@@ -82,12 +82,12 @@ fn answer(bencher: Bencher<'_, '_>, asked: Asked) {
     });
 }
 
-/// The role: a batch in, a batch out.
-#[divan::bench(args = ASKED)]
-fn handle(bencher: Bencher<'_, '_>, asked: Asked) {
-    let mut auth = auth(asked);
+/// Measures the role, from a receive batch to a send batch.
+#[divan::bench(args = KINDS)]
+fn handle(bencher: Bencher<'_, '_>, kind: QueryKind) {
+    let mut auth = auth(kind);
     let peer = SocketAddr::from(([127, 0, 0, 1], 5_000));
-    let batches: Vec<RxBatch> = queries(asked)
+    let batches: Vec<RxBatch> = queries(kind)
         .chunks(BATCH)
         .map(|queries| {
             let mut rx = RxBatch::new(BATCH, 512);

@@ -1,4 +1,4 @@
-//! What an AuthDNS is told at start.
+//! The configuration of an AuthDNS.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,47 +7,47 @@ use wire::{Namespace, Pref64};
 
 use crate::faults::FaultSpec;
 
-/// The longest TTL there is, seconds (RFC 2181 section 8).
+/// Largest TTL in seconds (RFC 2181 section 8).
 pub const MAX_TTL: u32 = i32::MAX as u32;
 
-/// Which names have AAAA records.
+/// The choice of names with AAAA records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AaaaPolicy {
-    /// None: a DNS64 server must synthesise all (RFC 8219's worst case).
+    /// No names, so a DNS64 server must synthesise all (the worst case of RFC 8219).
     Never,
-    /// This share (0 to 1) of them, by a hash of the name: the same names each time.
+    /// This share (0 to 1) of the names, chosen by a hash of the address: always the same names.
     Share(f64),
-    /// All: for self-tests.
+    /// All names, for self-tests.
     Always,
 }
 
-/// An AuthDNS's configuration.
+/// The configuration of an AuthDNS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthConfig {
-    /// The names it answers for.
+    /// The names that it answers for.
     pub namespace: Namespace,
-    /// The AAAA of a name is this prefix with its IPv4 address embedded.
+    /// The prefix of AAAA records, in which the IPv4 address of a name is embedded.
     pub pref64: Pref64,
-    /// Which names have one.
+    /// The names with AAAA records.
     pub aaaa: AaaaPolicy,
-    /// TTL of positive answers, seconds.
+    /// TTL of positive answers, in seconds.
     pub ttl: u32,
-    /// The SOA's MINIMUM, seconds: the negative TTL of RFC 2308.
+    /// MINIMUM of the SOA record, in seconds: the negative TTL of RFC 2308.
     pub negative_ttl: u32,
-    /// The SOA's own TTL, seconds.
+    /// TTL of the SOA record, in seconds.
     pub soa_ttl: u32,
-    /// The name server's addresses (documentation ranges by default: nobody needs to follow them).
+    /// Addresses of the name server (by default from documentation ranges, because no resolver needs them).
     pub ns_address: (Ipv4Addr, Ipv6Addr),
-    /// Every reply over UDP is held back so long.
+    /// Delay of every reply over UDP.
     pub delay: Nanos,
-    /// This share (0 to 1) of replies over UDP is not sent, evenly spread.
+    /// Share (0 to 1) of replies over UDP that are not sent, evenly spread.
     pub loss: f64,
-    /// Replies over UDP that are spoiled.
+    /// The faults of replies over UDP.
     pub faults: Vec<FaultSpec>,
 }
 
 impl AuthConfig {
-    /// A proper, prompt and honest AuthDNS for `namespace`.
+    /// Returns the configuration of a correct AuthDNS for `namespace`, without delay, loss and faults.
     pub fn new(namespace: Namespace) -> Self {
         AuthConfig {
             namespace,
@@ -66,10 +66,10 @@ impl AuthConfig {
         }
     }
 
-    /// Whether the shares and the times to live make sense.
+    /// Checks the shares and the TTLs.
     ///
     /// # Errors
-    /// Names the one that does not.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let share = |what, value: f64| {
             if (0.0..=1.0).contains(&value) {
@@ -83,43 +83,43 @@ impl AuthConfig {
             share("share of AAAA records", value)?;
         }
         self.faults.iter().try_for_each(|fault| share("share of a fault", fault.share))?;
-        // A millionth for what decimal shares lose as binary ones: ten times 0.1 is all.
+        // A tolerance of one millionth for rounding: ten times 0.1 must count as 1.
         let sum = self.loss + self.faults.iter().map(|fault| fault.share).sum::<f64>();
         if sum > 1.0 + 1e-6 {
             return Err(ConfigError::Sum(sum));
         }
         let times = [
             ("TTL of answers", self.ttl),
-            ("SOA's MINIMUM", self.negative_ttl),
-            ("SOA's TTL", self.soa_ttl),
+            ("MINIMUM of the SOA", self.negative_ttl),
+            ("TTL of the SOA", self.soa_ttl),
         ];
         let too_long = times.into_iter().find(|(_, ttl)| *ttl > MAX_TTL);
         too_long.map_or(Ok(()), |(what, value)| Err(ConfigError::Ttl { what, value }))
     }
 }
 
-/// A number that cannot be.
+/// The reason why a configuration is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// A share that is none.
-    #[error("the {what} is a number from 0 to 1, not {value}")]
+    /// A share is not between 0 and 1.
+    #[error("the {what} is {value}: write a number from 0 to 1")]
     Share {
-        /// Of what.
+        /// The name of the value.
         what: &'static str,
-        /// The number.
+        /// The value given.
         value: f64,
     },
-    /// More replies would be spoiled than there are.
+    /// The loss and the shares of all faults sum to more than 1.
     #[error(
-        "the loss and the shares of all faults sum to {0}: a reply suffers one fault, so 1 is the most"
+        "the loss and the shares of all faults sum to {0}: a reply has at most one fault, so the sum is at most 1"
     )]
     Sum(f64),
-    /// A time to live above [`MAX_TTL`].
-    #[error("the {what} is at most {max} seconds (RFC 2181 section 8), not {value}", max = MAX_TTL)]
+    /// A TTL is above [`MAX_TTL`].
+    #[error("the {what} is {value}: write at most {max} seconds (RFC 2181 section 8)", max = MAX_TTL)]
     Ttl {
-        /// Of what.
+        /// The name of the value.
         what: &'static str,
-        /// The number.
+        /// The value given.
         value: u32,
     },
 }
@@ -129,26 +129,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_cannot_be_are_named() {
+    fn invalid_values_are_named() {
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"));
         let good = AuthConfig::new(namespace);
         assert_eq!(good.validate(), Ok(()));
-        let spoiled = |faults: &[&str]| faults.iter().map(|f| f.parse().expect(f)).collect();
+        let faults_of = |faults: &[&str]| faults.iter().map(|f| f.parse().expect(f)).collect();
         let table = [
-            (AuthConfig { loss: 1.5, ..good.clone() }, "loss is a number from 0 to 1, not 1.5"),
-            (AuthConfig { loss: f64::NAN, ..good.clone() }, "not NaN"),
+            (AuthConfig { loss: 1.5, ..good.clone() }, "loss is 1.5: write a number from 0 to 1"),
+            (AuthConfig { loss: f64::NAN, ..good.clone() }, "loss is NaN"),
             (AuthConfig { aaaa: AaaaPolicy::Share(-1.0), ..good.clone() }, "AAAA"),
             (
-                AuthConfig { loss: 0.5, faults: spoiled(&["cut:0.75"]), ..good.clone() },
+                AuthConfig { loss: 0.5, faults: faults_of(&["cut:0.75"]), ..good.clone() },
                 "sum to 1.25",
             ),
-            (AuthConfig { soa_ttl: 1 << 31, ..good.clone() }, "SOA's TTL is at most 2147483647"),
+            (
+                AuthConfig { soa_ttl: 1 << 31, ..good.clone() },
+                "TTL of the SOA is 2147483648: write at most 2147483647",
+            ),
         ];
         for (config, message) in table {
             let error = config.validate().expect_err(message).to_string();
             assert!(error.contains(message), "{error}");
         }
-        let whole = AuthConfig { faults: spoiled(&["cut:0.1"; 10]), ..good };
+        let whole = AuthConfig { faults: faults_of(&["cut:0.1"; 10]), ..good };
         assert_eq!(whole.validate(), Ok(()));
     }
 }

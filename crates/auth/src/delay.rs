@@ -1,4 +1,4 @@
-//! Replies that are held back: a line in which all wait equally long.
+//! A queue that delays all replies by the same time.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use measure::Nanos;
 
 use crate::responder::MAX_REPLY;
 
-/// Replies held back at once: 100 ms at 650,000 a second. Over it the newest is dropped, as in any full queue.
+/// Largest number of delayed replies: 100 ms at 650,000 per second. When the queue is full, new replies are dropped.
 const MAX_HELD: usize = 1 << 16;
 
-/// A reply held back.
+/// A delayed reply.
 #[derive(Debug)]
 struct Held {
     due: Nanos,
@@ -19,7 +19,7 @@ struct Held {
     bytes: [u8; MAX_REPLY],
 }
 
-/// The line; without a delay nobody waits in it.
+/// The queue of delayed replies; not used if the delay is zero.
 #[derive(Debug)]
 pub(crate) struct DelayLine {
     delay: Nanos,
@@ -27,19 +27,19 @@ pub(crate) struct DelayLine {
 }
 
 impl DelayLine {
-    /// A line with room for all that it may ever hold.
+    /// Returns a queue with memory for its largest number of replies.
     pub(crate) fn new(delay: Nanos) -> Self {
         let room = if delay > Nanos::ZERO { MAX_HELD } else { 0 };
         DelayLine { delay, held: VecDeque::with_capacity(room) }
     }
 
-    /// Whether replies are held back.
+    /// Whether replies are delayed.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.delay > Nanos::ZERO
     }
 
-    /// Holds a reply back; whether there was room.
+    /// Adds a reply; returns whether there was room.
     pub(crate) fn hold(&mut self, now: Nanos, to: Destination, reply: &[u8]) -> bool {
         if self.held.len() == MAX_HELD {
             return false;
@@ -50,7 +50,7 @@ impl DelayLine {
         true
     }
 
-    /// Sends what was held back long enough; when the next is due.
+    /// Sends the replies that are due; returns when the next one is due.
     #[inline]
     pub(crate) fn release(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         while let Some(reply) = self.held.front() {
@@ -77,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_bounded_and_in_order() {
+    fn the_queue_is_bounded_and_in_order() {
         let to = Destination::Connected(SocketId(0));
         let mut line = DelayLine::new(Nanos(1_000));
         let held =
             (0..MAX_HELD + 10).filter(|i| line.hold(Nanos(*i as u64), to, &[*i as u8])).count();
         assert_eq!(held, MAX_HELD);
-        // A full batch ends a release; the rest leaves with the next one.
+        // A full batch ends a release; the next one sends the rest.
         let mut tx = TxBatch::new(4, 100, 1);
         assert_eq!(line.release(Nanos(999), &mut tx), Next::At(Nanos(1_000)));
         assert_eq!(line.release(Nanos(1_001), &mut tx), Next::At(Nanos(1_002)));

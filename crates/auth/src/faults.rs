@@ -1,18 +1,18 @@
-//! Spoiled replies: what a Tester has to notice, and a DUT to survive.
+//! Faults in replies, which a Tester must detect and a DUT must survive.
 //!
-//! An honest reply is written first and spoiled afterwards, so that a fault can be put on any reply it fits:
+//! The correct reply is written first and changed afterwards, so each fault can be applied to any reply that it fits:
 //!
 //! ```text
 //! [header | question | records | OPT]
 //!   wrong-id  ^          wrong-question  ^ first octet of the name
-//!   servfail, truncate   the records are taken out, the OPT stays
-//!   wrong-address        the last bit of the address is turned round
+//!   servfail, truncate   the records are removed, the OPT stays
+//!   wrong-address        the last bit of the address is flipped
 //!   cut                  the end is missing
 //! ```
 //!
-//! Shares are kept exactly and evenly: with a loss of 0.001 it is every thousandth reply that is missing. A fault's
-//! share is of the replies that it fits, so a lie about addresses counts only replies that hold one: a DNS64 server asks
-//! for AAAA and A in turn, and a share of all replies could hit nothing but the empty ones.
+//! Shares are exact and evenly spread: with a loss of 0.001 every thousandth reply is missing. The share of a fault is
+//! of the replies that it fits, so wrong-address counts only replies with an address: a DNS64 server queries AAAA and A
+//! in turn, and a share of all replies could affect only the empty ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,29 +22,29 @@ use wire::message::{HEADER, OPT_FIXED, flag};
 
 use crate::responder::Reply;
 
-/// What is done to a reply.
+/// A fault in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Another address than the name says.
+    /// The reply has another address than the name.
     WrongAddress,
-    /// Another question than was asked.
+    /// The reply has another question than the query.
     WrongQuestion,
-    /// Another id than was asked.
+    /// The reply has another id than the query.
     WrongId,
-    /// TC set and no records.
+    /// TC is set, and there are no records.
     Truncate,
     /// The message ends in the middle.
     Cut,
-    /// SERVFAIL.
+    /// The return code is SERVFAIL.
     Servfail,
     /// The reply is sent twice.
     Duplicate,
-    /// No reply.
+    /// No reply is sent.
     Silent,
 }
 
 impl Fault {
-    /// Every fault with its word on the command line.
+    /// All faults, each with its word on the command line.
     pub const ALL: [(&'static str, Fault); 8] = [
         ("wrong-address", Fault::WrongAddress),
         ("wrong-question", Fault::WrongQuestion),
@@ -56,7 +56,7 @@ impl Fault {
         ("silent", Fault::Silent),
     ];
 
-    /// Whether a reply can suffer it.
+    /// Whether the fault can be applied to a reply.
     fn fits(self, reply: &Reply) -> bool {
         match self {
             Fault::WrongAddress => reply.address_octet.is_some(),
@@ -65,8 +65,8 @@ impl Fault {
         }
     }
 
-    /// Does it to a reply in `out`; the new length, zero for none.
-    pub(crate) fn spoil(self, reply: &Reply, out: &mut [u8]) -> usize {
+    /// Applies the fault to a reply in `out`; returns the new length, 0 for no reply.
+    pub(crate) fn apply(self, reply: &Reply, out: &mut [u8]) -> usize {
         match (self, reply.address_octet) {
             (Fault::WrongId, _) => out[0] ^= 0x55,
             (Fault::WrongAddress, Some(octet)) => out[octet] ^= 1,
@@ -90,13 +90,13 @@ impl Fault {
     }
 }
 
-/// Whether the question's name has a label.
+/// Whether the name in the question has a label.
 fn has_label(reply: &Reply) -> bool {
-    // The root, type and class.
+    // The root name, type and class have five octets.
     reply.question_end > HEADER + 5
 }
 
-/// Takes the records out of a reply but for its OPT, and sets the return code; the new length.
+/// Removes the records of a reply except its OPT record, and sets the return code; returns the new length.
 fn without_records(reply: &Reply, out: &mut [u8], rcode: Rcode) -> usize {
     out[3] = out[3] & 0xf0 | (rcode.0 & 0xf) as u8;
     out[6..HEADER].fill(0);
@@ -105,23 +105,23 @@ fn without_records(reply: &Reply, out: &mut [u8], rcode: Rcode) -> usize {
     }
     out[HEADER - 1] = 1;
     out.copy_within(reply.len - OPT_FIXED..reply.len, reply.question_end);
-    // BADVERS is the one return code with bits in the OPT.
+    // Clear the upper bits of the return code, which a BADVERS reply has.
     out[reply.question_end + 5] = 0;
     reply.question_end + OPT_FIXED
 }
 
-/// A fault and the share of replies that suffer it.
+/// A fault and its share of the replies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultSpec {
-    /// What is done.
+    /// The fault.
     pub fault: Fault,
-    /// To which share (0 to 1) of the replies that it fits, evenly spread.
+    /// Share (0 to 1) of the replies that the fault fits, evenly spread.
     pub share: f64,
 }
 
-/// A fault that could not be read.
+/// The error for a text that is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a fault; write KIND or KIND:SHARE, KIND one of {kinds}, SHARE from 0 to 1", kinds = kinds())]
+#[error("`{0}` is not a fault: write KIND or KIND:SHARE, with KIND one of {kinds}, and SHARE from 0 to 1", kinds = kinds())]
 pub struct FaultError(String);
 
 fn kinds() -> String {
@@ -131,7 +131,7 @@ fn kinds() -> String {
 impl FromStr for FaultSpec {
     type Err = FaultError;
 
-    /// Reads `wrong-address`, `servfail:0.01`.
+    /// Reads a fault such as `wrong-address` or `servfail:0.01`.
     fn from_str(s: &str) -> Result<Self, FaultError> {
         let (word, share) =
             s.split_once(':').map_or((s, Some(1.0)), |(word, share)| (word, share.parse().ok()));
@@ -153,28 +153,28 @@ impl fmt::Display for FaultSpec {
     }
 }
 
-/// Which reply suffers which fault.
+/// The schedule of faults over replies.
 #[derive(Debug)]
 pub(crate) struct Faults(Vec<Turn>);
 
-/// One fault's turns.
+/// The schedule of one fault.
 #[derive(Debug)]
 struct Turn {
     fault: Fault,
     every: Every,
-    /// Turns that another fault took: they come with the next replies.
+    /// Number of faults that are postponed because another fault had the reply.
     due: u32,
 }
 
 impl Faults {
-    /// Faults of which the first has precedence; the shares sum to 1 at most, so that no turn is lost.
+    /// Returns a schedule in which earlier faults have precedence; the shares sum to at most 1, so no fault is lost.
     pub(crate) fn new(specs: impl IntoIterator<Item = FaultSpec>) -> Self {
         let turn =
             |spec: FaultSpec| Turn { fault: spec.fault, every: Every::new(spec.share), due: 0 };
         Faults(specs.into_iter().filter(|spec| spec.share > 0.0).map(turn).collect())
     }
 
-    /// The fault that this reply suffers; `None` for an honest one.
+    /// Returns the fault for this reply; `None` for a correct reply.
     #[inline]
     pub(crate) fn next(&mut self, reply: &Reply) -> Option<Fault> {
         let mut chosen = None;
@@ -192,22 +192,25 @@ impl Faults {
     }
 }
 
-/// Says yes to a share of calls, evenly spread: for 0.001 to every thousandth, for ever.
+/// A counter that selects a share of its calls, evenly spread: for 0.001 every thousandth call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Every {
-    /// The share in units of 2^-64, and its multiples modulo 1.
+    /// The share in units of 2^-64.
     step: u64,
+    /// The sum of all steps, modulo 1, in the same units.
     sum: u64,
 }
 
 impl Every {
-    /// A share from 0 to 1.
+    /// Returns a counter for a share from 0 to 1.
     pub(crate) fn new(share: f64) -> Self {
-        // `as` saturates: 1 is 2^-64 less. Half a step ahead, so that rounding shifts no yes.
+        // `as` saturates, so a share of 1 becomes 1 - 2^-64. Start half a step ahead, so that rounding does not move a
+        // hit.
         let step = (share * 2f64.powi(64)) as u64;
         Every { step, sum: step / 2 }
     }
 
+    /// Whether this call is selected.
     #[inline]
     pub(crate) fn hit(&mut self) -> bool {
         let (sum, hit) = self.sum.overflowing_add(self.step);
@@ -221,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words() {
+    fn faults_are_read_and_printed() {
         assert_eq!("cut".parse(), Ok(FaultSpec { fault: Fault::Cut, share: 1.0 }));
         assert_eq!("servfail:0.25".parse(), Ok(FaultSpec { fault: Fault::Servfail, share: 0.25 }));
         for bad in ["", "slow", "cut:", "cut:2", "cut:-1", "cut:x", "cut:NaN"] {
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_that_meet_wait_for_each_other() {
+    fn faults_of_the_same_reply_are_postponed() {
         let reply = Reply { len: 60, question_end: 48, ..Reply::NONE };
         let specs = ["silent:0.25", "cut:0.25", "servfail:0.5", "wrong-address:1"];
         let mut faults = Faults::new(specs.map(|spec| spec.parse().expect(spec)));
@@ -270,6 +273,6 @@ mod tests {
             counts.iter().zip([250u32, 250, 500]).all(|(n, share)| n.abs_diff(share) <= 2),
             "{counts:?}"
         );
-        assert_eq!(faults.next(&Reply::NONE), None, "nothing to spoil");
+        assert_eq!(faults.next(&Reply::NONE), None, "no reply, no fault");
     }
 }

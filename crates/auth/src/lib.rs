@@ -1,16 +1,16 @@
-//! The AuthDNS: an authoritative server whose answers are computed from the name (RFC 8219, section 9).
+//! The AuthDNS: an authoritative server that computes its answers from the name (RFC 8219 section 9).
 //!
 //! ```text
 //!            responder: no state, no clock                  server: a engine::Role
 //! query ──> wire::Query ──> zone ──> records ──> reply ──> faults ──> delay ──> reply
-//!           what is asked?  where    what it     honest    loss, lies
-//!                           is it?   has
+//!           the question    the      its         correct   loss, faults
+//!                           place    records
 //! ```
 //!
-//! It must never be the bottleneck, so there is no zone file and no memory: `010-001-002-003.dns64perf.test`
-//! has the address 10.1.2.3 because it says so. Unlike FakeDNS it is a proper authority: SOA and NS, NODATA
-//! and NXDOMAIN with the SOA that a resolver's negative TTL comes from, reverse names, EDNS, and FORMERR for
-//! what is malformed. On request it is slow, lossy or a liar, so that a DUT and a Tester can be tried on it.
+//! It must never be the bottleneck, so it has no zone file and no table of names: `010-001-002-003.dns64perf.test` has
+//! the address 10.1.2.3, which the name contains. Unlike FakeDNS it answers as RFCs require: SOA and NS, NODATA and
+//! NXDOMAIN with the SOA that defines the negative TTL, reverse names, EDNS, and FORMERR for malformed queries. On
+//! request it delays, drops or falsifies replies, to test a DUT and a Tester.
 
 pub mod config;
 mod delay;

@@ -1,4 +1,4 @@
-//! Records, written at start: at run time a copy and a few stores make a reply of one.
+//! Records that are composed at start; at run time a reply is a copy and a few stores.
 //!
 //! ```text
 //! A      c0 0c  type class TTL length  [ address ]
@@ -7,8 +7,8 @@
 //! SOA    [zone] type class TTL length  03 ns1 [zone]  0a hostmaster [zone]  serial ... MINIMUM
 //! ```
 //!
-//! What stands in brackets is stored for each reply. A zone there is a pointer to the question, in whose name it
-//! lies; under `arpa` the server's zone is another one, so it is written out once and pointed to after that.
+//! The parts in brackets are stored for each reply. A zone in brackets is a pointer into the name in the question.
+//! Under `arpa` the zone of the server is another one, so it is written in full once, and later uses point to it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,15 +21,15 @@ use wire::{Name, Namespace, Owner, Qclass, Qtype, ReplyWriter};
 use crate::config::AuthConfig;
 use crate::zone::{Located, Zone};
 
-/// Octets in front of the data of a record whose owner is a pointer.
+/// Size in octets of a record with a pointer as owner, without its data.
 const FIXED: usize = 2 + RECORD_FIXED;
-/// Host information (RFC 1035), the type of the smallest answer to ANY (RFC 8482 section 4.2).
+/// The type HINFO (RFC 1035), used for the smallest answer to ANY (RFC 8482 section 4.2).
 const HINFO: Qtype = Qtype(13);
-/// The SOA's serial, refresh, retry and expire.
+/// Serial, refresh, retry and expire of the SOA record.
 const SOA_TIMES: [u32; 4] = [2_026_010_100, 604_800, 86_400, 2_419_200];
-/// The name server, below the forward zone.
+/// The label of the name server below the forward zone.
 pub(crate) const NAME_SERVER: &[u8] = b"\x03ns1";
-/// Who answers for the zones, below the forward zone.
+/// The label of the mail address in the SOA record, below the forward zone.
 const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
 /// The records of all zones.
@@ -38,21 +38,22 @@ pub(crate) struct Records {
     ttl: u32,
     soa_ttl: u32,
     ns_address: (Ipv4Addr, Ipv6Addr),
-    /// The name server's name.
+    /// The name of the name server.
     ns_name: Name,
     address: Vec<u8>,
     embedded: Vec<u8>,
     pointer: Vec<u8>,
-    /// For replies about forward names, then about reverse ones.
+    /// The SOA record for forward names, then for reverse names.
     soa: [Vec<u8>; 2],
 }
 
 impl Records {
+    /// Composes the records.
     pub(crate) fn new(config: &AuthConfig) -> Self {
         let zone = config.namespace.zone();
         let ttl = config.ttl;
         let reverse = [&[LABEL as u8][..], &[b'0'; LABEL], zone.as_wire()].concat();
-        // RFC 2308 section 3: the lesser of MINIMUM and the SOA's own TTL.
+        // The negative TTL is the smaller of MINIMUM and the TTL of the SOA (RFC 2308 section 3).
         let negative_ttl = config.soa_ttl.min(config.negative_ttl);
         let soa = |server_zone: &[u8]| {
             let mut data =
@@ -74,7 +75,7 @@ impl Records {
         }
     }
 
-    /// Adds the A record of a host; where the last octet of its address stands.
+    /// Adds the A record of a host; returns the offset of the last octet of its address.
     #[inline]
     pub(crate) fn address(&self, writer: &mut ReplyWriter<'_>, address: Ipv4Addr) -> Option<usize> {
         let record = writer.prebuilt(Section::Answer, &self.address)?;
@@ -82,7 +83,7 @@ impl Records {
         Some(writer.position() - 1)
     }
 
-    /// Adds the AAAA record of a host; where the last octet of its address stands.
+    /// Adds the AAAA record of a host; returns the offset of the last octet of its address.
     #[inline]
     pub(crate) fn embedded(
         &self,
@@ -94,7 +95,7 @@ impl Records {
         Some(writer.position() - 1)
     }
 
-    /// Adds the PTR record of an address; where the last digit of its name stands.
+    /// Adds the PTR record of an address; returns the offset of the last digit of its name.
     #[inline]
     pub(crate) fn pointer(&self, writer: &mut ReplyWriter<'_>, address: Ipv4Addr) -> Option<usize> {
         let start = writer.position();
@@ -119,7 +120,7 @@ impl Records {
         };
     }
 
-    /// Adds the NS record of a zone's own name, and the server's addresses.
+    /// Adds the NS record of a zone apex, and the addresses of the server.
     pub(crate) fn name_server(&self, writer: &mut ReplyWriter<'_>, zone: Zone) {
         let mut compressed = [0; NAME_SERVER.len() + 2];
         compressed[..NAME_SERVER.len()].copy_from_slice(NAME_SERVER);
@@ -131,7 +132,7 @@ impl Records {
         writer.additional(at, Qtype::AAAA, self.ttl, &self.ns_address.1.octets());
     }
 
-    /// Adds the SOA of the zone that the name lies in: as the answer, or beside a negative one.
+    /// Adds the SOA record of the zone of the name: as the answer, or in a negative reply.
     #[inline]
     pub(crate) fn soa(&self, writer: &mut ReplyWriter<'_>, located: Located, section: Section) {
         let start = writer.position();
@@ -141,7 +142,7 @@ impl Records {
             return;
         };
         record[..2].copy_from_slice(&zone);
-        // Behind the server's first label its zone is written out, or pointed to in the question.
+        // After the first label of the server, its zone is written in full or as a pointer into the question.
         let server_zone = FIXED + NAME_SERVER.len();
         let shared = if forward {
             record[server_zone..][..2].copy_from_slice(&zone);
@@ -157,7 +158,7 @@ impl Records {
     }
 }
 
-/// A record in class IN of the name asked for.
+/// Composes a record in class IN with the queried name as owner.
 fn record(rtype: Qtype, ttl: u32, data: &[u8]) -> Vec<u8> {
     assert!(data.len() < 4 * MAX_NAME, "data of two names at most");
     let mut record = pointer(QUESTION_OFFSET).to_vec();

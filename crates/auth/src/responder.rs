@@ -1,18 +1,18 @@
-//! The bytes of a query to the bytes of its honest reply; no state, no clock.
+//! Computes the correct reply to a query, without state and clock.
 //!
-//! | what arrived | what it gets |
+//! | message received | reply |
 //! |---|---|
-//! | a response, or less than a header | nothing |
+//! | a response, or less than a header | none |
 //! | another opcode | NOTIMP |
-//! | what is malformed | FORMERR |
+//! | a malformed query | FORMERR |
 //! | EDNS above version 0 | BADVERS |
-//! | a name outside of all zones, another class than IN, a transfer | REFUSED |
-//! | another type that no record has (RFC 6895 section 3.1) | NOTIMP |
+//! | a name outside all zones, another class than IN, a zone transfer | REFUSED |
+//! | another type without records, a meta-type (RFC 6895 section 3.1) | NOTIMP |
 //! | a name that does not exist | NXDOMAIN and the SOA |
-//! | a type that the name does not have | no records but the SOA |
+//! | a type that the name does not have | NODATA: only the SOA |
 //!
-//! Every reply fits 512 octets, the least that anybody takes by UDP, whatever the zone is called: so nothing is ever
-//! truncated except on request, and UDP and TCP answer alike.
+//! Every reply fits into 512 octets, which every client accepts over UDP, for any zone name. So no reply is truncated
+//! except on request, and UDP and TCP give the same replies.
 
 use wire::extend::ReplyOptions;
 use wire::message::{HEADER, flag};
@@ -23,45 +23,45 @@ use crate::config::AuthConfig;
 use crate::records::Records;
 use crate::zone::{Located, Node, Zones};
 
-/// The longest reply, octets; a test proves it for the longest names.
+/// Largest size of a reply in octets; a test checks it with the longest names.
 pub const MAX_REPLY: usize = 512;
-/// How large a UDP message may be that we take, as our EDNS says (the size of the DNS flag day 2020).
-const OUR_UDP_SIZE: u16 = 1_232;
+/// UDP payload size in the OPT record of replies, in octets (the size of DNS flag day 2020).
+const EDNS_UDP_SIZE: u16 = 1_232;
 
-/// What a reply says.
+/// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// There is no reply.
     None,
-    /// Records.
+    /// Records that answer the question.
     Answer,
     /// The name has no record of the type.
     NoData,
-    /// There is no such name.
+    /// The name does not exist.
     NxDomain,
     /// Another return code.
     Error,
 }
 
-/// A reply, and what its spoilers have to know.
+/// A written reply, with the offsets that faults need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// How many octets it has; zero for none.
+    /// Size in octets; 0 for no reply.
     pub(crate) len: usize,
-    /// What it says.
+    /// The kind of the reply.
     pub(crate) kind: Kind,
-    /// Where the question ends, or the header where there is none.
+    /// The offset where the question ends, or the header if there is no question.
     pub(crate) question_end: usize,
-    /// Whether it ends in an OPT record.
+    /// Whether the last record is an OPT record.
     pub(crate) has_opt: bool,
-    /// What the query asks for besides, if it is carried by a stream with an idle time of 0.
+    /// The requested options, with an idle timeout of 0; used for replies over a stream.
     pub(crate) options: ReplyOptions,
-    /// Where the last octet of the address asked for stands, or the last digit of a name asked for.
+    /// The offset of the last octet of the address in the answer, or of the last digit of the name in a PTR answer.
     pub(crate) address_octet: Option<usize>,
 }
 
 impl Reply {
-    /// No reply.
+    /// The value for no reply.
     pub(crate) const NONE: Self = Reply {
         len: 0,
         kind: Kind::None,
@@ -72,7 +72,7 @@ impl Reply {
     };
 }
 
-/// Zones and their records.
+/// The zones and their records.
 #[derive(Debug)]
 pub(crate) struct Responder {
     zones: Zones,
@@ -80,6 +80,7 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
+    /// Prepares the zones and records.
     pub(crate) fn new(config: &AuthConfig) -> Self {
         Responder { zones: Zones::new(config), records: Records::new(config) }
     }
@@ -98,7 +99,7 @@ impl Responder {
             return Reply::NONE;
         };
         if let Some(edns) = &query.edns {
-            writer.opt(OUR_UDP_SIZE, edns.do_bit);
+            writer.opt(EDNS_UDP_SIZE, edns.do_bit);
         }
         let question_end = writer.position();
         let (kind, address_octet) = match self.locate(&query) {
@@ -116,7 +117,7 @@ impl Responder {
         Reply { len: writer.finish(), kind, question_end, has_opt, options, address_octet }
     }
 
-    /// Where the name asked for lies, or the return code for what has no place here.
+    /// Returns the place of the queried name, or the return code for a query that is refused.
     #[inline]
     fn locate(&self, query: &Query<'_>) -> Result<Located, Rcode> {
         if query.bad_version() {
@@ -133,7 +134,7 @@ impl Responder {
         }
     }
 
-    /// Adds the records of a name of ours.
+    /// Adds the records of a name in a zone.
     #[inline]
     fn fill(
         &self,

@@ -1,4 +1,4 @@
-//! The role: queries in, replies out, now or later.
+//! The role of the AuthDNS: queries in, replies out, at once or delayed.
 
 use engine::{Destination, Next, Role, RxBatch, TxBatch};
 use measure::Nanos;
@@ -10,29 +10,29 @@ use crate::delay::DelayLine;
 use crate::faults::{Fault, FaultSpec, Faults};
 use crate::responder::{Kind, MAX_REPLY, Responder};
 
-/// What an AuthDNS counts. Replies are counted by what they said, or would have said before they were spoiled.
+/// Counters of an AuthDNS. Replies with a fault count as the correct reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuthCounters {
-    /// Messages received.
+    /// Number of messages received.
     pub queries: u64,
-    /// Replies with an answer.
+    /// Number of replies with an answer.
     pub answers: u64,
-    /// Replies that say that there is no record of that type.
+    /// Number of NODATA replies.
     pub nodata: u64,
-    /// Replies that say that there is no such name.
+    /// Number of NXDOMAIN replies.
     pub nxdomain: u64,
-    /// Replies with another return code.
+    /// Number of replies with another return code.
     pub errors: u64,
-    /// Messages that got no reply: responses, scraps.
+    /// Number of messages without a reply: responses, and messages shorter than a header.
     pub ignored: u64,
-    /// Replies dropped, doubled or spoiled on request.
+    /// Number of replies with a fault, loss included.
     pub faults: u64,
-    /// Messages and replies dropped for want of room.
+    /// Number of messages and replies dropped because a batch or queue was full.
     pub overflow: u64,
 }
 
 impl AuthCounters {
-    /// Adds another worker's counts.
+    /// Adds the counters of another worker.
     pub fn merge(&mut self, other: &AuthCounters) {
         self.queries += other.queries;
         self.answers += other.answers;
@@ -58,7 +58,7 @@ impl AuthCounters {
     }
 }
 
-/// One worker's AuthDNS.
+/// The AuthDNS of one worker.
 #[derive(Debug)]
 pub struct Auth {
     responder: Responder,
@@ -68,24 +68,25 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// An AuthDNS as configured; a configuration that [is valid](AuthConfig::validate) keeps its shares.
+    /// Returns an AuthDNS; its shares are exact if the configuration [is valid](AuthConfig::validate).
     pub fn new(config: AuthConfig) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
         Auth {
             responder: Responder::new(&config),
-            // Loss first: its replies are missing at exactly even distances.
+            // Loss comes first, so that its distances are exactly even.
             faults: Faults::new([loss].into_iter().chain(config.faults)),
             line: DelayLine::new(config.delay),
             counters: AuthCounters::default(),
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub fn counters(&self) -> AuthCounters {
         self.counters
     }
 
-    /// The honest reply to a message, written to `out` of [`MAX_REPLY`] octets; its length, `None` when there is none.
+    /// Writes the correct reply to a message into `out` of [`MAX_REPLY`] octets; returns its length, `None` if there is
+    /// no reply.
     #[inline]
     pub fn answer(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
         let reply = self.responder.reply(message, out);
@@ -94,9 +95,8 @@ impl Auth {
         (reply.len > 0).then_some(reply.len)
     }
 
-    /// Appends the honest reply to a message that came by a stream, with the options that it asks for. `idle`: for how
-    /// long the connection may be without a query, 100 ms; `None` where that is not said. Nothing where there is no
-    /// reply.
+    /// Appends the correct reply to a message from a stream, with the requested options; appends nothing if there is no
+    /// reply. `idle` is the idle timeout of the connection in units of 100 ms; `None` if it is not announced.
     #[inline]
     pub fn answer_stream(&mut self, message: &[u8], idle: Option<u16>, out: &mut Vec<u8>) {
         let at = out.len();
@@ -116,7 +116,8 @@ impl Auth {
         out.truncate(at + len);
     }
 
-    /// The reply to a datagram, honest or not; its length (zero for none) and whether it is sent twice.
+    /// Writes the reply to a datagram, correct or with a fault; returns its length (0 for no reply) and whether it is
+    /// sent twice.
     #[inline]
     fn respond(&mut self, message: &[u8], out: &mut [u8]) -> (usize, bool) {
         let reply = self.responder.reply(message, out);
@@ -125,12 +126,12 @@ impl Auth {
             None => (reply.len, false),
             Some(fault) => {
                 self.counters.faults += 1;
-                (fault.spoil(&reply, out), fault == Fault::Duplicate)
+                (fault.apply(&reply, out), fault == Fault::Duplicate)
             }
         }
     }
 
-    /// Replies to one datagram at once.
+    /// Replies to one datagram without delay.
     #[inline]
     fn serve(&mut self, to: Destination, message: &[u8], tx: &mut TxBatch) {
         let mut twice = false;
@@ -145,8 +146,8 @@ impl Auth {
         self.counters.overflow += u64::from(!pushed);
     }
 
-    /// Replies to one datagram later.
-    fn serve_later(&mut self, now: Nanos, to: Destination, message: &[u8]) {
+    /// Replies to one datagram after the delay.
+    fn serve_delayed(&mut self, now: Nanos, to: Destination, message: &[u8]) {
         let mut out = [0; MAX_REPLY];
         let (len, twice) = self.respond(message, &mut out);
         for _ in 0..if len == 0 { 0 } else { 1 + u8::from(twice) } {
@@ -162,7 +163,7 @@ impl Role for Auth {
         for received in rx.iter() {
             let to = Destination::reply_to(&received);
             if self.line.is_used() {
-                self.serve_later(now, to, received.bytes);
+                self.serve_delayed(now, to, received.bytes);
             } else {
                 self.serve(to, received.bytes, tx);
             }

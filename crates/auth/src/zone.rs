@@ -1,12 +1,12 @@
-//! What a name has: the forward zone, and the reverse zones of its addresses.
+//! The names in the zones: the forward zone, and the reverse zones of its addresses.
 //!
 //! ```text
 //! dns64perf.test              SOA NS
 //! ns1.dns64perf.test          A AAAA
 //! ddd-ddd-ddd-ddd             A, AAAA by policy          every address of the prefix
-//! 10.in-addr.arpa             SOA NS                     the prefix's octets, cut at a dot
+//! 10.in-addr.arpa             SOA NS                     the whole octets of the prefix
 //! d.c.b.10.in-addr.arpa       PTR
-//! ....ip6.arpa                SOA NS, PTR                where there are AAAA records
+//! ....ip6.arpa                SOA NS, PTR                if there are AAAA records
 //! ```
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -19,30 +19,30 @@ use wire::{Name, Namespace, Pref64};
 use crate::config::{AaaaPolicy, AuthConfig};
 use crate::records::NAME_SERVER;
 
-/// A zone.
+/// The kind of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
-    /// Names to addresses.
+    /// The zone that maps names to addresses.
     Forward,
-    /// Addresses to names, below `in-addr.arpa` or `ip6.arpa`.
+    /// A zone that maps addresses to names, below `in-addr.arpa` or `ip6.arpa`.
     Reverse,
 }
 
-/// The owner's place in the tree: which zone it lies in, and what it is.
+/// The place of a name: its zone, and the kind of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
-    /// The zone.
+    /// The zone of the name.
     pub(crate) zone: Zone,
-    /// Octets of the name in front of the zone's.
+    /// Number of octets of the name in front of the zone name.
     pub(crate) zone_at: usize,
-    /// What it is.
+    /// The kind of the name.
     pub(crate) node: Node,
 }
 
-/// A name of one of the zones.
+/// The kind of a name in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// The zone's own name.
+    /// The apex of the zone.
     Apex,
     /// The name server.
     NameServer,
@@ -50,9 +50,10 @@ pub(crate) enum Node {
     Host(Ipv4Addr),
     /// The reverse name of an address.
     Reverse(Ipv4Addr),
-    /// There are only names below it (of a share of AAAA records perhaps none: that is not looked for).
+    /// A name without records, with names below it. With a share of AAAA records there may be none below; this is not
+    /// checked.
     Empty,
-    /// There is no such name.
+    /// A name that does not exist.
     Missing,
 }
 
@@ -62,19 +63,21 @@ pub(crate) struct Zones {
     namespace: Namespace,
     pref64: Pref64,
     aaaa: AaaaPolicy,
+    /// The IPv4 reverse zone.
     reverse4: Name,
-    /// Where there are AAAA records.
+    /// The IPv6 reverse zone, if there are AAAA records.
     reverse6: Option<Name>,
 }
 
 impl Zones {
+    /// Returns the zones for a configuration.
     pub(crate) fn new(config: &AuthConfig) -> Self {
         let (namespace, pref64, aaaa) = (config.namespace, config.pref64, config.aaaa);
         let reverse6 = (aaaa != AaaaPolicy::Never).then(|| reverse6_zone(pref64));
         Zones { namespace, pref64, aaaa, reverse4: reverse4_zone(&namespace), reverse6 }
     }
 
-    /// Where `qname` (wire format) lies; `None` outside of all zones.
+    /// Returns the place of `qname`, given in wire form; `None` if it is outside all zones.
     #[inline]
     pub(crate) fn locate(&self, qname: &[u8]) -> Option<Located> {
         let at = |zone, front: &[u8], node| Located { zone, zone_at: front.len(), node };
@@ -88,11 +91,11 @@ impl Zones {
         Some(at(Zone::Reverse, front, self.reverse6(front, qname)))
     }
 
-    /// The name of the forward zone with these labels in front of it.
+    /// Returns the kind of the name with the labels `front` in front of the forward zone.
     #[inline]
     fn forward(&self, front: &[u8]) -> Node {
         if let Some((&len, label)) = front.split_first() {
-            // More than one label never parses as a host's: a length octet is no digit.
+            // Several labels never parse as a host label, because a length octet is not a digit.
             let address =
                 if usize::from(len) == LABEL { Namespace::parse_label(label) } else { None };
             match address {
@@ -105,17 +108,17 @@ impl Zones {
         }
     }
 
-    /// The name `qname` of the IPv4 reverse zone.
+    /// Returns the kind of the name `qname` in the IPv4 reverse zone.
     fn reverse4(&self, front: &[u8], qname: &[u8]) -> Node {
         if front.is_empty() {
             return Node::Apex;
         }
-        // Octets from the last to the first, then in-addr and arpa.
+        // The labels are the octets from last to first, then in-addr and arpa.
         let given = Labels::of(qname).count() - 2;
         if given > 4 {
             return Node::Missing;
         }
-        // What the name leaves open is filled in from an address that exists, so a name above existing ones is one too.
+        // Missing octets come from an existing address, so a name above existing names exists too.
         let mut octets = self.namespace.prefix().first().octets();
         for (place, label) in (0..given).rev().zip(Labels::of(qname)) {
             let Some(octet) = decimal(label) else { return Node::Missing };
@@ -129,7 +132,7 @@ impl Zones {
         }
     }
 
-    /// The name `qname` of the IPv6 reverse zone.
+    /// Returns the kind of the name `qname` in the IPv6 reverse zone.
     fn reverse6(&self, front: &[u8], qname: &[u8]) -> Node {
         if front.is_empty() {
             return Node::Apex;
@@ -138,7 +141,7 @@ impl Zones {
         if given > 32 {
             return Node::Missing;
         }
-        // As above.
+        // Missing digits come from an existing address, as above.
         let mut bits = u128::from(self.pref64.embed(self.namespace.prefix().first()));
         for (place, label) in (0..given).rev().zip(Labels::of(qname)) {
             let Some(nibble) = hexadecimal(label) else { return Node::Missing };
@@ -153,7 +156,7 @@ impl Zones {
         }
     }
 
-    /// Whether the name of `address` has an AAAA record: always the same answer for the same name.
+    /// Whether the name of `address` has an AAAA record; the result for an address never changes.
     #[inline]
     pub(crate) fn has_aaaa(&self, address: Ipv4Addr) -> bool {
         match self.aaaa {
@@ -167,14 +170,14 @@ impl Zones {
         }
     }
 
-    /// The address in the AAAA record of a name.
+    /// Returns the address in the AAAA record of the name of `address`.
     #[inline]
     pub(crate) fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         self.pref64.embed(address)
     }
 }
 
-/// A decimal number from 0 to 255 as reverse names write it: no leading zeros.
+/// Reads a decimal number from 0 to 255 without leading zeros, as in reverse names.
 fn decimal(label: &[u8]) -> Option<u8> {
     let canonical = !label.is_empty()
         && (label.len() == 1 || label[0] != b'0')
@@ -182,12 +185,12 @@ fn decimal(label: &[u8]) -> Option<u8> {
     canonical.then(|| std::str::from_utf8(label).ok()?.parse().ok())?
 }
 
-/// A hexadecimal digit, alone in its label.
+/// Reads a label of one hexadecimal digit.
 fn hexadecimal(label: &[u8]) -> Option<u32> {
     if let [digit] = label { char::from(*digit).to_digit(16) } else { None }
 }
 
-/// The zone under in-addr.arpa that holds a prefix, cut at a whole octet.
+/// Returns the zone under in-addr.arpa for the whole octets of a prefix, at most three.
 fn reverse4_zone(namespace: &Namespace) -> Name {
     let prefix = namespace.prefix();
     let octets = &prefix.first().octets()[..usize::from(prefix.prefix_len() / 8).min(3)];
@@ -196,7 +199,7 @@ fn reverse4_zone(namespace: &Namespace) -> Name {
         .fold(text_name("in-addr.arpa"), |zone, octet| child(&zone, octet.to_string().as_bytes()))
 }
 
-/// The zone under ip6.arpa of a prefix: the lengths of RFC 6052 end at a nibble.
+/// Returns the zone under ip6.arpa for a prefix; the lengths of RFC 6052 are multiples of four bits.
 fn reverse6_zone(pref64: Pref64) -> Name {
     let bits = u128::from(pref64.first());
     (0..usize::from(pref64.prefix_len() / 4)).fold(text_name("ip6.arpa"), |zone, place| {
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree() {
+    fn names_have_their_kind() {
         let zones = zones("10.16.0.0/12", AaaaPolicy::Always);
         let host = Ipv4Addr::new(10, 17, 2, 3);
         let table = [
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_aaaa_is_kept() {
+    fn the_share_of_aaaa_records_is_exact() {
         let zones = zones("10.0.0.0/8", AaaaPolicy::Share(0.3));
         let with =
             (0..100_000u32).filter(|i| zones.has_aaaa(Ipv4Addr::from(0x0a00_0000 + i))).count();
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_address_space() {
+    fn a_prefix_of_length_zero_has_one_reverse_zone() {
         let zones = zones("0.0.0.0/0", AaaaPolicy::Never);
         assert_eq!(node(&zones, "in-addr.arpa"), Some(Node::Apex));
         assert_eq!(node(&zones, "255.in-addr.arpa"), Some(Node::Empty));

@@ -1,4 +1,4 @@
-//! Replies as another library (`domain`) reads them.
+//! Replies of the AuthDNS, read with another library (`domain`).
 
 mod common;
 
@@ -14,9 +14,9 @@ const FORWARD_SOA: &str = "dns64perf.test 300 SOA ns1.dns64perf.test. hostmaster
 const REVERSE_SOA: &str = "10.in-addr.arpa 300 SOA ns1.dns64perf.test. hostmaster.dns64perf.test. 2026010100 604800 86400 2419200 300";
 
 #[test]
-fn names_and_types() {
+fn each_name_has_its_records() {
     let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Always, ..config() });
-    // Name, type, the answer, or whose SOA says that there is none.
+    // Name, type, and the answer, or the SOA of a NODATA reply.
     let table: [(&str, &str, Result<&str, &str>); 17] = [
         (HOST, "A", Ok("010-001-002-003.dns64perf.test 3600 A 10.1.2.3")),
         (HOST, "AAAA", Ok("010-001-002-003.dns64perf.test 3600 AAAA 2001:db8:64::a01:203")),
@@ -54,7 +54,7 @@ fn names_and_types() {
         assert!(message.header().aa(), "{name} {qtype}");
         assert_eq!(answers(&message), Vec::from_iter(wanted.ok()), "{name} {qtype}");
         assert_eq!(authority(&message), Vec::from_iter(wanted.err()), "{name} {qtype}");
-        assert!(message.opt().is_none(), "EDNS only when asked");
+        assert!(message.opt().is_none(), "no OPT without one in the query");
         assert!(message.sole_question().is_ok_and(|q| q.qtype().to_string() == qtype));
     }
     let c = auth.counters();
@@ -62,7 +62,7 @@ fn names_and_types() {
 }
 
 #[test]
-fn names_that_do_not_exist_and_names_of_others() {
+fn missing_names_get_nxdomain_and_other_zones_refused() {
     let mut auth = Auth::new(config());
     for name in [
         "nothing.dns64perf.test",
@@ -81,7 +81,7 @@ fn names_that_do_not_exist_and_names_of_others() {
         (Rcode::NXDOMAIN, &[REVERSE_SOA.to_owned()][..])
     );
     assert_eq!(auth.counters().nxdomain, 5);
-    // Without AAAA records there is no reverse zone of theirs.
+    // Without AAAA records there is no IPv6 reverse zone.
     for name in ["www.example.com", ".", "test", "3.2.1.11.in-addr.arpa", REVERSE6] {
         let message = ask(&mut auth, &query(name, "A", None));
         let counts = message.header_counts();
@@ -118,10 +118,10 @@ fn a_name_server_comes_with_its_addresses() {
     }
 }
 
-/// RFC 2308 section 3: the SOA of a negative reply lives as long as the lesser of its MINIMUM and its own TTL, and
-/// RFC 6147 section 5.1.7 lets a synthesised AAAA live no longer.
+/// The TTL of the SOA in a negative reply is the smaller of its MINIMUM and its own TTL (RFC 2308 section 3); it limits
+/// the TTL of a synthesised AAAA record (RFC 6147 section 5.1.7).
 #[test]
-fn negative_times_to_live() {
+fn the_negative_ttl_is_the_smaller_one() {
     for (soa_ttl, minimum, negative) in [(3_600, 300, 300), (60, 300, 60), (0, 300, 0), (5, 5, 5)] {
         let times = AuthConfig { ttl: 7, soa_ttl, negative_ttl: minimum, ..config() };
         let mut auth = Auth::new(times);
@@ -136,17 +136,13 @@ fn negative_times_to_live() {
             );
         }
         let soa = answers(&ask(&mut auth, &query("dns64perf.test", "SOA", None))).remove(0);
-        assert_eq!(
-            soa.split(' ').nth(1),
-            Some(&*soa_ttl.to_string()),
-            "its own TTL where it is the answer"
-        );
+        assert_eq!(soa.split(' ').nth(1), Some(&*soa_ttl.to_string()), "the own TTL as the answer");
         assert!(answers(&ask(&mut auth, &query(HOST, "A", None)))[0].contains(" 7 A "));
     }
 }
 
 #[test]
-fn aaaa_is_empty_by_default_and_a_share_is_a_share() {
+fn a_share_of_the_names_has_aaaa_records() {
     assert!(answers(&ask(&mut Auth::new(config()), &query(HOST, "AAAA", None))).is_empty());
     let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Share(0.5), ..config() });
     let with = (0..1_000).filter(|i| {
@@ -155,9 +151,9 @@ fn aaaa_is_empty_by_default_and_a_share_is_a_share() {
         assert_eq!(
             first,
             answers(&ask(&mut auth, &query(&host, "AAAA", None))),
-            "the same each time"
+            "the same answer each time"
         );
-        // The reverse name exists where the record does.
+        // The reverse name exists if the AAAA record does.
         let reverse = format!("{:02x}{:02x}", i / 250, i % 250);
         let nibbles: Vec<String> = reverse.chars().rev().map(String::from).collect();
         let reverse =
@@ -171,7 +167,7 @@ fn aaaa_is_empty_by_default_and_a_share_is_a_share() {
 }
 
 #[test]
-fn edns_by_the_rules() {
+fn edns_follows_rfc_6891() {
     let mut auth = Auth::new(config());
     for (udp_size, dnssec_ok) in [(4_096, true), (512, false), (0, true), (1_232, false)] {
         let cookie = vec![(10, b"01234567".to_vec())];
@@ -179,7 +175,7 @@ fn edns_by_the_rules() {
         let message = ask(&mut auth, &query(HOST, "A", Some(&edns)));
         let opt = message.opt().expect("OPT is echoed");
         assert_eq!((opt.udp_payload_size(), opt.dnssec_ok(), opt.version()), (1_232, dnssec_ok, 0));
-        assert_eq!(opt.opt().len(), 0, "options nobody knows are ignored");
+        assert_eq!(opt.opt().len(), 0, "unknown options are ignored");
         assert_eq!(answers(&message).len(), 1);
     }
     let mut q = query(HOST, "A", Some(&Edns::default()));
@@ -192,7 +188,7 @@ fn edns_by_the_rules() {
 }
 
 #[test]
-fn what_is_no_query() {
+fn messages_that_are_not_valid_queries() {
     let mut auth = Auth::new(config());
     let good = query(HOST, "A", None);
     let spoiled = |at: usize, to: u8| {
@@ -231,7 +227,7 @@ fn what_is_no_query() {
     assert_eq!((c.queries, c.ignored, c.errors), (14, 3, 11));
 }
 
-/// No reply needs more room than everybody has, however long the names: the writer would set TC.
+/// Every reply fits into 512 octets, also with the longest names; otherwise the writer would set TC.
 #[test]
 fn the_longest_replies_fit() {
     let labels =
@@ -256,11 +252,11 @@ fn the_longest_replies_fit() {
     let mut longest = 0;
     for name in &names {
         for qtype in ["A", "AAAA", "SOA", "NS", "PTR", "ANY", "TXT"] {
-            // `ask` looks at TC.
+            // `ask` checks that TC is not set.
             let message = ask(&mut auth, &query(name, qtype, Some(&Edns::default())));
             assert_ne!(message.header().rcode(), Rcode::REFUSED, "{name}");
             if qtype == "NS" && !answers(&message).is_empty() {
-                // The two addresses, and the OPT.
+                // Two addresses and the OPT record.
                 assert_eq!(message.header_counts().arcount(), 3);
             }
             longest = longest.max(message.as_slice().len());
@@ -271,12 +267,12 @@ fn the_longest_replies_fit() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        survive(&bytes)?;
+    fn any_bytes_get_a_valid_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        check_reply(&bytes)?;
     }
 
     #[test]
-    fn spoiled_queries_are_survived(
+    fn changed_queries_get_a_valid_reply_or_none(
         name in prop::sample::select(vec![HOST, "dns64perf.test", "x.dns64perf.test", REVERSE6, "2.1.10.in-addr.arpa", "."]),
         qtype in prop::sample::select(vec!["A", "AAAA", "PTR", "NS", "SOA", "ANY", "TYPE65535"]),
         edns: bool,
@@ -291,11 +287,11 @@ proptest! {
         if let Some(keep) = keep {
             message.truncate(keep.index(message.len()));
         }
-        survive(&message)?;
+        check_reply(&message)?;
     }
 
     #[test]
-    fn every_address_has_its_name(bits: u32, share in 0.0..=1.0f64) {
+    fn each_address_has_its_name(bits: u32, share in 0.0..=1.0f64) {
         let namespace = Namespace::with_default_zone("0.0.0.0/0".parse().expect("a prefix"));
         let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Share(share), ..AuthConfig::new(namespace) });
         let address = std::net::Ipv4Addr::from(bits);
@@ -309,9 +305,8 @@ proptest! {
     }
 }
 
-/// Nothing panics, nothing is amplified beyond what everybody takes, and what is answered is a well-formed response to
-/// that message.
-fn survive(message: &[u8]) -> Result<(), TestCaseError> {
+/// Checks that a reply has at most 512 octets and is a well-formed response to the message.
+fn check_reply(message: &[u8]) -> Result<(), TestCaseError> {
     let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Share(0.5), ..config() });
     let mut out = [0xee; MAX_REPLY + 100];
     let len = auth.answer(message, &mut out).unwrap_or(0);

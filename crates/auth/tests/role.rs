@@ -1,4 +1,4 @@
-//! The AuthDNS as a role: delay, loss and faults, to the nanosecond, on the simulated engine.
+//! The role of the AuthDNS on the simulated engine: exact delay, loss and faults.
 
 mod common;
 
@@ -13,7 +13,7 @@ use measure::Nanos;
 use wire::reply::{Expect, check};
 use wire::{Edns, Invalid};
 
-/// An AuthDNS that ends.
+/// An AuthDNS that stops at a time.
 struct Until {
     auth: Auth,
     end: Nanos,
@@ -30,7 +30,7 @@ impl Role for Until {
     }
 }
 
-/// Asks an AuthDNS `queries`, one a millisecond; the replies with their times, and its counts.
+/// Sends `queries` to an AuthDNS, one per millisecond; returns the replies with their times, and the counters.
 fn serve(config: AuthConfig, queries: &[Vec<u8>]) -> (Vec<(Nanos, Vec<u8>)>, AuthCounters) {
     let peer: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
     let mut engine = SimEngine::new(|_, _, _, _: &mut Replies| ()).recording();
@@ -45,7 +45,7 @@ fn serve(config: AuthConfig, queries: &[Vec<u8>]) -> (Vec<(Nanos, Vec<u8>)>, Aut
     (sent, role.auth.counters())
 }
 
-/// Queries for the A records of different names.
+/// Returns queries for the A records of different names.
 fn queries(count: usize) -> Vec<Vec<u8>> {
     let host = |i| format!("010-001-{:03}-{:03}.dns64perf.test", i / 250, i % 250);
     (0..count).map(|i| query(&host(i), "A", None)).collect()
@@ -56,7 +56,7 @@ fn faulty(faults: &[&str]) -> AuthConfig {
 }
 
 #[test]
-fn replies_are_prompt_or_late_by_the_delay() {
+fn replies_are_late_by_the_delay() {
     for delay in [0, 25] {
         let config = AuthConfig { delay: Nanos::from_millis(delay), ..config() };
         let (replies, counts) = serve(config, &queries(100));
@@ -86,9 +86,9 @@ fn loss_is_exact_and_even() {
 }
 
 #[test]
-fn loss_and_faults_share_the_replies_and_ignore_what_has_none() {
+fn loss_and_faults_apply_only_to_replies() {
     let config = AuthConfig { loss: 0.25, ..faulty(&["servfail:0.25"]) };
-    // A scrap beside each query takes no turn.
+    // The short message after each query has no reply, so it gets no fault.
     let both: Vec<Vec<u8>> = queries(1_000).into_iter().flat_map(|q| [q, vec![0; 5]]).collect();
     let (replies, counts) = serve(config, &both);
     let servfail = replies.iter().filter(|(_, bytes)| bytes[3] & 15 == 2).count();
@@ -100,18 +100,18 @@ fn loss_and_faults_share_the_replies_and_ignore_what_has_none() {
     assert_eq!((counts.queries, counts.ignored), (2_000, 1_000));
 }
 
-/// A DNS64 server asks for AAAA, which is empty, and A in turn; an even share of all replies could miss all addresses.
+/// A DNS64 server queries AAAA, which is empty, and A in turn; a share of all replies could affect no address.
 #[test]
-fn lies_are_told_about_addresses() {
+fn wrong_addresses_are_a_share_of_replies_with_addresses() {
     let turns: Vec<Vec<u8>> =
         (0..400).map(|i| query(HOST, if i % 2 == 0 { "AAAA" } else { "A" }, None)).collect();
     let (replies, counts) = serve(faulty(&["wrong-address:0.25"]), &turns);
-    let lies = replies.iter().filter(|(_, bytes)| bytes.ends_with(&[10, 1, 2, 2])).count();
-    assert_eq!((lies, counts.faults), (50, 50));
+    let wrong = replies.iter().filter(|(_, bytes)| bytes.ends_with(&[10, 1, 2, 2])).count();
+    assert_eq!((wrong, counts.faults), (50, 50));
 }
 
 #[test]
-fn a_measurer_names_each_fault() {
+fn the_check_of_replies_finds_each_fault() {
     let expect = Expect::A("10.1.2.3".parse().expect("an address"));
     for edns in [None, Some(Edns::default())] {
         let query = query(HOST, "A", edns.as_ref());
@@ -120,8 +120,8 @@ fn a_measurer_names_each_fault() {
             let delay = Nanos::from_millis(delay);
             serve(AuthConfig { delay, ..faulty(faults) }, std::slice::from_ref(&query)).0
         };
-        let honest = &serve(&[], 0)[0].1;
-        assert_eq!(check(honest, question, &expect), Ok(0));
+        let correct = &serve(&[], 0)[0].1;
+        assert_eq!(check(correct, question, &expect), Ok(0));
         for (fault, wanted) in [
             ("wrong-address", Invalid::WrongAddress),
             ("wrong-question", Invalid::WrongQuestion),
@@ -133,21 +133,24 @@ fn a_measurer_names_each_fault() {
             assert_eq!(replies.len(), 1);
             assert_eq!(check(&replies[0].1, question, &expect), Err(wanted), "{fault}");
             assert_eq!(serve(&[fault], 3)[0].1, replies[0].1, "the same, later");
-            assert_eq!(replies[0].1[..2], honest[..2]);
+            assert_eq!(replies[0].1[..2], correct[..2]);
         }
         let other_id = &serve(&["wrong-id"], 0)[0].1;
-        assert_eq!((&other_id[2..], other_id[..2] == honest[..2]), (&honest[2..], false));
+        assert_eq!((&other_id[2..], other_id[..2] == correct[..2]), (&correct[2..], false));
         for delay in [0, 3] {
             assert_eq!(serve(&["silent"], delay), []);
             let at = Nanos::from_millis(delay);
-            assert_eq!(serve(&["duplicate"], delay), [(at, honest.clone()), (at, honest.clone())]);
+            assert_eq!(
+                serve(&["duplicate"], delay),
+                [(at, correct.clone()), (at, correct.clone())]
+            );
         }
     }
 }
 
 #[test]
-fn spoiled_errors_are_whole_messages() {
-    // A malformed query, one for another's name, one of EDNS version 1, and one for the root.
+fn errors_with_faults_are_valid_messages() {
+    // A malformed query, one for a name outside all zones, one with EDNS version 1, and one for the root.
     let mut version = query(HOST, "A", Some(&Edns::default()));
     let at = version.len() - 5;
     version[at] = 1;
@@ -158,12 +161,12 @@ fn spoiled_errors_are_whole_messages() {
         [("servfail", Some(2), 0), ("truncate", Some(0), 2), ("wrong-question", None, 0)]
     {
         let (replies, _) = serve(faulty(&[fault]), &queries);
-        let (honest, _) = serve(config(), &queries);
-        for ((_, reply), (_, honest)) in replies.iter().zip(&honest) {
+        let (correct, _) = serve(config(), &queries);
+        for ((_, reply), (_, correct)) in replies.iter().zip(&correct) {
             let message = domain::base::Message::from_octets(&reply[..]).expect("a message");
-            assert_eq!(reply[3] & 15, wanted_rcode.unwrap_or(honest[3] & 15), "{fault}");
+            assert_eq!(reply[3] & 15, wanted_rcode.unwrap_or(correct[3] & 15), "{fault}");
             assert_eq!(reply[2] & 2, wanted_tc, "{fault}");
-            assert_eq!(message.opt().is_some(), honest[11] == 1, "{fault}");
+            assert_eq!(message.opt().is_some(), correct[11] == 1, "{fault}");
             assert!(
                 message.opt().is_none()
                     || fault == "wrong-question"
@@ -184,7 +187,7 @@ fn a_batch_without_room_is_counted() {
     let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Always, ..faulty(&["duplicate:0.5"]) });
     let mut tx = TxBatch::new(9, 1 << 16, 1);
     assert_eq!(auth.handle(Nanos::ZERO, &rx, &mut tx), Next::Idle);
-    // Every other reply is doubled, so six queries fill the batch.
+    // Every second reply is sent twice, so six queries fill the batch.
     let counts = auth.counters();
     assert_eq!((tx.len(), counts.queries, counts.answers, counts.overflow), (9, 8, 6, 2));
 }

@@ -1,4 +1,4 @@
-//! What the tests of the AuthDNS share: queries, and replies as another library (`domain`) reads them.
+//! Shared parts of the tests: queries, and replies read with another library (`domain`).
 
 #![allow(dead_code)]
 
@@ -13,12 +13,12 @@ pub(crate) const HOST: &str = "010-001-002-003.dns64perf.test";
 /// The id of all queries.
 pub(crate) const ID: u16 = 0x1234;
 
-/// A proper AuthDNS for 10.0.0.0/8.
+/// Returns the configuration of a correct AuthDNS for 10.0.0.0/8.
 pub(crate) fn config() -> AuthConfig {
     AuthConfig::new(Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")))
 }
 
-/// The bytes of a query.
+/// Returns the bytes of a query.
 pub(crate) fn query(name: &str, qtype: &str, edns: Option<&Edns>) -> Vec<u8> {
     let (name, qtype): (Name, Qtype) = (name.parse().expect(name), qtype.parse().expect(qtype));
     let mut out = vec![0; 65_535];
@@ -27,7 +27,7 @@ pub(crate) fn query(name: &str, qtype: &str, edns: Option<&Edns>) -> Vec<u8> {
     out
 }
 
-/// The reply to a query, with the header that every reply has.
+/// Returns the reply to a query, after checking its header.
 pub(crate) fn ask(auth: &mut Auth, query: &[u8]) -> Message<Vec<u8>> {
     let mut out = [0; MAX_REPLY];
     let len = auth.answer(query, &mut out).expect("a reply");
@@ -38,7 +38,7 @@ pub(crate) fn ask(auth: &mut Auth, query: &[u8]) -> Message<Vec<u8>> {
     message
 }
 
-/// The records of a section, as text: owner, TTL, type, data.
+/// Returns the records of a section as text: owner, TTL, type, data.
 pub(crate) fn records(section: RecordSection<'_, Vec<u8>>) -> Vec<String> {
     section
         .limit_to::<AllRecordData<_, domain::base::ParsedName<_>>>()
@@ -47,12 +47,12 @@ pub(crate) fn records(section: RecordSection<'_, Vec<u8>>) -> Vec<String> {
         .collect()
 }
 
-/// The records of the answer section, as text.
+/// Returns the records of the answer section as text.
 pub(crate) fn answers(message: &Message<Vec<u8>>) -> Vec<String> {
     records(message.answer().expect("an answer section"))
 }
 
-/// The records of the authority section, as text.
+/// Returns the records of the authority section as text.
 pub(crate) fn authority(message: &Message<Vec<u8>>) -> Vec<String> {
     records(message.authority().expect("an authority section"))
 }
