@@ -11,7 +11,7 @@
 //! that.
 //!
 //! Absent on purpose: sockets and a clock. A live interface is a source like any other: a packet socket
-//! (`net::capture`), or tcpdump through a pipe.
+//! (`udp::capture`), or tcpdump through a pipe.
 
 pub mod anonymise;
 pub mod capture;
