@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use experiment::Custom;
 use lab::CpuList;
-use measure::{Goal, Nanos, Qps, Transport};
+use measure::{Goal, Link, Nanos, Path as WirePath, Qps, Transport};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
 use crate::keep::KeepArgs;
@@ -781,9 +781,12 @@ pub(crate) struct RunArgs {
     /// Measure a server that you run too, by the network alone: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
-    /// Do without receive packet steering: the sender's core then does the receiver's work
-    #[arg(long)]
-    pub(crate) no_steering: bool,
+    /// The testbed's links, whatever the experiment says: plain, moderated or steered (docs/testbed.md)
+    #[arg(long, value_name = "KIND")]
+    pub(crate) link: Option<Link>,
+    /// What a datagram is on the links: a packet (wire), or part of a message that crosses whole (host-offload)
+    #[arg(long, value_name = "KIND")]
+    pub(crate) path: Option<WirePath>,
     /// Seed of the names' order and of the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -507,6 +507,8 @@ impl Setup {
             receive_buffer: facts.receive_buffer,
             seed: self.seed,
             packet_steering: None,
+            link: None,
+            path: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use measure::{Goal, Nanos, OpenPacing, Qps, Transport};
+use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -380,8 +380,12 @@ impl Default for TesterSettings {
 pub struct HostSettings {
     /// Frequency governor of all cores; `unchanged` leaves it as it is.
     pub governor: String,
-    /// Whether each host receives on its own cores.
-    pub packet_steering: bool,
+    /// The kind of the testbed's links: `plain`, `moderated` or `steered`.
+    #[serde(deserialize_with = "text")]
+    pub link: Link,
+    /// What a datagram is on them: a packet (`wire`), or part of a message that crosses whole (`host-offload`).
+    #[serde(deserialize_with = "text")]
+    pub path: Path,
     /// Whether the links receive in threads of their own.
     pub threaded_napi: bool,
     /// Settings of the hosts' network namespaces, by their path below /proc/sys, dots for slashes.
@@ -392,7 +396,8 @@ impl Default for HostSettings {
     fn default() -> Self {
         HostSettings {
             governor: "unchanged".into(),
-            packet_steering: true,
+            link: Link::default(),
+            path: Path::default(),
             threaded_napi: false,
             sysctl: BTreeMap::new(),
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use experiment::settings::{Generator, TesterSettings};
 use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
 use measure::pacing::EXPERIMENT;
-use measure::{Nanos, Pacing, Warning};
+use measure::{Nanos, Pacing, Void, Warning};
 use nix::sys::signal::Signal;
 use record::{Cpu, LockStepRow, LockStepTable, Series, Trial, Voidness};
 use serde::de::DeserializeOwned;
@@ -31,7 +31,7 @@ use crate::netns::Namespace as Netns;
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs};
 use crate::process::{Launch, Patience, Process};
 use crate::server::{Installed, Server, Service};
-use crate::testbed::{Host, Steering, Testbed};
+use crate::testbed::{Host, Testbed};
 use crate::watch::{Reader, Sight, Watcher};
 
 /// How often the processes of a running trial are looked at.
@@ -419,7 +419,11 @@ impl<'a> LabBench<'a> {
                 trial.warnings.push(Warning::ForeignOnServer { share: foreign });
             }
         }
-        trial.conditions.packet_steering = Some(*self.testbed.steering() == Steering::On);
+        if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
+            trial.void = Voidness(Some(Void::LinkUnseated { seen }));
+        }
+        trial.conditions.link = Some(self.testbed.link());
+        trial.conditions.path = Some(self.testbed.path());
         trial
     }
 }

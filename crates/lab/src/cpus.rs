@@ -128,6 +128,15 @@ pub struct CpuPlan {
 }
 
 impl CpuPlan {
+    /// Every core of the plan, ascending.
+    pub fn all(&self) -> Vec<usize> {
+        let lists = [&self.tester, &self.auth, &self.dut];
+        let mut cpus: Vec<usize> = lists.iter().flat_map(|list| list.cpus().to_vec()).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
+    }
+
     /// The Tester (Measurer and AuthDNS) on the first core, the server under test on `cores` others.
     ///
     /// On a machine with cores to spare the AuthDNS gets one for itself. Where there are too few, the

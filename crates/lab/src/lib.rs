@@ -18,7 +18,7 @@
 //! Only this crate starts processes, and every one it starts ends with it: each is killed by the
 //! kernel when its parent dies, and all of them live in a pid namespace whose first process is the
 //! lab itself. Nothing here needs root: an ordinary user gets the same testbed in a user namespace,
-//! less what the kernel keeps for root (receive packet steering, forced socket buffers), and the
+//! less what the kernel keeps for root (links that bill each host for its own receiving, forced socket buffers), and the
 //! result says which it was.
 
 pub mod adapter;
@@ -31,10 +31,12 @@ pub mod detect;
 pub mod durability;
 pub mod enter;
 pub mod exec;
+mod features;
 mod generator;
 pub mod host;
 mod judge;
 pub mod limit;
+mod link_mode;
 mod links;
 pub mod netns;
 pub mod probe;
@@ -65,6 +67,6 @@ pub use process::{Launch, Process, ProcessError};
 pub use run::{Checked, Event, RunError, RunOptions, check, run_experiment};
 pub use rundir::{RunDir, RunDirError};
 pub use server::{Installed, Server, ServerError, Service};
-pub use testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};
+pub use testbed::{Host, Testbed, TestbedError, TestbedPlan};
 pub use watch::{Sight, Watcher};
 pub use zone_load::{ZoneLoad, zone_load};

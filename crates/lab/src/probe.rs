@@ -22,8 +22,10 @@ use std::time::Instant;
 
 use nix::unistd::{SysconfVar, sysconf};
 
+use measure::Link;
+
 use crate::cpus::CpuList;
-use crate::testbed::{Host, Steering, Testbed};
+use crate::testbed::{Host, Testbed};
 pub use sample::{Sampler, Watched};
 
 use procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters};
@@ -134,7 +136,7 @@ impl Observed {
             uses: uses(before, after, plan, Times { window_s, sending_s, tick_s }),
             ..Self::default()
         };
-        observed.count_drops(before, after, testbed.steering());
+        observed.count_drops(before, after, testbed.link());
         observed
     }
 
@@ -150,20 +152,20 @@ impl Observed {
 
     /// Drops of receive queues are their host's. Those of a link towards a host are too when it
     /// receives on its own cores: then they are its backlog, the ring of a real network card, and
-    /// mean that it does not keep up. Without steering the sender's core does that work, and they
-    /// are nobody's.
-    fn count_drops(&mut self, before: &Snapshot, after: &Snapshot, steering: &Steering) {
+    /// mean that it does not keep up. On plain links the sender's core does that work,
+    /// and they are counted for the link.
+    fn count_drops(&mut self, before: &Snapshot, after: &Snapshot, link: Link) {
         for host in Host::ALL {
             let i = host.index();
             let udp = after.networks[i].udp.since(&before.networks[i].udp);
             self.receive_drops[i] += udp.in_errors;
             for other in Host::ALL.into_iter().filter(|other| *other != host) {
                 let toward_other = Host::interface(other);
-                let link = |snapshot: &Snapshot| {
+                let counters = |snapshot: &Snapshot| {
                     snapshot.networks[i].links.get(&toward_other).copied().unwrap_or_default()
                 };
-                let lost = link(after).since(&link(before));
-                if *steering == Steering::On {
+                let lost = counters(after).since(&counters(before));
+                if link.bills_receiver() {
                     self.receive_drops[other.index()] += lost.sent;
                     self.receive_drops[i] += lost.received;
                 } else {
@@ -291,11 +293,11 @@ mod tests {
         links.insert("to-dut".to_owned(), LinkCounters { received: 1, sent: 7 });
         links.insert("lo".to_owned(), LinkCounters { received: 99, sent: 99 });
         let mut steered = Observed::default();
-        steered.count_drops(&before, &after, &Steering::On);
+        steered.count_drops(&before, &after, Link::Steered);
         assert_eq!(steered.receive_drops, [1, 0, 12]);
         assert_eq!(steered.link_drops, 0);
         let mut plain = Observed::default();
-        plain.count_drops(&before, &after, &Steering::Off);
+        plain.count_drops(&before, &after, Link::Plain);
         assert_eq!((plain.receive_drops, plain.link_drops), ([0, 0, 5], 8));
     }
 }

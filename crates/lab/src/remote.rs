@@ -22,7 +22,7 @@ use crate::session::{Cell, Session, Shortfall};
 const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
                         started anew";
 /// What is varied of a server, or of its host, that is out of reach here.
-const OUT_OF_REACH: [&str; 4] = ["cores", "threads", "cpu-limit", "packet-steering"];
+const OUT_OF_REACH: [&str; 4] = ["cores", "threads", "cpu-limit", "link"];
 
 impl Session<'_> {
     /// Measures a server at its address as the method says.

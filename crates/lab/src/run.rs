@@ -10,11 +10,11 @@
 //! a [`record::Run`] that is marked incomplete and says what is missing.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use experiment::{BenchError, Custom, Experiment, FileError, Found, Point, Settings};
-use measure::Nanos;
+use measure::{Link, Nanos, Path};
 use record::{CellRecord, Certificate, Plan, Run, SCHEMA, Skipped, TrialRecord};
 
 use crate::adapter::{Adapter, AdapterError};
@@ -26,7 +26,7 @@ use crate::host::Cpu;
 use crate::process::ProcessError;
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;
-use crate::testbed::{Host, Steering, Testbed, TestbedError, TestbedPlan};
+use crate::testbed::{Host, Testbed, TestbedError, TestbedPlan};
 use crate::watch::Watcher;
 use crate::zonefile::ZoneError;
 
@@ -39,8 +39,10 @@ pub struct RunOptions {
     pub only: Vec<String>,
     /// Servers of the user's own, measured beside those of the experiment.
     pub custom: Vec<(String, Custom)>,
-    /// Do without receive packet steering, also where it is allowed.
-    pub no_steering: bool,
+    /// The kind of the testbed's links, whatever the experiment says.
+    pub link: Option<Link>,
+    /// What a datagram is on them, whatever the experiment says.
+    pub path: Option<Path>,
     /// Seed of the names' order and of the visits'.
     pub seed: u64,
     /// Keep the directory of the run: configurations, logs.
@@ -61,12 +63,13 @@ pub struct RunOptions {
 }
 
 /// See [`RunOptions::certify`]; an error in words.
-pub type Certify = fn(&Path, &[&str]) -> Result<(), String>;
+pub type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
 
 /// What [`RunOptions::go_on`] reads back from a plan's words on the testbed.
 const SEED: &str = "seed";
 const SERVERS: &str = "servers";
-const STEERING: &str = "packet steering";
+const LINK: &str = "asked link";
+const PATH: &str = "asked path";
 /// Before the name of a server of the user's own, with its command line.
 const CUSTOM: &str = "custom ";
 /// Before the name of a server that the user runs, with its address.
@@ -82,14 +85,16 @@ impl RunOptions {
         });
         let mut words: BTreeMap<String, String> = custom.collect();
         words.insert(SEED.to_owned(), self.seed.to_string());
+        words.extend(self.link.map(|link| (LINK.to_owned(), link.to_string())));
+        words.extend(self.path.map(|path| (PATH.to_owned(), path.to_string())));
         if !self.only.is_empty() {
             words.insert(SERVERS.to_owned(), self.only.join(", "));
         }
         words
     }
 
-    /// Goes on with a run that was interrupted: with its servers, also those of the user's own, its seed, its way of
-    /// steering packets.
+    /// Goes on with a run that was interrupted: with its servers, also those of the user's own, its seed, its
+    /// links.
     pub fn go_on(&mut self, run: Run) {
         let custom = run.plan.testbed.iter();
         let custom = custom.filter_map(|(key, value)| match key.strip_prefix(REMOTE) {
@@ -99,7 +104,8 @@ impl RunOptions {
         self.custom = custom.collect();
         let word = |name: &str| run.plan.testbed.get(name).map(String::as_str);
         self.seed = word(SEED).and_then(|seed| seed.parse().ok()).unwrap_or(self.seed);
-        self.no_steering = word(STEERING).is_some_and(|how| how.starts_with("off"));
+        self.link = word(LINK).and_then(|link| link.parse().ok());
+        self.path = word(PATH).and_then(|path| path.parse().ok());
         if let Some(servers) = word(SERVERS) {
             self.only = servers.split(", ").map(str::to_owned).collect();
         }
@@ -149,7 +155,7 @@ pub enum Event<'a> {
     /// A server was not measured, or not wholly.
     Skipped(&'a Skipped),
     /// The directory of the run is kept here.
-    Kept(&'a Path),
+    Kept(&'a FilePath),
 }
 
 /// Why an experiment could not begin.
@@ -257,7 +263,9 @@ pub fn run_experiment(
     let mut dir = RunDir::create()?;
     let (started, began) = (SystemTime::now(), Instant::now());
     let cpus = cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common));
-    let plan = TestbedPlan { cpus, steering: !options.no_steering };
+    let link = options.link.unwrap_or(common.host.link);
+    let path = options.path.unwrap_or(common.host.path);
+    let plan = TestbedPlan { cpus, link, path };
     let testbed = Testbed::build(lab, dir.path(), &plan)?;
     let mut run = Run {
         schema: SCHEMA,
@@ -356,23 +364,21 @@ fn describe(
     options: &RunOptions,
 ) -> BTreeMap<String, String> {
     let cpu = Cpu::read();
-    let steering = match testbed.steering() {
-        Steering::On if cpu.virtual_machine => {
-            "on: each host pays for what it receives, and on this virtual machine several microseconds more for \
-             the interrupt that brings it from the other core"
+    let link = match (testbed.link_refused(), testbed.link()) {
+        (Some(why), _) => format!("plain, since others were refused ({why})"),
+        (None, Link::Steered) if cpu.virtual_machine => {
+            "steered: on this virtual machine each packet costs several microseconds more for the interrupt \
+             between cores"
                 .to_owned()
         }
-        Steering::On => "on: each host pays for what it receives".to_owned(),
-        Steering::Off => "off: the sender's core does the receiver's work".to_owned(),
-        Steering::Refused(why) => {
-            format!("refused ({why}): the sender's core does the receiver's work")
-        }
+        (None, link) => link.to_string(),
     };
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut words = BTreeMap::from([
         ("namespaces".to_owned(), "tester, auth, dut on veth links".to_owned()),
         ("user".to_owned(), if lab.privileged() { "root" } else { "user namespace" }.to_owned()),
-        (STEERING.to_owned(), steering),
+        ("links".to_owned(), link),
+        ("path".to_owned(), testbed.path().to_string()),
         ("tester cpus".to_owned(), testbed.cpus(Host::Tester).to_string()),
         ("auth cpus".to_owned(), testbed.cpus(Host::Auth).to_string()),
         ("dut cpus".to_owned(), testbed.cpus(Host::Dut).to_string()),
@@ -402,16 +408,17 @@ mod tests {
                 ("theirs".to_owned(), Custom::at(([192, 0, 2, 1], 5353).into())),
             ],
             seed: 7,
+            link: Some(Link::Steered),
+            path: Some(Path::HostOffload),
             ..RunOptions::default()
         };
-        let mut testbed = began.words();
-        testbed.insert(STEERING.to_owned(), "off: the sender's core".to_owned());
+        let testbed = began.words();
         let run = Run { plan: Plan { testbed, ..Plan::default() }, ..Run::default() };
         let mut again = RunOptions { seed: 1, ..RunOptions::default() };
         again.go_on(run);
         assert_eq!(again.only, began.only);
         assert_eq!(again.custom, began.custom);
-        assert_eq!((again.seed, again.no_steering), (7, true));
+        assert_eq!((again.seed, again.link, again.path), (7, began.link, began.path));
         assert!(again.resumed.is_some());
     }
 }

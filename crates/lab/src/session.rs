@@ -23,7 +23,7 @@ use crate::bench::{LabBench, Target};
 use crate::enter::Lab;
 use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
 use crate::server::{Installed, ServerError, Service, transport_port};
-use crate::testbed::{Host, Steering, Testbed, address_v4, address_v6};
+use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::zone_load::{ZoneLoad, zone_load};
 use crate::zonefile::write_zone;
@@ -302,10 +302,11 @@ impl<'a> Session<'a> {
         if plan != *self.testbed.cpu_plan() {
             self.testbed.move_to(plan, self.dir).map_err(|e| Shortfall::Cannot(e.to_string()))?;
         }
-        let steering = !self.options.no_steering;
-        let tuning = Tuning::apply(&point.settings.host, steering, &mut self.testbed, self.dir)
-            .map_err(Shortfall::Cannot)?;
-        let outcome = match self.steered(point) {
+        let host = &point.settings.host;
+        let link = self.options.link.unwrap_or(host.link);
+        self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
+        let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
+        let outcome = match self.linked(point) {
             Ok(()) if adapter.remote.is_some() => self.measure_remote(v, cell, &installed, tell),
             Ok(()) => self.measure(v, cell, &installed, tell),
             Err(why) => Err(Shortfall::Cannot(why)),
@@ -314,12 +315,11 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Whether packets are steered as a varied setting wants it.
-    fn steered(&self, point: &Point) -> Result<(), String> {
-        match self.testbed.steering() {
-            Steering::Refused(why) if point.varied.contains_key("packet-steering") => {
-                let wanted = point.settings.host.packet_steering;
-                (!wanted).then_some(()).ok_or(format!("no packet steering here: {why}"))
+    /// Whether the links are of the kind that a varied setting wants.
+    fn linked(&self, point: &Point) -> Result<(), String> {
+        match self.testbed.link_refused() {
+            Some(why) if point.varied.contains_key("link") => {
+                Err(format!("no {} links here: {why}", point.settings.host.link))
             }
             _ => Ok(()),
         }

@@ -15,14 +15,15 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path as FilePath;
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use measure::{Link, Path};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
+use crate::link_mode;
 use crate::links::{self, End, Hardware, LinkError, Net};
 use crate::netns::Namespace;
 
@@ -67,7 +68,7 @@ impl Host {
 }
 
 /// The links: first and second host.
-const LINKS: [(Host, Host); 3] =
+pub(crate) const LINKS: [(Host, Host); 3] =
     [(Host::Tester, Host::Dut), (Host::Dut, Host::Auth), (Host::Tester, Host::Auth)];
 
 /// The IPv4 address of `host` on its link to `other`.
@@ -101,28 +102,15 @@ fn place(host: Host, other: Host) -> (u16, u8) {
     panic!("a host has no link to itself")
 }
 
-/// Whether the receive path of a link runs on the cores of the host that receives.
-///
-/// On veth the softirq work of the receiver runs on the *sender's* core, so that the server's receive
-/// path would be billed to the Tester; receive packet steering (`rps_cpus`) puts it where a real
-/// network card would. The kernel keeps it for root. Results of the two modes are not comparable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Steering {
-    /// Each host pays for what it receives.
-    On,
-    /// It was not asked for.
-    Off,
-    /// The kernel did not allow it; why.
-    Refused(String),
-}
-
 /// What of the testbed is to be chosen.
 #[derive(Clone, Debug)]
 pub struct TestbedPlan {
     /// The hosts' cores.
     pub cpus: CpuPlan,
-    /// Whether to steer received packets, where it is allowed.
-    pub steering: bool,
+    /// The kind of its links; plain ones are taken where the kernel refuses another.
+    pub link: Link,
+    /// Whether each datagram is a packet on them.
+    pub path: Path,
 }
 
 /// The hosts and links, up and connected.
@@ -131,7 +119,10 @@ pub struct Testbed {
     hosts: [Namespace; 3],
     cpus: CpuPlan,
     allowed: CpuList,
-    steering: Steering,
+    link: Link,
+    path: Path,
+    // Why the links are not of the kind that was asked for.
+    link_refused: Option<String>,
     refused: Vec<String>,
 }
 
@@ -168,7 +159,7 @@ impl Testbed {
     ///
     /// # Errors
     /// When a core of the plan is not there, or the kernel refuses a namespace, a link or an address.
-    pub fn build(lab: &Lab, dir: &Path, plan: &TestbedPlan) -> Result<Self, TestbedError> {
+    pub fn build(lab: &Lab, dir: &FilePath, plan: &TestbedPlan) -> Result<Self, TestbedError> {
         let allowed = lab.allowed_cpus().clone();
         check_cpus(&plan.cpus, &allowed)?;
         let make = |host: Host| {
@@ -176,8 +167,15 @@ impl Testbed {
                 .map_err(|source| TestbedError::Namespace { name: host.name(), source })
         };
         let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
-        let (cpus, steering) = (plan.cpus.clone(), Steering::Off);
-        let mut testbed = Self { hosts, cpus, allowed, steering, refused: Vec::new() };
+        let mut testbed = Self {
+            hosts,
+            cpus: plan.cpus.clone(),
+            allowed,
+            link: Link::Plain,
+            path: Path::HostOffload,
+            link_refused: None,
+            refused: Vec::new(),
+        };
         testbed.step_aside();
         for host in Host::ALL {
             testbed.tune(host);
@@ -196,12 +194,7 @@ impl Testbed {
             links::configure(a, &end(first, second))?;
             links::configure(b, &end(second, first))?;
         }
-        if plan.steering {
-            testbed.steering = match testbed.steer(dir) {
-                Ok(()) => Steering::On,
-                Err(why) => Steering::Refused(why),
-            };
-        }
+        testbed.set_links(plan.link, plan.path, dir);
         Ok(testbed)
     }
 
@@ -224,53 +217,63 @@ impl Testbed {
         &self.cpus
     }
 
-    /// Moves a host to other cores, for what is started from now on; steering follows at once.
+    /// Moves the hosts to other cores, for what is started from now on; the links follow at once.
     ///
     /// # Errors
     /// When a core is not there.
-    pub fn move_to(&mut self, cpus: CpuPlan, dir: &Path) -> Result<(), TestbedError> {
+    pub fn move_to(&mut self, cpus: CpuPlan, dir: &FilePath) -> Result<(), TestbedError> {
         check_cpus(&cpus, &self.allowed)?;
         self.cpus = cpus;
         self.step_aside();
-        if self.steering == Steering::On
-            && let Err(why) = self.steer(dir)
-        {
-            self.steering = Steering::Refused(why);
+        if self.link.bills_receiver() {
+            let link = self.link;
+            // A link that polls on another core stops that first.
+            self.set_links(Link::Plain, self.path, dir);
+            self.set_links(link, self.path, dir);
         }
         Ok(())
     }
 
-    /// Has each host receive on its own cores, or not.
-    pub fn set_steering(&mut self, on: bool, dir: &Path) {
-        let refused = matches!(self.steering, Steering::Refused(_));
-        if on == (self.steering == Steering::On) || (on && refused) {
+    /// Puts all links into a mode; plain ones are taken where the kernel refuses another, and
+    /// [`link_refused`](Self::link_refused) then says why.
+    pub fn set_links(&mut self, link: Link, path: Path, dir: &FilePath) {
+        if (link, path) == (self.link, self.path) {
             return;
         }
-        self.steering = match (on, self.write_masks(on, dir)) {
-            (true, Ok(())) => Steering::On,
-            (true, Err(why)) => Steering::Refused(why),
-            (false, Ok(())) => Steering::Off,
-            (false, Err(_)) => self.steering.clone(),
+        self.link_refused = None;
+        let Err(why) = link_mode::apply(self, (link, path), dir) else {
+            (self.link, self.path) = (link, path);
+            return;
+        };
+        self.link_refused = Some(why);
+        (self.link, self.path) = match link_mode::apply(self, (Link::Plain, path), dir) {
+            Ok(()) => (Link::Plain, path),
+            // As the kernel makes links.
+            Err(_) => (Link::Plain, Path::HostOffload),
         };
     }
 
-    /// Has every link receive in a kernel thread of its own, or not.
+    /// The kind of the links.
+    pub fn link(&self) -> Link {
+        self.link
+    }
+
+    /// Whether each datagram is a packet on the links.
+    pub fn path(&self) -> Path {
+        self.path
+    }
+
+    /// Why the links are not of the kind that was asked for; `None` where they are.
+    pub fn link_refused(&self) -> Option<&str> {
+        self.link_refused.as_deref()
+    }
+
+    /// Checks that the links still receive where they should.
     ///
     /// # Errors
-    /// What the kernel said.
-    pub fn thread_napi(&self, on: bool, dir: &Path) -> Result<(), String> {
-        let value = if on { "1" } else { "0" };
-        for host in Host::ALL {
-            let mount_point = dir.join(format!("sys-{}", host.name()));
-            let set = |sys: &Path| {
-                links_of(sys)?.iter().try_for_each(|link| fs::write(link.join("threaded"), value))
-            };
-            self.namespace(host)
-                .run(|| with_sysfs(&mount_point, set))
-                .and_then(|done| done)
-                .map_err(|e| format!("links cannot receive in threads ({}): {e}", host.name()))?;
-        }
-        Ok(())
+    /// Says which core receives how often.
+    pub(crate) fn check_links(&self) -> Result<(), String> {
+        if self.link == Link::Moderated { link_mode::check_seats(self) } else { Ok(()) }
     }
 
     /// Keeps the lab itself off the cores of the server under test, where there are others.
@@ -281,11 +284,6 @@ impl Testbed {
             // A matter of noise only: a lab that may not move still measures.
             let _ = sched_setaffinity(Pid::from_raw(0), &set);
         }
-    }
-
-    /// Whether each host pays for what it receives.
-    pub fn steering(&self) -> &Steering {
-        &self.steering
     }
 
     /// Settings of the kernel (`name = value`) that were refused; what they are for may fail later.
@@ -324,24 +322,6 @@ impl Testbed {
             Ok(failed) => self.refused.extend(failed),
             Err(e) => self.refused.push(format!("{}: {e}", host.name())),
         }
-    }
-
-    /// Has each host receive on its own cores; why not, where the kernel refuses.
-    fn steer(&self, dir: &Path) -> Result<(), String> {
-        self.write_masks(true, dir)
-    }
-
-    /// Writes the masks of all hosts' queues: their cores, or none.
-    fn write_masks(&self, on: bool, dir: &Path) -> Result<(), String> {
-        for host in Host::ALL {
-            let mask = if on { self.cpus(host).mask() } else { "0".to_owned() };
-            let mount_point = dir.join(format!("sys-{}", host.name()));
-            self.namespace(host)
-                .run(|| with_sysfs(&mount_point, |sys| steer_queues(sys, &mask)))
-                .and_then(|done| done)
-                .map_err(|e| format!("{}: {e}", host.name()))?;
-        }
-        Ok(())
     }
 }
 
@@ -382,47 +362,6 @@ fn end(host: Host, other: Host) -> End {
 fn hardware(host: Host, other: Host) -> Hardware {
     let [a, b, c, d] = address_v4(host, other).octets();
     [0x02, 0, a, b, c, d]
-}
-
-/// Shows `work` a sysfs of the calling thread's network namespace.
-fn with_sysfs(at: &Path, work: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    let explain = |what: &str, e: io::Error| io::Error::new(e.kind(), format!("{what}: {e}"));
-    fs::create_dir_all(at)?;
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("sysfs"), at, Some("sysfs"), flags, None::<&str>)
-        .map_err(|e| explain("mount sysfs", e.into()))?;
-    let done = work(at);
-    // Detached lazily where something still looks at it; it goes with the mount namespace anyway.
-    let _ = umount2(at, MntFlags::MNT_DETACH);
-    done
-}
-
-/// The testbed's links in a sysfs.
-fn links_of(sys: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut links = Vec::new();
-    for link in fs::read_dir(sys.join("class/net"))? {
-        let link = link?;
-        if link.file_name().to_string_lossy().starts_with("to-") {
-            links.push(link.path());
-        }
-    }
-    Ok(links)
-}
-
-/// Sets the mask of every receive queue of every link.
-fn steer_queues(sys: &Path, mask: &str) -> io::Result<()> {
-    for link in links_of(sys)? {
-        for queue in fs::read_dir(link.join("queues"))? {
-            let queue = queue?;
-            if queue.file_name().to_string_lossy().starts_with("rx-") {
-                let file: PathBuf = queue.path().join("rps_cpus");
-                fs::write(&file, mask).map_err(|e| {
-                    io::Error::new(e.kind(), format!("set rps_cpus to {mask}: {e}"))
-                })?;
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

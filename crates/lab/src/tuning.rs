@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use experiment::settings::HostSettings;
 
-use crate::testbed::{Host, Steering, Testbed};
+use crate::link_mode::thread_napi;
+use crate::testbed::{Host, Testbed};
 
 /// Where the kernel shows the cores.
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -22,18 +23,17 @@ pub(crate) struct Tuning {
 }
 
 impl Tuning {
-    /// Sets the machine as `settings` say. `steering` says whether the run does with packet steering at all.
+    /// Sets the machine as `settings` say, but for the links (see [`Testbed::set_links`]).
     ///
     /// # Errors
     /// What this machine does not let itself be told, and why; nothing is changed then.
     pub(crate) fn apply(
         settings: &HostSettings,
-        steering: bool,
-        testbed: &mut Testbed,
+        testbed: &Testbed,
         dir: &Path,
     ) -> Result<Self, String> {
         let mut tuning = Self::default();
-        match tuning.set(settings, steering, testbed, dir) {
+        match tuning.set(settings, testbed, dir) {
             Ok(()) => Ok(tuning),
             Err(why) => {
                 tuning.undo(testbed, dir);
@@ -45,19 +45,14 @@ impl Tuning {
     fn set(
         &mut self,
         settings: &HostSettings,
-        steering: bool,
-        testbed: &mut Testbed,
+        testbed: &Testbed,
         dir: &Path,
     ) -> Result<(), String> {
-        testbed.set_steering(settings.packet_steering && steering, dir);
-        if !settings.packet_steering && *testbed.steering() == Steering::On {
-            return Err("packet steering cannot be switched off".to_owned());
-        }
         if settings.governor != "unchanged" {
             self.govern(&settings.governor)?;
         }
         if settings.threaded_napi {
-            testbed.thread_napi(true, dir)?;
+            thread_napi(testbed, true, dir)?;
             self.threaded = true;
         }
         for (name, value) in &settings.sysctl {
@@ -117,7 +112,7 @@ impl Tuning {
             let _ = testbed.namespace(host).run(|| fs::write(&path, &old));
         }
         if self.threaded {
-            let _ = testbed.thread_napi(false, dir);
+            let _ = thread_napi(testbed, false, dir);
         }
     }
 }

@@ -10,6 +10,7 @@
 pub mod goal;
 pub mod histogram;
 pub mod limiter;
+pub mod link;
 pub mod pacing;
 pub mod rng;
 pub mod stats;
@@ -22,6 +23,7 @@ pub mod zipf;
 pub use goal::Goal;
 pub use histogram::Histogram;
 pub use limiter::{Evidence, Limiter, ScheduleTolerance, Void};
+pub use link::{Link, Path};
 pub use pacing::{OpenPacing, Pacing, Schedule};
 pub use rng::Rng;
 pub use transport::Transport;

@@ -124,6 +124,11 @@ pub enum Void {
         /// Share (0 to 1) of those cores.
         share: f64,
     },
+    /// A moderated link received on another core than its host's.
+    LinkUnseated {
+        /// Which core received how often.
+        seen: String,
+    },
     /// The trial was stopped from outside.
     Interrupted,
     /// Nothing was sent.
@@ -157,6 +162,7 @@ impl Void {
             Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
             Void::Starved { .. } => Limiter::TesterCpu,
             Void::ForeignOnServer { .. }
+            | Void::LinkUnseated { .. }
             | Void::Interrupted
             | Void::NothingSent
             | Void::Other { .. } => Limiter::Unknown,
@@ -181,6 +187,9 @@ impl fmt::Display for Void {
             ),
             Void::ForeignOnServer { share } => {
                 f.write_str(&foreign_on_server(&format!("{:.0}", share * 100.0)))
+            }
+            Void::LinkUnseated { seen } => {
+                write!(f, "a moderated link received on the wrong core: {seen}")
             }
             Void::Interrupted => f.write_str("interrupted"),
             Void::NothingSent => f.write_str("nothing was sent"),

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use measure::Link;
 use measure::stats::{self, Doubt, Ratio, Repeated, Terms, Verdict};
 use serde::Serialize;
 
-use crate::{CellRecord, Run};
+use crate::{CellRecord, Conditions, Run};
 
 /// What two runs say of each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -290,17 +291,31 @@ fn unlike(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String>
     differ("method", &a.method, &b.method);
     differ("goal", &a.goal, &b.goal);
     differ("unit", &x.unit, &y.unit);
-    let steering = |cell: &CellRecord| {
-        let trial = cell.trials.first();
-        match trial.and_then(|t| t.trial.conditions.packet_steering) {
-            Some(true) => "on",
-            Some(false) => "off",
-            None => "unknown",
-        }
-    };
-    differ("packet steering", steering(a), steering(b));
+    differ("link", &link(a), &link(b));
+    differ("path", &path(a), &path(b));
     differ("transport", transport(a), transport(b));
     why
+}
+
+/// The conditions of a cell's first trial.
+fn conditions(cell: &CellRecord) -> Option<&Conditions> {
+    cell.trials.first().map(|trial| &trial.trial.conditions)
+}
+
+/// The kind of the links of a cell. Early records say only whether packets were steered.
+fn link(cell: &CellRecord) -> String {
+    match conditions(cell).map(|c| (c.link, c.packet_steering)) {
+        Some((Some(link), _)) => link.to_string(),
+        Some((None, Some(true))) => Link::Steered.to_string(),
+        Some((None, Some(false))) => Link::Plain.to_string(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// What a datagram was on its way to the server. Early records do not say it: messages crossed whole.
+fn path(cell: &CellRecord) -> String {
+    let path = conditions(cell).and_then(|c| c.path);
+    path.map_or_else(|| "unknown".to_owned(), |path| path.to_string())
 }
 
 /// How the queries of a cell were carried; early records do not say so: it was UDP.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Limiter, Void, Warning};
+use measure::{Limiter, Link, Path, Void, Warning};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::connections::Connections;
@@ -186,9 +186,15 @@ pub struct Conditions {
     pub receive_buffer: usize,
     /// The seed.
     pub seed: u64,
-    /// Whether receive packet steering was on in the testbed; absent without one.
+    /// Whether receive packet steering was on in the testbed, of records that name no link.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packet_steering: Option<bool>,
+    /// The kind of the testbed's links; absent without a testbed.
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
+    pub link: Option<Link>,
+    /// What a datagram was on its way to the server; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
+    pub path: Option<Path>,
 }
 
 /// False, or why a trial says nothing.
@@ -224,6 +230,33 @@ impl<'de> Deserialize<'de> for Voidness {
             Either::Bool(true) => Err(de::Error::custom("`void` is false or the reason")),
             Either::Why(why) => Ok(Voidness(Some(why))),
         }
+    }
+}
+
+/// An optional value as its word.
+mod optional_word {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => serializer.collect_str(value),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let word: Option<String> = Option::deserialize(deserializer)?;
+        word.map(|word| word.parse().map_err(de::Error::custom)).transpose()
     }
 }
 

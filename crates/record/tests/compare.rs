@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use measure::Limiter;
 use measure::stats::Terms;
+use measure::{Limiter, Link, Path};
 use record::{
     Capacity, CellRecord, Comparison, Figure, Outcome, Run, SCHEMA, Skipped, Trial, TrialRecord,
     compare,
@@ -81,16 +81,20 @@ fn what_was_measured_otherwise_is_not_compared() {
     assert!(!c.has_slower() && !c.says_something());
     assert!(c.figures[0].notes[0].starts_with("goal: `zero-loss` in the first run"), "{c:?}");
 
-    let steered = |cell: &CellRecord, steering: bool| {
+    let linked = |cell: &CellRecord, link: Link, path: Path| {
         let mut trial: Trial =
             serde_json::from_str(include_str!("fixtures/trial.json")).expect("a trial");
-        trial.conditions.packet_steering = Some(steering);
+        (trial.conditions.link, trial.conditions.path) = (Some(link), Some(path));
         let trials = vec![TrialRecord { repeat: 0, rate_qps: 1.0, trial }];
         CellRecord { trials, ..cell.clone() }
     };
-    let (found, _) = outcomes(steered(&fast, true), steered(&slow, false));
-    assert_eq!(found, [Outcome::NotComparable]);
-    assert_eq!(outcomes(steered(&fast, true), steered(&slow, true)).0, [Outcome::Slower]);
+    let plain = |cell| linked(cell, Link::Plain, Path::Wire);
+    let others = [(Link::Steered, Path::Wire), (Link::Plain, Path::HostOffload)];
+    for (link, path) in others {
+        let (found, _) = outcomes(plain(&fast), linked(&slow, link, path));
+        assert_eq!(found, [Outcome::NotComparable]);
+    }
+    assert_eq!(outcomes(plain(&fast), plain(&slow)).0, [Outcome::Slower]);
 }
 
 #[test]

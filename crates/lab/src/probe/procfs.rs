@@ -95,6 +95,25 @@ pub fn parse_cores(text: &str) -> BTreeMap<usize, CoreTimes> {
     text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(core).collect()
 }
 
+/// Software interrupts for receiving (`NET_RX`) of each core since the start of the host, from `/proc/softirqs`.
+pub fn receive_softirqs() -> Vec<u64> {
+    counts_of(&fs::read_to_string("/proc/softirqs").unwrap_or_default(), "NET_RX:")
+}
+
+/// Interrupts that cores sent each other since the start of the host: rescheduling and function calls, from
+/// `/proc/interrupts`.
+pub fn interrupts_between_cores() -> u64 {
+    let text = fs::read_to_string("/proc/interrupts").unwrap_or_default();
+    ["RES:", "CAL:"].iter().flat_map(|row| counts_of(&text, row)).sum()
+}
+
+/// The counts in the row that begins with `name`, one for each core.
+fn counts_of(text: &str, name: &str) -> Vec<u64> {
+    let row = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
+    let counts = row.unwrap_or_default().split_ascii_whitespace();
+    counts.map_while(|count| count.parse().ok()).collect()
+}
+
 /// How long a thread ran and how long it waited for a core, nanoseconds, from `schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {
@@ -331,6 +350,14 @@ fn numbers(dir: &Path) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_counts_are_read() {
+        let text = "       CPU0  CPU1\n NET_RX:  12  34\n  RES:  5  6  Rescheduling interrupts\n";
+        assert_eq!(counts_of(text, "NET_RX:"), [12, 34]);
+        assert_eq!(counts_of(text, "RES:"), [5, 6]);
+        assert!(counts_of(text, "CAL:").is_empty());
+    }
     use proptest::prelude::*;
 
     #[test]

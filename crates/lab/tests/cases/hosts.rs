@@ -5,14 +5,20 @@ use std::time::Duration;
 
 use lab::testbed::{address_v4, address_v6};
 use lab::{CpuPlan, Host, Lab, Launch, Namespace, Process, ProcessError};
-use lab::{Steering, Testbed, TestbedError, TestbedPlan};
+use lab::{Testbed, TestbedError, TestbedPlan};
+use measure::{Link, Path};
 use nix::sys::signal::Signal;
 
 /// A testbed on the cores of this machine, and the directory it lives in.
 pub(crate) fn testbed(lab: &Lab) -> (Testbed, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let cpus = CpuPlan::spread(lab.allowed_cpus(), 1);
-    let testbed = Testbed::build(lab, dir.path(), &TestbedPlan { cpus, steering: true }).unwrap();
+    let testbed = Testbed::build(
+        lab,
+        dir.path(),
+        &TestbedPlan { cpus, link: Link::Steered, path: Path::Wire },
+    )
+    .unwrap();
     (testbed, dir)
 }
 
@@ -26,9 +32,12 @@ pub(crate) fn reach_each_other(lab: &Lab) {
     let (testbed, _dir) = testbed(lab);
     assert_eq!(testbed.refused(), &[] as &[String]);
     if lab.privileged() {
-        assert_eq!(testbed.steering(), &Steering::On);
+        assert_eq!((testbed.link(), testbed.link_refused()), (Link::Steered, None));
+    } else {
+        assert_eq!(testbed.link(), Link::Plain);
+        println!("no steered links: {:?}", testbed.link_refused());
     }
-    println!("packet steering: {:?}", testbed.steering());
+    assert_eq!(testbed.path(), Path::Wire);
     for server in Host::ALL {
         for client in Host::ALL.into_iter().filter(|client| *client != server) {
             for address in [
@@ -67,6 +76,44 @@ fn echo(client: &UdpSocket, server: &UdpSocket, address: SocketAddr) {
     assert_eq!((&buffer[..len], peer), (&b"ping"[..], client.local_addr().unwrap()));
     server.send_to(b"pong", peer).unwrap();
     assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+}
+
+/// Each kind of link carries packets; a message that is segmented arrives in packets on a wire-like path.
+pub(crate) fn links_are_what_was_asked_for(lab: &Lab) {
+    let (mut testbed, dir) = testbed(lab);
+    for link in Link::ALL {
+        testbed.set_links(link, Path::Wire, dir.path());
+        if lab.privileged() {
+            assert_eq!((testbed.link(), testbed.link_refused()), (link, None));
+        }
+        let address = SocketAddr::from((address_v6(Host::Dut, Host::Tester), 53));
+        let there = bind(testbed.namespace(Host::Dut), &address.to_string());
+        echo(&bind(testbed.namespace(Host::Tester), "[::]:0"), &there, address);
+    }
+    for (path, packets) in [(Path::Wire, 10), (Path::HostOffload, 1)] {
+        testbed.set_links(Link::Plain, path, dir.path());
+        assert_eq!((testbed.path(), testbed.link_refused()), (path, None));
+        assert_eq!(packets_of_a_message(&testbed), packets, "{path}");
+    }
+}
+
+/// Sends a message of ten segments from the Tester to the server; the packets that the link counts.
+fn packets_of_a_message(testbed: &Testbed) -> u64 {
+    let address = SocketAddr::from((address_v4(Host::Dut, Host::Tester), 53));
+    let _there = bind(testbed.namespace(Host::Dut), &address.to_string());
+    let client = bind(testbed.namespace(Host::Tester), "0.0.0.0:0");
+    client.connect(address).unwrap();
+    nix::sys::socket::setsockopt(&client, nix::sys::socket::sockopt::UdpGsoSegment, &100).unwrap();
+    let counted = || {
+        let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("to-dut:")).unwrap();
+        // Octets and packets sent are the ninth and tenth number.
+        line.split_ascii_whitespace().nth(9).unwrap().parse::<u64>().unwrap()
+    };
+    let sent = || testbed.namespace(Host::Tester).run(counted).unwrap();
+    let before = sent();
+    client.send(&[7; 1000]).unwrap();
+    sent() - before
 }
 
 pub(crate) fn processes_start_and_stop(lab: &Lab) {
@@ -132,6 +179,7 @@ pub(crate) fn a_missing_core_is_named(lab: &Lab) {
     let mut cpus = CpuPlan::spread(lab.allowed_cpus(), 1);
     cpus.dut = "1000".parse().unwrap();
     let error =
-        Testbed::build(lab, dir.path(), &TestbedPlan { cpus, steering: false }).unwrap_err();
+        Testbed::build(lab, dir.path(), &TestbedPlan { cpus, link: Link::Plain, path: Path::Wire })
+            .unwrap_err();
     assert!(matches!(error, TestbedError::Cpus { host: "dut", .. }), "{error}");
 }

@@ -14,6 +14,7 @@ type Case = fn() -> u8;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("hosts_reach_each_other", || within(hosts::reach_each_other)),
+    ("links_are_what_was_asked_for", || within(hosts::links_are_what_was_asked_for)),
     ("processes_start_and_stop", || within(hosts::processes_start_and_stop)),
     ("a_missing_core_is_named", || within(hosts::a_missing_core_is_named)),
     ("unbound_serves", || within_or(|lab| servers::starts(lab, "unbound"))),

@@ -57,6 +57,8 @@ fn how(run: &Run) -> Markup {
         if let Some(steering) = c.packet_steering {
             out.push(("Packet steering".into(), on(steering).into()));
         }
+        out.extend(c.link.map(|link| ("Links".into(), link.to_string())));
+        out.extend(c.path.map(|path| ("Path".into(), path.to_string())));
     }
     html! { @if first.is_some() { p.note { "Of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
 }

@@ -1,0 +1,122 @@
+//! What lies between two hosts of a testbed: the kind of link, and whether each datagram is a packet on it.
+//!
+//! Results of different links or paths are never compared: the same server has capacities that differ by a
+//! factor of two between links, and by more between paths (docs/testbed.md).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The kind of a virtual link: whose core does the receive work of a host, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Link {
+    /// Each side does the other's receive work, packet for packet: the sender's core runs the receiver's
+    /// software interrupt. Any user can have it; latencies are true.
+    #[default]
+    Plain,
+    /// Each side does its own receive work, when a timer on its own core fires, as a network card with interrupt
+    /// moderation. Only root can have it; it adds 0.2 to 0.3 ms of latency.
+    Moderated,
+    /// Each side does its own receive work and is told of each packet by an interrupt from the other core (receive
+    /// packet steering). Only root can have it; on virtual machines each such interrupt costs microseconds.
+    Steered,
+}
+
+impl Link {
+    /// Every kind of link.
+    pub const ALL: [Link; 3] = [Link::Plain, Link::Moderated, Link::Steered];
+
+    /// Its word in files and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Link::Plain => "plain",
+            Link::Moderated => "moderated",
+            Link::Steered => "steered",
+        }
+    }
+
+    /// Whether each host pays for its own receive work.
+    pub fn bills_receiver(self) -> bool {
+        self != Link::Plain
+    }
+}
+
+/// What a datagram is on its way between hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Path {
+    /// Each datagram is a packet when it reaches a host, as on a wire.
+    #[default]
+    Wire,
+    /// Segmented messages (`UDP_SEGMENT`) cross a link whole, as between processes of one host. No wire does this.
+    HostOffload,
+}
+
+impl Path {
+    /// Every path.
+    pub const ALL: [Path; 2] = [Path::Wire, Path::HostOffload];
+
+    /// Its word in files and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Path::Wire => "wire",
+            Path::HostOffload => "host-offload",
+        }
+    }
+}
+
+/// A word that names no link or no path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is none of {known}")]
+pub struct UnknownWord {
+    /// The word found.
+    pub found: String,
+    /// The words that are accepted.
+    pub known: &'static str,
+}
+
+impl FromStr for Link {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let unknown = || UnknownWord { found: text.into(), known: "plain, moderated, steered" };
+        Link::ALL.into_iter().find(|link| link.word() == text).ok_or_else(unknown)
+    }
+}
+
+impl FromStr for Path {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let unknown = || UnknownWord { found: text.into(), known: "wire, host-offload" };
+        Path::ALL.into_iter().find(|path| path.word() == text).ok_or_else(unknown)
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_read_back() {
+        for link in Link::ALL {
+            assert_eq!(link.to_string().parse(), Ok(link));
+        }
+        for path in Path::ALL {
+            assert_eq!(path.to_string().parse(), Ok(path));
+        }
+        let error = "fast".parse::<Link>().unwrap_err().to_string();
+        assert_eq!(error, "`fast` is none of plain, moderated, steered");
+        assert!("loopback".parse::<Path>().is_err());
+    }
+}
