@@ -162,6 +162,7 @@ fn errors_with_faults_are_valid_messages() {
     {
         let (replies, _) = serve(faulty(&[fault]), &queries);
         let (correct, _) = serve(config(), &queries);
+        assert_eq!((replies.len(), correct.len()), (queries.len(), queries.len()), "{fault}");
         for ((_, reply), (_, correct)) in replies.iter().zip(&correct) {
             let message = domain::base::Message::from_octets(&reply[..]).expect("a message");
             assert_eq!(reply[3] & 15, wanted_rcode.unwrap_or(correct[3] & 15), "{fault}");

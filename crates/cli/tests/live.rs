@@ -97,7 +97,7 @@ fn leaves_processes(dir: &Path) -> bool {
 fn is_skipped(left: &Left) -> bool {
     let skipped = left.screen.contents().contains("cannot get its namespaces");
     if skipped {
-        println!("skipped: {}", left.screen.contents());
+        skip::because(left.screen.contents());
     }
     skipped
 }

@@ -17,14 +17,14 @@ fn run(dir: &Path, text: &str) -> Option<Value> {
     let said = String::from_utf8_lossy(&output.stderr);
     let Ok(json) = std::fs::read_to_string(dir.join("x.json")) else {
         assert!(said.contains("namespace"), "{said}");
-        eprintln!("skipped: no lab here: {said}");
+        skip::because(format_args!("no lab here: {said}"));
         return None;
     };
     let record: Value = serde_json::from_str(&json).expect("JSON");
     for skipped in record["skipped"].as_array().expect("a list") {
         let why = skipped["why"].as_str().expect("a reason");
         assert!(why.contains("is not installed"), "{skipped}: {said}");
-        eprintln!("skipped: {why}");
+        skip::because(why);
     }
     Some(record)
 }

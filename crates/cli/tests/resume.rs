@@ -66,7 +66,7 @@ fn a_killed_run_goes_on_where_it_was() {
     child.kill().expect("kills");
     let output = child.wait_with_output().expect("ends");
     if text(&output).contains("cannot get its namespaces") {
-        println!("skipped: {}", text(&output));
+        skip::because(text(&output));
         return;
     }
     assert!((3..16).contains(&before), "{before} trials: {}", text(&output));
@@ -107,6 +107,7 @@ fn a_killed_run_goes_on_where_it_was() {
         let mut once = done.clone();
         once.dedup();
         assert_eq!(done, once);
+        assert!(!once.is_empty(), "{cell}");
         assert!(once.iter().all(|(repeat, _)| *repeat < 4), "{once:?}");
     }
     // There is nothing left to do now.

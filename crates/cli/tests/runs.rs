@@ -160,6 +160,9 @@ fn dns_metrics_have_what_the_schema_requires() {
     let header = &objects[0];
     assert_eq!((&header["type"], &header["generator"]), (&"header".into(), &"dnsdyno".into()));
     assert!(header["schema_version"].is_u64() && header["stats_interval"].is_number());
+    for kind in ["event", "stats_periodic", "stats_sum"] {
+        assert!(!kinds(kind).is_empty(), "no object of type {kind}");
+    }
     assert!(kinds("event").iter().all(|o| o["msg"].is_string()));
     for stats in kinds("stats_periodic").iter().chain(&kinds("stats_sum")) {
         assert!(stats["since"].as_u64() < stats["until"].as_u64(), "{stats}");

@@ -416,7 +416,8 @@ fn the_auth_dns_takes_queries_with_the_syn() {
         .expect("unshare (package util-linux)");
     let passive = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>();
     let Ok(passive) = passive else {
-        eprintln!("skipped, no network of its own: {}", String::from_utf8_lossy(&output.stderr));
+        let why = String::from_utf8_lossy(&output.stderr);
+        skip::because(format_args!("no network namespace: {why}"));
         return;
     };
     let text = std::fs::read_to_string(dir.path().join("result")).expect("a result");
@@ -460,7 +461,7 @@ fn dnsdist_believes_the_header_of_the_proxy_protocol() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(dnsdist) = started.map(Ends) else {
-        eprintln!("skipped, no dnsdist (package dnsdist)");
+        skip::because("no dnsdist (package dnsdist)");
         return;
     };
     let asked = |args: &str| {

@@ -100,7 +100,7 @@ fn run(dir: &Path, line: &str) -> String {
 /// Makes the zone and starts a primary of it; `None` where the program is not installed.
 fn start(kind: Kind, dir: &Path) -> Option<Primary> {
     let Some(program) = find(kind.0) else {
-        eprintln!("skipped: {} is not installed", kind.0);
+        skip::because(format_args!("{} is not installed", kind.0));
         return None;
     };
     let delegations = 4 * count();
@@ -143,7 +143,7 @@ fn wait_ready(address: &str, dir: &Path) {
 /// The zone as it is transferred.
 fn transfer(primary: &Primary, dir: &Path) -> bool {
     let Some(dig) = find("dig") else {
-        eprintln!("skipped: dig is not installed (bind9-dnsutils)");
+        skip::because("dig is not installed (bind9-dnsutils)");
         return false;
     };
     let port = primary.address.rsplit(':').next().expect("a port");

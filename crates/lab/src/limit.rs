@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_group_is_left_as_it_was_found() {
         let Some(path) = group(0.5) else {
-            eprintln!("skipped: no control groups for this user");
+            skip::because("no control groups for this user");
             return;
         };
         assert!(path.exists());

@@ -14,7 +14,18 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// A case that cannot be tried here says so with this code.
-pub(crate) const SKIPPED: u8 = 77;
+const SKIPPED: u8 = 77;
+
+/// Says why a case cannot be tried here; its exit code.
+pub(crate) fn skipped(why: impl std::fmt::Display) -> u8 {
+    skip::because(why);
+    SKIPPED
+}
+
+/// Whether a case that ran as a child process could not be tried.
+pub(crate) fn is_skipped(code: Option<i32>) -> bool {
+    code == Some(i32::from(SKIPPED))
+}
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -51,7 +62,7 @@ fn run_all(filter: &str) -> ExitCode {
                 passed += 1;
                 "ok"
             }
-            Some(code) if code == i32::from(SKIPPED) => {
+            code if is_skipped(code) => {
                 skipped += 1;
                 "skipped"
             }

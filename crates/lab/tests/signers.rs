@@ -15,7 +15,8 @@ fn each_signer_signs() {
     let written = TldZone::new(name, 100, 1).write(&mut file).expect("writes");
     for signer in Signer::ALL {
         if !signer.is_installed() {
-            eprintln!("skipped: {} is not installed ({})", signer.program(), signer.package());
+            let (program, package) = (signer.program(), signer.package());
+            skip::because(format_args!("{program} is not installed ({package})"));
             continue;
         }
         for denial in [Denial::Nsec, Denial::Nsec3, Denial::Nsec3OptOut] {
@@ -60,7 +61,7 @@ fn each_signer_signs() {
 #[test]
 fn what_a_signer_refuses_is_said() {
     if !Signer::DnssecSignzone.is_installed() {
-        eprintln!("skipped: dnssec-signzone is not installed (bind9-utils)");
+        skip::because("dnssec-signzone is not installed (bind9-utils)");
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");

@@ -39,6 +39,7 @@ fn workers_share_the_window() {
             let plan = Plan { worker, workers, ..plan(pacing, MS(10), 2) };
             let (tally, times) = run(plan, |_, _, _, _| ());
             assert_eq!((tally.sent, tally.lost), (*size, *size), "{outstanding} {worker}");
+            assert_eq!(times.len() as u64, *size);
             assert!(times.iter().all(|at| *at == Nanos(0)));
         }
     }

@@ -51,6 +51,7 @@ fn updates_fit_the_zone_and_apply() {
     for update in &updates {
         let (name, what) = update.prerequisites().next().expect("one prerequisite");
         assert!(seen.insert(name.to_vec()), "a name is updated once");
+        assert!(update.operations().count() > 0);
         assert!(update.operations().all(|(other, _)| other == name));
         let present = before.contains_key(name);
         let added: BTreeSet<_> = update
@@ -106,6 +107,7 @@ fn proportions_and_seeds_decide() {
         let kinds = only(mix).kinds();
         assert_eq!([kinds.changes, kinds.additions, kinds.deletions], wanted);
         let updates = generate(&zone, only(mix));
+        assert_eq!(updates.len(), 100);
         assert!(updates.iter().all(|update| update.prerequisites().count() == 0));
     }
     let make = |seed| generate(&zone, Generate::new(90, seed));

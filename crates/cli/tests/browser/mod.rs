@@ -38,7 +38,7 @@ impl Browser {
     pub(crate) fn start() -> Option<Self> {
         let asked = Command::new(PROGRAM).arg("--version").stderr(Stdio::null()).output();
         if !asked.is_ok_and(|said| said.status.success()) {
-            eprintln!("skipped: {PROGRAM} is not installed, or does not start");
+            skip::because(format_args!("{PROGRAM} is not installed, or does not start"));
             return None;
         }
         let home = tempfile::tempdir().expect("a folder");

@@ -39,14 +39,15 @@ fn surprise(row: &Row, kind: Kind, result: &Result<(), String>) -> Option<String
 /// Holds another server to what the rows say of it.
 fn hold_to_rows(kind: Kind) {
     let Some(version) = kind.version() else {
-        return eprintln!("skipped: {} is not installed", kind.title());
+        return skip::because(format_args!("{} is not installed", kind.title()));
     };
     if !version.starts_with(kind.tried()) {
         let (title, tried) = (kind.title(), kind.tried());
-        return eprintln!("skipped: {title} is {version}, the rows speak of {tried}");
+        return skip::because(format_args!("{title} is {version}, the rows speak of {tried}"));
     }
     let rows: Vec<Row> =
         all().filter(|row| row.cannot(kind).is_none() && crate::runs_here(row)).copied().collect();
+    assert!(!rows.is_empty(), "no row runs here");
     let mut surprises = Vec::new();
     for (row, result) in rows.iter().zip(crate::run(&rows, kind, AT_ONCE)) {
         let mut surprised = surprise(row, kind, &result);

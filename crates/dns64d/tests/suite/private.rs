@@ -67,7 +67,7 @@ impl Private {
         match kdig.args(arguments).output() {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
             Err(error) => {
-                eprintln!("skipped, no kdig (package knot-dnsutils): {error}");
+                skip::because(format_args!("no kdig (package knot-dnsutils): {error}"));
                 None
             }
         }
@@ -212,7 +212,7 @@ fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
             Some(text(&output.stdout) + &text(&output.stderr))
         }
         Err(error) => {
-            eprintln!("skipped, no openssl: {error}");
+            skip::because(format_args!("no openssl: {error}"));
             None
         }
     }

@@ -200,8 +200,14 @@ fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
         "no-opt" => reply.edns.is_none(),
         "echo-do" => reply.edns.as_ref().is_some_and(|edns| edns.dnssec),
         "ecs" => reply.edns.as_ref().is_some_and(|edns| edns.option(message::ECS).is_some()),
-        "ttl" => reply.answer.iter().all(|seen| (1..=number()).contains(&(seen.ttl as usize))),
-        "no-rrsig" => reply.answer.iter().all(|seen| seen.rtype != Rtype::RRSIG),
+        "ttl" => {
+            let fits = |ttl: u32| (1..=number()).contains(&(ttl as usize));
+            !reply.answer.is_empty() && reply.answer.iter().all(|seen| fits(seen.ttl))
+        }
+        "no-rrsig" => {
+            let signature = |rtype: Rtype| rtype == Rtype::RRSIG;
+            !reply.answer.is_empty() && !reply.answer.iter().any(|seen| signature(seen.rtype))
+        }
         _ if word.starts_with(['+', '-']) => {
             reply.flags.contains(&&word[1..]) == word.starts_with('+')
         }

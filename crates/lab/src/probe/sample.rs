@@ -495,6 +495,9 @@ mod tests {
             found.unwrap_or_else(|| panic!("{name} of {series:?}"))
         };
         assert!(get("dut.user").samples.iter().any(|(_, percent)| *percent > 0.0));
+        for name in ["dut.resident", "system.idle"] {
+            assert!(!get(name).samples.is_empty(), "no samples of {name}");
+        }
         let (_, peak) = get("dut.peak").samples[0];
         assert!(
             get("dut.resident").samples.iter().all(|(_, bytes)| *bytes <= peak && *bytes > 1e5)

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::hosts;
-use crate::SKIPPED;
+use crate::{is_skipped, skipped};
 
 /// A child that does not outlive its test.
 struct Guard(Child);
@@ -77,9 +77,8 @@ pub(crate) fn hang(lab: &Lab) {
 pub(crate) fn sigkill_leaves_nothing() -> u8 {
     let mark = format!("mark-{}", std::process::id());
     let (mut child, line) = helper("helper_hang", &mark);
-    if line.starts_with("skipped") {
-        print!("{line}");
-        return SKIPPED;
+    if let Some(why) = line.strip_prefix("skipped: ") {
+        return skipped(why.trim_end());
     }
     // The outer and the inner process, and the hosts' (the tester's shell starts one now and then).
     until(|| marked(&mark) >= 6, "not all processes are up");
@@ -115,9 +114,8 @@ pub(crate) fn wait_for_interrupt(lab: &Lab) {
 pub(crate) fn interrupts_reach_the_inside() -> u8 {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (mut child, line) = helper("helper_wait_for_interrupt", "none");
-        if line.starts_with("skipped") {
-            print!("{line}");
-            return SKIPPED;
+        if let Some(why) = line.strip_prefix("skipped: ") {
+            return skipped(why.trim_end());
         }
         kill(Pid::from_raw(child.0.id() as i32), signal).unwrap();
         let mut rest = String::new();
@@ -132,7 +130,7 @@ pub(crate) fn exit_codes_come_out() -> u8 {
     let status = Command::new("/proc/self/exe").args(["case", "helper_exit_42"]).status().unwrap();
     match status.code() {
         Some(42) => 0,
-        Some(code) if code == i32::from(SKIPPED) => SKIPPED,
+        code if is_skipped(code) => skipped("the lab is not entered here"),
         other => panic!("exit code {other:?}"),
     }
 }

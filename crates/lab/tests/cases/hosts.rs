@@ -154,6 +154,7 @@ pub(crate) fn processes_start_and_stop(lab: &Lab) {
         }
         stray.hold_to_cpus().unwrap();
         let strays = lab::probe::procfs::affinities(stray.pid());
+        assert!(!strays.is_empty(), "its threads are not found");
         assert!(strays.iter().all(|(_, cpus)| cpus == testbed.cpus(Host::Dut)), "{strays:?}");
     }
     // One that ignores the signal is ended by force, with its children.

@@ -7,7 +7,7 @@ mod servers;
 
 use lab::{Entered, Lab};
 
-use crate::SKIPPED;
+use crate::skipped;
 
 /// A case: it runs outside the lab and enters it itself when it needs to.
 type Case = fn() -> u8;
@@ -44,7 +44,7 @@ const HELPERS: &[(&str, Case)] = &[
     ("helper_exit_42", || match lab::enter() {
         Ok(Entered::Inside(_)) => 42,
         Ok(Entered::Outside(code)) => code,
-        Err(_) => SKIPPED,
+        Err(e) => skipped(e),
     }),
 ];
 
@@ -73,9 +73,6 @@ fn within_or(case: impl FnOnce(&Lab) -> u8) -> u8 {
     match lab::enter() {
         Ok(Entered::Outside(code)) => code,
         Ok(Entered::Inside(lab)) => case(&lab),
-        Err(e) => {
-            println!("skipped: {e}");
-            SKIPPED
-        }
+        Err(e) => skipped(e),
     }
 }

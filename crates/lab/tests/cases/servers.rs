@@ -16,7 +16,7 @@ use wire::{Namespace, Pref64};
 use zone::ZoneRecords;
 
 use super::hosts;
-use crate::SKIPPED;
+use crate::skipped;
 
 fn pref64() -> Pref64 {
     "2001:db8:64::/96".parse().unwrap()
@@ -66,8 +66,7 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
     let catalogue = Catalogue::load(None).unwrap();
     let adapter = catalogue.get(name).unwrap();
     if let Err(e @ AdapterError::NotInstalled { .. }) = adapter.program() {
-        println!("skipped: {e}");
-        return SKIPPED;
+        return skipped(e);
     }
     let (testbed, dir) = hosts::testbed(lab);
     let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
@@ -102,8 +101,7 @@ pub(crate) fn zones_load(lab: &Lab) -> u8 {
     let catalogue = Catalogue::load(None).unwrap();
     let adapter = catalogue.get("nsd").unwrap();
     if let Err(e) = adapter.program() {
-        println!("skipped: {e}");
-        return SKIPPED;
+        return skipped(e);
     }
     let (testbed, dir) = hosts::testbed(lab);
     let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
@@ -190,8 +188,7 @@ pub(crate) fn an_occupied_port_is_shown(lab: &Lab) -> u8 {
     let catalogue = Catalogue::load(None).unwrap();
     let adapter = catalogue.get("nsd").unwrap();
     if adapter.program().is_err() {
-        println!("skipped: nsd is not installed (package {})", adapter.package);
-        return SKIPPED;
+        return skipped(format_args!("nsd is not installed (package {})", adapter.package));
     }
     let (testbed, dir) = hosts::testbed(lab);
     let occupied = (address_v6(Host::Dut, Host::Tester), PORT);

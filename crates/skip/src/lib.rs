@@ -1,0 +1,20 @@
+//! Tests that cannot run on this machine say so here, in one way.
+//!
+//! A test that needs a server, a right or a kernel feature that is missing calls [`because`] and returns. Where
+//! everything is meant to be there, as in `.ci/run`, `DNSDYNO_REQUIRE=1` makes it fail instead.
+
+use std::fmt::Display;
+
+/// The environment variable that makes a skipped test fail when it is `1`.
+pub const REQUIRE: &str = "DNSDYNO_REQUIRE";
+
+/// Prints why the test is skipped. The caller returns after it.
+///
+/// # Panics
+///
+/// When `DNSDYNO_REQUIRE=1`.
+pub fn because(why: impl Display) {
+    let required = std::env::var_os(REQUIRE).is_some_and(|value| value == "1");
+    assert!(!required, "{REQUIRE}=1, but this test cannot run here: {why}");
+    println!("skipped: {why}");
+}
