@@ -127,7 +127,7 @@ impl Visiting<'_> {
             };
             let trial = self.trial(rate.get(), &spec, false)?;
             if !trial.void.is_void() {
-                best = Some(valid_qps(&trial).max(best.unwrap_or(0.0)));
+                best = Some(trial.valid_qps().max(best.unwrap_or(0.0)));
             }
         }
         Ok(figures([("highest_answered", "qps", best)]))
@@ -144,7 +144,7 @@ impl Visiting<'_> {
             first_name: 0,
             names: (CLOSED_NAMES_PER_S * closed.duration.as_secs_f64()) as u64,
         };
-        Ok(valid_qps(&self.trial(0.0, &spec, true)?))
+        Ok(self.trial(0.0, &spec, true)?.valid_qps())
     }
 
     fn lockstep(&mut self) -> Result<Found, BenchError> {
@@ -187,11 +187,6 @@ impl Visiting<'_> {
 /// As many names as a pacing asks for within `duration` at most; 0 for a window, which has no most.
 pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
     pacing.most_queries(duration, MOST_WORKERS).unwrap_or(0)
-}
-
-/// Valid answers a second.
-fn valid_qps(trial: &Trial) -> f64 {
-    if trial.duration_s > 0.0 { trial.valid as f64 / trial.duration_s } else { 0.0 }
 }
 
 /// Adds to a cell what a visit found; `planned` visits there are in all, `reused` says whether it used a name

@@ -152,7 +152,7 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
     let dut = t.cpu.get("dut");
     let mut row = vec![cell.method.clone(), record.repeat.to_string(), record.rate_qps.to_string()];
     row.extend([or_empty(t.conditions.started_unix_s), t.duration_s.to_string()]);
-    let invalid: u64 = t.invalid.values().sum();
+    let invalid = t.invalid_count();
     let counts = [t.planned, t.sent, t.answered, t.valid, invalid, t.late, t.lost, t.duplicates];
     row.extend(counts.iter().chain(&[t.unexpected, t.unresolved]).map(u64::to_string));
     row.extend([t.offered_qps.to_string(), t.answered_qps.to_string()]);

@@ -45,12 +45,11 @@ pub fn of_trial(what: &str, trial: Trial) -> Run {
     cell.limiter = trial.limiter;
     cell.goal = trial.goal.clone().unwrap_or_default();
     if !trial.void.is_void() {
-        let lost = trial.lost as f64 / trial.sent.max(1) as f64 * 100.0;
         for (name, unit, value) in [
-            ("valid_answers", "qps", trial.valid as f64 / trial.duration_s.max(1e-9)),
+            ("valid_answers", "qps", trial.valid_qps()),
             ("latency_p50", "s", trial.latency_us.p50 / 1e6),
             ("latency_p99", "s", trial.latency_us.p99 / 1e6),
-            ("lost", "%", lost),
+            ("lost", "%", trial.percent_of_sent(trial.lost)),
         ] {
             cell.figures.insert(name.to_owned(), Figure::new(unit, vec![value]));
         }

@@ -83,6 +83,21 @@ impl Trial {
         self.answered - self.valid + self.lost
     }
 
+    /// Invalid replies in time, whatever the reason.
+    pub fn invalid_count(&self) -> u64 {
+        self.invalid.values().sum()
+    }
+
+    /// Valid replies in time per second of sending; 0 for a trial that did not send.
+    pub fn valid_qps(&self) -> f64 {
+        if self.duration_s > 0.0 { self.valid as f64 / self.duration_s } else { 0.0 }
+    }
+
+    /// `count` as percent of the queries sent; 0 for a trial that sent none.
+    pub fn percent_of_sent(&self, count: u64) -> f64 {
+        if self.sent == 0 { 0.0 } else { 100.0 * count as f64 / self.sent as f64 }
+    }
+
     /// Its distributions, by their names in the JSON.
     pub(crate) fn distributions_mut(&mut self) -> Vec<(&'static str, &mut Times)> {
         let mut all = vec![
