@@ -7,7 +7,6 @@
 mod args;
 mod auth;
 mod bench;
-mod built_in;
 mod ceilings;
 mod compare;
 mod failure;

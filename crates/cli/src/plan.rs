@@ -5,11 +5,10 @@ use std::path::Path;
 
 use experiment::{Experiment, estimate, self_test_estimate, visit_estimate};
 use lab::Checked;
+use lab::built_in::EXPERIMENTS;
 use lab::replication::plan::ReplicationPlan;
 use measure::Nanos;
 
-use crate::built_in::BUILT_IN;
-use crate::replicate;
 
 /// So many points of a matrix are listed one by one.
 const LISTED: usize = 40;
@@ -17,7 +16,7 @@ const LISTED: usize = 40;
 /// Prints the built-in experiments, how long each takes, and what it is.
 pub(crate) fn list() {
     println!("{:<22}{:>8}{:>10}  what it measures", "experiment", "--quick", "full");
-    for (name, text) in BUILT_IN {
+    for (name, text) in EXPERIMENTS {
         if let Ok(experiment) = Experiment::parse(text, Path::new(name)) {
             let full = time(&experiment);
             let title = experiment.common().title.clone();
@@ -25,7 +24,7 @@ pub(crate) fn list() {
             println!("{name:<22}{quick:>8}{full:>10}  {title}");
         }
     }
-    for (name, text) in replicate::BUILT_IN {
+    for (name, text) in EXPERIMENTS {
         if let Ok(plan) = ReplicationPlan::parse(text, Path::new(name), false) {
             println!("{name:<22}{:>8}{:>10}  {}", "-", "-", plan.title);
         }

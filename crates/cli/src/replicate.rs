@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
+use lab::built_in;
 use lab::catalogue::Catalogue;
 use lab::detect::detect;
 use lab::replication::Network;
@@ -30,13 +31,6 @@ use crate::tester::command_line;
 
 /// The zone of the experiments.
 pub(crate) const ZONE: &str = "test";
-/// The experiments that come with the program.
-pub(crate) const BUILT_IN: [(&str, &str); 3] = [
-    ("update-rate", include_str!("../../../experiments/update-rate.toml")),
-    ("query-under-update", include_str!("../../../experiments/query-under-update.toml")),
-    ("signed-unsigned", include_str!("../../../experiments/signed-unsigned.toml")),
-];
-
 /// The text of the experiment, if it is one about updates.
 pub(crate) fn text(args: &RunArgs) -> Option<String> {
     let path = args.experiment.as_deref()?;
@@ -44,7 +38,7 @@ pub(crate) fn text(args: &RunArgs) -> Option<String> {
         return ReplicationPlan::is_one(&text).then_some(text);
     }
     let name = path.file_stem()?.to_str()?;
-    BUILT_IN.iter().find(|(built_in, _)| *built_in == name).map(|(_, text)| (*text).to_owned())
+    built_in::experiment(name).filter(|text| ReplicationPlan::is_one(text)).map(str::to_owned)
 }
 
 /// Runs it, keeps it, and shows what came of it.
@@ -300,9 +294,15 @@ fn conduct(
 mod tests {
     use super::*;
 
+    /// Name and text of each built-in experiment about updates.
+    fn experiments() -> impl Iterator<Item = (&'static str, &'static str)> {
+        built_in::EXPERIMENTS.iter().copied().filter(|(_, text)| ReplicationPlan::is_one(text))
+    }
+
     #[test]
     fn each_built_in_makes_sense_in_both_forms() {
-        for (name, text) in BUILT_IN {
+        assert_eq!(experiments().count(), 3);
+        for (name, text) in experiments() {
             assert!(ReplicationPlan::is_one(text), "{name}");
             for quick in [false, true] {
                 let plan = ReplicationPlan::parse(text, Path::new(name), quick).expect(name);
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn bad_files_are_refused_with_the_reason() {
-        let (_, good) = BUILT_IN[0];
+        let good = built_in::experiment("update-rate").expect("an experiment");
         for (from, to, part) in [
             ("\"knot\"", "\"nsd\"", "`nsd` takes no dynamic updates"),
             ("\"knot\"", "\"not\"", "`not` is not a server here: bind9, knot, nsd"),

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use experiment::{Experiment, Found};
 use lab::host::Depth;
+use lab::built_in::{self, EXPERIMENTS};
 use lab::{Checked, Entered, Event, RunOptions, run_experiment};
 use record::{Run, Store};
 use streams::tls::Authority;
 
 use crate::args::RunArgs;
-use crate::built_in::{self, BUILT_IN};
 use crate::failure::Failure;
 use crate::fingerprint;
 use crate::keep::Keeper;
@@ -189,13 +189,14 @@ fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
         return Ok(Experiment::read(path)?);
     }
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    match built_in::text(&name) {
+    match built_in::experiment(&name) {
         Some(text) => Ok(Experiment::parse(text, path)?),
         None => {
-            let known = BUILT_IN.map(|(name, _)| name).join(", ");
+            let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
             anyhow::bail!(
-                "there is no experiment file {}, and none built in of that name; built in: {known}",
-                path.display()
+                "there is no experiment file {}, and none built in of that name; built in: {}",
+                path.display(),
+                known.join(", ")
             )
         }
     }

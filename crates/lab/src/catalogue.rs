@@ -5,21 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::adapter::{Adapter, AdapterError};
-
-/// The adapters built in: file name and text.
-const BUILT_IN: [(&str, &str); 11] = [
-    ("authdns.toml", include_str!("../../../servers/authdns.toml")),
-    ("bind9.toml", include_str!("../../../servers/bind9.toml")),
-    ("dns64d.toml", include_str!("../../../servers/dns64d.toml")),
-    ("dnsdist.toml", include_str!("../../../servers/dnsdist.toml")),
-    ("knot.toml", include_str!("../../../servers/knot.toml")),
-    ("knot-resolver.toml", include_str!("../../../servers/knot-resolver.toml")),
-    ("nsd.toml", include_str!("../../../servers/nsd.toml")),
-    ("pdns.toml", include_str!("../../../servers/pdns.toml")),
-    ("pdns-recursor.toml", include_str!("../../../servers/pdns-recursor.toml")),
-    ("unbound.toml", include_str!("../../../servers/unbound.toml")),
-    ("yadifa.toml", include_str!("../../../servers/yadifa.toml")),
-];
+use crate::built_in::SERVERS;
 
 /// Every adapter, by name; `dnsdist+unbound` is the first with the second behind it.
 #[derive(Clone, Debug)]
@@ -35,8 +21,9 @@ impl Catalogue {
     /// When `dir` or a file in it cannot be read or is wrong.
     pub fn load(dir: Option<&Path>) -> Result<Self, AdapterError> {
         let mut all = BTreeMap::new();
-        for (file, text) in BUILT_IN {
-            let adapter = Adapter::parse(text, &Path::new("servers").join(file))?;
+        for (name, text) in SERVERS {
+            let path = Path::new("servers").join(name).with_extension("toml");
+            let adapter = Adapter::parse(text, &path)?;
             all.insert(adapter.name.clone(), adapter);
         }
         let Some(dir) = dir else { return Ok(Self::join(all)) };
@@ -108,13 +95,8 @@ mod tests {
     fn the_built_in_ones_are_good() {
         let catalogue = Catalogue::load(None).unwrap();
         let names: Vec<&str> = catalogue.iter().map(|adapter| adapter.name.as_str()).collect();
-        assert_eq!(names.len(), BUILT_IN.len());
-        for ((file, _), name) in BUILT_IN.iter().zip(names) {
-            assert!(
-                BUILT_IN.iter().any(|(file, _)| *file == format!("{name}.toml")),
-                "{file} {name}"
-            );
-        }
+        let files: Vec<&str> = SERVERS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, files, "each file is called like its server");
         let error = catalogue.get("powerdns").unwrap_err().to_string();
         let start =
             "there is no server `powerdns`; known are authdns, bind9, dns64d, dnsdist+SERVER, ";
@@ -168,7 +150,7 @@ mod tests {
         fs::write(dir.path().join("n.toml"), GOOD.replace("\"x\"", "\"nsd\"")).unwrap();
         fs::write(dir.path().join("README"), "not an adapter").unwrap();
         let catalogue = Catalogue::load(Some(dir.path())).unwrap();
-        assert_eq!(catalogue.iter().count(), BUILT_IN.len() + 1);
+        assert_eq!(catalogue.iter().count(), SERVERS.len() + 1);
         assert_eq!(catalogue.get("nsd").unwrap().title, "X");
         fs::write(dir.path().join("y.toml"), "name =").unwrap();
         let error = Catalogue::load(Some(dir.path())).unwrap_err().to_string();

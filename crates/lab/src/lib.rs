@@ -25,6 +25,7 @@ pub mod adapter;
 mod asked;
 pub mod authdns;
 pub mod bench;
+pub mod built_in;
 pub mod catalogue;
 pub mod cpus;
 pub mod detect;

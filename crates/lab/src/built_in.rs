@@ -1,0 +1,67 @@
+//! Servers and experiments that come with the program. The build script lists the files of `servers/` and
+//! `experiments/`: a file that is added there is built in.
+
+/// Name and text of each adapter, sorted by name.
+pub static SERVERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/servers.rs"));
+
+/// Name and text of each experiment, sorted by name.
+pub static EXPERIMENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
+
+/// The text of the built-in experiment called `name`.
+pub fn experiment(name: &str) -> Option<&'static str> {
+    EXPERIMENTS.iter().find(|(built_in, _)| *built_in == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ::experiment::{Experiment, estimate};
+
+    use super::*;
+    use crate::run::{RunOptions, check};
+
+    /// Name and text of each experiment, without those of replication, which have a form of their own.
+    fn experiments() -> impl Iterator<Item = (&'static str, Experiment)> {
+        let own_form = |text: &str| !text.contains("\nrole = \"replication\"\n");
+        let experiments = EXPERIMENTS.iter().filter(move |(_, text)| own_form(text));
+        experiments.map(|(name, text)| (*name, Experiment::parse(text, Path::new(name)).unwrap()))
+    }
+
+    #[test]
+    fn each_makes_sense_under_its_name_in_both_forms() {
+        for (name, experiment) in experiments() {
+            assert_eq!(experiment.common().name, name);
+            for form in [experiment.clone(), experiment.quick()] {
+                check(&form, &RunOptions::default()).expect(name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_forms_end_within_minutes() {
+        for (name, experiment) in experiments() {
+            let quick = experiment.quick();
+            let servers = quick.common().servers.len();
+            let minutes = estimate(&quick, servers, |_| true).as_secs_f64() / 60.0;
+            assert!(minutes < 12.0, "{name} takes {minutes:.1} minutes");
+        }
+    }
+
+    #[test]
+    fn every_file_is_built_in() {
+        for (folder, list) in [("servers", SERVERS), ("experiments", EXPERIMENTS)] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
+            let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+            let mut names: Vec<String> = entries
+                .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+                .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+                .collect();
+            names.sort();
+            assert!(names.len() > 5, "{folder}: {names:?}");
+            assert_eq!(list.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+        }
+        assert!(experiment("dns64-rfc8219").is_some_and(|text| text.contains("[search]")));
+        assert!(experiment("dns64").is_none());
+    }
+}
