@@ -199,7 +199,7 @@ impl<'a> Stage<'a> {
 /// Says figures and keeps them, each a value of its own.
 fn keep(of: &str, figures: Figures, to: &mut BTreeMap<String, Figure>) {
     for (name, unit, value) in figures {
-        eprintln!("  {of}{name} {}", report::quantity(value, unit));
+        eprintln!("  {of}{name} {}", report::view::quantity(value, unit));
         let figure = to.entry(name).or_insert_with(|| Figure::new(unit, Vec::new()));
         figure.values.push(value);
     }

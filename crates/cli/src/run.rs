@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use experiment::{Experiment, Found};
-use lab::host::Depth;
 use lab::built_in::{self, EXPERIMENTS};
+use lab::host::Depth;
 use lab::{Checked, Entered, Event, RunOptions, run_experiment};
 use record::{Run, Store};
+use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
 use crate::args::RunArgs;
@@ -216,12 +217,12 @@ fn told(event: &Event<'_>) -> String {
         }
         Event::Certified(_) => "the Tester passed no self-test".to_owned(),
         Event::Planned(cells, expected) => {
-            format!("{} cells, about {}", cells.len(), plan::minutes(*expected))
+            format!("{} cells, about {}", cells.len(), span(expected.as_secs_f64()))
         }
         Event::Visit { cell, repeat, number: (number, of), remaining } => format!(
             "[{number}/{of}, about {} left] {}, repeat {}",
-            plan::minutes(*remaining),
-            report::cell_name(cell),
+            span(remaining.as_secs_f64()),
+            cell_name(cell),
             repeat + 1
         ),
         Event::Serving(server, version) => {
@@ -231,13 +232,13 @@ fn told(event: &Event<'_>) -> String {
             format!("  {}", report::trial_line(record))
         }
         Event::Visited { cell, repeat: (repeat, of), found } => {
-            format!("{}, {} of {of}: {}", cell.server, repeat + 1, words(found))
+            format!("{}, {} of {of}: {}", cell_name(cell), repeat + 1, words(found))
         }
         Event::Forgotten(cell, repeat) => {
-            format!("{}: repeat {} was cut short and is done anew", cell.server, repeat + 1)
+            format!("{}: repeat {} was cut short and is done anew", cell_name(cell), repeat + 1)
         }
         Event::Skipped(skipped) => {
-            format!("{}: not measured: {}", report::skipped_name(skipped), skipped.why)
+            format!("{}: not measured: {}", skipped_name(skipped), skipped.why)
         }
         Event::Kept(dir) => format!("configurations and logs are kept in {}", dir.display()),
     }
@@ -251,7 +252,7 @@ fn words(found: &Found) -> String {
             let words: Vec<String> = figures
                 .iter()
                 .map(|(name, unit, value)| {
-                    format!("{} {}", name.replace('_', " "), report::quantity(*value, unit))
+                    format!("{} {}", figure_name(name), quantity(*value, unit))
                 })
                 .collect();
             words.join(", ")

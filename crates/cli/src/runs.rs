@@ -134,10 +134,10 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
     print(|out| {
         write!(out, "{}\n{}", report::heading(&run), report::run(&run))?;
         for cell in run.results.iter().filter(|cell| !cell.figures.is_empty()) {
-            write!(out, "\n{}\n{}", report::cell_name(cell), report::figures(cell))?;
+            write!(out, "\n{}\n{}", report::view::cell_name(cell), report::figures(cell))?;
         }
         for cell in run.results.iter().filter(|_| args.trials) {
-            writeln!(out, "\n{}", report::cell_name(cell))?;
+            writeln!(out, "\n{}", report::view::cell_name(cell))?;
             for trial in &cell.trials {
                 writeln!(out, "  {}", report::trial_line(trial))?;
             }
@@ -148,7 +148,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
         let experiment = Some((format!("{}.toml", run.plan.experiment), &run.plan.text));
         let of_run = run.plan.files.iter().map(|(name, text)| (name.clone(), text));
         let of_cells = run.results.iter().flat_map(|cell| {
-            let name = report::cell_name(cell);
+            let name = report::view::cell_name(cell);
             cell.files.iter().map(move |(file, text)| (format!("{file} ({name})"), text))
         });
         let experiment = experiment.into_iter().filter(|(_, text)| !text.is_empty());

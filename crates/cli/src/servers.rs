@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use lab::adapter::role_word;
 use lab::detect::detect;
 use lab::{Adapter, Catalogue};
+use report::view::{Align, align};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -69,13 +70,7 @@ fn table(servers: &[Value]) -> String {
     });
     let head = ["name", "server", "as", "installed"].map(str::to_owned);
     let rows: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2)];
-    let line = |[name, title, roles, installed]: &[String; 4]| {
-        let [a, b, c] = widths;
-        format!("{name:a$}  {title:b$}  {roles:c$}  {installed}\n")
-    };
-    rows.iter().map(line).collect()
+    align(&rows, &[Align::Left])
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ fn runs_are_listed_shown_and_deleted() {
     let (code, last, _) = dnsdyno(&store, &["show"]);
     assert!(code == 0 && last.starts_with("run 2: dns64-rfc8219"), "{last}");
     assert!(last.contains("unbound 1.17.1 cores=2") && last.contains("40,000"), "{last}");
-    assert!(last.contains("zone_load 1.500 s"), "{last}");
+    assert!(last.contains("zone load 1.5 s"), "{last}");
     let (_, first, _) = dnsdyno(&store, &["show", "last~1", "--files", "--trials"]);
     assert!(first.starts_with("run 1:") && first.contains("==> dns64-rfc8219.toml <=="), "{first}");
 

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use measure::{Histogram, Transport};
 use serde_json::{Value, json};
 
-use crate::{CellRecord, Run, Times, Trial, TrialRecord};
+use crate::{CellRecord, Run, Times, Trial, TrialRecord, cell_name};
 
 /// The schema's version, the one that kxdpgun 3.4 names.
 const SCHEMA_VERSION: u32 = 20_240_530;
@@ -91,12 +91,8 @@ fn event(message: &str) -> Value {
 
 /// Which trial it is, in words.
 fn what(cell: &CellRecord, record: &TrialRecord) -> String {
-    let mut words = vec![cell.server.clone()];
-    words.extend(cell.server_version.clone());
-    words.extend(cell.settings.iter().map(|(key, value)| format!("{key}={value}")));
-    words.push(format!("{} {}", cell.method, record.repeat));
-    words.push(format!("{} qps", record.rate_qps));
-    words.join(", ")
+    let cell_name = cell_name(&cell.server, cell.server_version.as_deref(), &cell.settings);
+    format!("{cell_name}, {} {}, {} qps", cell.method, record.repeat, record.rate_qps)
 }
 
 /// Nanoseconds of `seconds`.

@@ -1,37 +1,15 @@
 //! Cells whose method is not a search: tables of their figures, and the tables of the sources where there
 //! is one (seed 000's for lock-step experiments, seed 002's for generators).
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::stats;
-use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA, Skipped};
+use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA};
 
-use crate::{lockstep, thousands, time_us};
-
-/// A server that was skipped, with the settings at which it was.
-pub fn skipped_name(skipped: &Skipped) -> String {
-    name(&skipped.server, &skipped.settings)
-}
-
-fn name(server: &str, settings: &BTreeMap<String, String>) -> String {
-    let settings = settings.iter().map(|(key, value)| format!(" {key}={value}"));
-    std::iter::once(server.to_owned()).chain(settings).collect()
-}
-
-/// A value with its unit, as people read it.
-pub fn quantity(value: f64, unit: &str) -> String {
-    match unit {
-        "s" => time_us(value * 1e6),
-        "ms" => time_us(value * 1e3),
-        "B" if value >= 1e9 => format!("{:.2} GB", value / 1e9),
-        "B" if value >= 1e6 => format!("{:.1} MB", value / 1e6),
-        "B" => format!("{:.1} kB", value / 1e3),
-        "%" => format!("{value:.1} %"),
-        "" | "qps" | "1/s" => thousands(value),
-        other => format!("{value:.2} {other}"),
-    }
-}
+use crate::lockstep;
+use crate::view::name::{long_name, server_name};
+use crate::view::table::{figure_order, varied, words_then_numbers};
+use crate::view::{align, figure_name, quantity};
 
 /// The tables of all cells that have figures instead of a capacity.
 pub(crate) fn tables(run: &Run) -> String {
@@ -53,103 +31,36 @@ pub(crate) fn tables(run: &Run) -> String {
     out
 }
 
-/// Lines of cells, each column as wide as it must be; the first `left` columns flush left.
-fn align(out: &mut String, rows: &[Vec<String>], left: usize) {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |i: usize| {
-        rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, &width))| {
-            if i < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-}
-
-/// A cell's server and those of its settings that are `varied`.
-pub(crate) fn short_name(cell: &CellRecord, varied: &[String]) -> String {
-    name(&cell.server, &only(cell, varied))
-}
-
-/// The same with the server's version.
-pub(crate) fn long_name(cell: &CellRecord, varied: &[String]) -> String {
-    name(&server(cell), &only(cell, varied))
-}
-
-fn only(cell: &CellRecord, keys: &[String]) -> BTreeMap<String, String> {
-    let settings = cell.settings.iter().filter(|(key, _)| keys.contains(key));
-    settings.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-/// The settings that differ between cells.
-pub(crate) fn varied(cells: &[&CellRecord]) -> Vec<String> {
-    let mut keys: Vec<String> = Vec::new();
-    for key in cells.iter().flat_map(|cell| cell.settings.keys()) {
-        let mut values = cells.iter().map(|cell| cell.settings.get(key));
-        if !keys.contains(key) && !values.all(|value| value == cells[0].settings.get(key)) {
-            keys.push(key.clone());
-        }
-    }
-    keys
-}
-
-/// Figures that are looked for first.
-const FIRST: [&str; 12] = [
-    "qps",
-    "updates",
-    "gone_after_SIGKILL",
-    "acknowledged_but_not_done",
-    "not_acknowledged",
-    "looked_up_after_SIGKILL",
-    "latency_p50",
-    "latency_p99",
-    "updates_done",
-    "lag_p50",
-    "lag_p99",
-    "lag_unseen",
-];
-
-/// The names of figures, each once: those looked for first, then by the alphabet.
-pub(crate) fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
-    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
-    let mut names: Vec<&str> = names.map(String::as_str).collect();
-    names.sort_unstable_by_key(|name| (rank(name), *name));
-    names.dedup();
-    names
-}
-
 /// A line for each cell, a column for each setting that varies and each figure; medians of the repeats.
 fn figures(out: &mut String, cells: &[&CellRecord]) {
-    let keys = varied(cells);
-    let names = in_order(cells.iter().flat_map(|cell| cell.figures.keys()));
+    let keys = varied(cells.iter().copied());
+    let names = figure_order(cells.iter().flat_map(|cell| cell.figures.keys()));
     let mut head: Vec<String> = vec!["server".into()];
     head.extend(keys.iter().cloned());
-    head.extend(names.iter().map(|name| name.replace('_', " ")));
+    head.extend(names.iter().map(|name| figure_name(name)));
     head.push("repeats".into());
     let mut rows = vec![head];
     for cell in cells {
-        let mut row = vec![server(cell)];
+        let mut row = vec![server_name(cell)];
         row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
         row.extend(names.iter().map(|name| median(cell.figures.get(*name))));
         row.push(cell.repeats.to_string());
         rows.push(row);
     }
-    align(out, &rows, 1 + keys.len());
+    out.push_str(&align(&rows, &words_then_numbers(1 + keys.len())));
     secondaries(out, cells, &keys);
 }
 
 /// A line for each secondary of each cell, a column for each of their figures; medians of the repeats.
 fn secondaries(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
     let all = || cells.iter().flat_map(|cell| cell.secondaries.iter().map(move |s| (cell, s)));
-    let names = in_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
+    let names = figure_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
     if names.is_empty() {
         return;
     }
     let mut head: Vec<String> = vec!["secondary".into(), "address".into()];
     head.extend(keys.iter().cloned());
-    head.extend(names.iter().map(|name| name.replace('_', " ")));
+    head.extend(names.iter().map(|name| figure_name(name)));
     let mut rows = vec![head];
     for (cell, secondary) in all() {
         let mut row = vec![secondary.server.clone(), secondary.address.clone()];
@@ -158,21 +69,13 @@ fn secondaries(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
         rows.push(row);
     }
     out.push('\n');
-    align(out, &rows, 2 + keys.len());
+    out.push_str(&align(&rows, &words_then_numbers(2 + keys.len())));
 }
 
 /// The median of a figure, for people.
 fn median(figure: Option<&Figure>) -> String {
     let median = figure.and_then(|f| Some(quantity(f.median()?, &f.unit)));
     median.unwrap_or_else(|| "-".to_owned())
-}
-
-/// A server with its version.
-fn server(cell: &CellRecord) -> String {
-    match &cell.server_version {
-        Some(version) => format!("{} {version}", cell.server),
-        None => cell.server.clone(),
-    }
 }
 
 /// The mean of a figure over the repeats.
@@ -184,10 +87,10 @@ fn mean(cell: &CellRecord, name: &str) -> Option<f64> {
 fn lanes(out: &mut String, cells: &[&CellRecord]) {
     let mut groups: Vec<(String, Vec<LockStepRow>)> = Vec::new();
     for cell in cells {
-        let mut others = cell.settings.clone();
-        let threads = others.remove("lanes").and_then(|lanes| lanes.parse().ok()).unwrap_or(1);
-        others.remove("cores");
-        let title = name(&server(cell), &others);
+        let lanes = cell.settings.get("lanes");
+        let threads = lanes.and_then(|lanes| lanes.parse().ok()).unwrap_or(1);
+        let others = cell.settings.keys().filter(|key| !["lanes", "cores"].contains(&key.as_str()));
+        let title = long_name(cell, others);
         // The trial of the last repeat stands for what became of the queries.
         let Some(last) = cell.trials.last() else { continue };
         let figure = |name| mean(cell, name);
@@ -215,12 +118,13 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
 
 /// Seed 002's table for each server: a column for each generator.
 fn generators(out: &mut String, cells: &[&CellRecord]) {
-    let mut servers: Vec<String> = cells.iter().map(|cell| server(cell)).collect();
+    let mut servers: Vec<String> = cells.iter().map(|cell| server_name(cell)).collect();
     servers.dedup();
     servers.sort_unstable();
     servers.dedup();
     for title in servers {
-        let of: Vec<&&CellRecord> = cells.iter().filter(|cell| server(cell) == title).collect();
+        let of: Vec<&&CellRecord> =
+            cells.iter().filter(|cell| server_name(cell) == title).collect();
         let _ = writeln!(out, "Generators against {title}");
         let line = |what: &str, which: &str, cell: &dyn Fn(&CellRecord) -> String| {
             let mut row = vec![what.to_owned(), which.to_owned()];
@@ -239,7 +143,7 @@ fn generators(out: &mut String, cells: &[&CellRecord]) {
             line("Performance (requests/s)", "", &figure("requests_per_second", 0)),
             line("Queries without an answer", "", &figure("unanswered", 0)),
         ];
-        align(out, &rows, 2);
+        out.push_str(&align(&rows, &words_then_numbers(2)));
         out.push('\n');
     }
 }
@@ -281,8 +185,8 @@ mod tests {
             lines,
             [
                 "server  namespace       qps  resident  zone load  repeats",
-                "nsd     10.0.0.0/16  12,345    2.5 MB     1.50 s        1",
-                "knot    10.0.0.0/12       -         -     1.50 s        1",
+                "nsd     10.0.0.0/16  12,345    2.5 MB      1.5 s        1",
+                "knot    10.0.0.0/12       -         -      1.5 s        1",
             ]
         );
     }
@@ -304,7 +208,7 @@ mod tests {
         let (_, below) = table.split_once("\n\n").expect("a second table");
         let lines: Vec<&str> = below.lines().collect();
         let wanted = [
-            "secondary  address    axfr",
+            "secondary  address    AXFR",
             "nsd        127.0.0.2     1",
             "bind9      127.0.0.3     2",
         ];
@@ -333,20 +237,5 @@ mod tests {
         assert_eq!(row("Generator"), ["script", "lockstep-4"]);
         assert_eq!(row("Execution time of one experiment (s)"), ["average", "4.6630", "0.0490"]);
         assert_eq!(row("Performance (requests/s)"), ["55", "5224"]);
-    }
-
-    #[test]
-    fn units() {
-        let table = [
-            (0.0015, "s", "1.50 ms"),
-            (12.0, "ms", "12.00 ms"),
-            (38_100.0, "B", "38.1 kB"),
-            (23e9, "B", "23.00 GB"),
-            (84.47, "%", "84.5 %"),
-            (2_236_824.0, "qps", "2,236,824"),
-        ];
-        for (value, unit, wanted) in table {
-            assert_eq!(quantity(value, unit), wanted);
-        }
     }
 }

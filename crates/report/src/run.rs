@@ -4,9 +4,12 @@ use std::fmt::Write;
 
 use record::{CellRecord, Run};
 
-use crate::cells::{self, skipped_name};
+use crate::cells;
 use crate::spread::spread;
-use crate::thousands;
+use crate::view::Align::{Left, Right};
+use crate::view::name::{long_name, short_name};
+use crate::view::table::varied;
+use crate::view::{align, skipped_name, thousands};
 
 /// The table, and what has to be known to read it.
 pub fn run(run: &Run) -> String {
@@ -30,21 +33,13 @@ pub fn run(run: &Run) -> String {
 
 /// The table of capacities, and the notes on it.
 fn capacities(out: &mut String, results: &[&CellRecord]) {
-    let varied = cells::varied(results);
-    let names: Vec<String> = results.iter().map(|r| cells::short_name(r, &varied)).collect();
+    let varied = varied(results.iter().copied());
+    let names: Vec<String> = results.iter().map(|r| short_name(r, varied.iter())).collect();
     let rows: Vec<[String; 7]> = results.iter().map(|r| row(r, &varied)).collect();
     let heads = ["server", "median qps", "1st pct", "99th pct", "searches", "limiter", "RFC 8219"]
         .map(str::to_owned);
-    let mut widths = heads.clone().map(|h| h.len());
-    for row in &rows {
-        widths.iter_mut().zip(row).for_each(|(w, cell)| *w = (*w).max(cell.chars().count()));
-    }
-    for row in std::iter::once(&heads).chain(&rows) {
-        let cells = row.iter().zip(widths).enumerate().map(|(i, (cell, width))| {
-            if (1..=4).contains(&i) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-        });
-        let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+    let table: Vec<&[String; 7]> = std::iter::once(&heads).chain(&rows).collect();
+    out.push_str(&align(&table, &[Left, Right, Right, Right, Right, Left]));
     // What holds for several of them is said once.
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for (result, name) in results.iter().zip(&names) {
@@ -67,7 +62,7 @@ fn row(r: &CellRecord, varied: &[String]) -> [String; 7] {
     let qps = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{sign}{}", thousands(x)));
     let conforming = if r.conforming { "conforming" } else { "not conforming" };
     [
-        cells::long_name(r, varied),
+        long_name(r, varied.iter()),
         qps(r.median_qps),
         qps(r.p01_qps),
         qps(r.p99_qps),

@@ -3,7 +3,7 @@
 use measure::stats;
 use record::CellRecord;
 
-use crate::stored::significant;
+use crate::view::significant;
 
 /// The confidence that is asked for; few repeats give less, and say so.
 const CONFIDENCE: f64 = 0.95;

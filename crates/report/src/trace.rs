@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use record::{TraceDirection, TraceStats, TraceType};
 
+use crate::view::number;
+
 /// Types of class IN that the table shows; the JSON has all.
 const TYPES: usize = 24;
 
@@ -154,7 +156,7 @@ fn oddities(out: &mut String, s: &TraceStats) {
 
 /// A share in percent; of nothing it is nothing.
 fn percent(part: u64, of: u64) -> String {
-    if of == 0 { "-".to_owned() } else { format!("{:.1}%", part as f64 * 100.0 / of as f64) }
+    number::percent(part, of).map_or("-".to_owned(), |percent| format!("{percent:.1}%"))
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@ use std::fmt::Write;
 
 use record::{Connections, Times, Trial, TrialRecord};
 
-use crate::{thousands, time_us};
+use crate::view::{thousands, time_us};
 
 /// A trial in some lines.
 pub fn trial(t: &Trial) -> String {
     let mut out = String::new();
-    let share = |n: u64| if t.sent == 0 { 0.0 } else { 100.0 * n as f64 / t.sent as f64 };
     let mut line = |label: &str, text: String| {
         let _ = writeln!(out, "{label:<16}{text}");
     };
@@ -31,11 +30,11 @@ pub fn trial(t: &Trial) -> String {
         format!(
             "{} ({:.4} %): {} qps",
             thousands(t.answered as f64),
-            share(t.answered),
+            t.percent_of_sent(t.answered),
             thousands(t.answered_qps)
         ),
     );
-    line("valid", format!("{} ({:.4} %)", thousands(t.valid as f64), share(t.valid)));
+    line("valid", format!("{} ({:.4} %)", thousands(t.valid as f64), t.percent_of_sent(t.valid)));
     if !t.invalid.is_empty() {
         let reasons: Vec<String> = t
             .invalid
@@ -49,7 +48,7 @@ pub fn trial(t: &Trial) -> String {
         format!(
             "{} ({:.4} %), {} came late",
             thousands(t.lost as f64),
-            share(t.lost),
+            t.percent_of_sent(t.lost),
             thousands(t.late as f64)
         ),
     );

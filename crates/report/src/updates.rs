@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use record::UpdateRun;
 
-use crate::stored::significant;
-use crate::{thousands, time_us};
+use crate::view::{significant, thousands, time_us};
 
 /// What became of a stream of updates.
 pub fn updates(run: &UpdateRun) -> String {

@@ -9,6 +9,7 @@ use experiment::Found;
 use lab::{Event, Sight, Watcher};
 use measure::{Nanos, Pacing};
 use record::{CellRecord, Glimpse, Plan, Trial};
+use report::view::{cell_name, labels};
 
 /// So many points of a trial's course are kept: a minute of them.
 const POINTS: usize = 240;
@@ -21,6 +22,7 @@ pub(crate) type Labels = Vec<(String, String)>;
 /// What is known of a cell.
 #[derive(Default)]
 pub(crate) struct Cell {
+    pub(crate) name: String,
     pub(crate) trials: u64,
     pub(crate) void: u64,
     pub(crate) sent: u64,
@@ -101,16 +103,6 @@ pub(crate) struct State {
     pub(crate) lines_gone: u64,
 }
 
-fn labels(cell: &CellRecord) -> Labels {
-    // Letters, digits and underscores are what a label's name may have.
-    let word = |key: &str| {
-        key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>()
-    };
-    let settings =
-        cell.settings.iter().map(|(key, value)| (format!("setting_{}", word(key)), value.clone()));
-    std::iter::once(("server".to_owned(), cell.server.clone())).chain(settings).collect()
-}
-
 impl Board {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
@@ -170,6 +162,12 @@ impl State {
         (expected.as_secs_f64() - then.elapsed().as_secs_f64()).max(0.0)
     }
 
+    /// The board's entry of a cell, made when there is none.
+    fn cell(&mut self, cell: &CellRecord) -> &mut Cell {
+        let new = || Cell { name: cell_name(cell), ..Cell::default() };
+        self.cells.entry(labels(cell)).or_insert_with(new)
+    }
+
     fn look(&mut self, sight: Sight) {
         match sight {
             Sight::Begins { pacing, duration } => {
@@ -192,17 +190,19 @@ impl State {
             Event::Certified(certificate) => self.certified_qps = certificate.certified_qps,
             Event::Planned(cells, expected) => {
                 self.remaining = (*expected, Instant::now());
-                self.cells.extend(cells.iter().map(|cell| (labels(cell), Cell::default())));
+                for cell in *cells {
+                    self.cell(cell);
+                }
             }
             Event::Visit { cell, number: (number, of), remaining, repeat } => {
                 self.visits = (number.saturating_sub(1), *of);
                 self.remaining = (*remaining, Instant::now());
                 self.current = Some(labels(cell));
-                self.phase = Phase::Visit(report::cell_name(cell), *repeat);
+                self.phase = Phase::Visit(cell_name(cell), *repeat);
                 (self.trial, self.cpu) = (None, Vec::new());
             }
             Event::Trial(cell, record) => {
-                let cell = self.cells.entry(labels(cell)).or_default();
+                let cell = self.cell(cell);
                 let trial = &record.trial;
                 cell.trials += 1;
                 cell.void += u64::from(trial.void.is_void());
@@ -215,7 +215,7 @@ impl State {
             Event::Visited { cell, found, .. } => {
                 self.visits.0 = (self.visits.0 + 1).min(self.visits.1);
                 self.current = None;
-                let cell = self.cells.entry(labels(cell)).or_default();
+                let cell = self.cell(cell);
                 match found {
                     Found::Capacity(capacity) => cell.capacity_qps = capacity.qps,
                     Found::Figures(figures) => cell.figures.extend(

@@ -18,7 +18,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Sparkline};
 
 use super::board::{Cell, Labels, Phase, Running, State};
-use crate::plan::minutes;
+use report::view::{figure_name, quantity, short_time_us, span, thousands, with_unit};
 
 /// From this size on there is room for more than the numbers.
 const ROOMY: (u16, u16) = (60, 20);
@@ -87,8 +87,8 @@ fn head(state: &State, ending: bool, paint: Paint, width: u16) -> Vec<Line<'stat
         Span::styled(keys, paint.bad(ending)),
     ]);
     let (done, of) = state.visits;
-    let elapsed = minutes(state.began.elapsed().into());
-    let left = minutes(measure::Nanos::from_micros((state.remaining_s() * 1e6) as u64));
+    let elapsed = span(state.began.elapsed().as_secs_f64());
+    let left = span(state.remaining_s());
     let narrow = width < ROOMY.0;
     let plan = match &state.phase {
         Phase::Visit(..) if narrow => format!("{done} of {of}, about {left} left"),
@@ -159,7 +159,7 @@ fn trial(trial: Option<&Running>, paint: Paint, width: u16) -> Line<'static> {
 
 fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
     let Some(trial) = trial else { return Line::from(word("rates")) };
-    let number = |value: f64| report::quantity(value, "1/s");
+    let number = thousands;
     let (sent, valid) = trial.rate();
     let (lost, bad) = (trial.now.lost, trial.now.bad);
     let invalid = bad.saturating_sub(lost);
@@ -188,7 +188,7 @@ fn course(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     // The newest are at the right edge, and leave on the left.
     let from = valid.len().saturating_sub(usize::from(area.width));
     let highest = valid.iter().copied().max().unwrap_or(0);
-    let title = format!("valid answers a second, highest {}", report::quantity(highest as f64, ""));
+    let title = format!("valid answers a second, highest {}", thousands(highest as f64));
     let line = Sparkline::default()
         .block(Block::default().borders(Borders::TOP).title(title))
         .data(&valid[from..])
@@ -241,20 +241,11 @@ fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> 
     }
     let most = shown.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
     let line = |(bound, count): &(f64, u64)| {
-        let name = format!("<{}", round_time(*bound));
-        let words = format!("{:>9}", report::quantity(*count as f64, ""));
+        let name = format!("<{}", short_time_us(*bound));
+        let words = format!("{:>9}", thousands(*count as f64));
         with_bar(&name, *count as f64 / most as f64, words, paint, room)
     };
     shown.iter().map(line).collect()
-}
-
-/// A round time, given in microseconds.
-fn round_time(us: f64) -> String {
-    match us {
-        us if us < 1e3 => format!("{us:.0} us"),
-        us if us < 1e6 => format!("{:.0} ms", us / 1e3),
-        us => format!("{:.0} s", us / 1e6),
-    }
 }
 
 /// What each cell gave, where there is room beside it, and the last lines that were told.
@@ -280,8 +271,7 @@ fn cells(state: &State, lines: usize) -> Vec<Line<'static>> {
     let from = current.map_or(0, |place| place.saturating_sub(lines / 2)).min(last);
     let line = |(labels, cell): (&Labels, &Cell)| {
         let mark = if Some(labels) == state.current.as_ref() { "> " } else { "  " };
-        let values: Vec<&str> = labels.iter().map(|(_, value)| value.as_str()).collect();
-        Line::from(format!("{mark}{}: {}", values.join(" "), found(cell)))
+        Line::from(format!("{mark}{}: {}", cell.name, found(cell)))
     };
     state.cells.iter().skip(from).take(lines).map(line).collect()
 }
@@ -289,11 +279,11 @@ fn cells(state: &State, lines: usize) -> Vec<Line<'static>> {
 /// What a cell gave so far.
 fn found(cell: &Cell) -> String {
     if let Some(capacity) = cell.capacity_qps {
-        return report::quantity(capacity, "qps") + " qps";
+        return with_unit(capacity, "qps");
     }
     match cell.figures.iter().next() {
         Some(((name, unit), value)) => {
-            format!("{} {}", name.replace('_', " "), report::quantity(*value, unit))
+            format!("{} {}", figure_name(name), quantity(*value, unit))
         }
         None if cell.trials > 0 => format!("{} trials", cell.trials),
         None => "-".to_owned(),
@@ -345,7 +335,7 @@ mod tests {
                 ..Glimpse::default()
             }));
         }
-        board.say("dns64d, 1 of 1: 41,200 qps, limited by the server".into());
+        board.say("dns64d cores=1, 1 of 1: 41,200 qps, limited by the server".into());
         board.say("[2/3, about 5 min left] unbound cores=1, repeat 1".into());
         board.say("  Unbound 1.22.0".into());
         board
@@ -379,7 +369,12 @@ mod tests {
         }
         assert!(!small.contains("told"), "{small}");
         let (large, _) = picture(&board(), 200, 60, true);
-        for part in ["> unbound 1: -", "  dns64d 1: -", "Unbound 1.22.0", "invalid 1  lost 3"] {
+        for part in [
+            "> unbound 1.22.0 cores=1: -",
+            "  dns64d 1.22.0 cores=1: -",
+            "Unbound 1.22.0",
+            "invalid 1  lost 3",
+        ] {
             assert!(large.contains(part), "{part}\n{large}");
         }
     }

@@ -4,12 +4,13 @@ use maud::{Markup, html};
 use measure::stats;
 use record::CellRecord;
 
-use super::cells::{Cell, Cells, limiter};
+use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
 use super::plot::{Axis, Line, Plot, Point, Scale};
-use super::unit::Unit;
 use super::{Narrow, fold, name_cell, number_cell, table};
-use crate::{thousands, time_us};
+use crate::view::name::{limiter_name, server_name};
+use crate::view::unit::Unit;
+use crate::view::{thousands, time_us};
 
 /// More searches are left to the table of trials.
 const MAX_TRACES: usize = 24;
@@ -45,12 +46,12 @@ pub(crate) fn in_words(cell: &CellRecord) -> String {
             qps(cell, cell.median_qps),
             thousands(low),
             thousands(high),
-            limiter(cell.limiter)
+            limiter_name(cell.limiter)
         ),
         (Some(_), _) => format!(
             "{} queries/s ({of}); limited by {}",
             qps(cell, cell.median_qps),
-            limiter(cell.limiter)
+            limiter_name(cell.limiter)
         ),
         (None, _) => {
             let why = cell.capacities.iter().find(|c| c.qps.is_none());
@@ -104,7 +105,7 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
         let quantile = |q| latency.as_ref().map(|h| h.quantile(q).as_micros_f64());
         let time = |h: &str, us: Option<f64>| number_cell(h, us, us.map_or("–".into(), time_us));
         html! {
-            (name_cell("server", &cell.server()))
+            (name_cell("server", &server_name(r)))
             @for key in &cells.varied {
                 @let value = r.settings.get(key).map_or("–", String::as_str);
                 td data-h=(key) data-v=(value) { (value) }
@@ -116,7 +117,7 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
             (number_cell("searches", Some(f64::from(r.repeats)), r.repeats.to_string()))
             (time("latency p50", quantile(0.5)))
             (time("latency p99", quantile(0.99)))
-            td data-h="limited by" data-v=(r.limiter.word()) { (limiter(r.limiter)) }
+            td data-h="limited by" data-v=(r.limiter.word()) { (limiter_name(r.limiter)) }
             td data-h="RFC 8219" { (if r.conforming { "conforming" } else { "not conforming" }) }
         }
     });

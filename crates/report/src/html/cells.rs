@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use measure::{Histogram, Limiter};
+use measure::Histogram;
 use record::{CellRecord, Run, Times, TrialRecord};
 
 use super::plot::Scale;
+use crate::view::name::short_name;
+use crate::view::table::varied;
 
 /// Settings that make an axis, before any other that is a number.
 const AXES: [&str; 6] = ["cores", "threads", "clients", "queries-per-connection", "zone", "share"];
@@ -78,54 +80,37 @@ fn number(text: &str) -> Option<f64> {
 impl<'a> Cells<'a> {
     /// Of a run.
     pub(crate) fn of(run: &'a Run) -> Self {
-        let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (key, value) in run.results.iter().flat_map(|c| &c.settings) {
-            seen.entry(key).or_default().insert(value);
-        }
-        // A setting that only some cells have varies too.
-        let everywhere = |key: &str| run.results.iter().all(|c| c.settings.contains_key(key));
-        let varied: Vec<String> = seen
-            .iter()
-            .filter(|(key, values)| values.len() > 1 || !everywhere(key))
-            .map(|(key, _)| (*key).to_owned())
-            .collect();
-        let across = axis(&varied, &seen);
+        let varied = varied(run.results.iter());
+        let across = axis(&varied, run);
         let mut lines = Vec::new();
         let cells = run
             .results
             .iter()
             .map(|record| {
-                let line_name = name(record, &varied, across.as_ref().map(|a| a.key.as_str()));
+                let axis = across.as_ref().map(|a| &a.key);
+                let line_name = short_name(record, varied.iter().filter(|key| Some(*key) != axis));
                 let line = lines.iter().position(|l| *l == line_name).unwrap_or_else(|| {
                     lines.push(line_name);
                     lines.len() - 1
                 });
                 let x = across.as_ref().and_then(|a| number(record.settings.get(&a.key)?));
-                Cell { record, name: name(record, &varied, None), line, x }
+                Cell { record, name: short_name(record, varied.iter()), line, x }
             })
             .collect();
         Cells { varied, across, cells, lines }
     }
 }
 
-/// The server and what was varied, but for one setting.
-fn name(cell: &CellRecord, varied: &[String], without: Option<&str>) -> String {
-    let settings = varied
-        .iter()
-        .filter(|key| Some(key.as_str()) != without)
-        .filter_map(|key| Some(format!(", {key} {}", cell.settings.get(key)?)));
-    format!("{}{}", cell.server, settings.collect::<String>())
-}
-
 /// The setting that makes the axis.
-fn axis(varied: &[String], seen: &BTreeMap<&str, BTreeSet<&str>>) -> Option<Across> {
+fn axis(varied: &[String], run: &Run) -> Option<Across> {
     let rank = |key: &str| AXES.iter().position(|a| *a == key).unwrap_or(AXES.len());
     let mut numeric: Vec<Across> = varied
         .iter()
         .filter_map(|key| {
-            let texts = seen[key.as_str()].iter();
+            let texts: BTreeSet<&String> =
+                run.results.iter().filter_map(|c| c.settings.get(key)).collect();
             let mut values: Vec<(f64, String)> =
-                texts.map(|t| Some((number(t)?, (*t).to_owned()))).collect::<Option<_>>()?;
+                texts.iter().map(|t| Some((number(t)?, (*t).clone()))).collect::<Option<_>>()?;
             values.sort_by(|a, b| a.0.total_cmp(&b.0));
             values.dedup_by(|a, b| a.0 == b.0);
             (values.len() > 1).then(|| Across { key: key.clone(), values })
@@ -166,30 +151,6 @@ impl Cell<'_> {
         }
         (all.count() > 0).then_some(all)
     }
-
-    /// The server with its version.
-    pub(crate) fn server(&self) -> String {
-        match &self.record.server_version {
-            Some(version) => format!("{} {version}", self.record.server),
-            None => self.record.server.clone(),
-        }
-    }
-}
-
-/// A limiter in words.
-pub(crate) fn limiter(limiter: Limiter) -> &'static str {
-    match limiter {
-        Limiter::Dut => "the server",
-        Limiter::Target => "the server or the way to it",
-        Limiter::TesterCpu => "the Tester’s CPU",
-        Limiter::TesterSchedule => "the Tester’s schedule",
-        Limiter::TesterDrops => "the Tester’s receive queue",
-        Limiter::AuthDns => "the AuthDNS",
-        Limiter::Link => "a link",
-        Limiter::Offered => "nothing: all was answered",
-        Limiter::SearchBound => "the search’s upper bound",
-        Limiter::Unknown => "not known",
-    }
 }
 
 #[cfg(test)]
@@ -217,11 +178,8 @@ mod tests {
         ]);
         let cells = Cells::of(&run);
         let names: Vec<&str> = cells.cells.iter().map(|c| c.name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["nsd, cores 1, hash on", "nsd, cores 2, hash on", "knot, cores 1, hash off"]
-        );
-        assert_eq!(cells.lines, ["nsd, hash on", "knot, hash off"]);
+        assert_eq!(names, ["nsd cores=1 hash=on", "nsd cores=2 hash=on", "knot cores=1 hash=off"]);
+        assert_eq!(cells.lines, ["nsd hash=on", "knot hash=off"]);
         let across = cells.across.as_ref().expect("cores are numbers");
         assert_eq!((across.key.as_str(), across.values.len()), ("cores", 2));
         assert_eq!(cells.cells.iter().map(|c| c.line).collect::<Vec<_>>(), [0, 0, 1]);

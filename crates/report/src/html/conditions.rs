@@ -12,7 +12,8 @@ use record::Run;
 
 use super::cells::Cells;
 use super::fold;
-use crate::thousands;
+use crate::view::name::server_name;
+use crate::view::{setting_words, thousands};
 
 /// Folded sections.
 pub(crate) fn section(run: &Run, cells: &Cells<'_>, number: usize) -> Markup {
@@ -51,7 +52,7 @@ fn how(run: &Run) -> Markup {
                     on(c.timestamps)
                 ),
             ),
-            ("Held back at most".into(), format!("{} µs", c.max_burst_us)),
+            ("Held back at most".into(), format!("{} us", c.max_burst_us)),
             ("Seed".into(), c.seed.to_string()),
         ]);
         if let Some(steering) = c.packet_steering {
@@ -120,9 +121,10 @@ fn certificates(cells: &Cells<'_>) -> Markup {
 
 fn settings(cells: &Cells<'_>) -> Markup {
     pairs(cells.cells.iter().map(|c| {
-        let settings: Vec<String> =
-            c.record.settings.iter().map(|(k, v)| format!("{k} {v}")).collect();
-        (c.server(), format!("{}: {}", c.record.method, settings.join(", ")))
+        (
+            server_name(c.record),
+            format!("{}: {}", c.record.method, setting_words(&c.record.settings)),
+        )
     }))
 }
 

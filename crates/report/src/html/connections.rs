@@ -6,7 +6,8 @@ use record::{Connections, Times};
 
 use super::cells::{Cell, Cells};
 use super::{Narrow, name_cell, number_cell, table};
-use crate::{thousands, time_us};
+use crate::view::name::server_name;
+use crate::view::{thousands, time_us};
 
 /// All of it; empty where no cell had connections.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
@@ -42,7 +43,7 @@ fn of<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a Connections> {
 
 fn row(cells: &Cells<'_>, cell: &Cell<'_>) -> Markup {
     html! {
-        (name_cell("server", &cell.server()))
+        (name_cell("server", &server_name(cell.record)))
         @for key in &cells.varied {
             @let value = cell.record.settings.get(key).map_or("–", String::as_str);
             td data-h=(key) data-v=(value) { (value) }

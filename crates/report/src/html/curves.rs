@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::cells::{Across, Cell, Cells};
 use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Plot, Point, Scale};
-use super::unit::Unit;
+use crate::view::unit::Unit;
 
 /// A curve that is off by more than this share somewhere is none of the points'.
 const FITS: f64 = 0.5;
@@ -264,13 +264,13 @@ mod tests {
             (&[("transport", "tls"), ("clients", "1")], 250.0),
             (&[("transport", "tls"), ("clients", "2")], 600.0),
         ]);
-        assert!(page.contains("nsd, clients 1, transport tls: 25.0 % of UDP"), "{page}");
-        assert!(page.contains("nsd, clients 2, transport tls: 30.0 % of UDP"));
+        assert!(page.contains("nsd clients=1 transport=tls: 25.0 % of UDP"), "{page}");
+        assert!(page.contains("nsd clients=2 transport=tls: 30.0 % of UDP"));
     }
 
     #[test]
     fn without_an_axis_there_are_bars() {
         let page = page(&[(&[("hash", "on")], 9.0), (&[("hash", "off")], 5.0)]);
-        assert!(page.contains("class=\"bar\"") && page.contains("nsd, hash off"), "{page}");
+        assert!(page.contains("class=\"bar\"") && page.contains("nsd hash=off"), "{page}");
     }
 }

@@ -8,6 +8,8 @@ use measure::warning::summarise;
 use record::{Run, Skipped};
 
 use super::summary::seam;
+use crate::view::number::counted;
+use crate::view::skipped_name;
 
 /// A reason longer than this is cut; the whole of it is folded.
 const LINE: usize = 160;
@@ -42,10 +44,6 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     out
 }
 
-fn counted(n: usize, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
-}
-
 /// What was not measured, by reason.
 fn skipped(run: &Run) -> Vec<Markup> {
     let mut by_reason: Vec<(String, Vec<&Skipped>)> = Vec::new();
@@ -65,7 +63,7 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
     let servers: BTreeSet<&str> = of.iter().map(|s| s.server.as_str()).collect();
     let servers: Vec<&str> = servers.into_iter().collect();
     let what = match of {
-        [one] => name(one),
+        [one] => skipped_name(one),
         _ => format!("{} at {} settings", servers.join(", "), of.len()),
     };
     html! {
@@ -73,17 +71,11 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
         @if of.len() > 1 || whole != line {
             details {
                 summary { @if whole == line { "which" } @else { "which, and what was said" } }
-                @if of.len() > 1 { ul { @for s in of { li { (name(s)) } } } }
+                @if of.len() > 1 { ul { @for s in of { li { (skipped_name(s)) } } } }
                 @if whole != line { pre { (whole) } }
             }
         }
     }
-}
-
-/// The server and at which settings it was skipped.
-fn name(skipped: &Skipped) -> String {
-    let at = skipped.settings.iter().map(|(key, value)| format!(", {key} {value}"));
-    std::iter::once(skipped.server.clone()).chain(at).collect()
 }
 
 /// The first line, cut between words where it is long.
@@ -146,10 +138,10 @@ mod tests {
         assert_eq!(said.len(), 2);
         let beginnings = [
             "bind9 at 2 settings: not measured: BIND does not speak quic<details>",
-            "nsd, clients 1: not measured: nsd ended by itself<details>",
+            "nsd clients=1: not measured: nsd ended by itself<details>",
         ];
         said.iter().zip(beginnings).for_each(|(s, b)| assert!(s.starts_with(b), "{s}"));
-        assert!(said[0].contains("<li>bind9, clients 16</li>"), "{}", said[0]);
+        assert!(said[0].contains("<li>bind9 clients=16</li>"), "{}", said[0]);
         assert!(said[1].contains("| too many &lt;files&gt;</pre>"), "{}", said[1]);
     }
 

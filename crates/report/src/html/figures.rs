@@ -6,25 +6,15 @@ use record::Figure;
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::unit::Unit;
 use super::{Narrow, name_cell, number_cell, table};
-use crate::cells::in_order;
-
-/// A figure's name as people say it: `zone_load` is a zone load.
-pub(crate) fn spoken(name: &str) -> String {
-    if name == "qps" {
-        return "Queries answered a second".to_owned();
-    }
-    let words = name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR");
-    let mut letters = words.chars();
-    letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
-}
+use crate::view::name::{figure_title, server_name};
+use crate::view::number;
+use crate::view::table::figure_order;
+use crate::view::unit::Unit;
 
 /// Its smallest and largest value, where there are several.
 fn range(figure: &Figure) -> Option<(f64, f64)> {
-    let (low, high) =
-        figure.values.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
-    (figure.values.len() > 1).then_some((low, high))
+    number::range(&figure.values).filter(|_| figure.values.len() > 1)
 }
 
 /// Median and spread in words.
@@ -47,7 +37,7 @@ pub(crate) fn in_words(figure: &Figure) -> String {
 
 /// The names of all figures of a run.
 pub(crate) fn names<'a>(cells: &'a Cells<'_>) -> Vec<&'a str> {
-    in_order(cells.cells.iter().flat_map(|c| c.record.figures.keys()))
+    figure_order(cells.cells.iter().flat_map(|c| c.record.figures.keys()))
 }
 
 /// Whether each is of one visit, so that nothing is known of the spread between visits.
@@ -74,19 +64,19 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 }
 
 fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
-    let spoken: Vec<String> = names.iter().map(|n| spoken(n)).collect();
+    let titles: Vec<String> = names.iter().map(|n| figure_title(n)).collect();
     let mut heads = vec!["server"];
     heads.extend(cells.varied.iter().map(String::as_str));
-    heads.extend(spoken.iter().map(String::as_str));
+    heads.extend(titles.iter().map(String::as_str));
     let with = cells.cells.iter().filter(|c| !c.record.figures.is_empty());
     let rows = with.map(|cell| {
         html! {
-            (name_cell("server", &cell.server()))
+            (name_cell("server", &server_name(cell.record)))
             @for key in &cells.varied {
                 @let value = cell.record.settings.get(key).map_or("–", String::as_str);
                 td data-h=(key) data-v=(value) { (value) }
             }
-            @for (name, head) in names.iter().zip(&spoken) { (figure_cell(head, cell.record.figures.get(*name))) }
+            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, cell.record.figures.get(*name))) }
         }
     });
     table("Figures of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
@@ -95,19 +85,19 @@ fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
 /// The servers that follow a primary, each by itself; empty where there are none.
 fn secondaries(cells: &Cells<'_>) -> Markup {
     let all = || cells.cells.iter().flat_map(|c| c.record.secondaries.iter().map(move |s| (c, s)));
-    let names = in_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
+    let names = figure_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
     if names.is_empty() {
         return html! {};
     }
-    let spoken: Vec<String> = names.iter().map(|n| spoken(n)).collect();
+    let titles: Vec<String> = names.iter().map(|n| figure_title(n)).collect();
     let mut heads = vec!["secondary", "address", "where"];
-    heads.extend(spoken.iter().map(String::as_str));
+    heads.extend(titles.iter().map(String::as_str));
     let rows = all().map(|(cell, secondary)| {
         html! {
             (name_cell("secondary", &secondary.server))
             td data-h="address" data-v=(secondary.address) { (secondary.address) }
             td data-h="where" data-v=(cell.name) { (cell.name) }
-            @for (name, head) in names.iter().zip(&spoken) { (figure_cell(head, secondary.figures.get(*name))) }
+            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, secondary.figures.get(*name))) }
         }
     });
     table("Each secondary by itself", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
@@ -156,12 +146,12 @@ fn picture(cells: &Cells<'_>, name: &str) -> Markup {
         })
     };
     let label = match &unit {
-        Unit::Other(name) if name.is_empty() => spoken(name),
+        Unit::Other(name) if name.is_empty() => figure_title(name),
         unit => unit.name().to_owned(),
     };
     let note = "Error bars: the smallest and the largest of the repeats.";
     let spread = figures().any(|f| f.values.len() > 1);
-    let title = spoken(name);
+    let title = figure_title(name);
     let note = if spread { note } else { "" };
     curves(cells, &Quantity { title: &title, label: &label, unit: unit.clone(), note }, &value)
 }

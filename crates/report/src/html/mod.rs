@@ -23,7 +23,6 @@ mod plot;
 mod summary;
 mod time;
 mod trials;
-mod unit;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use record::Run;

@@ -5,9 +5,9 @@ use record::{Run, Seam};
 
 use super::cells::Cells;
 use super::doubts::doubts;
-use super::unit::{date, span};
 use super::{capacity, figures};
-use crate::thousands;
+use crate::view::name::figure_title;
+use crate::view::{date, span, thousands};
 
 /// More findings are left to the tables.
 const MAX_FINDINGS: usize = 12;
@@ -74,7 +74,7 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
         let with = cells.cells.iter().filter_map(|c| Some((c, c.record.figures.get(name)?)));
         let mut with: Vec<_> = with.filter_map(|(c, f)| Some((c, f, f.median()?))).collect();
         with.sort_by(|a, b| a.2.total_cmp(&b.2));
-        let spoken = figures::spoken(name);
+        let spoken = figure_title(name);
         match (with.first(), with.last()) {
             (Some((c, f, _)), _) if with.len() == 1 => {
                 out.push(html! { strong { (spoken) } ": " (c.name) " " (figures::in_words(f)) })

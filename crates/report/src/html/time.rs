@@ -7,7 +7,7 @@ use record::{Series, TrialRecord};
 use super::cells::{Cell, Cells};
 use super::fold;
 use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
-use super::unit::Unit;
+use crate::view::unit::Unit;
 
 /// More samples of one unit and cell are left to the raw data.
 const MAX_SERIES: usize = 24;

@@ -4,11 +4,12 @@ use maud::{Markup, html};
 use measure::Histogram;
 use record::TrialRecord;
 
-use super::cells::{Cell, Cells, limiter};
+use super::cells::{Cell, Cells};
 use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
-use super::unit::Unit;
 use super::{Narrow, fold, name_cell, number_cell, table};
-use crate::{thousands, time_us};
+use crate::view::name::limiter_name;
+use crate::view::unit::Unit;
+use crate::view::{thousands, time_us};
 
 /// The share (percent) of queries that were slower, where the curves of percentiles have their points.
 const SLOWEST: [f64; 16] =
@@ -88,7 +89,7 @@ fn in_words(t: &TrialRecord) -> String {
         thousands(t.trial.offered_qps),
         thousands(t.trial.answered_qps),
         time_us(t.trial.latency_us.p99),
-        limiter(t.trial.limiter)
+        limiter_name(t.trial.limiter)
     )
 }
 
@@ -180,7 +181,7 @@ fn rows(cells: &[&Cell<'_>]) -> Markup {
         let t = &r.trial;
         let count = |h: &str, x: f64| number_cell(h, Some(x), thousands(x));
         let time = |h: &str, us: f64| number_cell(h, Some(us), time_us(us));
-        let share = if t.sent == 0 { 0.0 } else { 100.0 * t.valid as f64 / t.sent as f64 };
+        let share = t.percent_of_sent(t.valid);
         let verdict = match (&t.void.0, t.passed) {
             (Some(why), _) => format!("void: {why}"),
             (None, Some(true)) => "passed".into(),
@@ -199,7 +200,7 @@ fn rows(cells: &[&Cell<'_>]) -> Markup {
             (time("p99", t.latency_us.p99))
             (time("max", t.latency_us.max))
             (time("schedule p99", t.schedule_error_us.p99))
-            td data-h="limited by" { (limiter(t.limiter)) }
+            td data-h="limited by" { (limiter_name(t.limiter)) }
             td data-h="verdict" { (verdict) }
         }
     });

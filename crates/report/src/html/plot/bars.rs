@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{Axis, style_class};
-use crate::html::unit::Unit;
+use crate::view::unit::Unit;
 
 /// One bar.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::unit::Unit;
+use crate::view::unit::Unit;
 
 /// More lines than this in one plot cannot be told apart.
 pub(crate) const MAX_LINES: usize = 8;

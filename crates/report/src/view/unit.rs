@@ -1,6 +1,31 @@
-//! Numbers as people read them: short on axes, in full in tables.
+//! Quantities, numbers with their unit: short on axes, in full in tables and sentences.
 
-use crate::{thousands, time_us};
+use super::number::{significant, thousands, trimmed};
+
+/// A value in full with its unit, given the word that a record uses for the unit.
+pub fn quantity(value: f64, unit: &str) -> String {
+    Unit::of(unit).full(value)
+}
+
+/// The same where nothing else says that a rate is of queries: "12,345 qps".
+pub fn with_unit(value: f64, unit: &str) -> String {
+    match Unit::of(unit) {
+        Unit::Qps => format!("{} qps", thousands(value)),
+        unit => unit.full(value),
+    }
+}
+
+/// Microseconds in a unit people read.
+pub(crate) fn time_us(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{:.2} s", us / 1e6),
+        us if us >= 1e3 => format!("{:.2} ms", us / 1e3),
+        us => format!("{us:.1} us"),
+    }
+}
+
+/// The decimals of a number on an axis.
+const AXIS_DECIMALS: usize = 3;
 
 /// What a number counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +78,10 @@ impl Unit {
     /// Short, for an axis.
     pub(crate) fn short(&self, x: f64) -> String {
         match self {
-            Unit::Micros => short_time(x),
-            Unit::Millis => short_time(x * 1e3),
-            Unit::Seconds => short_time(x * 1e6),
-            Unit::Percent => format!("{} %", trimmed(x)),
+            Unit::Micros => short_time_us(x),
+            Unit::Millis => short_time_us(x * 1e3),
+            Unit::Seconds => short_time_us(x * 1e6),
+            Unit::Percent => format!("{} %", tick(x)),
             Unit::Bytes => short_bytes(x),
             Unit::Qps | Unit::Other(_) => prefixed(x),
         }
@@ -93,84 +118,37 @@ fn bytes(x: f64) -> String {
 /// Bytes on an axis.
 fn short_bytes(x: f64) -> String {
     match x.abs() {
-        a if a >= 1e9 => format!("{} GB", trimmed(x / 1e9)),
-        a if a >= 1e6 => format!("{} MB", trimmed(x / 1e6)),
-        a if a >= 1e3 => format!("{} kB", trimmed(x / 1e3)),
-        _ => format!("{} B", trimmed(x)),
-    }
-}
-
-/// Four significant digits, or all of the integer part.
-pub(crate) fn significant(x: f64) -> String {
-    match x.abs() {
-        a if a >= 1e3 => thousands(x),
-        a if a >= 100.0 => trimmed_to(x, 1),
-        a if a >= 10.0 => trimmed_to(x, 2),
-        _ => trimmed_to(x, 3),
-    }
-}
-
-/// With `digits` decimals, less the zeros at their end.
-fn trimmed_to(x: f64, digits: usize) -> String {
-    let text = format!("{x:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
+        a if a >= 1e9 => format!("{} GB", tick(x / 1e9)),
+        a if a >= 1e6 => format!("{} MB", tick(x / 1e6)),
+        a if a >= 1e3 => format!("{} kB", tick(x / 1e3)),
+        _ => format!("{} B", tick(x)),
     }
 }
 
 /// As many digits as a tick needs.
-fn trimmed(x: f64) -> String {
-    let text = trimmed_to(x, 3);
-    if text == "-0" { "0".to_owned() } else { text }
+fn tick(x: f64) -> String {
+    trimmed(x, AXIS_DECIMALS)
 }
 
 /// With k, M or G.
 fn prefixed(x: f64) -> String {
     match x.abs() {
-        a if a >= 1e9 => format!("{}G", trimmed(x / 1e9)),
-        a if a >= 1e6 => format!("{}M", trimmed(x / 1e6)),
-        a if a >= 1e3 => format!("{}k", trimmed(x / 1e3)),
-        _ => trimmed(x),
+        a if a >= 1e9 => format!("{}G", tick(x / 1e9)),
+        a if a >= 1e6 => format!("{}M", tick(x / 1e6)),
+        a if a >= 1e3 => format!("{}k", tick(x / 1e3)),
+        _ => tick(x),
     }
 }
 
-/// A time on an axis.
-fn short_time(us: f64) -> String {
+/// A time in microseconds as an axis shows it: "50 us", "10 ms".
+pub fn short_time_us(us: f64) -> String {
     match us.abs() {
         0.0 => "0".to_owned(),
-        a if a >= 1e6 => format!("{} s", trimmed(us / 1e6)),
-        a if a >= 1e3 => format!("{} ms", trimmed(us / 1e3)),
-        a if a >= 1.0 => format!("{} µs", trimmed(us)),
-        _ => format!("{} ns", trimmed(us * 1e3)),
+        a if a >= 1e6 => format!("{} s", tick(us / 1e6)),
+        a if a >= 1e3 => format!("{} ms", tick(us / 1e3)),
+        a if a >= 1.0 => format!("{} us", tick(us)),
+        _ => format!("{} ns", tick(us * 1e3)),
     }
-}
-
-/// Seconds as a span of time: `45 s`, `12 min`, `3 h 05 min`.
-pub(crate) fn span(seconds: f64) -> String {
-    let s = seconds.max(0.0).round() as u64;
-    match s {
-        0..120 => format!("{s} s"),
-        120..7_200 => format!("{} min", s / 60),
-        _ => format!("{} h {:02} min", s / 3_600, s / 60 % 60),
-    }
-}
-
-/// Seconds since 1970 as a date in UTC, by the civil calendar (Howard Hinnant's `civil_from_days`).
-pub(crate) fn date(unix_s: f64) -> String {
-    let s = unix_s.max(0.0) as i64;
-    let (days, second) = (s / 86_400, s % 86_400);
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let m = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * m + 2) / 5 + 1;
-    let month = if m < 10 { m + 3 } else { m - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3_600, second / 60 % 60)
 }
 
 #[cfg(test)]
@@ -183,7 +161,7 @@ mod tests {
             ("qps", 1_500.0, "1.5k", "1,500"),
             ("qps", 2_000_000.0, "2M", "2,000,000"),
             ("us", 0.0, "0", "0.0 us"),
-            ("us", 250.0, "250 µs", "250.0 us"),
+            ("us", 250.0, "250 us", "250.0 us"),
             ("ms", 2.5, "2.5 ms", "2.5 ms"),
             ("s", 61.34, "61.34 s", "61.34 s"),
             ("B", 64e6, "64 MB", "64.0 MB"),
@@ -192,7 +170,7 @@ mod tests {
             ("", 0.125, "0.125", "0.125"),
             ("1/s", 12_000.0, "12k", "12,000/s"),
             ("s", 0.0125, "12.5 ms", "12.5 ms"),
-            ("s", 0.000_25, "250 µs", "250.0 us"),
+            ("s", 0.000_25, "250 us", "250.0 us"),
             ("octets", 38.92, "38.92 B", "38.92 B"),
         ];
         for (unit, x, short, full) in table {
@@ -202,10 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn dates_and_spans() {
-        assert_eq!(date(0.0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(951_782_400.0), "2000-02-29 00:00 UTC");
-        assert_eq!(date(1_795_248_314.0), "2026-11-21 08:05 UTC");
-        assert_eq!([45.2, 725.0, 11_100.0].map(span), ["45 s", "12 min", "3 h 05 min"]);
+    fn times() {
+        assert_eq!(
+            [0.5, 999.9, 1_500.0, 2_500_000.0].map(time_us),
+            ["0.5 us", "999.9 us", "1.50 ms", "2.50 s"]
+        );
     }
 }

@@ -1,0 +1,25 @@
+//! How records look to people: each thing has one spelling here, whichever place shows it.
+//!
+//! ```text
+//!   name     cells, figures, limiters, labels of metrics     "nsd 4.6.1 cores=2"
+//!   number   significant digits, thousands, shares           "12,345", "0.01235"
+//!   unit     quantities: a number with its unit              "12.5 ms", "2.5 MB"
+//!   time     dates and durations                             "2026-11-21T08:05:14Z", "12 min"
+//!   table    columns of text, and which columns there are
+//!                 └──> terminal tables, HTML page, live view, metrics, messages of a run
+//! ```
+
+pub(crate) mod name;
+pub(crate) mod number;
+pub(crate) mod table;
+pub(crate) mod time;
+pub(crate) mod unit;
+
+pub use name::{cell_name, figure_name, labels, setting_words, skipped_name};
+pub(crate) use number::significant;
+pub use number::thousands;
+pub use table::{Align, align};
+pub(crate) use time::date;
+pub use time::span;
+pub(crate) use unit::time_us;
+pub use unit::{quantity, short_time_us, with_unit};

@@ -1,0 +1,137 @@
+//! Names of cells, of figures and of limiters.
+
+use std::collections::BTreeMap;
+
+use measure::Limiter;
+use record::{CellRecord, Compared, Skipped};
+
+/// The full name of a cell: server, version, every setting.
+pub fn cell_name(cell: &CellRecord) -> String {
+    record::cell_name(&cell.server, cell.server_version.as_deref(), &cell.settings)
+}
+
+/// The name of a cell within its run: the server and those settings that are in `keys`, as the run has them.
+pub(crate) fn short_name<'a>(cell: &CellRecord, keys: impl Iterator<Item = &'a String>) -> String {
+    record::cell_name(&cell.server, None, chosen(cell, keys))
+}
+
+/// The same with the server's version.
+pub(crate) fn long_name<'a>(cell: &CellRecord, keys: impl Iterator<Item = &'a String>) -> String {
+    record::cell_name(&cell.server, cell.server_version.as_deref(), chosen(cell, keys))
+}
+
+/// The settings of a cell that are in `keys`, in the order of `keys`.
+fn chosen<'a>(
+    cell: &CellRecord,
+    keys: impl Iterator<Item = &'a String>,
+) -> impl Iterator<Item = (&String, &String)> {
+    keys.filter_map(|key| cell.settings.get_key_value(key))
+}
+
+/// A server and its version.
+pub(crate) fn server_name(cell: &CellRecord) -> String {
+    record::cell_name(&cell.server, cell.server_version.as_deref(), &BTreeMap::new())
+}
+
+/// The name of a server that was skipped, with the settings at which it was.
+pub fn skipped_name(skipped: &Skipped) -> String {
+    record::cell_name(&skipped.server, None, &skipped.settings)
+}
+
+/// The name of a figure that two runs have.
+pub(crate) fn compared_name(figure: &Compared) -> String {
+    let cell = record::cell_name(&figure.server, None, &figure.settings);
+    format!("{cell} {}", figure.figure)
+}
+
+/// Settings alone, as `key=value` with blanks between.
+pub fn setting_words(settings: &BTreeMap<String, String>) -> String {
+    record::cell_name("", None, settings).trim_start().to_owned()
+}
+
+/// The labels of a cell for Prometheus: `server`, and `setting_KEY` for each setting. A label's name may have
+/// letters, digits and underscores; other characters of a key become underscores.
+pub fn labels(cell: &CellRecord) -> Vec<(String, String)> {
+    let word = |key: &str| {
+        key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>()
+    };
+    let settings =
+        cell.settings.iter().map(|(key, value)| (format!("setting_{}", word(key)), value.clone()));
+    std::iter::once(("server".to_owned(), cell.server.clone())).chain(settings).collect()
+}
+
+/// A figure's name in words: `zone_load` is "zone load".
+pub fn figure_name(name: &str) -> String {
+    name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR")
+}
+
+/// A figure's name as the head of a column of a page, or as a title.
+pub(crate) fn figure_title(name: &str) -> String {
+    if name == "qps" {
+        return "Queries answered a second".to_owned();
+    }
+    let words = figure_name(name);
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
+}
+
+/// A limiter in words.
+pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::Dut => "the server",
+        Limiter::Target => "the server or the way to it",
+        Limiter::TesterCpu => "the Tester’s CPU",
+        Limiter::TesterSchedule => "the Tester’s schedule",
+        Limiter::TesterDrops => "the Tester’s receive queue",
+        Limiter::AuthDns => "the AuthDNS",
+        Limiter::Link => "a link",
+        Limiter::Offered => "nothing: all was answered",
+        Limiter::SearchBound => "the search’s upper bound",
+        Limiter::Unknown => "not known",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_have_one_spelling() {
+        let settings = [("cores".to_owned(), "2".to_owned()), ("zone".into(), "/16".into())].into();
+        let mut cell = CellRecord::new("nsd", settings, "load");
+        assert_eq!(cell_name(&cell), "nsd cores=2 zone=/16");
+        cell.server_version = Some("4.6.1".into());
+        assert_eq!(cell_name(&cell), "nsd 4.6.1 cores=2 zone=/16");
+        assert_eq!(server_name(&cell), "nsd 4.6.1");
+        let keys = ["zone".to_owned(), "hash".to_owned()];
+        assert_eq!(short_name(&cell, keys.iter()), "nsd zone=/16");
+        assert_eq!(long_name(&cell, keys.iter()), "nsd 4.6.1 zone=/16");
+        assert_eq!(setting_words(&cell.settings), "cores=2 zone=/16");
+        let skipped = Skipped {
+            server: cell.server.clone(),
+            settings: cell.settings.clone(),
+            why: String::new(),
+        };
+        assert_eq!(skipped_name(&skipped), "nsd cores=2 zone=/16");
+    }
+
+    #[test]
+    fn labels_hold_letters_digits_and_underscores() {
+        let cell = CellRecord::new("nsd", [("template.x-y".into(), "a b".into())].into(), "load");
+        let wanted = [("server", "nsd"), ("setting_template_x_y", "a b")];
+        assert_eq!(labels(&cell), wanted.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn figures_are_words() {
+        let table = [
+            ("qps", "qps", "Queries answered a second"),
+            ("zone_load", "zone load", "Zone load"),
+            ("latency.p50", "latency p50", "Latency p50"),
+            ("ixfr_octets", "IXFR octets", "IXFR octets"),
+        ];
+        for (name, words, title) in table {
+            assert_eq!((figure_name(name).as_str(), figure_title(name).as_str()), (words, title));
+        }
+    }
+}

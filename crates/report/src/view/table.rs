@@ -1,0 +1,109 @@
+//! Tables of text, and which columns a table of cells has.
+
+use std::fmt::Write;
+
+use record::CellRecord;
+
+/// The side of its column that a text stands at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Lines of text in columns, each as wide as its widest text, two blanks between them. Columns beyond
+/// `sides` stand as the last of `sides` does.
+pub fn align<R: AsRef<[String]>>(rows: &[R], sides: &[Align]) -> String {
+    let rows = || rows.iter().map(AsRef::as_ref);
+    let columns = rows().map(<[String]>::len).max().unwrap_or(0);
+    let width = |i: usize| {
+        rows().filter_map(|row| row.get(i)).map(|text| text.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows() {
+        let texts = row.iter().zip(&widths).enumerate().map(|(i, (text, &width))| {
+            match sides.get(i).or(sides.last()) {
+                Some(Align::Right) => format!("{text:>width$}"),
+                _ => format!("{text:<width$}"),
+            }
+        });
+        let _ = writeln!(out, "{}", texts.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    out
+}
+
+/// The sides of a table with `words` columns of words before its columns of numbers.
+pub(crate) fn words_then_numbers(words: usize) -> Vec<Align> {
+    let mut sides = vec![Align::Left; words];
+    sides.push(Align::Right);
+    sides
+}
+
+/// The settings that differ between cells, sorted; a setting that only some cells have differs too.
+pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) -> Vec<String> {
+    let mut keys: Vec<&String> = cells.clone().flat_map(|cell| cell.settings.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let differs = |key: &&String| {
+        let mut values = cells.clone().map(|cell| cell.settings.get(*key));
+        let first = values.next().flatten();
+        values.any(|value| value != first)
+    };
+    keys.into_iter().filter(differs).cloned().collect()
+}
+
+/// Figures that stand first, in this order.
+const FIRST: [&str; 12] = [
+    "qps",
+    "updates",
+    "gone_after_SIGKILL",
+    "acknowledged_but_not_done",
+    "not_acknowledged",
+    "looked_up_after_SIGKILL",
+    "latency_p50",
+    "latency_p99",
+    "updates_done",
+    "lag_p50",
+    "lag_p99",
+    "lag_unseen",
+];
+
+/// The names of figures, each once: those of [`FIRST`], then the others in alphabetical order.
+pub(crate) fn figure_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+    let mut names: Vec<&str> = names.map(String::as_str).collect();
+    names.sort_unstable_by_key(|name| (rank(name), *name));
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_text() {
+        let rows = [["a", "1"], ["bbb", "22"], ["ä", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(align(&rows, &words_then_numbers(1)), "a     1\nbbb  22\nä     x\n");
+        assert_eq!(align(&rows, &[Align::Left]), "a    1\nbbb  22\nä    x\n");
+        assert_eq!(align::<[String; 2]>(&[], &[]), "");
+    }
+
+    #[test]
+    fn what_varies() {
+        let cell = |settings: &[(&str, &str)]| {
+            let settings =
+                settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            CellRecord::new("nsd", settings, "load")
+        };
+        let cells = [
+            cell(&[("cores", "1"), ("role", "auth"), ("late", "x")]),
+            cell(&[("cores", "2"), ("role", "auth")]),
+        ];
+        assert_eq!(varied(cells.iter()), ["cores", "late"]);
+        assert_eq!(varied(cells[..1].iter()), [""; 0]);
+    }
+}

@@ -1,0 +1,37 @@
+//! Dates and durations.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The first second of the year 10,000, since 1970: RFC 3339 has no date from then on.
+const END_OF_DATES_S: u64 = 253_402_300_800;
+
+/// Seconds since 1970 as a date in UTC, RFC 3339 to the second; "-" for what is no date.
+pub(crate) fn date(unix_s: f64) -> String {
+    let date = Duration::try_from_secs_f64(unix_s).ok().filter(|d| d.as_secs() < END_OF_DATES_S);
+    date.map_or("-".to_owned(), |d| humantime::format_rfc3339_seconds(UNIX_EPOCH + d).to_string())
+}
+
+/// A span of time in seconds, as people plan with it: "45 s", "12 min", "3 h 05 min".
+pub fn span(seconds: f64) -> String {
+    let s = seconds.max(0.0).round() as u64;
+    match s {
+        0..120 => format!("{s} s"),
+        120..7_200 => format!("{} min", s / 60),
+        _ => format!("{} h {:02} min", s / 3_600, s / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_and_spans() {
+        assert_eq!(date(0.0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_400.9), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_795_248_314.0), "2026-11-21T08:05:14Z");
+        assert_eq!([date(-1.0), date(f64::NAN), date(1e300)], ["-", "-", "-"]);
+        let spans = [45.2, 119.0, 725.0, 11_100.0, -1.0, f64::NAN].map(span);
+        assert_eq!(spans, ["45 s", "119 s", "12 min", "3 h 05 min", "0 s", "0 s"]);
+    }
+}
