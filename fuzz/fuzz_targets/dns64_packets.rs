@@ -37,10 +37,10 @@ fuzz_target!(|data: &[u8]| {
     let mut now = Nanos::from_secs(10);
     let mut role = Dns64::new(settings(which), [1; 32], now);
     let mut next = 1;
-    while let Some(change) = role.wanted_change(now) {
+    while let Some(change) = role.next_socket_change(now) {
         let socket = change.socket.unwrap_or(SocketId(next));
         next += u16::from(change.socket.is_none());
-        role.changed(change, socket);
+        role.socket_changed(change, socket);
     }
     let mut rx = RxBatch::new(1, 4_096);
     let mut tx = TxBatch::new(256, 1 << 20, 64);
@@ -78,7 +78,7 @@ fuzz_target!(|data: &[u8]| {
                 rx.put(*socket, client, now, &as_reply(query));
             }
             5 => now += Nanos::from_millis(u64::from(len) * 8),
-            6 => role.take(FromStreams::Query {
+            6 => role.push_from_streams(FromStreams::Query {
                 stream: len.into(),
                 client: client.ip(),
                 framed: len % 2 == 1,
@@ -87,7 +87,7 @@ fuzz_target!(|data: &[u8]| {
             _ => {
                 let Some((lookup, ticket, query)) = &stream_query else { continue };
                 let message = (kind < 128).then(|| as_reply(query));
-                role.take(FromStreams::Reply { lookup: *lookup, ticket: *ticket, message });
+                role.push_from_streams(FromStreams::Reply { lookup: *lookup, ticket: *ticket, message });
             }
         }
         tx.clear();
@@ -99,8 +99,8 @@ fuzz_target!(|data: &[u8]| {
                 Destination::Peer { .. } => assert!((12..=1_232).contains(&bytes.len())),
             }
         }
-        for message in role.give() {
-            if let ToStreams::Ask { lookup, ticket, message, .. } = message {
+        for message in role.drain_to_streams() {
+            if let ToStreams::Query { lookup, ticket, message, .. } = message {
                 stream_query = Some((lookup, ticket, message));
             }
         }

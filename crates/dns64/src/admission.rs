@@ -1,4 +1,4 @@
-//! Who may ask, how much, and how many replies a client network gets.
+//! Admission of clients: which may send queries, how many, and how many replies each network gets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -10,65 +10,65 @@ use measure::Nanos;
 use crate::config::Config;
 use crate::policy::{Policy, View};
 
-/// Clients whose facts are remembered, by a hash of their address.
-const MEMORY: usize = 1_024;
-/// Client networks that are counted apart; more of them share their counts.
+/// Number of clients that are remembered, by a hash of their address.
+const MAX_KNOWN_CLIENTS: usize = 1_024;
+/// Number of client networks with their own counts; beyond that, networks share counts.
 const NETWORKS: usize = 1 << 14;
 
-/// What is known of a client.
+/// Properties of a client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
-    /// Whether he may ask.
+pub(crate) struct ClientFacts {
+    /// Whether it may send queries.
     pub(crate) allowed: bool,
-    /// The blocks that serve him.
+    /// Blocks that serve it.
     pub(crate) view: View,
-    /// His network.
+    /// Its network.
     pub(crate) network: u16,
 }
 
-/// Clients and their networks.
+/// Rules and counts for clients and their networks.
 pub(crate) struct Admission {
     allow: Vec<IpNet>,
     deny: Vec<IpNet>,
     policy: Arc<Policy>,
     bits: (u8, u8),
     hasher: RandomState,
-    memory: Vec<Option<(IpAddr, Facts)>>,
+    known_clients: Vec<Option<(IpAddr, ClientFacts)>>,
     /// Outstanding queries of each network.
     shares: Vec<u32>,
     share_limit: u32,
     rate: Rate,
 }
 
-/// Replies of each network.
+/// Rate limit of replies to each network.
 struct Rate {
-    /// Replies a second; 0 for no limit.
+    /// Replies per second; 0 for no limit.
     limit: u32,
     slip: u32,
     buckets: Vec<Bucket>,
 }
 
-/// What is left to a network.
+/// Replies that a network may still get.
 #[derive(Clone, Copy)]
 struct Bucket {
-    /// Replies, in billionths.
+    /// Replies, in billionths of one.
     tokens: u64,
     filled: Nanos,
-    /// Replies over the limit.
+    /// Number of consecutive replies over the limit.
     over: u32,
 }
 
-/// What becomes of a reply.
+/// What happens to a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Send,
-    /// Send nothing but TC: an honest client comes again by TCP.
+    /// Send an empty reply with TC: a genuine client repeats its query over TCP.
     Slip,
     Drop,
 }
 
 impl Admission {
-    /// The rules of a configuration, for one of `workers` workers.
+    /// Makes the rules of a configuration for a worker with `outstanding` places.
     pub(crate) fn new(config: &Config, policy: Arc<Policy>, outstanding: usize) -> Self {
         let limits = &config.limits;
         let bucket = Bucket { tokens: 0, filled: Nanos::ZERO, over: 0 };
@@ -79,7 +79,7 @@ impl Admission {
             policy,
             bits: (limits.client_ipv4_bits, limits.client_ipv6_bits),
             hasher: RandomState::new(),
-            memory: vec![None; MEMORY],
+            known_clients: vec![None; MAX_KNOWN_CLIENTS],
             shares: vec![0; NETWORKS],
             share_limit: ((outstanding as f64 * limits.client_share).ceil() as u32).max(1),
             rate: Rate {
@@ -90,7 +90,8 @@ impl Admission {
         }
     }
 
-    /// Goes by other rules; the counts of outstanding queries go on, by the networks as they were at the start.
+    /// Applies another configuration. The counts of outstanding queries stay, with the sizes of networks from
+    /// the start.
     pub(crate) fn reload(&mut self, config: &Config, policy: Arc<Policy>, outstanding: usize) {
         let mut after = Admission::new(config, policy, outstanding);
         (after.bits, after.hasher) = (self.bits, self.hasher.clone());
@@ -98,34 +99,34 @@ impl Admission {
         *self = after;
     }
 
-    /// What is known of a client.
+    /// Returns the properties of a client.
     #[inline]
-    pub(crate) fn client(&mut self, address: IpAddr) -> Facts {
-        let place = self.hasher.hash_one(address) as usize % MEMORY;
-        match self.memory[place] {
+    pub(crate) fn client(&mut self, address: IpAddr) -> ClientFacts {
+        let place = self.hasher.hash_one(address) as usize % MAX_KNOWN_CLIENTS;
+        match self.known_clients[place] {
             Some((known, facts)) if known == address => facts,
             _ => {
-                let facts = self.find_out(address);
-                self.memory[place] = Some((address, facts));
+                let facts = self.look_up(address);
+                self.known_clients[place] = Some((address, facts));
                 facts
             }
         }
     }
 
     #[cold]
-    fn find_out(&self, address: IpAddr) -> Facts {
+    fn look_up(&self, address: IpAddr) -> ClientFacts {
         let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&address));
         let (v4, v6) = self.bits;
         let len = if address.is_ipv4() { v4 } else { v6 };
         let network = IpNet::new(address, len).map_or(address, |network| network.network());
-        Facts {
+        ClientFacts {
             allowed: within(&self.allow) && !within(&self.deny),
             view: self.policy.view(address),
             network: (self.hasher.hash_one((network, 1u8)) as usize % NETWORKS) as u16,
         }
     }
 
-    /// Counts a query of a network that waits from now on; `false` if it has its share already.
+    /// Counts a new outstanding query of a network; returns `false` if the network already has its share.
     #[inline]
     pub(crate) fn enter(&mut self, network: u16) -> bool {
         let share = &mut self.shares[usize::from(network)];
@@ -134,7 +135,7 @@ impl Admission {
         fits
     }
 
-    /// A query of a network waits no more.
+    /// Notes that an outstanding query of a network has ended.
     #[inline]
     pub(crate) fn leave(&mut self, network: u16) {
         let share = &mut self.shares[usize::from(network)];
@@ -142,7 +143,7 @@ impl Admission {
         *share = share.saturating_sub(1);
     }
 
-    /// Whether a network gets one more reply by UDP.
+    /// Returns whether a network gets one more UDP reply.
     #[inline]
     pub(crate) fn reply(&mut self, network: u16, now: Nanos) -> Verdict {
         let Rate { limit, slip, buckets } = &mut self.rate;
@@ -150,7 +151,7 @@ impl Admission {
             return Verdict::Send;
         }
         let bucket = &mut buckets[usize::from(network)];
-        // A second's worth at most.
+        // The bucket holds the replies of at most one second.
         let filled = now.since(bucket.filled).0.min(1_000_000_000) * u64::from(*limit);
         bucket.tokens = (bucket.tokens + filled).min(u64::from(*limit) * 1_000_000_000);
         bucket.filled = now;
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_say_who_may_ask() {
+    fn lists_permit_and_deny_clients() {
         let mut open = admission("[server]\nallow = [\"any\"]\ndeny = [\"10.0.0.0/8\"]");
         let mut default = admission("");
         for (client, in_open, in_default) in [
@@ -187,7 +188,7 @@ mod tests {
             ("10.1.1.1", false, false),
             ("2001:db8::1", true, false),
         ] {
-            // Twice: found out, and remembered.
+            // Twice: looked up, and remembered.
             for _ in 0..2 {
                 assert_eq!(open.client(ip(client)).allowed, in_open, "{client}");
                 assert_eq!(default.client(ip(client)).allowed, in_default, "{client}");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_its_share() {
+    fn a_network_gets_no_more_than_its_share() {
         let mut admission = admission("[limits]\nclient-share = 0.3\nclient-ipv4-bits = 24");
         let network = admission.client(ip("192.0.2.1")).network;
         assert_eq!(admission.client(ip("192.0.2.200")).network, network);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_limited() {
+    fn the_rate_of_replies_is_limited() {
         let mut admission = admission("[limits]\nresponses-per-second = 10\nslip = 3");
         let second = Nanos::from_secs(5);
         let count = |admission: &mut Admission, now, of| {
@@ -215,7 +216,7 @@ mod tests {
         };
         assert_eq!(count(&mut admission, second, Verdict::Send), 10);
         assert_eq!(count(&mut admission, second, Verdict::Slip), 20);
-        // Half a second later there are five more; another network has its own.
+        // Half a second later five more replies are sent; another network has its own limit.
         assert_eq!(count(&mut admission, second + Nanos::from_millis(500), Verdict::Send), 5);
         assert_eq!(admission.reply(8, second), Verdict::Send);
         let mut unlimited = self::admission("");

@@ -1,12 +1,13 @@
-//! An answer as it is kept, and as each client gets it.
+//! Answers: one stored form, and a copy for each client.
 //!
-//! An answer is one whole message without an id, with its name in lower case and without an OPT record. Whoever asked
-//! gets a copy with his own id, flags, spelling and OPT, the TTLs as old as the answer is, cut to what he takes:
+//! An answer is a whole message without an id, with its name in lower case and without an OPT record. Each client gets
+//! a copy with its own id, flags, letter case and OPT record, with TTLs reduced by the age of the answer, and truncated
+//! to the size that the client accepts:
 //!
 //! ```text
-//!   [header|question in lower case|answer|authority|additional]    kept (cache), shared (several clients)
+//!   [header|question in lower case|answer|authority|additional]    stored in the cache, shared by clients
 //!      |        |                                     |
-//!      id     spelled as asked                     left out first, then TC
+//!      id     case of the query                    left out first, then TC
 //! ```
 
 use wire::edns::opt_fixed;
@@ -17,57 +18,57 @@ use wire::{Qtype, Rcode};
 
 use crate::question::Case;
 
-/// The longest message.
+/// Longest message, in octets.
 pub(crate) const MAX_MESSAGE: usize = 65_535;
-/// How large a UDP message may be that we take, as our OPT says.
+/// Largest UDP message that the server accepts, in octets, as stated in its OPT record.
 const OUR_UDP_SIZE: u16 = 1_232;
 
-/// A message in the making, or made.
+/// An answer that is being composed, or complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// Room for [`MAX_MESSAGE`] octets.
     pub(crate) room: Vec<u8>,
-    /// How many are in use: header to additional section, without OPT.
+    /// Number of octets in use: header to additional section, without OPT.
     pub(crate) len: usize,
-    /// Where the question ends.
+    /// Position of the end of the question.
     pub(crate) question_end: usize,
-    /// Where the additional section begins.
+    /// Position of the additional section.
     pub(crate) additional_at: usize,
-    /// All twelve bits.
+    /// Return code, all twelve bits.
     pub(crate) rcode: u16,
     /// EDNS options for the client, in wire form.
     pub(crate) options: Vec<u8>,
-    /// How long it holds, seconds.
+    /// TTL of the answer, in seconds.
     pub(crate) ttl: u32,
-    /// Whether it stands for a failure of ours.
+    /// Whether it stands for a failure of this server.
     pub(crate) failure: bool,
 }
 
-/// What a client wants of his reply.
+/// Properties of the reply that a client needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
-    /// The id of his query.
+    /// Id of the query.
     pub(crate) id: u16,
-    /// How he spelled the name.
+    /// Letter case of the name in the query.
     pub(crate) case: Case,
-    /// The octets that he takes.
+    /// Largest reply that the client accepts, in octets.
     pub(crate) limit: u16,
-    /// Whether he speaks EDNS.
+    /// Whether the query has EDNS.
     pub(crate) edns: bool,
-    /// The bits of his query.
+    /// The bits DO, RD and CD of the query.
     pub(crate) dnssec: bool,
     pub(crate) rd: bool,
     pub(crate) cd: bool,
-    /// Whether he wants to know if the data is authentic.
+    /// Whether the client wants to know if the data is authentic.
     pub(crate) ad: bool,
-    /// What he wants besides, on a stream.
+    /// EDNS options wanted in replies on a stream.
     pub(crate) options: ReplyOptions,
 }
 
 impl Wants {
-    /// What a query wants that came by UDP, or by a stream. `idle`: for how long that may be without a query, 100 ms,
-    /// where it is said. By UDP nothing is padded: a short query would bring a long reply to whom it names as its
-    /// sender.
+    /// Reads the properties from a query over UDP or a stream. `idle` is the keepalive time of the stream in
+    /// units of 100 ms, if the client may be told. UDP replies are not padded, since a short query with a
+    /// forged sender would then bring that sender a long reply.
     pub(crate) fn new(
         query: &Query<'_>,
         udp_limit: usize,
@@ -92,7 +93,7 @@ impl Wants {
     }
 }
 
-/// An answer in any of the places where one is kept.
+/// A reference to an answer in the cache or in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerRef<'a> {
     pub(crate) bytes: &'a [u8],
@@ -102,19 +103,19 @@ pub(crate) struct AnswerRef<'a> {
     pub(crate) options: &'a [u8],
 }
 
-/// What happens to the TTLs of an answer.
+/// Age of an answer, which determines its TTLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// They stay.
+    /// The TTLs do not change.
     Fresh,
-    /// So many seconds are taken off.
+    /// The TTLs are reduced by this number of seconds.
     Seconds(u32),
-    /// All become this: the answer has expired (RFC 8767 section 4).
+    /// The answer has expired; all TTLs get this value (RFC 8767 section 4).
     Stale(u32),
 }
 
 impl Answer {
-    /// Room for an answer.
+    /// Makes an empty answer.
     pub(crate) fn new() -> Self {
         Answer {
             room: vec![0; MAX_MESSAGE],
@@ -128,12 +129,12 @@ impl Answer {
         }
     }
 
-    /// Its octets.
+    /// Returns the message.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.room[..self.len]
     }
 
-    /// For delivery.
+    /// Returns a reference, for delivery.
     pub(crate) fn as_ref(&self) -> AnswerRef<'_> {
         AnswerRef {
             bytes: self.bytes(),
@@ -144,7 +145,7 @@ impl Answer {
         }
     }
 
-    /// An answer of nothing but a question and a return code.
+    /// Makes it an answer with only a question and a return code.
     pub(crate) fn bare(&mut self, question: &[u8], rcode: Rcode) {
         self.clear();
         let header = Header { id: 0, flags: flag::QR | rcode.0 & 0xf, counts: [1, 0, 0, 0] };
@@ -155,7 +156,7 @@ impl Answer {
         self.rcode = rcode.0;
     }
 
-    /// Brings the TTLs of its answers into bounds, seconds.
+    /// Limits the TTLs of the answer section to `least..=most`, in seconds.
     pub(crate) fn bound_ttls(&mut self, least: u32, most: u32) {
         let answers = u16::from_be_bytes([self.room[6], self.room[7]]);
         let message = &mut self.room[..self.len];
@@ -169,7 +170,7 @@ impl Answer {
         }
     }
 
-    /// Forgets all.
+    /// Removes the content.
     pub(crate) fn clear(&mut self) {
         self.options.clear();
         (self.len, self.question_end, self.additional_at) = (0, 0, 0);
@@ -179,10 +180,11 @@ impl Answer {
 }
 
 impl AnswerRef<'_> {
-    /// Writes the reply for one client, at most as long as he takes, and returns its length and whether it was cut.
+    /// Writes the reply for one client, at most as long as the client accepts; returns its length and whether
+    /// it is truncated.
     pub(crate) fn deliver(&self, wants: &Wants, age: Age, out: &mut [u8]) -> (usize, bool) {
         let limit = usize::from(wants.limit).min(out.len());
-        // Options that would not fit are left out, like additional records.
+        // Options that do not fit are left out, like additional records.
         let full_opt = OPT_FIXED + self.options.len();
         let room = if wants.edns { limit.saturating_sub(full_opt) } else { limit };
         let (body, with_options) = if self.bytes.len() <= room {
@@ -220,12 +222,12 @@ impl AnswerRef<'_> {
         }
         out[..HEADER].copy_from_slice(&header.to_bytes());
         if age != Age::Fresh && body > self.question_end {
-            make_older(&mut out[..body], self.question_end, age);
+            apply_age(&mut out[..body], self.question_end, age);
         }
         (len, truncated)
     }
 
-    /// Makes the header of an answer that of a reply to one client, `body` octets of which are sent.
+    /// Changes the header to that of a reply to one client, of which `body` octets are sent.
     fn patch_header(&self, header: &mut Header, wants: &Wants, body: usize, truncated: bool) {
         header.id = wants.id;
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -238,7 +240,7 @@ impl AnswerRef<'_> {
             | bit(ad, flag::AD)
             | header.flags & 0xf;
         if self.rcode > 0xf && !wants.edns {
-            // It cannot be said without an OPT record.
+            // The upper bits need an OPT record.
             header.flags = header.flags & !0xf | Rcode::SERVFAIL.0;
         }
         if truncated {
@@ -250,7 +252,7 @@ impl AnswerRef<'_> {
 }
 
 /// Changes the TTLs of the records from `at` to the end of a well-formed message.
-fn make_older(message: &mut [u8], mut at: usize, age: Age) {
+fn apply_age(message: &mut [u8], mut at: usize, age: Age) {
     while let Some((record, end)) = Record::read(message, at) {
         let ttl = match age {
             Age::Fresh => record.ttl,
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_his_own() {
+    fn each_client_gets_its_own_copy() {
         let (message, cut) = deliver(&answer(2, 1), &wants(512, true), Age::Seconds(30));
         assert!(!cut);
         let header = message.header();
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn additional_records_go_first_then_all() {
+    fn additional_records_are_left_out_first_then_all() {
         let big = answer(10, 20);
         for (limit, edns, answers, additional, tc) in [
             (65_535, true, 10, 21, false),
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_and_keepalive_are_for_who_asks() {
+    fn padding_and_keepalive_need_a_request() {
         let options = ReplyOptions { keepalive: Some(100), padded: true };
         let wants = Wants { options, ..wants(65_535, true) };
         let mut some = answer(2, 1);

@@ -1,9 +1,10 @@
-//! Answers kept for the next who asks: one worker's own, bounded by its octets.
+//! Cache of answers, one for each worker, bounded in octets.
 //!
-//! An answer is found by its whole question and the bits it depends on, and by nothing else: no record in it ever
-//! answers another question, so nothing that upstream slips in beside an answer can poison anything.
+//! An answer is found by its whole question and the bits that it depends on. No record of it ever answers another
+//! question, so that records which a reply carries besides its answer cannot poison the cache.
 //!
-//! When room is needed a hand goes round: what was used since it came by last stays, the rest goes.
+//! Eviction is by the CLOCK algorithm: a hand goes round over the entries and removes those that were not used since
+//! its last visit.
 
 use hashbrown::HashTable;
 use measure::Nanos;
@@ -14,12 +15,12 @@ use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 use crate::table::slab::Slab;
 
-/// What an entry takes besides its octets: itself, its place in the index, the allocator's share.
+/// Overhead of an entry in octets: the entry, its place in the index and an estimate for the allocator.
 const OVERHEAD: usize = size_of::<Entry>() + 32;
 
-/// An answer that is kept.
+/// A stored answer.
 struct Entry {
-    /// The name, the message, the options.
+    /// The name, the message and the EDNS options.
     data: Box<[u8]>,
     name_len: u8,
     qtype: Qtype,
@@ -32,35 +33,36 @@ struct Entry {
     hash: u64,
     stored: Nanos,
     expires: Nanos,
-    /// Whether it was used since the hand came by; an entry that was taken out is not alive.
+    /// Whether the entry was used since the hand's last visit, and whether it is still in the index.
     used: bool,
     alive: bool,
-    /// Whether somebody refreshes it.
+    /// Whether a refresh of the entry was requested.
     refreshed: bool,
 }
 
-/// One worker's cache.
+/// The cache of one worker.
 pub(crate) struct Cache {
     index: HashTable<u32>,
     entries: Slab<Entry>,
-    /// One more than the greatest number of an entry.
+    /// Highest number of an entry, plus one.
     end: u32,
     hand: u32,
     used: usize,
     limit: usize,
 }
 
-/// An answer that was found.
+/// A stored answer that was found.
 pub(crate) struct Hit<'a> {
     pub(crate) answer: AnswerRef<'a>,
-    /// How old it is, or that it has expired.
+    /// Age of the answer, or that it has expired.
     pub(crate) age: Age,
-    /// Whether the caller is asked to refresh it: it is in the last tenth of its life, and nobody else was asked.
+    /// Whether the caller must refresh it: it is in the last tenth of its life, and no refresh was requested
+    /// before.
     pub(crate) refresh: bool,
 }
 
 impl Cache {
-    /// A cache of so many octets; none at all for 0.
+    /// Makes a cache of `limit` octets; 0 turns it off.
     pub(crate) fn new(limit: usize) -> Self {
         Cache {
             index: HashTable::new(),
@@ -72,17 +74,18 @@ impl Cache {
         }
     }
 
-    /// Whether anything is kept at all.
+    /// Returns whether the cache is off.
     pub(crate) fn is_off(&self) -> bool {
         self.limit == 0
     }
 
-    /// How many octets are in use, and how many answers there are.
+    /// Returns the number of octets in use and the number of answers.
     pub(crate) fn used(&self) -> (usize, usize) {
         (self.used, self.entries.len())
     }
 
-    /// The answer to a question, if it holds still, or held not longer than `stale` ago.
+    /// Returns the answer to a question if it is valid, or if it expired at most `stale.0` ago; such an
+    /// answer gets the TTL `stale.1`.
     pub(crate) fn get(
         &mut self,
         key: &Key,
@@ -109,7 +112,7 @@ impl Cache {
         Some(Hit { answer: entry.answer(), age, refresh })
     }
 
-    /// Keeps an answer for `life`, in the place of an older one.
+    /// Stores an answer for `life`, replacing an older one.
     pub(crate) fn put(&mut self, key: &Key, hash: u64, answer: &Answer, now: Nanos, life: Nanos) {
         let name = key.name.as_wire();
         let message = answer.bytes();
@@ -149,7 +152,7 @@ impl Cache {
         self.index.insert_unique(hash, number, |&n| entries[n].hash);
     }
 
-    /// Takes an answer out.
+    /// Removes an answer.
     fn remove(&mut self, key: &Key, hash: u64) {
         let entries = &self.entries;
         if let Ok(found) = self.index.find_entry(hash, |&n| entries[n].is_for(key, hash)) {
@@ -158,7 +161,7 @@ impl Cache {
         }
     }
 
-    /// Moves the hand on, and takes out what it points to unless that was used or is about to be.
+    /// Moves the hand to the next entry, and removes the current one unless it was used and is still valid.
     fn evict(&mut self, now: Nanos) {
         let number = self.hand;
         self.hand = if number + 1 < self.end { number + 1 } else { 0 };
@@ -173,7 +176,7 @@ impl Cache {
         self.free(number);
     }
 
-    /// Gives the room of an entry back that is in the index no more.
+    /// Frees the memory of an entry that is not in the index any more.
     fn free(&mut self, number: u32) {
         let entry = &mut self.entries[number];
         self.used -= entry.data.len() + OVERHEAD;
@@ -184,7 +187,7 @@ impl Cache {
 }
 
 impl Entry {
-    /// Whether it answers this question.
+    /// Returns whether the entry answers this question.
     fn is_for(&self, key: &Key, hash: u64) -> bool {
         self.hash == hash
             && (self.qtype, self.view, self.flags) == (key.qtype, key.view, key.flags)
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_age_expire_and_may_be_stale() {
+    fn answers_get_older_expire_and_may_be_served_stale() {
         let mut cache = Cache::new(100_000);
         let (k, s) = (key("a.test"), Nanos::from_secs);
         put(&mut cache, &k, s(10), s(100));
@@ -241,7 +244,7 @@ mod tests {
             |now, stale| cache.get(&k, hash(&k), now, stale).map(|hit| (hit.age, hit.refresh));
         assert_eq!(get(s(10), None), Some((Age::Seconds(0), false)));
         assert_eq!(get(s(99), None), Some((Age::Seconds(89), false)));
-        // The refreshing of an answer is asked for once.
+        // A refresh is requested only once.
         assert_eq!(get(s(101), None), Some((Age::Seconds(91), true)));
         assert_eq!(get(s(102), None), Some((Age::Seconds(92), false)));
         assert_eq!(get(s(110), None), None);
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_the_key_counts() {
+    fn every_part_of_the_key_is_compared() {
         let mut cache = Cache::new(100_000);
         let k = key("a.test");
         put(&mut cache, &k, Nanos::ZERO, Nanos::from_secs(9));
@@ -264,14 +267,14 @@ mod tests {
             Key { flags, ..k },
         ] {
             assert!(cache.get(&other, hash(&other), Nanos::ZERO, None).is_none());
-            // Not even with the same hash.
+            // Also with the same hash.
             assert!(cache.get(&other, hash(&k), Nanos::ZERO, None).is_none());
         }
     }
 
     proptest! {
         #[test]
-        fn it_keeps_its_bound_and_what_is_used(names in prop::collection::vec(0u32..300, 1..600)) {
+        fn the_cache_keeps_its_size_limit_and_used_answers(names in prop::collection::vec(0u32..300, 1..600)) {
             let limit = 60_000;
             let mut cache = Cache::new(limit);
             let popular = key("popular.test");

@@ -1,4 +1,4 @@
-//! Answers that are made here: a chain of aliases, and what stands at its end.
+//! Composes answers: a chain of aliases and the records at its end.
 
 use wire::message::{HEADER, Record};
 use wire::writer::Section;
@@ -6,18 +6,18 @@ use wire::{Opcode, Owner, Qclass, Qtype, Query, Rcode, ReplyWriter};
 
 use crate::answer::{Answer, MAX_MESSAGE};
 
-/// An answer in the making; sections come in their order.
+/// An answer that is being composed; its sections are added in order.
 pub(crate) struct Composer<'a> {
     writer: ReplyWriter<'a>,
-    /// The name asked for.
+    /// Name of the question.
     qname: &'a [u8],
-    /// Where the name stands that the chain has come to, once it has left the question.
+    /// Position of the name at which the chain has arrived, once it differs from the question.
     end: Option<End>,
     ttl: u32,
     additional_at: Option<usize>,
 }
 
-/// Where the name at the end of a chain stands in the message.
+/// Position of the name at the end of a chain in the message.
 #[derive(Clone, Copy)]
 struct End {
     offset: usize,
@@ -25,8 +25,8 @@ struct End {
 }
 
 impl Answer {
-    /// Makes it an answer to `question` (in lower case) of what `fill` writes; one too long for a message becomes
-    /// SERVFAIL.
+    /// Composes an answer to `question` (in lower case) with the records that `fill` adds; an answer that is
+    /// too long for a message becomes SERVFAIL.
     pub(crate) fn compose(&mut self, question: &[u8], fill: impl FnOnce(&mut Composer<'_>)) {
         self.clear();
         let query = Query {
@@ -60,7 +60,7 @@ impl Answer {
 }
 
 impl Composer<'_> {
-    /// Sets the return code, four bits of it.
+    /// Sets the lower four bits of the return code.
     pub(crate) fn rcode(&mut self, rcode: Rcode) {
         self.writer.rcode(rcode);
     }
@@ -70,7 +70,7 @@ impl Composer<'_> {
         self.writer.flag(bits, set);
     }
 
-    /// Adds aliases: whole records, uncompressed, the first at the name asked for.
+    /// Adds aliases as whole uncompressed records, the first at the name of the question.
     pub(crate) fn chain(&mut self, chain: &[u8]) {
         let mut at = 0;
         while let Some((record, end)) = Record::read(chain, at) {
@@ -81,7 +81,7 @@ impl Composer<'_> {
                 Owner::Name(owner)
             };
             self.answer(owner, record.rtype, record.ttl, record.rdata);
-            // A DNAME says less than the whole name; the CNAME made from it, which follows, says it.
+            // A DNAME gives only a suffix; the CNAME made from it, which follows, gives the whole name.
             if record.rtype == Qtype::CNAME {
                 let len = record.rdata.len();
                 self.end = Some(End { offset: self.writer.position().saturating_sub(len), len });
@@ -90,7 +90,7 @@ impl Composer<'_> {
         }
     }
 
-    /// Adds a record at `name`, where the chain has come to.
+    /// Adds a record at `name`, the end of the chain.
     pub(crate) fn at_end(&mut self, name: &[u8], rtype: Qtype, ttl: u32, rdata: &[u8]) {
         let owner = match self.end {
             None if name.eq_ignore_ascii_case(self.qname) => Owner::Question,
@@ -102,7 +102,7 @@ impl Composer<'_> {
         self.answer(owner, rtype, ttl, rdata);
     }
 
-    /// Adds a record at the name asked for.
+    /// Adds a record at the name of the question.
     pub(crate) fn at_question(&mut self, rtype: Qtype, ttl: u32, rdata: &[u8]) {
         self.answer(Owner::Question, rtype, ttl, rdata);
     }
@@ -123,8 +123,8 @@ impl Composer<'_> {
         self.writer.prebuilt(Section::Additional, record);
     }
 
-    /// Says how long the answer holds, where its records do not.
-    pub(crate) fn holds(&mut self, ttl: u32) {
+    /// Limits the TTL of the answer, in seconds, beyond that of its records.
+    pub(crate) fn limit_ttl(&mut self, ttl: u32) {
         self.ttl = self.ttl.min(ttl);
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     const CHAIN: &[u8] = b"\x03www\x04test\0\0\x05\0\x01\0\0\0\x64\0\x0a\x03web\x04test\0";
 
     #[test]
-    fn a_chain_with_addresses() {
+    fn a_chain_with_addresses_is_composed() {
         let mut answer = Answer::new();
         answer.compose(QUESTION, |c| {
             c.chain(CHAIN);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_a_failure() {
+    fn an_answer_that_is_too_long_becomes_servfail() {
         let mut answer = Answer::new();
         answer.compose(QUESTION, |c| {
             for _ in 0..5_000 {

@@ -1,21 +1,21 @@
-//! What a worker counts.
+//! Counters of a worker since its start.
 
-/// Makes the structure, its sum, and its names for Prometheus from one list.
+/// Defines the structure, its sum and its metric names from one list.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What a worker counts; all from its start.
+        /// Counters of a worker since its start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
         impl Counters {
-            /// Adds another worker's counts.
+            /// Adds the counts of another worker.
             pub fn merge(&mut self, other: &Counters) {
                 $(self.$name += other.$name;)+
             }
 
-            /// Name, meaning and value of each.
+            /// Returns name, meaning and value of each counter.
             pub fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+]
             }
@@ -28,39 +28,39 @@ counters! {
     queries_udp,
     /// Queries received by streams.
     queries_stream,
-    /// Messages dropped unread: responses and scraps.
+    /// Messages of clients dropped without a reply: responses and unreadable ones.
     ignored,
-    /// Queries of clients that may not ask.
+    /// Queries of clients that are not permitted.
     denied,
-    /// Queries answered with FORMERR, NOTIMP, BADVERS or REFUSED for what they were.
+    /// Invalid or unsupported queries, answered with FORMERR, NOTIMP, BADVERS or REFUSED.
     bad_queries,
-    /// Replies handed to the engine or to a stream.
+    /// Replies passed to the engine or to a stream.
     replies,
-    /// Replies cut to what the client takes.
+    /// Replies truncated to the size that the client accepts.
     truncated,
-    /// Replies withheld by the rate limit.
+    /// Replies not sent because of the rate limit.
     rate_limited,
-    /// Replies withheld because a batch, or the room for streams, was full.
+    /// Replies not sent because a batch, or the memory for streams, was full.
     unsent,
     /// Replies with synthesised AAAA records.
     synthesised,
-    /// Replies to AAAA queries that had AAAA records of their own.
+    /// Replies to AAAA queries with AAAA records from upstream.
     native,
     /// PTR queries answered for addresses under a prefix.
     reverse,
-    /// Queries for ipv4only.arpa and its reverse names answered here.
+    /// Queries for ipv4only.arpa and its reverse names, answered locally.
     ipv4only,
     /// Queries answered from the cache.
     cache_hits,
-    /// Queries answered from the cache with what had expired.
+    /// Queries answered from the cache with an expired answer.
     cache_stale,
-    /// Queries that joined one under way.
+    /// Queries that joined the same pending question.
     joined,
     /// Queries refused or dropped because all places were taken.
     overloaded,
-    /// Queries refused or dropped because their network had its share.
+    /// Queries refused or dropped because their client network had its share.
     over_share,
-    /// Waiting queries given up for newer ones.
+    /// Waiting queries dropped or refused to make room for newer ones.
     displaced,
     /// Queries sent upstream.
     upstream_queries,
@@ -68,21 +68,21 @@ counters! {
     upstream_retries,
     /// Queries sent upstream by TCP or TLS.
     upstream_tcp,
-    /// Replies from upstream that were waited for.
+    /// Replies from upstream to pending queries.
     upstream_replies,
     /// Queries that upstream did not answer in time.
     upstream_timeouts,
     /// Replies with an error: SERVFAIL, REFUSED and the like.
     upstream_errors,
-    /// Messages on upstream sockets that nobody waited for: late, or guessed.
+    /// Messages on upstream sockets without a pending query: late or forged ones.
     upstream_unexpected,
-    /// Messages with a right id but another question, or its name in another case.
+    /// Messages with the right id but another question, or another letter case of its name.
     upstream_mismatched,
-    /// Messages from upstream that could not be read.
+    /// Messages from upstream that could not be parsed.
     upstream_malformed,
-    /// Times an upstream server was found dead.
+    /// Number of times that an upstream server was declared dead.
     upstream_deaths,
-    /// Failures told to clients (SERVFAIL).
+    /// Failures (SERVFAIL) returned to clients.
     failures,
 }
 
@@ -91,12 +91,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_and_names() {
+    fn counters_add_up_and_have_names() {
         let mut sum = Counters { replies: 1, ..Counters::default() };
         sum.merge(&Counters { replies: 2, failures: 3, ..Counters::default() });
         assert_eq!((sum.replies, sum.failures), (3, 3));
         let list = sum.list();
-        assert!(list.contains(&("replies", "Replies handed to the engine or to a stream.", 3)));
+        assert!(list.contains(&("replies", "Replies passed to the engine or to a stream.", 3)));
         assert!(list.iter().all(|(_, meaning, _)| meaning.ends_with('.')));
     }
 }

@@ -1,20 +1,21 @@
-//! A DNS64 server (RFC 6147): AAAA for names that have only A, so that hosts with IPv6 alone reach IPv4 through a NAT64.
+//! A DNS64 server (RFC 6147). It answers AAAA queries for names that have only A records, so that IPv6-only
+//! hosts reach IPv4 servers through a NAT64.
 //!
 //! ```text
-//!   config ──> policy ──> settings          what the operator wants, checked and prepared
+//!   config ──> policy ──> settings          the operator's settings, validated and prepared
 //!                            │
 //!   client ──datagram──> server (a role) ──datagram──> upstream
 //!      └─────stream────>    │    └────────stream──────────┘
-//!                           ├ admission     who may ask, how much
-//!                           ├ cache         answers kept
-//!                           ├ special       what is answered here
+//!                           ├ admission     which clients may send queries, and how many
+//!                           ├ cache         stored answers
+//!                           ├ special       queries answered locally
 //!                           ├ upstream      servers, sockets, health
-//!                           ├ transaction   a question under way; table: bounded tables of them
-//!                           └ reply, compose, answer    what upstream says, what is made of it, what a client gets
+//!                           ├ transaction   a pending question; table: bounded tables of them
+//!                           └ reply, compose, answer    upstream's reply, the composed answer, the client's copy
 //! ```
 //!
-//! [`Dns64`] is a state machine for one worker: it reads no clock and opens no socket. The `dns64d` program gives it
-//! both.
+//! [`Dns64`] is the state machine of one worker. It reads no clock and opens no socket; the `dns64d` program
+//! provides both.
 
 mod admission;
 mod answer;

@@ -1,8 +1,9 @@
-//! The rules of synthesis: who gets which prefix, which addresses are mapped, which names are left alone.
+//! Rules of synthesis: the prefixes of each client, the addresses that are mapped, the names that are
+//! excepted.
 //!
 //! ```text
-//!   client ──> view: the blocks that serve it, as bits      (server, once per query)
-//!   name ────> rule: as usual, never, always                (lists; the longest domain wins)
+//!   client ──> view: the blocks that serve it, as bits      (once per query)
+//!   name ────> rule: usual, never, always                   (lists; the longest domain wins)
 //!   IPv4 ────> one IPv6 address for each block of the view that maps it
 //! ```
 
@@ -13,43 +14,43 @@ use wire::{Name, Pref64};
 
 use crate::config::{BlockConfig, Config, SynthesisConfig};
 
-/// The blocks that serve a client, a bit for each.
+/// Blocks that serve a client, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct View(pub u32);
 
 impl View {
-    /// Whether no block serves the client: nothing is synthesised.
+    /// Returns whether no block serves the client, so that nothing is synthesised.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// What is done about a name.
+/// Rule of synthesis for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// Synthesised when there is no AAAA.
+    /// Synthesised if there is no AAAA record.
     Usual,
     /// Never synthesised.
     Never,
-    /// Synthesised, AAAA or not.
+    /// Synthesised even if there are AAAA records.
     Always,
 }
 
-/// The rules in force.
+/// Rules of a configuration.
 #[derive(Debug)]
 pub struct Policy {
-    /// The settings that need no preparation.
+    /// Settings that need no preparation.
     pub synthesis: SynthesisConfig,
     blocks: Vec<Block>,
-    /// The domains with a rule of their own.
+    /// Domains with their own rule.
     domains: Vec<(Name, NameRule)>,
 }
 
-/// A prefix, ready for use.
+/// A prefix, prepared for use.
 #[derive(Debug)]
 struct Block {
     prefix: Pref64,
-    /// What stands behind the IPv4 address.
+    /// Bits behind the IPv4 address.
     suffix: u128,
     clients: Vec<IpNet>,
     mapped: Vec<Ipv4Net>,
@@ -58,13 +59,13 @@ struct Block {
     only_global: bool,
     /// Networks whose AAAA records count as absent.
     exclude: Vec<Ipv6Net>,
-    /// Whether it serves queries with RD only, and whether also those with DO and CD.
+    /// Whether it serves only queries with RD, and whether it also serves those with DO and CD.
     recursive_only: bool,
     break_dnssec: bool,
 }
 
 impl Policy {
-    /// The rules of a configuration.
+    /// Makes the rules of a configuration.
     pub fn new(config: &Config) -> Self {
         let rule = |rule| move |name: &Name| (name.to_lowercase(), rule);
         let never = config.synthesis.never.iter().map(rule(NameRule::Never));
@@ -77,14 +78,15 @@ impl Policy {
         }
     }
 
-    /// The blocks that serve a client.
+    /// Returns the blocks that serve a client.
     pub fn view(&self, client: IpAddr) -> View {
         let serves = |block: &Block| block.clients.iter().any(|network| network.contains(&client));
         let bits = self.blocks.iter().enumerate().filter(|(_, block)| serves(block));
         View(bits.fold(0, |view, (i, _)| view | 1 << i))
     }
 
-    /// What is done about a name in lower case; of two domains that hold it the longer one decides, `never` before `always`.
+    /// Returns the rule for a name in lower case. Of several domains that contain the name the longest
+    /// decides, `never` before `always`.
     pub fn rule(&self, name: &[u8]) -> NameRule {
         let mut found = (0, NameRule::Usual);
         for (domain, rule) in &self.domains {
@@ -96,8 +98,8 @@ impl Policy {
         found.1
     }
 
-    /// Those blocks of a view that serve a query with these bits: to a validator (DO and CD) the truth is told
-    /// (RFC 6147 section 5.5), unless its block says otherwise.
+    /// Returns the blocks of a view that serve a query with these bits: a validator (DO and CD) gets
+    /// unchanged data (RFC 6147 section 5.5) unless a block is configured otherwise.
     pub fn permitted(&self, view: View, recursion_desired: bool, validates: bool) -> View {
         if recursion_desired && !validates {
             return view;
@@ -109,30 +111,31 @@ impl Policy {
         View(view.0 & bits.fold(0, |bits, (i, _)| bits | 1 << i))
     }
 
-    /// Whether a AAAA record with this address counts as absent in a view: all of its blocks say so.
+    /// Returns whether an AAAA record with this address counts as absent in a view: all its blocks must
+    /// exclude it.
     pub fn is_excluded(&self, view: View, address: Ipv6Addr) -> bool {
         let mut blocks = self.served(view).peekable();
         let excludes = |block: &Block| block.exclude.iter().any(|n| n.contains(&address));
         blocks.peek().is_some() && blocks.all(excludes)
     }
 
-    /// The IPv6 addresses that stand for an IPv4 address in a view.
+    /// Returns the IPv6 addresses for an IPv4 address in a view.
     pub fn map(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
         self.served(view).filter(move |block| block.maps(address)).map(move |b| b.embed(address))
     }
 
-    /// As [`map`](Self::map), for an address that is mapped by all prefixes (those of `ipv4only.arpa`, RFC 7050).
+    /// Works as [`map`](Self::map) for an address that all prefixes map (those of `ipv4only.arpa`, RFC 7050).
     pub fn map_always(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
         self.served(view).map(move |block| block.embed(address))
     }
 
-    /// The IPv4 address that an IPv6 address stands for in a view, and whether it is mapped.
+    /// Returns the IPv4 address in an IPv6 address of a view, and whether it is mapped.
     pub fn unmap(&self, view: View, address: Ipv6Addr) -> Option<(Ipv4Addr, bool)> {
         let found = self.served(view).find_map(|block| Some((block, block.extract(address)?)));
         found.map(|(block, inner)| (inner, block.maps(inner)))
     }
 
-    /// The blocks of a view.
+    /// Returns the blocks of a view.
     fn served(&self, view: View) -> impl Iterator<Item = &Block> {
         self.blocks.iter().enumerate().filter(move |(i, _)| view.0 & 1 << i != 0).map(|(_, b)| b)
     }
@@ -158,7 +161,7 @@ impl Block {
         }
     }
 
-    /// Whether an address is mapped.
+    /// Returns whether an address is mapped.
     fn maps(&self, address: Ipv4Addr) -> bool {
         self.mapped.iter().any(|network| network.contains(&address))
             && !self.not_mapped.iter().any(|network| network.contains(&address))
@@ -176,7 +179,8 @@ impl Block {
     }
 }
 
-/// Whether an address is globally reachable by the IANA registry of special-purpose addresses (RFC 6890).
+/// Returns whether an address is globally reachable by the IANA registry of special-purpose addresses (RFC
+/// 6890).
 fn is_global(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn excluded_addresses() {
+    fn excluded_addresses_count_as_absent() {
         let ip = |text: &str| text.parse().expect("an address");
         let default = policy("");
         for (address, excluded) in
@@ -285,7 +289,7 @@ mod tests {
         {
             assert_eq!(default.is_excluded(View(1), ip(address)), excluded, "{address}");
         }
-        assert!(!default.is_excluded(View(0), ip("::ffff:1.2.3.4")), "nobody synthesises");
+        assert!(!default.is_excluded(View(0), ip("::ffff:1.2.3.4")), "no block, no exclusion");
         assert!(!policy("synthesis.exclude = []").is_excluded(View(1), ip("::ffff:1.2.3.4")));
         let two = policy(
             "[[dns64]]\nprefix = \"2001:db8:1::/96\"\nexclude = [\"2001:db8::/32\"]\n\
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_may_leave_some_queries_alone() {
+    fn blocks_may_except_some_queries() {
         let policy = policy(
             "[[dns64]]\nprefix = \"2001:db8:1::/96\"\nrecursive-only = true\n\
              [[dns64]]\nprefix = \"2001:db8:2::/96\"\nbreak-dnssec = true\n[[dns64]]\nprefix = \"2001:db8:3::/96\"",
@@ -312,18 +316,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_mapped_comes_back(bits: u128, len in prop::sample::select(&wire::pref64::LENGTHS[..]), suffix: u128, inner: u32) {
+        fn mapped_addresses_are_extracted_again(bits: u128, len in prop::sample::select(&wire::pref64::LENGTHS[..]), suffix: u128, inner: u32) {
             let u_octet = 0xff_u128 << 56;
             let prefix = Ipv6Addr::from(bits & (u128::MAX << (128 - len)) & !u_octet);
             let pref64 = Pref64::new(prefix, len).expect("no bits too many");
-            let taken = u128::from(Pref64::new(Ipv6Addr::UNSPECIFIED, len).expect("zero").embed([255; 4].into()));
-            let free = !(taken | u_octet | !(u128::MAX >> len));
+            let used = u128::from(Pref64::new(Ipv6Addr::UNSPECIFIED, len).expect("zero").embed([255; 4].into()));
+            let free = !(used | u_octet | !(u128::MAX >> len));
             let block = Block::new(BlockConfig { suffix: (suffix & free).into(), map_non_global: true, ..BlockConfig::new(pref64) }, &SynthesisConfig::default());
             let inner = Ipv4Addr::from(inner);
             let outer = block.embed(inner);
             prop_assert_eq!(block.extract(outer), Some(inner));
             prop_assert!(outer.octets()[8] == 0 || len == 96);
-            // Any other bit makes it another address, or none.
+            // Any changed bit gives another address, or none.
             for bit in 0..128 {
                 let other = Ipv6Addr::from(u128::from(outer) ^ 1 << bit);
                 prop_assert_ne!(block.extract(other), Some(inner));

@@ -1,21 +1,21 @@
-//! What is asked: a key in lower case that many clients may share, and how each of them spelled it.
+//! Questions: a key in lower case that many clients may share, and the letter case of each client.
 
 use wire::{Name, Qclass, Qtype, Query};
 
 use crate::policy::View;
 
-/// A question with all that its answer depends on.
+/// A question with everything that its answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// The name, in lower case.
+    /// Name in lower case.
     pub(crate) name: Name,
     pub(crate) qtype: Qtype,
-    /// The client's blocks; none where the answer does not depend on them.
+    /// Blocks of the client; empty if the answer does not depend on them.
     pub(crate) view: View,
     pub(crate) flags: KeyFlags,
 }
 
-/// The bits of a query that its answer depends on.
+/// Bits of a query that its answer depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct KeyFlags {
     /// Recursion desired.
@@ -27,7 +27,7 @@ pub(crate) struct KeyFlags {
 }
 
 impl Key {
-    /// The key of a query from a client of `view`; class IN.
+    /// Makes the key of a query of class IN from a client of `view`.
     pub(crate) fn new(query: &Query<'_>, view: View) -> Option<Self> {
         let depends = matches!(
             query.qtype,
@@ -45,7 +45,7 @@ impl Key {
         })
     }
 
-    /// The question for another name or type.
+    /// Writes the question of a name and a type into `out`.
     pub(crate) fn question(name: &Name, qtype: Qtype, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(name.as_wire());
@@ -63,15 +63,15 @@ impl std::hash::Hash for Key {
     }
 }
 
-/// Which letters of a name are capitals.
+/// Letter case of a name: which letters are capitals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Case {
-    /// A bit for each octet; all zero for most names.
+    /// One bit per octet; all zero for most names.
     bits: [u64; 4],
 }
 
 impl Case {
-    /// How `name` is spelled.
+    /// Returns the letter case of `name`.
     #[inline]
     pub(crate) fn of(name: &[u8]) -> Self {
         let mut bits = [0; 4];
@@ -81,14 +81,14 @@ impl Case {
         Case { bits }
     }
 
-    /// A spelling at random, from 64 random bits (0: all lower-case). Every letter of the first 64 octets has one of
-    /// its own.
+    /// Makes a random letter case from 64 random bits (0: all lower case). Each letter of the first 64 octets
+    /// has its own bit.
     #[inline]
     pub(crate) fn random(seed: u64) -> Self {
         Case { bits: [seed, seed.rotate_left(17), seed.rotate_left(34), seed.rotate_left(51)] }
     }
 
-    /// Spells a name in lower case.
+    /// Applies this letter case to a name in lower case.
     #[inline]
     pub(crate) fn apply(&self, name: &mut [u8]) {
         if self.bits == [0; 4] {
@@ -96,7 +96,7 @@ impl Case {
         }
         for (chunk, mut bits) in name.chunks_mut(64).zip(self.bits) {
             for octet in chunk {
-                // Length octets are below 64, so none is taken for a letter.
+                // Length octets are below 64, so that none is taken for a letter.
                 let flip = (octet.is_ascii_lowercase() as u8) & bits as u8 & 1;
                 *octet ^= flip << 5;
                 bits >>= 1;
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_spelling_comes_back(name in prop::collection::vec(any::<u8>(), 0..255), seed: u64) {
+        fn a_letter_case_is_restored(name in prop::collection::vec(any::<u8>(), 0..255), seed: u64) {
             let lower = name.to_ascii_lowercase();
             let mut spelled = lower.clone();
             Case::of(&name).apply(&mut spelled);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn random_spellings_differ() {
+    fn random_letter_cases_differ() {
         let spell = |seed| {
             let mut name = *b"\x07example\x04test\0";
             Case::random(seed).apply(&mut name);

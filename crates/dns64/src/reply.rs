@@ -1,4 +1,5 @@
-//! What upstream says: one bounded walk over a reply, and what stands at the end of its chain of aliases.
+//! Replies from upstream: one bounded walk over the message, and the records at the end of its chain of
+//! aliases.
 
 use wire::edns::EdnsSeen;
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
@@ -8,7 +9,7 @@ use wire::{Invalid, Name, Opcode, Qtype};
 
 use crate::answer::{Answer, MAX_MESSAGE};
 
-/// EDNS options that concern two neighbours only: COOKIE, keepalive, padding.
+/// EDNS options for a single hop only: COOKIE, keepalive, padding.
 const HOP_BY_HOP: [u16; 3] = [10, 11, 12];
 
 /// A well-formed reply.
@@ -16,25 +17,26 @@ const HOP_BY_HOP: [u16; 3] = [10, 11, 12];
 pub(crate) struct Reply<'a> {
     bytes: &'a [u8],
     pub(crate) header: Header,
-    /// The question: name, type, class.
+    /// Question: name, type, class.
     pub(crate) question: &'a [u8],
-    /// All twelve bits of the return code.
+    /// Return code, all twelve bits.
     pub(crate) rcode: u16,
-    /// Where the additional section begins, and where it ends for us: at an OPT record.
+    /// Start of the additional section, and its end in front of an OPT record.
     additional_at: usize,
     additional_end: usize,
-    /// Additional records in front of the OPT record.
+    /// Number of additional records in front of the OPT record.
     additional: u16,
-    /// The least TTL of the answers; `u32::MAX` without any.
+    /// Smallest TTL of the answer section, in seconds; `u32::MAX` without records.
     pub(crate) answer_ttl: u32,
-    /// How long a negative answer holds by the SOA in the authority section (RFC 2308 section 5), and how many there are.
+    /// TTL of a negative answer in seconds, from the SOA in the authority section (RFC 2308 section 5), and
+    /// the number of SOA records.
     pub(crate) negative_ttl: Option<u32>,
     soas: u16,
     /// EDNS options, in wire form; `None` without EDNS.
     options: Option<&'a [u8]>,
 }
 
-/// A record that was wanted: where its data stands.
+/// A record of the wanted type: the position of its data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) ttl: u32,
@@ -42,19 +44,19 @@ pub(crate) struct Found {
     len: usize,
 }
 
-/// What stands at the end of a chain.
+/// Result of following a chain of aliases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// The name there.
+    /// Name at the end of the chain.
     pub(crate) name: Name,
-    /// How many aliases led to it.
+    /// Number of aliases that lead to it.
     pub(crate) hops: u32,
-    /// How many records of the type wanted it has.
+    /// Number of its records of the wanted type.
     pub(crate) wanted: u32,
 }
 
 impl<'a> Reply<'a> {
-    /// The reply in a message; `None` if it is malformed, or no reply to one question.
+    /// Parses the reply in a message; `None` if it is malformed or not a reply to one question.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
@@ -78,7 +80,7 @@ impl<'a> Reply<'a> {
         reply.walk(at).is_some_and(|end| end == bytes.len()).then_some(reply)
     }
 
-    /// Walks all records from `at` on; where they end.
+    /// Walks all records from `at` on; returns the position of their end.
     #[inline]
     fn walk(&mut self, mut at: usize) -> Option<usize> {
         let [_, answers, authority, additional] = self.header.counts;
@@ -118,29 +120,30 @@ impl<'a> Reply<'a> {
         Some(at)
     }
 
-    /// Whether it was cut.
+    /// Returns whether it is truncated.
     pub(crate) fn is_truncated(&self) -> bool {
         self.header.is_truncated()
     }
 
-    /// Whether it has an OPT record.
+    /// Returns whether it has an OPT record.
     pub(crate) fn has_edns(&self) -> bool {
         self.options.is_some()
     }
 
-    /// Whether upstream calls the data authentic.
+    /// Returns whether upstream states that the data is authentic.
     pub(crate) fn is_authentic(&self) -> bool {
         self.header.flags & flag::AD != 0
     }
 
-    /// The section of answers.
+    /// Returns the answer section.
     fn answers(&self) -> Answers<'a> {
         let at = HEADER + self.question.len();
         Answers { reply: self.bytes, at, count: self.header.counts[1], question: self.question }
     }
 
-    /// Follows the chain of aliases. They are added to `chain` as whole records, uncompressed; what is wanted goes to
-    /// `found`. `None` for a malformed chain, or one of more than 16 aliases.
+    /// Follows the chain of aliases. Its aliases are appended to `chain` as whole uncompressed records; the
+    /// records of type `wanted` go to `found`. Returns `None` for a malformed chain or one of more than 16
+    /// aliases.
     pub(crate) fn read(
         &self,
         wanted: Qtype,
@@ -156,7 +159,7 @@ impl<'a> Reply<'a> {
                     found.clear();
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                 }
-                // The name in it is where the DNAME has led already.
+                // This CNAME has the name to which the DNAME has already led.
                 ChainEvent::Synthesized(record) => {
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                 }
@@ -170,39 +173,41 @@ impl<'a> Reply<'a> {
         Some(Reading { name: name.to_lowercase(), hops, wanted })
     }
 
-    /// The data of a record that was found in it.
+    /// Returns the data of a found record.
     pub(crate) fn data(&self, found: &Found) -> &'a [u8] {
         &self.bytes[found.at..found.at + found.len]
     }
 
-    /// Its octets.
+    /// Returns the message.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether its chain stops short of an end: an alias, nothing behind it, and no word on that.
-    pub(crate) fn stops_short(&self, reading: &Reading) -> bool {
+    /// Returns whether its chain ends in an alias, without records of the target and without a statement
+    /// about it.
+    pub(crate) fn ends_in_alias(&self, reading: &Reading) -> bool {
         self.rcode == 0 && reading.hops > 0 && reading.wanted == 0 && self.soas == 0
     }
 
-    /// Whether it may be passed on as it is, for a question of its name: one SOA at most.
+    /// Returns whether it may be passed on unchanged for a question of its name: it has at most one SOA.
     pub(crate) fn is_plain(&self) -> bool {
         self.soas <= 1
     }
 
-    /// Whether whoever gets it can read all of its records.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Returns whether a client can parse all of its records.
+    pub(crate) fn is_readable(&self) -> bool {
         let [_, answers, authority, _] = self.header.counts;
         let count = usize::from(answers) + usize::from(authority) + usize::from(self.additional);
         readable::are_readable(self.bytes, HEADER + self.question.len(), count)
     }
 
-    /// Whether it says that there is nothing: how long that holds is the SOA's word.
+    /// Returns whether it is a negative answer, whose TTL comes from the SOA.
     pub(crate) fn is_negative(&self, wanted: u32) -> bool {
         self.rcode == 3 || self.rcode == 0 && wanted == 0
     }
 
-    /// Copies all but the OPT record into `answer`, under `question` (of the same length) in lower case.
+    /// Copies everything except the OPT record into `answer`, under `question` (of the same length) in lower
+    /// case.
     pub(crate) fn copy_to(&self, answer: &mut Answer, question: &[u8]) {
         debug_assert_eq!(question.len(), self.question.len());
         answer.clear();
@@ -228,13 +233,13 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The records of the authority section.
+    /// Returns the records of the authority section.
     pub(crate) fn authority(&self) -> impl Iterator<Item = Record<'a>> {
         let [_, answers, authority, _] = self.header.counts;
         self.records().skip(usize::from(answers)).take(usize::from(authority))
     }
 
-    /// The additional records in front of the OPT record.
+    /// Returns the additional records in front of the OPT record.
     pub(crate) fn additional(&self) -> impl Iterator<Item = Record<'a>> {
         let (bytes, mut at) = (self.bytes, self.additional_at);
         (0..self.additional).map_while(move |_| {
@@ -244,7 +249,7 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// All records.
+    /// Returns all records.
     fn records(&self) -> impl Iterator<Item = Record<'a>> {
         let (bytes, mut at) = (self.bytes, HEADER + self.question.len());
         std::iter::from_fn(move || {
@@ -254,18 +259,18 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// Adds the data of a record of type `rtype` to `out`, with its names uncompressed.
+    /// Appends the data of a record of type `rtype` to `out`, with uncompressed names.
     pub(crate) fn push_data(&self, out: &mut Vec<u8>, rtype: Qtype, found: &Found) -> Option<()> {
         push_data(out, self.bytes, rtype, found.at, found.len)
     }
 
-    /// Adds one of its records to `out`, uncompressed.
+    /// Appends one of its records to `out`, uncompressed.
     pub(crate) fn push(&self, out: &mut Vec<u8>, record: &Record<'_>) -> Option<()> {
         push_record(out, self.bytes, record)
     }
 }
 
-/// Copies EDNS options but for those between neighbours; they are well-formed.
+/// Copies well-formed EDNS options except those for a single hop.
 pub(crate) fn copy_options(options: &[u8], out: &mut Vec<u8>) {
     let mut rest = options;
     while let Some((head, behind)) = rest.split_first_chunk::<4>() {
@@ -282,11 +287,11 @@ pub(crate) fn copy_options(options: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The most octets that a chain over several replies takes: [`MAX_HOPS`] aliases of two long names each.
+/// Longest chain over several replies, in octets: [`MAX_HOPS`] aliases with two long names each.
 pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * 530;
 
-/// Adds a record of `message` to `out` with its names uncompressed: the owner, and those in the data of the types that
-/// may have compressed ones (RFC 1035 section 3.3, RFC 3597 section 4).
+/// Appends a record of `message` to `out` with uncompressed names: its owner, and the names in the data of
+/// types whose names may be compressed (RFC 1035 section 3.3, RFC 3597 section 4).
 fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option<()> {
     let owner = name_at(message, record.owner)?;
     out.extend_from_slice(owner.as_wire());
@@ -300,7 +305,7 @@ fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option
     Some(())
 }
 
-/// Adds the data of a record of `message` to `out` with its names uncompressed.
+/// Appends the data of a record of `message` to `out` with uncompressed names.
 fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: usize) -> Option<()> {
     let Shape { front, names, after } =
         Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, after: 0 });
@@ -328,7 +333,7 @@ mod tests {
         \0\0\x29\x04\xd0\x01\0\x80\0\0\x0b\0\x08\0\x01x\0\x0a\0\x02ab";
 
     #[test]
-    fn a_reply_is_taken_apart() {
+    fn a_reply_is_parsed() {
         let reply = Reply::parse(ALIAS).expect("it is well-formed");
         assert_eq!((reply.rcode, reply.answer_ttl, reply.negative_ttl), (16, 100, Some(5)));
         assert_eq!((reply.additional, reply.additional().count()), (1, 1));
@@ -339,7 +344,7 @@ mod tests {
             ("web.test", 1, 0)
         );
         assert_eq!(chain, b"\x03www\x04test\0\0\x05\0\x01\0\0\0\x64\0\x0a\x03web\x04test\0");
-        assert!(found.is_empty() && !reply.stops_short(&reading));
+        assert!(found.is_empty() && !reply.ends_in_alias(&reading));
         let mut soa = Vec::new();
         let record = reply.authority().next().expect("one");
         reply.push(&mut soa, &record).expect("fine");
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_copied_without_opt_and_neighbours_options() {
+    fn a_reply_is_copied_without_opt_and_hop_by_hop_options() {
         let reply = Reply::parse(ALIAS).expect("it is well-formed");
         let mut answer = Answer::new();
         reply.copy_to(&mut answer, b"\x03www\x04test\0\0\x1c\0\x01");
@@ -360,7 +365,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changed_replies_are_survived(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        fn changed_replies_are_parsed_or_refused(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
             let mut bytes = ALIAS.to_vec();
             for (at, value) in changes {
                 let at = at.index(bytes.len());

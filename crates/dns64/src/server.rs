@@ -1,20 +1,20 @@
-//! The role: queries in, queries to upstream, answers out.
+//! The role: receives queries, sends queries upstream, sends answers.
 //!
 //! ```text
-//!   client ──> client ──> special? cache? already asked? ──────────────┐
+//!   client ──> client ──> special? cache? already pending? ────────────┐
 //!                │ no                                                  │
 //!                v                                                     v
-//!             lookup ──> upstream ──> lookup ──> settle ──> answer ──> deliver ──> clients
-//!               ^  resent, in time        AAAA? then A, synthesis         │
-//!               └──────── what comes next ──────┘                      cache
+//!             lookup ──> upstream ──> lookup ──> progress ─> answer ──> deliver ──> clients
+//!               ^  resent after a timeout  AAAA? then A, synthesis        │
+//!               └──────── next lookup ──────────┘                      cache
 //! ```
 //!
-//! A worker shares nothing: its tables, its cache, its sockets are its own. All tables are bounded.
+//! A worker shares nothing: it has its own tables, cache and sockets. All tables are bounded.
 
 mod client;
 mod deliver;
 mod lookup;
-mod settle;
+mod progress;
 mod target;
 
 use std::collections::VecDeque;
@@ -40,22 +40,23 @@ use crate::table::wheel::Wheel;
 use crate::transaction::{Transaction, Waiter};
 use crate::upstream::{SocketChange, Upstreams};
 
-/// A worker wants to be tended at least so often: for ports, reloads, metrics.
-const TEND_EVERY: Nanos = Nanos::from_millis(50);
+/// Longest time between two calls of a worker: between calls its caller changes ports, reloads and publishes
+/// metrics.
+const MAX_PAUSE: Nanos = Nanos::from_millis(50);
 
-/// One worker's DNS64 server.
+/// The DNS64 server of one worker.
 pub struct Dns64 {
     settings: Arc<Settings>,
     admission: Admission,
     upstreams: Upstreams,
     transactions: Slab<Transaction>,
     waiters: Slab<Waiter>,
-    /// Lookups by socket and id, and by the time when their patience ends.
+    /// Pending lookups by socket and id, and by the end of their timeout.
     ids: Ids,
     wheel: Wheel,
-    /// Questions that others may join, by their hashes.
-    under_way: HashTable<u32>,
-    /// The ends of the list of questions by age.
+    /// Pending questions that other clients may join, by their hashes.
+    joinable: HashTable<u32>,
+    /// First and last question of the list by age.
     oldest: u32,
     newest: u32,
     cache: Cache,
@@ -68,35 +69,35 @@ pub struct Dns64 {
     scratch: Scratch,
 }
 
-/// Room that is used again and again.
+/// Buffers that are used again for each answer.
 struct Scratch {
-    /// The answer in the making.
+    /// The answer that is being composed.
     answer: Answer,
-    /// The question of the answer, in lower case.
+    /// The question of that answer, in lower case.
     question: Vec<u8>,
-    /// The aliases of the reply that is read, and what was found behind them.
+    /// The aliases of the current reply, and the records found at the end of them.
     chain: Vec<u8>,
     found: Vec<Found>,
     expired: Vec<u32>,
-    /// A record in the making.
+    /// The record that is being composed.
     record: Vec<u8>,
 }
 
-/// What a worker has at the moment.
+/// Current sizes of a worker's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Questions under way.
+    /// Number of pending questions.
     pub outstanding: u64,
-    /// Clients that wait for somebody else's question.
+    /// Number of clients that wait for a question of another client.
     pub waiters: u64,
-    /// Octets and answers in the cache.
+    /// Octets in the cache.
     pub cache_bytes: u64,
-    /// Answers in the cache.
+    /// Number of answers in the cache.
     pub cache_answers: u64,
 }
 
 impl Gauges {
-    /// Adds another worker's.
+    /// Adds the numbers of another worker.
     pub fn merge(&mut self, other: &Gauges) {
         self.outstanding += other.outstanding;
         self.waiters += other.waiters;
@@ -105,21 +106,22 @@ impl Gauges {
     }
 }
 
-/// How a worker finds an upstream server.
+/// State of an upstream server as one worker sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerHealth {
-    /// Its address.
+    /// Address of the server.
     pub address: std::net::SocketAddr,
-    /// Whether it is believed alive.
+    /// Whether the server is considered alive.
     pub alive: bool,
-    /// Its smoothed round trip time; zero before the first.
+    /// Smoothed round trip time; zero before the first reply.
     pub rtt: Nanos,
-    /// Source ports in use to it.
+    /// Number of source ports in use for this server.
     pub ports: usize,
 }
 
 impl Dns64 {
-    /// A worker at time `now`. `seed` must be drawn from the operating system: ids, ports and spellings come from it.
+    /// Makes the server of one worker at time `now`. `seed` must be drawn from the operating system: ids,
+    /// ports and letter cases are generated from it.
     pub fn new(settings: Arc<Settings>, seed: [u8; 32], now: Nanos) -> Self {
         let outstanding = settings.outstanding();
         Dns64 {
@@ -129,7 +131,7 @@ impl Dns64 {
             waiters: Slab::new(outstanding),
             ids: Ids::new(2 * outstanding),
             wheel: Wheel::new(now),
-            under_way: HashTable::new(),
+            joinable: HashTable::new(),
             oldest: NONE,
             newest: NONE,
             cache: Cache::new(settings.cache_size()),
@@ -151,23 +153,23 @@ impl Dns64 {
         }
     }
 
-    /// Goes by other settings from now on; what is under way goes on. The number of workers and the bound of
-    /// outstanding queries stay as they were at the start.
+    /// Replaces the settings; pending questions continue. The number of workers and the bound of outstanding
+    /// queries do not change.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         let outstanding = self.settings.outstanding();
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config.upstream);
-        // Other rules give other answers.
+        // Other rules may give other answers.
         self.cache = Cache::new(settings.cache_size());
         self.settings = settings;
     }
 
-    /// What was counted so far.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What there is now.
+    /// Returns the current sizes of the tables.
     pub fn gauges(&self) -> Gauges {
         let (bytes, answers) = self.cache.used();
         Gauges {
@@ -178,7 +180,7 @@ impl Dns64 {
         }
     }
 
-    /// How each upstream server is.
+    /// Returns the state of each upstream server.
     pub fn health(&self) -> impl Iterator<Item = ServerHealth> {
         self.upstreams.servers().map(|server| ServerHealth {
             address: server.address,
@@ -188,39 +190,39 @@ impl Dns64 {
         })
     }
 
-    /// A socket to be opened or changed now, if there is one; the caller tells [`changed`](Self::changed) or
-    /// [`not_changed`](Self::not_changed).
-    pub fn wanted_change(&mut self, now: Nanos) -> Option<SocketChange> {
-        self.upstreams.wanted_change(now, &mut self.rng)
+    /// Returns a socket that must be opened or changed now, if there is one. The caller then calls
+    /// [`socket_changed`](Self::socket_changed) or [`socket_change_failed`](Self::socket_change_failed).
+    pub fn next_socket_change(&mut self, now: Nanos) -> Option<SocketChange> {
+        self.upstreams.next_socket_change(now, &mut self.rng)
     }
 
-    /// A source port at random, never a privileged one.
+    /// Returns a random source port, never a privileged one.
     pub fn random_port(&mut self) -> u16 {
         1_024 + (self.rng.next_u32() % (65_536 - 1_024)) as u16
     }
 
-    /// A wanted change was made; the socket has this number.
-    pub fn changed(&mut self, change: SocketChange, socket: SocketId) {
-        self.upstreams.changed(change, socket);
+    /// Notes that a socket was opened or changed and has the number `socket`.
+    pub fn socket_changed(&mut self, change: SocketChange, socket: SocketId) {
+        self.upstreams.socket_changed(change, socket);
     }
 
-    /// A wanted change could not be made.
-    pub fn not_changed(&mut self, change: SocketChange, now: Nanos) {
-        self.upstreams.not_changed(change, now);
+    /// Notes that a socket could not be opened or changed.
+    pub fn socket_change_failed(&mut self, change: SocketChange, now: Nanos) {
+        self.upstreams.socket_change_failed(change, now);
     }
 
-    /// Whether it has worked on all that came by streams.
-    pub fn has_taken_all(&self) -> bool {
+    /// Returns whether all messages from streams have been handled.
+    pub fn inbox_is_empty(&self) -> bool {
         self.inbox.is_empty()
     }
 
-    /// Takes what came by a stream; it is worked on when the role is handled next.
-    pub fn take(&mut self, message: FromStreams) {
+    /// Takes a message from a stream; the next call of the role handles it.
+    pub fn push_from_streams(&mut self, message: FromStreams) {
         self.inbox.push_back(message);
     }
 
-    /// Gives what is to go by streams.
-    pub fn give(&mut self) -> std::vec::Drain<'_, ToStreams> {
+    /// Returns the messages that must be sent on streams.
+    pub fn drain_to_streams(&mut self) -> std::vec::Drain<'_, ToStreams> {
         self.outbox.drain()
     }
 }
@@ -229,7 +231,7 @@ impl Role for Dns64 {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         self.upstreams.shuffle(&mut self.rng);
         for received in rx.iter() {
-            match self.upstreams.behind(received.socket) {
+            match self.upstreams.server_of(received.socket) {
                 Some(server) => self.on_reply(server, &received, now, tx),
                 None => self.on_query(&received, now, tx),
             }
@@ -251,7 +253,7 @@ impl Role for Dns64 {
         if !self.inbox.is_empty() {
             return Next::Now;
         }
-        let tend = now + TEND_EVERY;
-        Next::At(self.wheel.next().map_or(tend, |next| next.min(tend)))
+        let next_call = now + MAX_PAUSE;
+        Next::At(self.wheel.next().map_or(next_call, |next| next.min(next_call)))
     }
 }

@@ -1,34 +1,34 @@
-//! A configuration, made ready for the workers.
+//! A configuration, prepared for the workers.
 
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::policy::Policy;
 
-/// What all workers go by; a reload hands them another one.
+/// Settings of all workers; a reload replaces them.
 #[derive(Debug)]
 pub struct Settings {
-    /// What the file says.
+    /// The configuration file.
     pub config: Config,
     /// Its rules of synthesis.
     pub policy: Arc<Policy>,
-    /// How many workers share its bounds.
+    /// Number of workers that share its limits.
     pub workers: usize,
 }
 
 impl Settings {
-    /// Makes a configuration ready for `workers` workers.
+    /// Prepares a configuration for `workers` workers.
     pub fn new(config: Config, workers: usize) -> Self {
         let policy = Arc::new(Policy::new(&config));
         Settings { config, policy, workers: workers.max(1) }
     }
 
-    /// How many queries may wait in one worker.
+    /// Returns how many queries one worker may have outstanding.
     pub fn outstanding(&self) -> usize {
         self.config.limits.outstanding.div_ceil(self.workers)
     }
 
-    /// How many octets one worker's cache may take.
+    /// Returns the cache size of one worker, in octets.
     pub fn cache_size(&self) -> usize {
         self.config.cache.size.0 / self.workers
     }

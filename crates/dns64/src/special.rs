@@ -1,7 +1,8 @@
-//! What is answered here: `ipv4only.arpa`, its reverse names, and reverse names under a prefix.
+//! Queries answered locally: `ipv4only.arpa`, its reverse names, and reverse names under a prefix.
 //!
-//! RFC 8880 section 7 wants a DNS64 server to answer `ipv4only.arpa` itself: AAAA synthesised under the client's own
-//! prefixes is how a host learns them (RFC 7050), and what upstream says of the name is beside the point.
+//! RFC 8880 section 7 requires a DNS64 server to answer `ipv4only.arpa` itself: hosts learn their prefixes
+//! from its AAAA records (RFC 7050), which are synthesised under the client's own prefixes whatever upstream
+//! answers.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,26 +19,26 @@ use crate::question::Key;
 const IPV4ONLY: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// The addresses of `ipv4only.arpa` (RFC 7050 section 2.2).
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
-/// How long what is said of it holds, seconds: as IANA's own zone says.
+/// TTL of `ipv4only.arpa` in seconds, as in IANA's own zone.
 const IPV4ONLY_TTL: u32 = 86_400;
-/// How long a name made from an address holds, seconds.
+/// TTL of a name made from an address, in seconds.
 const REVERSE_TTL: u32 = 3_600;
 
-/// What becomes of a query.
+/// How a query is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
-    /// It is asked upstream.
+    /// It is sent upstream.
     No,
-    /// The answer is there, to a query for `ipv4only.arpa` or its reverse names.
+    /// Answered locally: `ipv4only.arpa` or one of its reverse names.
     Ipv4Only,
-    /// The answer is there, to a query for a reverse name.
+    /// Answered locally: a reverse name.
     Reverse,
-    /// The PTR of this name is to be asked: a reverse name under a prefix stands for it.
-    Ask(Box<Name>),
+    /// The PTR of this name is queried, for which a reverse name under a prefix stands.
+    QueryPtr(Box<Name>),
 }
 
-/// Answers what is answered here; `question` is the key's, `all` are the client's blocks, `permitted` those that serve
-/// this query.
+/// Answers a query locally if it can. `question` is that of the key, `all` are the client's blocks,
+/// `permitted` those that serve this query.
 pub(crate) fn answer(
     policy: &Policy,
     (all, permitted): (View, View),
@@ -65,7 +66,7 @@ pub(crate) fn answer(
     }
 }
 
-/// Answers for a reverse name under a prefix, or says what to ask.
+/// Answers a query for a reverse name under a prefix, or returns the name to query.
 fn reverse(
     policy: &Policy,
     view: View,
@@ -83,10 +84,10 @@ fn reverse(
     match settings.ptr {
         _ if !is_mapped => Special::No,
         PtrMode::Pass => Special::No,
-        PtrMode::Cname | PtrMode::InPlace => Special::Ask(Box::new(reverse_name(inner))),
+        PtrMode::Cname | PtrMode::InPlace => Special::QueryPtr(Box::new(reverse_name(inner))),
         PtrMode::Local => {
             let label = inner.to_string().replace('.', "-");
-            // With a zone too long for a label in front it stands for itself.
+            // If the zone is too long for a label in front, the zone itself is used.
             let name = settings.ptr_zone.prepend(label.as_bytes()).unwrap_or(settings.ptr_zone);
             pointer(key.qtype, name.as_wire(), REVERSE_TTL, question, answer);
             Special::Reverse
@@ -94,18 +95,18 @@ fn reverse(
     }
 }
 
-/// A PTR record, or no data for another type.
+/// Answers with a PTR record, or with no data for another type.
 fn pointer(qtype: Qtype, target: &[u8], ttl: u32, question: &[u8], answer: &mut Answer) {
     answer.compose(question, |c| {
         if qtype == Qtype::PTR || qtype == Qtype::ANY {
             c.at_question(Qtype::PTR, ttl, target);
         } else {
-            c.holds(ttl);
+            c.limit_ttl(ttl);
         }
     });
 }
 
-/// Answers for `ipv4only.arpa` or, unless `at_apex`, a name below it.
+/// Answers a query for `ipv4only.arpa` or, unless `at_apex`, a name below it.
 fn ipv4only(
     policy: &Policy,
     view: View,
@@ -143,12 +144,12 @@ fn ipv4only(
             soa.extend_from_slice(&(data.len() as u16).to_be_bytes());
             soa.extend_from_slice(&data);
             c.authority(&soa);
-            c.holds(IPV4ONLY_TTL);
+            c.limit_ttl(IPV4ONLY_TTL);
         }
     });
 }
 
-/// The data of the SOA record of `ipv4only.arpa`.
+/// Returns the data of the SOA record of `ipv4only.arpa`.
 fn soa_data() -> Vec<u8> {
     let mut data = [IPV4ONLY, b"\x06nobody\x07invalid\0"].concat();
     // Serial, refresh, retry, expire, minimum.
@@ -158,7 +159,7 @@ fn soa_data() -> Vec<u8> {
     data
 }
 
-/// The address that a reverse name stands for.
+/// Address in a reverse name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reverse {
     V4(Ipv4Addr),
@@ -166,10 +167,10 @@ enum Reverse {
 }
 
 impl Reverse {
-    /// The address of a whole reverse name in lower case.
+    /// Parses a complete reverse name in lower case.
     fn parse(name: &Name) -> Option<Self> {
         if let Some(front) = wire::name::strip_suffix(name.as_wire(), b"\x03ip6\x04arpa\0") {
-            // Thirty-two nibbles, a label each, the last first.
+            // Thirty-two labels of one nibble each, the last nibble first.
             if front.len() != 64 {
                 return None;
             }
@@ -190,11 +191,11 @@ impl Reverse {
     }
 }
 
-/// The name in `in-addr.arpa`.
+/// Returns the name in `in-addr.arpa`.
 fn reverse_name(address: Ipv4Addr) -> Name {
     let [a, b, c, d] = address.octets();
     let mut text = String::with_capacity(32);
-    write!(text, "{d}.{c}.{b}.{a}.in-addr.arpa").expect("a string takes all");
+    write!(text, "{d}.{c}.{b}.{a}.in-addr.arpa").expect("writing to a string does not fail");
     text.parse().expect("it is a name")
 }
 
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4only_arpa() {
+    fn ipv4only_arpa_is_answered_locally() {
         for (name, qtype, text) in [
             ("ipv4only.arpa", Qtype::A, "NOERROR 86400 192.0.0.170 86400 192.0.0.171"),
             ("ipv4only.arpa", Qtype::AAAA, "NOERROR 86400 64:ff9b::c000:aa 86400 64:ff9b::c000:ab"),
@@ -269,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn reverse_names() {
-        // 64:ff9b::8.8.4.4, and 64:ff9b::10.0.0.1, which is not mapped.
+    fn reverse_names_follow_the_ptr_mode() {
+        // 64:ff9b::8.8.4.4 is mapped; 64:ff9b::10.0.0.1 is not.
         let public = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
         let private = "1.0.0.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
         let ptr =
             |mode| format!("synthesis.ptr = \"{mode}\"\nsynthesis.ptr-zone = \"nat64.example\"");
-        let asked = Special::Ask(Box::new("4.4.8.8.in-addr.arpa".parse().expect("a name")));
+        let asked = Special::QueryPtr(Box::new("4.4.8.8.in-addr.arpa".parse().expect("a name")));
         assert_eq!(ask("", public, Qtype::PTR).0, asked);
         assert_eq!(ask(&ptr("in-place"), public, Qtype::PTR).0, asked);
         assert_eq!(ask(&ptr("pass"), public, Qtype::PTR).0, Special::No);

@@ -1,66 +1,67 @@
-//! What passes between a worker and whoever carries its streams (TCP and what is built on it).
+//! Messages between a worker and the thread that has the streams (TCP and the transports above it).
 //!
-//! A worker knows streams by numbers only. What comes is put into the worker's inbox by [`Dns64::take`]; what is to go
-//! is fetched by [`Dns64::give`](crate::Dns64::give).
+//! A worker knows streams by numbers only. [`Dns64::push_from_streams`] puts a message into the worker's
+//! inbox; [`Dns64::drain_to_streams`](crate::Dns64::drain_to_streams) returns the messages to send.
 //!
-//! [`Dns64::take`]: crate::Dns64::take
+//! [`Dns64::push_from_streams`]: crate::Dns64::push_from_streams
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What comes to a worker.
+/// Message to a worker.
 #[derive(Debug)]
 pub enum FromStreams {
-    /// A client asks.
+    /// A query of a client.
     Query {
-        /// His stream.
+        /// Stream of the client.
         stream: u64,
-        /// Whether it comes among others of a connection of TCP or TLS, which he may be told to keep.
+        /// Whether it is one of many on a connection of TCP or TLS, whose keepalive time the client may be
+        /// told.
         framed: bool,
-        /// His address.
+        /// Address of the client.
         client: IpAddr,
-        /// His query.
+        /// The query.
         message: Vec<u8>,
     },
-    /// Upstream has answered, or will not.
+    /// The reply of an upstream server, or a failure.
     Reply {
-        /// What was stated in [`ToStreams::Ask`].
+        /// As in [`ToStreams::Query`].
         lookup: u32,
-        /// What was stated there, too.
+        /// As in [`ToStreams::Query`].
         ticket: u32,
         /// The reply; `None` after a failure.
         message: Option<Vec<u8>>,
     },
 }
 
-/// What a worker wants carried.
+/// Message from a worker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToStreams {
-    /// A reply to a client; an empty one where he is to get none.
+    /// A reply to a client; empty if it gets none.
     Answer {
-        /// His stream.
+        /// Stream of the client.
         stream: u64,
         /// The reply.
         message: Vec<u8>,
     },
     /// A query to an upstream server.
-    Ask {
+    Query {
         /// The server.
         server: SocketAddr,
-        /// For the reply.
+        /// Repeated in the reply.
         lookup: u32,
-        /// For the reply.
+        /// Repeated in the reply.
         ticket: u32,
         /// The query.
         message: Vec<u8>,
     },
 }
 
-/// Answers of one step, octets; the clients beyond get none.
+/// Memory for the answers of one step, in octets; further clients get no reply.
 const MAX_ANSWERS: usize = 8 << 20;
-/// From so many on no further message is taken up in this step.
+/// Octets of answers from which on no further message is handled in this step.
 const ENOUGH: usize = 1 << 20;
 
-/// What a worker wants carried, until it is fetched.
+/// Messages from a worker that have not been fetched.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     messages: Vec<ToStreams>,
@@ -69,13 +70,13 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Puts in a query to a server.
-    pub(crate) fn ask(&mut self, ask: ToStreams) {
-        self.messages.push(ask);
+    /// Adds a query to a server.
+    pub(crate) fn query(&mut self, query: ToStreams) {
+        self.messages.push(query);
     }
 
-    /// Puts in the answer that `make` writes into room for `len` octets. Whether there was room; if not, the stream is
-    /// told that there is no answer.
+    /// Adds the answer that `make` writes into a buffer of `len` octets. Returns whether there was room;
+    /// otherwise the stream gets an empty answer.
     pub(crate) fn answer(
         &mut self,
         stream: u64,
@@ -94,12 +95,12 @@ impl Outbox {
         fits
     }
 
-    /// Whether there is enough for one step.
+    /// Returns whether there are enough answers for one step.
     pub(crate) fn has_enough(&self) -> bool {
         self.octets >= ENOUGH
     }
 
-    /// Hands all out.
+    /// Removes and returns all messages.
     pub(crate) fn drain(&mut self) -> std::vec::Drain<'_, ToStreams> {
         self.octets = 0;
         self.messages.drain(..)
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_of_a_step_are_bounded() {
+    fn the_answers_of_a_step_are_limited() {
         let mut outbox = Outbox::default();
         let mut put = |len: usize| outbox.answer(7, len, |room| room.len());
         assert!(put(ENOUGH));
@@ -122,7 +123,9 @@ mod tests {
         let lengths: Vec<usize> = outbox
             .drain()
             .map(|message| match message {
-                ToStreams::Answer { message, .. } | ToStreams::Ask { message, .. } => message.len(),
+                ToStreams::Answer { message, .. } | ToStreams::Query { message, .. } => {
+                    message.len()
+                }
             })
             .collect();
         assert_eq!(lengths, [ENOUGH, 0, MAX_ANSWERS - ENOUGH, 0]);

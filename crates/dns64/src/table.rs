@@ -1,4 +1,4 @@
-//! Tables of queries under way: bounded, without allocation once they are made.
+//! Tables of pending queries: bounded, without allocation once they are made.
 
 pub(crate) mod ids;
 pub(crate) mod slab;

@@ -1,4 +1,4 @@
-//! A question under way: who waits for it, what it has come to, what is being asked.
+//! A pending question: its clients, the progress so far, and its lookups.
 
 use std::net::IpAddr;
 
@@ -11,62 +11,62 @@ use crate::question::Key;
 use crate::table::slab::NONE;
 use crate::upstream::ServerId;
 
-/// Where a reply goes.
+/// Destination of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyTo {
     Datagram(Destination),
-    /// A stream by its number.
+    /// A stream, by its number.
     Stream(u64),
 }
 
-/// Somebody who waits.
+/// A client that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) to: ReplyTo,
     pub(crate) wants: Wants,
-    /// For his network's share.
+    /// Client network, for its share of the places.
     pub(crate) network: u16,
-    /// Where he is, for the rules after a reload.
+    /// Address of the client, for the rules after a reload.
     pub(crate) address: IpAddr,
 }
 
-/// Somebody else who waits for the same.
+/// Another client that waits for the same answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) client: Client,
     pub(crate) next: u32,
 }
 
-/// What a question has come to.
+/// Progress of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Upstream's answer is the answer.
+    /// The reply of upstream is passed on.
     Pass,
-    /// A PTR is asked for, to be told in place.
+    /// A PTR record is queried and returned under the original name.
     InPlace,
-    /// AAAA is asked for; where there is none, A comes next.
+    /// AAAA is queried; A is next if there is none.
     Aaaa,
-    /// A is asked for, to be synthesised from.
+    /// A is queried for synthesis.
     A,
-    /// A is asked for first; where there is none, AAAA comes next.
+    /// A is queried first; AAAA is next if there is none.
     AlwaysA,
-    /// AAAA, then A, of the target of a service.
+    /// AAAA, then A, of a service's target is queried.
     TargetAaaa,
     TargetA,
-    /// A dead server is asked for a sign of life.
+    /// A dead server is probed.
     Probe,
 }
 
-/// How a lookup is under way.
+/// Transport of a pending lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
-    /// Not at all.
+    /// The lookup is not pending.
     None,
-    /// By UDP, on this socket under this id.
+    /// UDP, on this socket with this id.
     Datagram(SocketId, u16),
-    /// By a stream, under this ticket.
+    /// A stream, with this ticket.
     Stream(u32),
-    /// It could not be sent; its time runs nevertheless.
+    /// It could not be sent; its timeout runs nevertheless.
     Unsent,
 }
 
@@ -76,17 +76,17 @@ pub(crate) struct Lookup {
     pub(crate) path: Path,
     pub(crate) server: ServerId,
     pub(crate) qtype: Qtype,
-    /// How often it was sent.
+    /// Number of times that it was sent.
     pub(crate) attempts: u8,
-    /// Sent without EDNS, which a server did not understand.
+    /// Sent without EDNS, since a server did not understand it.
     pub(crate) plain: bool,
-    /// How its name is spelled.
+    /// Seed of the letter case of its name; 0 for lower case.
     pub(crate) case_seed: u64,
     pub(crate) sent: Nanos,
 }
 
 impl Lookup {
-    /// No query.
+    /// A lookup that is not pending.
     const NONE: Self = Lookup {
         path: Path::None,
         server: 0,
@@ -98,52 +98,52 @@ impl Lookup {
     };
 }
 
-/// The answer to a question for a service, while its targets are asked for.
+/// The answer to a query for a service, while the addresses of its targets are looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    /// The answer so far; addresses are added at its end.
+    /// The answer so far; addresses are appended to it.
     pub(crate) message: Vec<u8>,
     pub(crate) question_end: usize,
     pub(crate) additional_at: usize,
     pub(crate) options: Vec<u8>,
     pub(crate) ttl: u32,
-    /// Targets to be asked for, the present one last.
+    /// Targets to look up; the current one is the last.
     pub(crate) targets: Vec<Name>,
 }
 
-/// A question under way.
+/// A pending question.
 pub(crate) struct Transaction {
     pub(crate) key: Key,
     pub(crate) hash: u64,
-    /// Whether others may join it, and its answer may be kept.
+    /// Whether other clients may join it and its answer may be stored.
     pub(crate) shared: bool,
     pub(crate) phase: Phase,
-    /// Who asked first; nobody for what the server asks by itself.
+    /// First client; `None` for a query of the server itself.
     pub(crate) client: Option<Client>,
-    /// The list of those who joined.
+    /// First entry of the list of clients that joined.
     pub(crate) waiters: u32,
-    /// The second is for A asked at the same time as AAAA.
+    /// The lookups; the second is for an A query at the same time as AAAA.
     pub(crate) lookups: [Lookup; 2],
-    /// The server that has to be asked.
-    pub(crate) only: Option<ServerId>,
-    /// How long the absence of AAAA holds, if the AAAA reply says.
+    /// The server that must be used; `None` for any.
+    pub(crate) only_server: Option<ServerId>,
+    /// TTL of the absence of AAAA, in seconds, if the AAAA reply has one.
     pub(crate) negative_ttl: Option<u32>,
-    /// The aliases of earlier replies, and the name they lead to.
+    /// The aliases of earlier replies, and their target.
     pub(crate) chain: Vec<u8>,
     pub(crate) name: Option<Box<Name>>,
     pub(crate) hops: u32,
-    /// What came to the A query before the AAAA query had its reply.
+    /// The A reply, if it arrived before the AAAA reply.
     pub(crate) early: Option<Box<[u8]>>,
     pub(crate) service: Option<Box<Service>>,
-    /// The client's EDNS options, for upstream.
+    /// EDNS options of the client, for upstream.
     pub(crate) options: Option<Box<[u8]>>,
-    /// Its neighbours by age.
+    /// Next older and next newer question.
     pub(crate) older: u32,
     pub(crate) newer: u32,
 }
 
 impl Transaction {
-    /// A question of which nothing is known.
+    /// Makes a question without any progress.
     pub(crate) fn new(key: Key, hash: u64, client: Option<Client>) -> Self {
         Transaction {
             key,
@@ -153,7 +153,7 @@ impl Transaction {
             client,
             waiters: NONE,
             lookups: [Lookup::NONE; 2],
-            only: None,
+            only_server: None,
             negative_ttl: None,
             chain: Vec::new(),
             name: None,
@@ -166,7 +166,7 @@ impl Transaction {
         }
     }
 
-    /// The name that is being asked for.
+    /// Returns the name that is currently queried.
     pub(crate) fn name(&self) -> &Name {
         self.name.as_deref().unwrap_or(&self.key.name)
     }

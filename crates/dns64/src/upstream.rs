@@ -1,13 +1,13 @@
-//! The servers that are asked: how quick and how alive each is, and the sockets that lead to it.
+//! Upstream servers: how fast and whether alive each of them is, and the sockets connected to it.
 //!
-//! The quickest of the living is asked; now and then another one, so that its time is known too. A server that leaves
-//! several queries in a row unanswered is dead until it answers a probe. When all are dead the one that was quickest is
-//! asked nevertheless: it may be back.
+//! A query goes to the fastest server that is alive. One query in 64 goes to another server, so that its round trip time
+//! is known too. A server that leaves several queries in a row lookup_failed is dead until it answers a probe. When all
+//! servers are dead, the one that was the fastest still gets queries, since it may be back.
 //!
-//! Each server has its own sockets with random ports, connected, so that the kernel passes on only what comes from its
-//! address and port. Of these one is drawn at random for each batch of queries (so that a batch may leave as one
-//! segmented message), and never for more than 64 queries. One after the other gets a new port: a role opens no socket,
-//! so it names the socket, and whoever tends the engine does it.
+//! Each server has its own sockets with random ports. They are connected, so that the kernel accepts only datagrams
+//! from its address and port. One socket is drawn at random for each batch of queries (so that a batch may leave as one
+//! segmented message), for at most 64 queries. The sockets get new ports one after the other. A role opens no socket;
+//! it requests the change from the caller of the engine.
 
 use std::net::SocketAddr;
 
@@ -18,72 +18,72 @@ use rand_chacha::rand_core::RngCore;
 
 use crate::config::{Transport, UpstreamConfig};
 
-/// Queries to one socket before another one is drawn.
+/// Highest number of queries on one socket before another one is drawn.
 const MAX_RUN: u32 = 64;
-/// One query in so many goes to another server than the quickest.
+/// One query in this number goes to another server than the fastest.
 const EXPLORE: u32 = 64;
-/// Replies in another case before a server is believed not to keep case.
-const CASE_DOUBTS: u8 = 3;
-/// The longest wait between two probes of a dead server.
+/// Number of replies in another letter case after which a server is considered to change case.
+const MAX_CASE_CHANGES: u8 = 3;
+/// Longest time between two probes of a dead server.
 const MAX_PROBE_WAIT: Nanos = Nanos::from_secs(8);
 
-/// A server's number.
+/// Number of a server.
 pub(crate) type ServerId = u8;
 
-/// A server.
+/// One upstream server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     sockets: Vec<SocketId>,
-    /// The socket in use, and by how many queries so far.
+    /// Index of the current socket, and its number of queries so far.
     current: usize,
     run: u32,
-    /// Smoothed round trip time; zero until the first.
+    /// Smoothed round trip time; zero before the first reply.
     pub(crate) rtt: Nanos,
-    /// Timeouts in a row.
+    /// Number of consecutive timeouts.
     pub(crate) timeouts: u32,
     pub(crate) dead: bool,
-    /// When it is probed next, and how long after that again.
+    /// Time of the next probe, and the wait until the one after it.
     probe_at: Nanos,
     probe_wait: Nanos,
     case: CaseTrust,
-    /// Whether it is in the configuration no more.
+    /// Whether it is not in the configuration any more.
     retired: bool,
 }
 
-/// Whether a server answers in the case it was asked in.
+/// Whether a server keeps the letter case of names in its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CaseTrust {
-    /// So many times it did not, never it did.
+    /// It is not known; holds the number of replies in another case, while none had the right one.
     Unknown(u8),
     Keeps,
     Changes,
 }
 
-/// What a reply in another case means.
+/// Meaning of a reply in another letter case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherCase {
-    /// Somebody guessed: the server keeps case.
+    /// The reply is forged, since the server keeps the case.
     Forged,
-    /// The server may change case: it is to be asked in a safer way.
-    Doubtful,
+    /// The server may change the case: the query must be sent over a stream.
+    Unclear,
 }
 
 /// One of the sockets to a server.
 #[derive(Clone, Copy)]
 struct Socket {
     server: ServerId,
-    /// Queries that wait for a reply on it.
+    /// Number of queries that wait for a reply on it.
     waiting: u32,
-    /// Whether it is to get a new port, or another server.
+    /// Whether it is about to get a new port or another server.
     leaving: bool,
 }
 
-/// A socket that is to be bound to a new random port and connected.
+/// Request to bind a socket to a new random port and connect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketChange {
-    /// Which socket; none stands for a new one.
+    /// The socket; `None` for a new one.
     pub socket: Option<SocketId>,
-    /// Where it leads.
+    /// Address to connect to.
     pub target: SocketAddr,
     server: ServerId,
 }
@@ -91,7 +91,7 @@ pub struct SocketChange {
 /// All servers and sockets of a worker.
 pub(crate) struct Upstreams {
     servers: Vec<Server>,
-    /// By socket number; `None` for sockets that lead to clients.
+    /// Sockets by number; `None` for sockets to clients.
     sockets: Vec<Option<Socket>>,
     config: UpstreamConfig,
     renew_at: Nanos,
@@ -100,7 +100,7 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
-    /// The servers of a configuration, without sockets.
+    /// Makes the servers of a configuration, without sockets.
     pub(crate) fn new(config: &UpstreamConfig) -> Self {
         let mut upstreams = Upstreams {
             servers: Vec::new(),
@@ -113,8 +113,8 @@ impl Upstreams {
         upstreams
     }
 
-    /// Takes over another configuration: servers that stay keep what is known of them, the others answer what they
-    /// were asked and are asked no more.
+    /// Applies another configuration. Servers in both keep their state; servers that were removed may answer
+    /// pending queries but get no new ones.
     pub(crate) fn reload(&mut self, config: &UpstreamConfig) {
         self.config = config.clone();
         self.set_servers();
@@ -137,29 +137,29 @@ impl Upstreams {
         }
     }
 
-    /// The servers, living and dead, without retired ones.
+    /// Returns the servers of the configuration, alive and dead.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().filter(|server| !server.retired)
     }
 
-    /// A server by its number.
+    /// Returns a server by its number.
     pub(crate) fn server(&self, server: ServerId) -> &Server {
         &self.servers[usize::from(server)]
     }
 
-    /// The server that a socket leads to; `None` for one that leads to clients.
+    /// Returns the server to which a socket is connected; `None` for a socket to clients.
     #[inline]
-    pub(crate) fn behind(&self, socket: SocketId) -> Option<ServerId> {
+    pub(crate) fn server_of(&self, socket: SocketId) -> Option<ServerId> {
         self.sockets.get(usize::from(socket.0)).copied().flatten().map(|socket| socket.server)
     }
 
-    /// The server to ask, another than `not` if there is another one alive.
+    /// Returns the server for the next query, another than `not` if another one is alive.
     #[inline]
     pub(crate) fn choose(&mut self, not: Option<ServerId>, rng: &mut ChaCha12Rng) -> ServerId {
         if self.servers.len() == 1 {
             return 0;
         }
-        let by_stream = self.by_stream();
+        let by_stream = self.uses_streams_only();
         let usable = |(_, server): &(usize, &Server)| server.is_usable(by_stream);
         let explore = rng.next_u32().is_multiple_of(EXPLORE);
         let rank = |(id, server): &(usize, &Server)| {
@@ -168,7 +168,7 @@ impl Upstreams {
         };
         let best = self.servers.iter().enumerate().filter(usable).min_by_key(rank);
         if let (true, Some((_, best))) = (explore, best) {
-            // Among the living, any.
+            // Any server in the same state.
             let equal =
                 |(id, s): &(usize, &Server)| s.dead == best.dead && not != Some(*id as ServerId);
             let all = || self.servers.iter().enumerate().filter(usable).filter(equal);
@@ -191,7 +191,7 @@ impl Upstreams {
         }
     }
 
-    /// The socket for one more query to a server; `None` while it has none.
+    /// Returns the socket for one more query to a server; `None` while it has none.
     #[inline]
     pub(crate) fn take_socket(
         &mut self,
@@ -202,7 +202,8 @@ impl Upstreams {
         if server.run == MAX_RUN {
             server.draw(rng);
         }
-        // A socket that is leaving takes no more queries; there is one of those at most, but for servers that go.
+        // A socket that is about to change takes no more queries. At most one socket does, except for
+        // removed servers.
         let mut socket = *server.sockets.get(server.current)?;
         if self.sockets[usize::from(socket.0)].is_some_and(|socket| socket.leaving) {
             server.current = (server.current + 1) % server.sockets.len();
@@ -215,7 +216,7 @@ impl Upstreams {
         Some(socket)
     }
 
-    /// A query on this socket waits no more.
+    /// Notes that a query on this socket has ended.
     #[inline]
     pub(crate) fn give_back(&mut self, socket: SocketId) {
         if let Some(socket) = &mut self.sockets[usize::from(socket.0)] {
@@ -224,7 +225,7 @@ impl Upstreams {
         }
     }
 
-    /// A server has answered, after so long; `false` if it was dead.
+    /// Notes a reply of a server with its round trip time; returns `false` if the server was dead.
     #[inline]
     pub(crate) fn answered(&mut self, server: ServerId, rtt: Nanos) -> bool {
         let probe_wait = self.config.probe_after;
@@ -238,7 +239,7 @@ impl Upstreams {
         !std::mem::take(&mut server.dead)
     }
 
-    /// A server has not answered in time; `true` if that was its death.
+    /// Notes a timeout of a server; returns `true` if the server becomes dead by it.
     pub(crate) fn timed_out(&mut self, server: ServerId, now: Nanos) -> bool {
         let dead_after = self.config.dead_after;
         let server = &mut self.servers[usize::from(server)];
@@ -251,9 +252,9 @@ impl Upstreams {
         true
     }
 
-    /// A dead server whose probe is due; the next one is due after twice the wait.
+    /// Returns a dead server whose probe is due; its next probe is due after twice the wait.
     pub(crate) fn probe(&mut self, now: Nanos) -> Option<ServerId> {
-        let by_stream = self.by_stream();
+        let by_stream = self.uses_streams_only();
         let due = |s: &Server| s.dead && s.is_usable(by_stream) && s.probe_at <= now;
         let id = self.servers.iter().position(due)?;
         let server = &mut self.servers[id];
@@ -262,36 +263,37 @@ impl Upstreams {
         Some(id as ServerId)
     }
 
-    /// Whether names to this server are sent in mixed case.
+    /// Returns whether names to this server are sent in mixed case.
     #[inline]
     pub(crate) fn mixes_case(&self, server: ServerId) -> bool {
         self.config.mixed_case && self.servers[usize::from(server)].case != CaseTrust::Changes
     }
 
-    /// A server answered in the case it was asked in.
+    /// Notes that a server kept the letter case.
     #[inline]
-    pub(crate) fn kept_case(&mut self, server: ServerId) {
+    pub(crate) fn note_case_kept(&mut self, server: ServerId) {
         self.servers[usize::from(server)].case = CaseTrust::Keeps;
     }
 
-    /// A server, or somebody else, answered in another case.
-    pub(crate) fn changed_case(&mut self, server: ServerId) -> OtherCase {
+    /// Notes a reply of a server in another letter case; returns what it means.
+    pub(crate) fn note_case_changed(&mut self, server: ServerId) -> OtherCase {
         let case = &mut self.servers[usize::from(server)].case;
         *case = match *case {
             CaseTrust::Keeps => return OtherCase::Forged,
-            CaseTrust::Unknown(n) if n < CASE_DOUBTS => CaseTrust::Unknown(n + 1),
+            CaseTrust::Unknown(n) if n < MAX_CASE_CHANGES => CaseTrust::Unknown(n + 1),
             _ => CaseTrust::Changes,
         };
-        OtherCase::Doubtful
+        OtherCase::Unclear
     }
 
-    /// A socket to be opened or changed now, if there is one; see [`changed`](Self::changed).
-    pub(crate) fn wanted_change(
+    /// Returns a socket that must be opened or changed now, if there is one; see
+    /// [`socket_changed`](Self::socket_changed).
+    pub(crate) fn next_socket_change(
         &mut self,
         now: Nanos,
         rng: &mut ChaCha12Rng,
     ) -> Option<SocketChange> {
-        if self.by_stream() {
+        if self.uses_streams_only() {
             return None;
         }
         let wanting = |s: &Server| !s.retired && s.sockets.len() < self.config.source_ports;
@@ -305,7 +307,7 @@ impl Upstreams {
                 (0..self.servers.len()).filter(|&i| !self.servers[i].retired).collect();
             let server = *living.get(rng.next_u32() as usize % living.len().max(1))?;
             let sockets = &self.servers[server].sockets;
-            // With one socket there is none to take its place meanwhile.
+            // A server with one socket has no other one for the time of the change.
             if sockets.len() > 1 {
                 let socket = sockets[rng.next_u32() as usize % sockets.len()];
                 self.renewing = Some(socket);
@@ -320,12 +322,12 @@ impl Upstreams {
         (waiting == 0).then_some(SocketChange { socket: Some(socket), target, server })
     }
 
-    /// Whether no sockets of ours are needed.
-    fn by_stream(&self) -> bool {
+    /// Returns whether queries use streams only, so that no sockets are needed.
+    fn uses_streams_only(&self) -> bool {
         self.config.transport != Transport::Udp
     }
 
-    /// A socket of a retired server that nothing waits on.
+    /// Returns a socket of a removed server without pending queries.
     fn spare(&self) -> Option<SocketId> {
         let mut sockets = self.servers.iter().filter(|s| s.retired).flat_map(|s| &s.sockets);
         let is_idle = |id: &&SocketId| {
@@ -334,8 +336,8 @@ impl Upstreams {
         sockets.find(is_idle).copied()
     }
 
-    /// A wanted change was made, and the socket has this number.
-    pub(crate) fn changed(&mut self, change: SocketChange, socket: SocketId) {
+    /// Notes that a socket was opened or changed and has the number `socket`.
+    pub(crate) fn socket_changed(&mut self, change: SocketChange, socket: SocketId) {
         for server in &mut self.servers {
             server.sockets.retain(|&other| other != socket);
         }
@@ -350,8 +352,8 @@ impl Upstreams {
         self.renewing = self.renewing.filter(|&other| other != socket);
     }
 
-    /// A wanted change could not be made: it is tried again in a while.
-    pub(crate) fn not_changed(&mut self, change: SocketChange, now: Nanos) {
+    /// Notes that a change failed: it is tried again later.
+    pub(crate) fn socket_change_failed(&mut self, change: SocketChange, now: Nanos) {
         self.renew_at = now + self.config.port_lifetime;
         if let Some(id) = change.socket
             && let Some(socket) = &mut self.sockets[usize::from(id.0)]
@@ -379,12 +381,12 @@ impl Server {
         }
     }
 
-    /// Whether it can be asked: by datagrams it needs a socket.
+    /// Returns whether it can be used: without streams it needs a socket.
     fn is_usable(&self, by_stream: bool) -> bool {
         !self.retired && (by_stream || !self.sockets.is_empty())
     }
 
-    /// How many source ports lead to it.
+    /// Returns the number of source ports in use.
     pub(crate) fn ports(&self) -> usize {
         self.sockets.len()
     }
@@ -413,46 +415,46 @@ mod tests {
         (upstreams, rng)
     }
 
-    /// Does what is wanted, as an engine would; how many sockets are new.
+    /// Makes the requested changes, as an engine would; returns the number of new sockets.
     fn open(upstreams: &mut Upstreams, rng: &mut ChaCha12Rng, next: &mut u16) -> u16 {
         let before = *next;
-        while let Some(change) = upstreams.wanted_change(Nanos::ZERO, rng) {
+        while let Some(change) = upstreams.next_socket_change(Nanos::ZERO, rng) {
             if change.socket.is_some() && upstreams.renewing.is_some() {
-                upstreams.not_changed(change, Nanos::ZERO);
+                upstreams.socket_change_failed(change, Nanos::ZERO);
                 break;
             }
             let id = change.socket.unwrap_or(SocketId(*next));
             *next += u16::from(change.socket.is_none());
-            upstreams.changed(change, id);
+            upstreams.socket_changed(change, id);
         }
         *next - before
     }
 
     #[test]
-    fn the_quickest_living_server_is_asked() {
+    fn queries_go_to_the_fastest_server_alive() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"], 2);
         for (server, ms) in [(0, 30), (1, 10), (2, 20)] {
             assert!(up.answered(server, Nanos::from_millis(ms)));
         }
-        let asked = |up: &mut Upstreams, rng: &mut ChaCha12Rng, not| {
+        let chosen = |up: &mut Upstreams, rng: &mut ChaCha12Rng, not| {
             let mut counts = [0; 3];
             (0..1_000).for_each(|_| counts[usize::from(up.choose(not, rng))] += 1);
             counts
         };
-        let counts = asked(&mut up, &mut rng, None);
+        let counts = chosen(&mut up, &mut rng, None);
         assert!(counts[1] > 950 && counts[0] > 0 && counts[2] > 0, "{counts:?}");
-        assert_eq!(asked(&mut up, &mut rng, Some(1))[1], 0);
-        // Five timeouts kill it; an answer brings it back.
+        assert_eq!(chosen(&mut up, &mut rng, Some(1))[1], 0);
+        // After five timeouts a server is dead; after a reply it is alive again.
         let died: Vec<bool> = (0..6).map(|_| up.timed_out(1, Nanos::ZERO)).collect();
         assert_eq!(died, [false, false, false, false, true, false]);
-        let counts = asked(&mut up, &mut rng, None);
+        let counts = chosen(&mut up, &mut rng, None);
         assert!(counts[1] == 0 && counts[2] > 950, "{counts:?}");
         assert!(!up.answered(1, Nanos::from_millis(10)));
-        assert!(asked(&mut up, &mut rng, None)[1] > 950);
+        assert!(chosen(&mut up, &mut rng, None)[1] > 950);
     }
 
     #[test]
-    fn the_dead_are_probed_more_and_more_rarely() {
+    fn dead_servers_are_probed_at_growing_intervals() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 1);
         (0..5).for_each(|_| assert_eq!(up.timed_out(0, Nanos::ZERO), up.server(0).dead));
         let mut probes = Vec::new();
@@ -466,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_drawn_evenly_and_renewed_when_idle() {
+    fn sockets_are_drawn_evenly_and_get_new_ports_when_idle() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 8);
         let mut counts = std::collections::BTreeMap::new();
         for _ in 0..800 {
@@ -475,13 +477,13 @@ mod tests {
         }
         assert_eq!(counts.len(), 8);
         assert!(counts.values().all(|n| (60..140).contains(n)), "{counts:?}");
-        // Within a batch they stay, but not for ever.
+        // A batch stays on one socket, up to 64 queries.
         up.shuffle(&mut rng);
         let run: Vec<_> = (0..64).map(|_| up.take_socket(0, &mut rng)).collect();
         assert!(run.iter().all(|socket| *socket == run[0]));
 
         let later = Nanos::from_secs(10);
-        assert_eq!(up.wanted_change(later, &mut rng), None, "all are in use");
+        assert_eq!(up.next_socket_change(later, &mut rng), None, "all are in use");
         let leaving = up.renewing.expect("one is to go");
         for _ in 0..200 {
             up.shuffle(&mut rng);
@@ -490,14 +492,14 @@ mod tests {
         while up.sockets[usize::from(leaving.0)].expect("it is there").waiting > 0 {
             up.give_back(leaving);
         }
-        let change = up.wanted_change(later, &mut rng).expect("it is idle");
+        let change = up.next_socket_change(later, &mut rng).expect("it is idle");
         assert_eq!(change.socket, Some(leaving));
-        up.changed(change, leaving);
-        assert_eq!((up.wanted_change(later, &mut rng), up.server(0).ports()), (None, 8));
+        up.socket_changed(change, leaving);
+        assert_eq!((up.next_socket_change(later, &mut rng), up.server(0).ports()), (None, 8));
     }
 
     #[test]
-    fn a_reload_keeps_what_stays_and_uses_the_sockets_of_what_goes() {
+    fn a_reload_keeps_states_and_uses_sockets_of_removed_servers() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 4);
         up.answered(1, Nanos::from_millis(5));
         let waiting = up.take_socket(0, &mut rng).expect("one");
@@ -507,16 +509,16 @@ mod tests {
         let mut next = 100;
         assert_eq!(open(&mut up, &mut rng, &mut next), 1, "one still waits");
         assert_eq!(up.server(1).rtt, Nanos::from_millis(5));
-        assert_eq!(up.behind(waiting), Some(0));
+        assert_eq!(up.server_of(waiting), Some(0));
         assert!((0..500).all(|_| up.choose(None, &mut rng) != 0));
         assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
     }
 
     #[test]
-    fn case_is_trusted_until_it_is_not() {
+    fn mixed_case_is_used_until_a_server_changes_it() {
         let (mut up, _) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 1);
-        up.kept_case(0);
-        assert!((0..9).all(|_| up.changed_case(0) == OtherCase::Forged) && up.mixes_case(0));
-        assert!((0..4).all(|_| up.changed_case(1) == OtherCase::Doubtful) && !up.mixes_case(1));
+        up.note_case_kept(0);
+        assert!((0..9).all(|_| up.note_case_changed(0) == OtherCase::Forged) && up.mixes_case(0));
+        assert!((0..4).all(|_| up.note_case_changed(1) == OtherCase::Unclear) && !up.mixes_case(1));
     }
 }

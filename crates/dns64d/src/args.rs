@@ -5,28 +5,28 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
 
-/// A DNS64 server (RFC 6147): AAAA for names that have only A.
+/// A DNS64 server (RFC 6147): AAAA records for names that have only A records.
 ///
-/// It forwards queries to the resolvers that the configuration names, and synthesises AAAA records for hosts that
-/// reach IPv4 through a NAT64.
+/// It forwards queries to the configured resolvers, and synthesises AAAA records for hosts that reach IPv4
+/// through a NAT64.
 ///
-/// Signals: SIGHUP reads the configuration again, without losing a query (addresses to listen on, the number of
-/// workers and the bound of outstanding queries need a restart); SIGTERM and SIGINT end the server after the queries
-/// under way have been answered, 5 s at most.
+/// Signals: SIGHUP reads the configuration again without losing a query (listening addresses, the number of
+/// workers and the bound of outstanding queries need a restart); SIGTERM and SIGINT stop the server after
+/// pending queries are answered, at most 5 s later.
 ///
-/// Exit codes: 0 fine, 1 the server failed, 2 a mistake in the configuration or the command line.
+/// Exit codes: 0 success, 1 failure of the server, 2 error in the configuration or the command line.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "dns64d", version)]
 pub(crate) struct Args {
-    /// The configuration, TOML.
+    /// Configuration file, TOML.
     #[arg(short, long, value_name = "FILE", default_value = "/etc/dns64d.toml")]
     pub(crate) config: PathBuf,
 
-    /// Only check the configuration: says what is wrong and where, or that nothing is.
+    /// Only check the configuration: print the first error with its place, or that there is none.
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Print all settings with their defaults and what they mean, as a configuration to start from.
+    /// Print all settings with their defaults and explanations, as a first configuration file.
     #[arg(long)]
     pub(crate) print_defaults: bool,
 

@@ -1,18 +1,18 @@
-//! Streams: TCP, TLS, HTTP and QUIC of clients (RFC 7766, 7858, 8484, 9250), TCP and TLS to upstream servers; carried for
-//! the workers by one thread.
+//! The carrier: the thread that has all streams, for all workers. Clients use TCP, TLS, HTTP and QUIC (RFC 7766, 7858,
+//! 8484, 9250), upstream servers TCP and TLS.
 //!
 //! ```text
-//!   client ──frames──> connection ──Query──> worker          worker ──Ask──> upstream connection ──frames──> server
+//!   client ──frames──> connection ──Query──> worker          worker ─Query──> upstream connection ──frames──> server
 //!   client <──frames── connection <─Answer── worker          worker <─Reply─ upstream connection <─frames─── server
 //! ```
 //!
-//! Queries on a connection are worked on side by side and answered as the answers come. Connections, queries at once
-//! on one, and silence are bounded.
+//! Queries on a connection are handled in parallel and answered in the order in which the answers arrive. The
+//! number of connections, the queries on one connection and the idle time are limited.
 
+mod budget;
 mod client;
 mod frames;
 mod requests;
-mod room;
 mod upstream;
 
 use std::cell::{Cell, RefCell};
@@ -28,55 +28,55 @@ use streams::tls::ServerTls;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::room::{Room, Taken};
-use crate::worker::Line;
-use client::Speaks;
+pub(crate) use self::budget::{OutputBudget, Reservation};
+use crate::worker::WorkerHandle;
+use client::Protocol;
 
-/// What all streams share.
+/// State shared by all streams.
 pub(crate) struct Carrier {
-    lines: Vec<Line>,
-    in_force: Shared,
-    /// The client connections that are open, by number, with the way to each.
+    workers: Vec<WorkerHandle>,
+    active: Shared,
+    /// Open connections of clients by number, each with the channel to it.
     connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
-    /// How many each client network has.
+    /// Number of connections of each client network.
     networks: RefCell<HashMap<IpAddr, usize>>,
     next: Cell<u64>,
     /// Connections to upstream servers.
     upstreams: RefCell<HashMap<SocketAddr, upstream::Pool>>,
-    /// When the log was last told that there is no TLS with one of them.
-    complained: Cell<Option<tokio::time::Instant>>,
+    /// Time of the last warning that TLS with an upstream server failed.
+    warned_at: Cell<Option<tokio::time::Instant>>,
 }
 
-/// What a worker has for a stream.
+/// Message of a worker to a stream.
 pub(crate) struct Outgoing {
-    /// The worker.
+    /// Number of the worker.
     pub(crate) worker: usize,
     pub(crate) message: ToStreams,
-    /// The room that an answer takes until it is written.
-    pub(crate) room: Option<Taken>,
+    /// Memory reserved for an answer until it is written.
+    pub(crate) reservation: Option<Reservation>,
 }
 
-/// An answer, and the room that it takes.
+/// An answer, with the memory reserved for it.
 struct Waiting {
     message: Vec<u8>,
-    room: Option<Taken>,
+    reservation: Option<Reservation>,
 }
 
-/// Queries of one connection: the lower bits of a stream's number.
+/// Number of bits for queries of one connection: the lower bits of a stream's number.
 const QUERY_BITS: u32 = 24;
 
-/// What a reload changes.
+/// Settings that a reload replaces.
 #[derive(Clone)]
-pub(crate) struct InForce {
+pub(crate) struct ActiveSettings {
     pub(crate) settings: Arc<Settings>,
-    /// How upstream is asked by TLS.
+    /// TLS settings for upstream; `None` without TLS.
     pub(crate) upstream_tls: Option<Arc<ClientConfig>>,
 }
 
-/// The same for the carrier and for who reloads.
-pub(crate) type Shared = Arc<Mutex<InForce>>;
+/// Active settings, shared by the carrier and the thread that reloads.
+pub(crate) type Shared = Arc<Mutex<ActiveSettings>>;
 
-/// Where clients' streams come from, and what we show there.
+/// Listening socket for clients' streams, with its certificate.
 pub(crate) enum Listener {
     /// TCP.
     Plain(TcpListener),
@@ -84,49 +84,49 @@ pub(crate) enum Listener {
     Tls(TcpListener, ServerTls),
     /// HTTP/2.
     Http(TcpListener, ServerTls),
-    /// QUIC or HTTP/3, as the client wishes and we show.
+    /// QUIC or HTTP/3, as negotiated by ALPN.
     Quic(UdpSocket, ServerTls),
 }
 
-/// What the thread is started with.
+/// Parameters of the thread.
 pub(crate) struct Start {
     pub(crate) listeners: Vec<Listener>,
-    pub(crate) lines: Vec<Line>,
-    pub(crate) in_force: Shared,
+    pub(crate) workers: Vec<WorkerHandle>,
+    pub(crate) active: Shared,
     pub(crate) messages: mpsc::UnboundedReceiver<Outgoing>,
     pub(crate) end: CancellationToken,
 }
 
-/// Carries streams until the end.
+/// Runs all streams until the end.
 ///
 /// # Errors
-/// When the runtime cannot be made or a listener not be used.
+/// When the runtime cannot be made or a listener cannot be used.
 pub(crate) fn run(start: Start) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let Start { listeners, lines, in_force, mut messages, end } = start;
+    let Start { listeners, workers, active, mut messages, end } = start;
     let carrier = Rc::new(Carrier {
-        lines,
-        in_force,
+        workers,
+        active,
         connections: RefCell::default(),
         networks: RefCell::default(),
         next: Cell::new(0),
         upstreams: RefCell::default(),
-        complained: Cell::new(None),
+        warned_at: Cell::new(None),
     });
     local.block_on(&runtime, async {
         for listener in listeners {
-            let (socket, speaks) = match listener {
-                Listener::Plain(socket) => (socket, Speaks::Frames),
-                Listener::Tls(socket, tls) => (socket, Speaks::Tls(tls)),
-                Listener::Http(socket, tls) => (socket, Speaks::Http(tls)),
+            let (socket, protocol) = match listener {
+                Listener::Plain(socket) => (socket, Protocol::Frames),
+                Listener::Tls(socket, tls) => (socket, Protocol::Tls(tls)),
+                Listener::Http(socket, tls) => (socket, Protocol::Http(tls)),
                 Listener::Quic(socket, tls) => {
                     requests::spawn_quic(socket, tls, &carrier);
                     continue;
                 }
             };
             let socket = tokio::net::TcpListener::from_std(socket)?;
-            tokio::task::spawn_local(client::accept(socket, speaks, carrier.clone()));
+            tokio::task::spawn_local(client::accept(socket, protocol, carrier.clone()));
         }
         loop {
             let message = tokio::select! {
@@ -134,20 +134,24 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
                 () = end.cancelled() => return Ok(()),
             };
             match message {
-                Some(Outgoing { message: ToStreams::Answer { stream, message }, room, .. }) => {
+                Some(Outgoing {
+                    message: ToStreams::Answer { stream, message },
+                    reservation,
+                    ..
+                }) => {
                     let connections = carrier.connections.borrow();
                     if let Some(connection) = connections.get(&(stream >> QUERY_BITS)) {
-                        // Who has closed his connection wants no answer.
-                        let _ = connection.send(Waiting { message, room });
+                        // A client that has closed its connection gets no answer.
+                        let _ = connection.send(Waiting { message, reservation });
                     }
                 }
                 Some(Outgoing {
                     worker,
-                    message: ToStreams::Ask { server, lookup, ticket, message },
+                    message: ToStreams::Query { server, lookup, ticket, message },
                     ..
                 }) => {
-                    let ask = upstream::Ask { worker, lookup, ticket, message, again: true };
-                    carrier.ask(server, ask);
+                    let query = upstream::Query { worker, lookup, ticket, message, again: true };
+                    carrier.query_upstream(server, query);
                 }
                 None => return Ok(()),
             }
@@ -156,22 +160,23 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
 }
 
 impl Carrier {
-    /// What is in force.
-    fn in_force(&self) -> InForce {
-        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the active settings with the TLS settings.
+    fn active(&self) -> ActiveSettings {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The settings in force.
+    /// Returns the active settings.
     fn settings(&self) -> Arc<Settings> {
-        self.in_force().settings
+        self.active().settings
     }
 
-    /// A number for one more connection.
+    /// Returns the number of a new connection.
     fn number(&self) -> u64 {
         self.next.replace(self.next.get() + 1)
     }
 
-    /// Hands a query to a worker: with its number on its connection, or one that has the connection for itself.
+    /// Passes a query to a worker: with its number on a connection, or `None` for a query that has a
+    /// connection of its own. Returns whether the worker took it.
     fn query(
         &self,
         connection: u64,
@@ -181,13 +186,13 @@ impl Carrier {
     ) -> bool {
         let framed = number.is_some();
         let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
-        let line = &self.lines[connection as usize % self.lines.len()];
-        line.send(FromStreams::Query { stream, framed, client, message })
+        let worker = &self.workers[connection as usize % self.workers.len()];
+        worker.send(FromStreams::Query { stream, framed, client, message })
     }
 
-    /// Hands what came of an upstream query to the worker that asked.
-    fn reply(&self, ask: &upstream::Ask, message: Option<Vec<u8>>) {
-        let upstream::Ask { worker, lookup, ticket, .. } = *ask;
-        self.lines[worker].send(FromStreams::Reply { lookup, ticket, message });
+    /// Passes the reply to an upstream query, or its failure, to the worker that sent it.
+    fn reply(&self, query: &upstream::Query, message: Option<Vec<u8>>) {
+        let upstream::Query { worker, lookup, ticket, .. } = *query;
+        self.workers[worker].send(FromStreams::Reply { lookup, ticket, message });
     }
 }

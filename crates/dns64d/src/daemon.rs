@@ -22,14 +22,14 @@ use tokio_util::sync::CancellationToken;
 use udp::{UdpEngine, sys};
 
 use crate::args::Args;
-use crate::carrier::{InForce, Listener};
-use crate::worker::{Line, Worker};
+use crate::carrier::{ActiveSettings, Listener};
+use crate::worker::{Worker, WorkerHandle};
 use crate::{carrier, log, metrics, privileges, worker};
 
 /// Runs until a signal ends it.
 ///
 /// # Errors
-/// An address that cannot be bound, a user that cannot be become, a worker that failed.
+/// When an address cannot be bound, the user cannot be changed, or a worker failed.
 pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
     log::start(&config.server);
     sys::raise_open_files();
@@ -62,21 +62,21 @@ pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
     running.end()
 }
 
-/// A server that is up.
+/// A running server.
 struct Running {
     settings: Arc<Settings>,
-    /// What is in force, for the carrier.
+    /// Active settings, for the carrier.
     shared: carrier::Shared,
-    /// What we show to clients of TLS and what is built on it.
+    /// Certificates for clients of the encrypted transports.
     tls: Vec<ServerTls>,
-    lines: Vec<Line>,
+    handles: Vec<WorkerHandle>,
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     others: Vec<JoinHandle<std::io::Result<()>>>,
     end: CancellationToken,
 }
 
 impl Running {
-    /// Binds all sockets, becomes an ordinary user, and starts all threads.
+    /// Binds all sockets, changes to an ordinary user, and starts all threads.
     fn start(settings: Arc<Settings>) -> anyhow::Result<Self> {
         let config = &settings.config;
         let engines =
@@ -86,28 +86,30 @@ impl Running {
         let listeners = addresses.iter().map(|&address| tcp::listen(address));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
         let mut listeners: Vec<Listener> = listeners.into_iter().map(Listener::Plain).collect();
-        let tls = listen_in_private(&config.tls, &mut listeners)?;
-        let in_force =
-            InForce { settings: settings.clone(), upstream_tls: upstream_tls(&config.upstream)? };
+        let tls = listen_tls(&config.tls, &mut listeners)?;
+        let active = ActiveSettings {
+            settings: settings.clone(),
+            upstream_tls: upstream_tls(&config.upstream)?,
+        };
         let metrics =
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
         privileges::drop_to(&config.server.user)?;
 
         let (sender, messages) = mpsc::unbounded_channel();
-        let room = carrier::Room::default();
-        let mut lines = Vec::new();
+        let budget = carrier::OutputBudget::default();
+        let mut handles = Vec::new();
         let mut ready = Vec::new();
         for (number, engine) in engines.into_iter().enumerate() {
             let mut seed = [0; 32];
-            OsRng.try_fill_bytes(&mut seed).context("no random numbers from the system")?;
+            OsRng.try_fill_bytes(&mut seed).context("the system gives no random numbers")?;
             let worker = Worker::new(
                 engine,
                 settings.clone(),
                 seed,
                 number,
-                (sender.clone(), room.clone()),
+                (sender.clone(), budget.clone()),
             )?;
-            lines.push(worker.line());
+            handles.push(worker.handle());
             ready.push(worker);
         }
         let cpus = config.server.cpus.clone();
@@ -117,19 +119,19 @@ impl Running {
         });
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
 
-        let shared = Arc::new(Mutex::new(in_force));
+        let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
         let start = carrier::Start {
             listeners,
-            lines: lines.clone(),
-            in_force: shared.clone(),
+            workers: handles.clone(),
+            active: shared.clone(),
             messages,
             end: end.clone(),
         };
         let mut others = vec![thread("streams".into(), move || carrier::run(start))?];
         if let Some(listener) = metrics {
-            let (lines, end) = (lines.clone(), end.clone());
-            others.push(thread("metrics".into(), move || metrics::run(listener, lines, end))?);
+            let (handles, end) = (handles.clone(), end.clone());
+            others.push(thread("metrics".into(), move || metrics::run(listener, handles, end))?);
         }
         let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let blocks = config.blocks();
@@ -140,10 +142,10 @@ impl Running {
             workers = settings.workers,
             "ready"
         );
-        Ok(Running { settings, shared, tls, lines, workers, others, end })
+        Ok(Running { settings, shared, tls, handles, workers, others, end })
     }
 
-    /// Reads the configuration again; one with mistakes changes nothing.
+    /// Reads the configuration again; one with errors changes nothing.
     fn reload(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
         let read = text.and_then(|text| {
@@ -167,25 +169,25 @@ impl Running {
             ("server.log", old.server.log == new.server.log),
             ("limits.outstanding", old.limits.outstanding == new.limits.outstanding),
             ("metrics.listen", old.metrics == new.metrics),
-            ("tls (but for what is in its files)", old.tls == new.tls),
+            ("tls (except the content of its files)", old.tls == new.tls),
         ] {
             if !same {
-                tracing::warn!("{key} changes only with a restart");
+                tracing::warn!("a change of {key} needs a restart");
             }
         }
         self.settings = Arc::new(Settings::new(config, self.settings.workers));
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
-            InForce { settings: self.settings.clone(), upstream_tls };
-        for line in &self.lines {
-            line.reload(self.settings.clone());
+            ActiveSettings { settings: self.settings.clone(), upstream_tls };
+        for handle in &self.handles {
+            handle.reload(self.settings.clone());
         }
-        tracing::info!("{}: read again", path.display());
+        tracing::info!("{}: configuration read again", path.display());
     }
 
-    /// Ends all threads, after the queries under way have been answered.
+    /// Ends all threads after pending questions are answered.
     fn end(self) -> anyhow::Result<()> {
-        tracing::info!("ending");
-        self.lines.iter().for_each(Line::end);
+        tracing::info!("stopping");
+        self.handles.iter().for_each(WorkerHandle::end);
         let mut result = Ok(());
         for worker in self.workers {
             match worker.join() {
@@ -205,29 +207,28 @@ impl Running {
     }
 }
 
-/// Binds what is private; what we show there.
-fn listen_in_private(
-    config: &TlsConfig,
-    listeners: &mut Vec<Listener>,
-) -> anyhow::Result<Vec<ServerTls>> {
+/// Binds the addresses of the encrypted transports; returns their certificates.
+fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Result<Vec<ServerTls>> {
     let mut all = Vec::new();
-    let mut show = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
-        let tls = (!addresses.is_empty()).then(|| shown(config, alpn)).transpose()?;
+    let mut server_tls_for = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
+        let tls = (!addresses.is_empty()).then(|| server_tls(config, alpn)).transpose()?;
         all.extend(tls.clone());
         anyhow::Ok(tls)
     };
-    if let Some(tls) = show(&config.dot, &[ALPN_DOT])? {
+    if let Some(tls) = server_tls_for(&config.dot, &[ALPN_DOT])? {
         for &address in &config.dot {
             listeners.push(Listener::Tls(tcp::listen(address).context("tls.dot")?, tls.clone()));
         }
     }
-    if let (Some(h2), Some(h3)) = (show(&config.doh, &[ALPN_H2])?, show(&config.doh, &[ALPN_H3])?) {
+    if let (Some(h2), Some(h3)) =
+        (server_tls_for(&config.doh, &[ALPN_H2])?, server_tls_for(&config.doh, &[ALPN_H3])?)
+    {
         for &address in &config.doh {
             listeners.push(Listener::Http(tcp::listen(address).context("tls.doh")?, h2.clone()));
             listeners.push(Listener::Quic(serve::listen(address).context("tls.doh")?, h3.clone()));
         }
     }
-    if let Some(tls) = show(&config.doq, &[ALPN_DOQ])? {
+    if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
         for &address in &config.doq {
             listeners.push(Listener::Quic(serve::listen(address).context("tls.doq")?, tls.clone()));
         }
@@ -235,13 +236,13 @@ fn listen_in_private(
     Ok(all)
 }
 
-/// What we show to clients that speak one of these protocols.
-fn shown(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Result<ServerTls> {
+/// Loads the certificate for clients that use one of these protocols.
+fn server_tls(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Result<ServerTls> {
     ServerTls::from_files(&config.certificate, &config.key, alpn, config.early_data)
         .context("tls.certificate, tls.key")
 }
 
-/// How upstream is asked by TLS, if it is.
+/// Returns the TLS settings for upstream, if upstream uses TLS.
 fn upstream_tls(config: &UpstreamConfig) -> anyhow::Result<Option<Arc<ClientConfig>>> {
     if config.transport != Transport::Tls {
         return Ok(None);
@@ -259,18 +260,18 @@ fn upstream_tls(config: &UpstreamConfig) -> anyhow::Result<Option<Arc<ClientConf
     Ok(Some(Arc::new(tls.build().context("upstream.tls-authorities")?)))
 }
 
-/// Where the first of the workers listens, once free ports are taken.
+/// Returns the addresses at which the first worker listens, with the ports that the kernel chose.
 fn addresses(engine: &UdpEngine, count: usize) -> std::io::Result<Vec<SocketAddr>> {
     (0..count).map(|socket| engine.local_address(SocketId(socket as u16))).collect()
 }
 
-/// Starts a thread; one that fails ends the server.
+/// Starts a thread; if it fails, the server ends.
 fn thread<E: std::fmt::Display + Send + 'static>(
     name: String,
     body: impl FnOnce() -> Result<(), E> + Send + 'static,
 ) -> std::io::Result<JoinHandle<Result<(), E>>> {
     std::thread::Builder::new().name(name.clone()).spawn(move || {
-        /// Ends the server when the thread fails, or panics.
+        /// Ends the server when the thread fails or panics.
         struct Watch(bool);
         impl Drop for Watch {
             fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Log lines on standard error, for people or for machines.
+//! Log lines on standard error, as text or JSON.
 
 use std::io::IsTerminal;
 
@@ -20,7 +20,7 @@ pub(crate) fn start(config: &ServerConfig) {
         .with_target(false);
     match config.log_format {
         LogFormat::Json => lines.json().flatten_event(true).init(),
-        // Under systemd the journal has the time already.
+        // systemd's journal already adds the time.
         LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
             lines.without_time().init();
         }

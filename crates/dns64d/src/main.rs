@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         }
     };
     if args.check {
-        println!("{}: no mistakes found", args.config.display());
+        println!("{}: no errors found", args.config.display());
         return ExitCode::SUCCESS;
     }
     match daemon::run(&args, config) {
@@ -45,18 +45,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what went wrong.
+/// Prints an error.
 fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("dns64d: {error:#}");
     ExitCode::FAILURE
 }
 
-/// The configuration that the arguments name.
+/// Reads the configuration file of the arguments.
 fn read(args: &Args) -> anyhow::Result<Config> {
     let path = &args.config;
     let text = std::fs::read_to_string(path).with_context(|| {
         format!(
-            "cannot read {} (`dns64d --print-defaults` prints a configuration to start from)",
+            "cannot read {} (`dns64d --print-defaults` prints a first configuration file)",
             path.display()
         )
     })?;

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus and a health check, over HTTP, on an address of their own.
+//! Metrics for Prometheus and a health check, over HTTP on their own address.
 
 use std::fmt::Write;
 use std::net::TcpListener;
@@ -9,32 +9,32 @@ use engine::EngineCounters;
 use streams::scrape::{Exposition, Kind, Page, serve};
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::Line;
+use crate::worker::WorkerHandle;
 
-/// Serves until the end.
+/// Serves metrics until `end`.
 ///
 /// # Errors
-/// When the runtime cannot be made or the listener not be used.
+/// When the runtime cannot be made or the listener cannot be used.
 pub(crate) fn run(
     listener: TcpListener,
-    lines: Vec<Line>,
+    workers: Vec<WorkerHandle>,
     end: CancellationToken,
 ) -> std::io::Result<()> {
     let started = Instant::now();
     let page = move |path: &str| match path {
-        "/metrics" => Some(Page { ok: true, text: metrics(&lines, started.elapsed()) }),
-        "/health" => Some(health(&lines)),
+        "/metrics" => Some(Page { ok: true, text: metrics(&workers, started.elapsed()) }),
+        "/health" => Some(health(&workers)),
         _ => None,
     };
     serve(listener, page, end.cancelled_owned())
 }
 
-/// Healthy is a server that has a worker with a living upstream.
-fn health(lines: &[Line]) -> Page {
-    let mut living = 0;
+/// Returns the health page: healthy if a worker has an upstream server that is alive.
+fn health(workers: &[WorkerHandle]) -> Page {
+    let mut workers_alive = 0;
     let mut servers = std::collections::BTreeMap::new();
-    for status in lines.iter().map(Line::status) {
-        living += usize::from(status.health.iter().any(|server| server.alive));
+    for status in workers.iter().map(WorkerHandle::status) {
+        workers_alive += usize::from(status.health.iter().any(|server| server.alive));
         for server in status.health {
             *servers.entry(server.address).or_insert(false) |= server.alive;
         }
@@ -43,19 +43,19 @@ fn health(lines: &[Line]) -> Page {
     for (address, alive) in servers {
         let _ = writeln!(text, "upstream {address}: {}", if alive { "alive" } else { "dead" });
     }
-    let ok = living > 0;
-    let what = if ok { "ok" } else { "no upstream server answers" };
-    Page { ok, text: format!("{what}\n{text}") }
+    let ok = workers_alive > 0;
+    let summary = if ok { "ok" } else { "no upstream server answers" };
+    Page { ok, text: format!("{summary}\n{text}") }
 }
 
-/// All metrics in Prometheus' text format.
-fn metrics(lines: &[Line], up: Duration) -> String {
+/// Returns all metrics in Prometheus' text format.
+fn metrics(workers: &[WorkerHandle], up: Duration) -> String {
     let mut counters = Counters::default();
     let mut gauges = Gauges::default();
     let mut engine = EngineCounters::default();
     let mut lost = 0;
     let mut servers: Vec<(usize, ServerHealth)> = Vec::new();
-    for (worker, status) in lines.iter().map(Line::status).enumerate() {
+    for (worker, status) in workers.iter().map(WorkerHandle::status).enumerate() {
         counters.merge(&status.counters);
         gauges.merge(&status.gauges);
         engine.merge(&status.engine);
@@ -65,16 +65,20 @@ fn metrics(lines: &[Line], up: Duration) -> String {
     let mut text = Exposition::default();
     let own = [
         ("socket_drops", "Datagrams dropped because a receive queue was full.", engine.dropped),
-        ("send_errors", "Datagrams that the kernel would not take.", engine.send_errors),
-        ("stream_messages_lost", "Queries and answers of streams that found no room.", lost),
+        ("send_errors", "Datagrams that the kernel refused to send.", engine.send_errors),
+        (
+            "stream_messages_lost",
+            "Queries and answers of streams dropped because a queue was full.",
+            lost,
+        ),
     ];
     for (name, help, value) in counters.list().into_iter().chain(own) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);
     }
     for (name, help, value) in [
         ("uptime_seconds", "Seconds since the start.", up.as_secs_f64()),
-        ("outstanding", "Questions under way.", gauges.outstanding as f64),
-        ("waiters", "Clients that wait for a question of somebody else.", gauges.waiters as f64),
+        ("outstanding", "Pending questions.", gauges.outstanding as f64),
+        ("waiters", "Clients that wait for a question of another client.", gauges.waiters as f64),
         ("cache_bytes", "Octets in the cache.", gauges.cache_bytes as f64),
         ("cache_answers", "Answers in the cache.", gauges.cache_answers as f64),
     ] {

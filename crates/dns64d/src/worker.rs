@@ -1,4 +1,4 @@
-//! One worker: a thread with an engine and the role, and the hand that tends both.
+//! A worker: a thread with an engine and the role, and a hook that serves both after each step.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,33 +13,33 @@ use measure::Nanos;
 use tokio::sync::mpsc;
 use udp::{Doorbell, UdpEngine, UdpOptions};
 
-use crate::carrier::{Outgoing, Room};
+use crate::carrier::{Outgoing, OutputBudget};
 
-/// Free ports that are tried for a socket.
+/// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
-/// Receive and send buffers of each socket: what 10 ms of absence bring at a million queries a second.
+/// Receive and send buffers of each socket, in bytes: what arrives in 10 ms at a million queries per second.
 const BUFFER: usize = 4 << 20;
-/// How often a worker publishes its counts.
+/// Interval at which a worker publishes its counters.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
-/// How long queries under way are waited for at the end.
+/// Longest time that pending queries are waited for at the end.
 const LAST_ANSWERS: Nanos = Nanos::from_secs(5);
-/// Messages from streams that wait for a worker.
+/// Highest number of messages from streams that wait for a worker.
 const INBOX: usize = 16_384;
 
-/// What a worker shows to others.
+/// Published state of a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub(crate) counters: Counters,
     pub(crate) gauges: Gauges,
     pub(crate) health: Vec<ServerHealth>,
     pub(crate) engine: EngineCounters,
-    /// Messages of streams that found no room.
+    /// Messages of streams that were dropped because a queue was full.
     pub(crate) lost: u64,
 }
 
-/// What others use to speak with a worker.
+/// Handle with which other threads reach a worker.
 #[derive(Clone)]
-pub(crate) struct Line {
+pub(crate) struct WorkerHandle {
     bell: Doorbell,
     shared: Arc<Shared>,
 }
@@ -47,9 +47,9 @@ pub(crate) struct Line {
 struct Shared {
     inbox: Mutex<Inbox>,
     status: Mutex<Status>,
-    /// Set when the worker is to end once nothing is under way.
+    /// Set when the worker must end once no question is pending.
     ending: AtomicBool,
-    /// Messages of streams that found no room, in or out.
+    /// Messages of streams that were dropped because a queue was full.
     lost: AtomicU64,
 }
 
@@ -59,8 +59,8 @@ struct Inbox {
     settings: Option<Arc<Settings>>,
 }
 
-impl Line {
-    /// Hands a message to the worker; `false` if it has too many already.
+impl WorkerHandle {
+    /// Passes a message to the worker; returns `false` if its inbox is full.
     pub(crate) fn send(&self, message: FromStreams) -> bool {
         let mut inbox = lock(&self.shared.inbox);
         let fits = inbox.messages.len() < INBOX;
@@ -74,55 +74,55 @@ impl Line {
         fits
     }
 
-    /// Has the worker go by other settings.
+    /// Gives the worker other settings.
     pub(crate) fn reload(&self, settings: Arc<Settings>) {
         lock(&self.shared.inbox).settings = Some(settings);
         self.bell.ring();
     }
 
-    /// Has the worker end once nothing is under way.
+    /// Makes the worker end once no question is pending.
     pub(crate) fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.bell.ring();
     }
 
-    /// What the worker showed last.
+    /// Returns the state that the worker published last.
     pub(crate) fn status(&self) -> Status {
         lock(&self.shared.status).clone()
     }
 }
 
-/// A lock whose holder cannot have left anything half done.
+/// Locks a mutex. A panic of its holder cannot have left the data inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A worker whose sockets are open.
+/// A worker with open sockets.
 pub(crate) struct Worker {
     engine: UdpEngine,
     role: Dns64,
-    line: Line,
-    /// Its number, for those who carry its streams.
+    handle: WorkerHandle,
+    /// Number of the worker, for the thread that has its streams.
     number: usize,
     streams: mpsc::UnboundedSender<Outgoing>,
-    /// Room for answers on their way to streams, shared with all workers.
-    room: Room,
+    /// Memory for answers on their way to streams, shared with all workers.
+    budget: OutputBudget,
     published: Nanos,
-    /// When the end was asked for.
+    /// Time at which the end was requested.
     ending_since: Option<Nanos>,
 }
 
 impl Worker {
-    /// Opens the upstream sockets beside the listening ones of `engine`.
+    /// Opens the upstream sockets in addition to the listening ones of `engine`.
     ///
     /// # Errors
-    /// A server that cannot be reached, named.
+    /// When a server cannot be reached; the error names it.
     pub(crate) fn new(
         mut engine: UdpEngine,
         settings: Arc<Settings>,
         seed: [u8; 32],
         number: usize,
-        (streams, room): (mpsc::UnboundedSender<Outgoing>, Room),
+        (streams, budget): (mpsc::UnboundedSender<Outgoing>, OutputBudget),
     ) -> anyhow::Result<Self> {
         let bell = engine.doorbell()?;
         let now = engine.now();
@@ -133,56 +133,56 @@ impl Worker {
             ending: AtomicBool::new(false),
             lost: AtomicU64::new(0),
         });
-        let line = Line { bell, shared };
+        let handle = WorkerHandle { bell, shared };
         let published = Nanos::ZERO;
         let mut worker =
-            Worker { engine, role, line, number, streams, room, published, ending_since: None };
+            Worker { engine, role, handle, number, streams, budget, published, ending_since: None };
         worker.change_sockets(now).context("upstream.servers")?;
         Ok(worker)
     }
 
-    /// To speak with it.
-    pub(crate) fn line(&self) -> Line {
-        self.line.clone()
+    /// Returns a handle of the worker.
+    pub(crate) fn handle(&self) -> WorkerHandle {
+        self.handle.clone()
     }
 
-    /// Runs until the end is asked for and nothing is under way.
+    /// Runs until the end is requested and no question is pending.
     ///
     /// # Errors
-    /// What the engine could not mend.
+    /// Errors of the engine from which it cannot recover.
     pub(crate) fn run(mut self, cpu: Option<usize>) -> anyhow::Result<()> {
         if let Some(cpu) = cpu {
             udp::sys::pin_to_cpus(&[cpu]).context("server.cpus")?;
         }
         let stop = AtomicBool::new(false);
-        let Worker { engine, role, line, number, streams, room, published, ending_since } =
+        let Worker { engine, role, handle, number, streams, budget, published, ending_since } =
             &mut self;
         engine::drive_and_tend(engine, role, WaitMode::Sleep, &stop, |engine, role| {
             let now = engine.now();
             let mut tended = Tended::Nothing;
-            if line.take(role) {
+            if handle.take(role) {
                 tended = Tended::Role;
             }
-            for mut message in role.give() {
-                let taken = match &mut message {
-                    ToStreams::Answer { message, .. } => room.take(message.len()).or_else(|| {
-                        // The stream is told that there is none.
+            for mut message in role.drain_to_streams() {
+                let reservation = match &mut message {
+                    ToStreams::Answer { message, .. } => budget.take(message.len()).or_else(|| {
+                        // An empty answer tells the stream that there is none.
                         *message = Vec::new();
-                        line.shared.lost.fetch_add(1, Ordering::Relaxed);
+                        handle.shared.lost.fetch_add(1, Ordering::Relaxed);
                         None
                     }),
-                    ToStreams::Ask { .. } => None,
+                    ToStreams::Query { .. } => None,
                 };
-                // Whoever carries the streams has gone only when all ends.
-                let _ = streams.send(Outgoing { worker: *number, message, room: taken });
+                // The thread with the streams ends last, so that sending fails only at the end.
+                let _ = streams.send(Outgoing { worker: *number, message, reservation });
             }
-            // A change that fails now is tried again.
+            // A change that fails is tried again later.
             let _ = change_sockets(engine, role, now);
             if now >= *published + PUBLISH_EVERY {
                 *published = now;
-                line.publish(engine, role);
+                handle.publish(engine, role);
             }
-            if line.shared.ending.load(Ordering::Relaxed) {
+            if handle.shared.ending.load(Ordering::Relaxed) {
                 let since = *ending_since.get_or_insert(now);
                 if role.gauges().outstanding == 0 || now > since + LAST_ANSWERS {
                     stop.store(true, Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Worker {
             }
             Ok(tended)
         })?;
-        line.publish(engine, role);
+        handle.publish(engine, role);
         Ok(())
     }
 
@@ -199,25 +199,25 @@ impl Worker {
     }
 }
 
-impl Line {
-    /// Gives the role what came for it; whether there was anything.
+impl WorkerHandle {
+    /// Passes the messages of the inbox to the role; returns whether there were any.
     fn take(&self, role: &mut Dns64) -> bool {
-        // Most often nothing is there, and the lock is free.
+        // The inbox is usually empty, and the lock is free.
         let mut inbox = lock(&self.shared.inbox);
         let Inbox { messages, settings } = &mut *inbox;
-        let ready = role.has_taken_all();
+        let ready = role.inbox_is_empty();
         let any = ready && !messages.is_empty() || settings.is_some();
         if let Some(settings) = settings.take() {
             role.reload(settings);
         }
-        // So what waits is bounded by the inbox, and by what the role took before.
+        // The waiting messages are thus limited by the inbox and by what the role took before.
         if ready {
-            messages.drain(..).for_each(|message| role.take(message));
+            messages.drain(..).for_each(|message| role.push_from_streams(message));
         }
         any
     }
 
-    /// Shows how the worker is, and logs which servers have died or come back.
+    /// Publishes the state of the worker, and logs which servers have died or come back.
     fn publish(&self, engine: &UdpEngine, role: &Dns64) {
         let health: Vec<ServerHealth> = role.health().collect();
         let mut status = lock(&self.shared.status);
@@ -237,18 +237,18 @@ impl Line {
     }
 }
 
-/// What is asked of the sockets.
+/// Returns the options of the sockets.
 pub(crate) fn options() -> UdpOptions {
     UdpOptions { timestamps: false, buffer: BUFFER, ..UdpOptions::default() }
 }
 
-/// Opens and changes the sockets that the role wants opened or changed.
+/// Makes the socket changes that the role requests.
 fn change_sockets(engine: &mut UdpEngine, role: &mut Dns64, now: Nanos) -> std::io::Result<()> {
-    while let Some(change) = role.wanted_change(now) {
+    while let Some(change) = role.next_socket_change(now) {
         match bind(engine, role, &change) {
-            Ok(socket) => role.changed(change, socket),
+            Ok(socket) => role.socket_changed(change, socket),
             Err(error) => {
-                role.not_changed(change, now);
+                role.socket_change_failed(change, now);
                 return Err(error);
             }
         }
@@ -256,7 +256,7 @@ fn change_sockets(engine: &mut UdpEngine, role: &mut Dns64, now: Nanos) -> std::
     Ok(())
 }
 
-/// Binds a socket to a random port that is free.
+/// Binds a socket to a random free port.
 fn bind(
     engine: &mut UdpEngine,
     role: &mut Dns64,

@@ -1,4 +1,4 @@
-//! What holds where a file says nothing; `defaults.toml` says the same in words.
+//! Defaults of all settings; `defaults.toml` has the same as text.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -113,18 +113,18 @@ impl Default for MetricsConfig {
     }
 }
 
-/// No suffix.
+/// Returns an empty suffix.
 pub(super) fn no_suffix() -> Ipv6Addr {
     Ipv6Addr::UNSPECIFIED
 }
 
-/// All networks.
-pub(super) fn everybody() -> Vec<IpNet> {
+/// Returns all networks.
+pub(super) fn all_networks() -> Vec<IpNet> {
     let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
     all_ipv4().into_iter().map(IpNet::V4).chain([v6]).collect()
 }
 
-/// All IPv4 addresses.
+/// Returns all IPv4 addresses.
 pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
     vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
 }

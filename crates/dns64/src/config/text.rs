@@ -1,4 +1,4 @@
-//! Values as text: how a configuration writes addresses, networks, names and amounts.
+//! Values in text form: addresses, networks, names and sizes of memory.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -8,16 +8,16 @@ use ipnet::IpNet;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::defaults::everybody;
+use super::defaults::all_networks;
 
-/// The port of a server that does not say another.
+/// Default port of DNS.
 const DNS_PORT: u16 = 53;
-/// That of TLS and QUIC (RFC 7858, RFC 9250).
+/// Default port of DNS over TLS and QUIC (RFC 7858, RFC 9250).
 const DOT_PORT: u16 = 853;
-/// That of HTTPS.
+/// Default port of DNS over HTTPS.
 const DOH_PORT: u16 = 443;
 
-/// An amount of memory: a number of octets, one with KiB, MiB or GiB behind it, or `off` for none.
+/// A size of memory: a number of octets, a number with KiB, MiB or GiB, or `off` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub usize);
 
@@ -25,7 +25,7 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || format!("`{text}` is not an amount of memory: write off, 512KiB or 64MiB");
+        let bad = || format!("`{text}` is not a size of memory: write off, 512KiB or 64MiB");
         if text == "off" {
             return Ok(Bytes(0));
         }
@@ -44,13 +44,10 @@ impl FromStr for Bytes {
 }
 
 impl<'de> Deserialize<'de> for Bytes {
-    /// A number, or text.
+    /// Reads a number or text.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(
-            untagged,
-            expecting = "an amount of memory: write \"off\", \"512KiB\" or \"64MiB\""
-        )]
+        #[serde(untagged, expecting = "a size of memory: write \"off\", \"512KiB\" or \"64MiB\"")]
         enum Either {
             Number(usize),
             Text(String),
@@ -62,7 +59,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// A value that is written as text.
+/// Reads a value in text form.
 pub(super) fn text<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -71,7 +68,7 @@ where
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
-/// A list of such values.
+/// Reads a list of values in text form.
 pub(super) fn texts<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -81,26 +78,26 @@ where
     list.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
-/// An address with or without a port.
+/// Parses an address with or without a port.
 fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     text.parse().or(ip).map_err(|_| {
-        format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, or an IP address alone")
+        format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, or only an IP address")
     })
 }
 
-/// A list of addresses, with this port where none is said.
+/// Reads a list of addresses whose default port is `port`.
 fn with_port<'de, D: Deserializer<'de>>(from: D, port: u16) -> Result<Vec<SocketAddr>, D::Error> {
     let list = Vec::<String>::deserialize(from)?;
     list.iter().map(|text| address(text, port).map_err(D::Error::custom)).collect()
 }
 
-/// A list of addresses for DNS.
+/// Reads a list of addresses for DNS.
 pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
     with_port(from, DNS_PORT)
 }
 
-/// A list of addresses for DNS over TLS or QUIC.
+/// Reads a list of addresses for DNS over TLS or QUIC.
 pub(super) fn dot_addresses<'de, D>(from: D) -> Result<Vec<SocketAddr>, D::Error>
 where
     D: Deserializer<'de>,
@@ -108,7 +105,7 @@ where
     with_port(from, DOT_PORT)
 }
 
-/// A list of addresses for DNS over HTTPS.
+/// Reads a list of addresses for DNS over HTTPS.
 pub(super) fn doh_addresses<'de, D>(from: D) -> Result<Vec<SocketAddr>, D::Error>
 where
     D: Deserializer<'de>,
@@ -116,7 +113,7 @@ where
     with_port(from, DOH_PORT)
 }
 
-/// An address, or an empty text for none.
+/// Reads an address, or an empty text for none.
 pub(super) fn address_or_none<'de, D>(from: D) -> Result<Option<SocketAddr>, D::Error>
 where
     D: Deserializer<'de>,
@@ -129,12 +126,12 @@ where
     }
 }
 
-/// A list of networks: `10.0.0.0/8`, an address alone, or `any`.
+/// Reads a list of networks: `10.0.0.0/8`, a single address, or `any`.
 pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
     let mut networks = Vec::new();
     for text in Vec::<String>::deserialize(from)? {
         if text == "any" {
-            networks.extend(everybody());
+            networks.extend(all_networks());
             continue;
         }
         let alone = text.parse::<IpAddr>().map(IpNet::from);
@@ -145,7 +142,7 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>,
         })?;
         if network.trunc() != network {
             let right = network.trunc();
-            let error = format!("{network} has bits set beyond its length: write {right}");
+            let error = format!("{network} has bits set beyond its prefix length: write {right}");
             return Err(D::Error::custom(error));
         }
         networks.push(network);
@@ -153,7 +150,7 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>,
     Ok(networks)
 }
 
-/// A list of networks that may be left out altogether.
+/// Reads a list of networks that is optional.
 pub(super) fn networks_or_none<'de, D>(from: D) -> Result<Option<Vec<IpNet>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -161,22 +158,24 @@ where
     networks(from).map(Some)
 }
 
-/// The size of a UDP message.
+/// Reads the size of a UDP message.
 pub(super) fn udp_size<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     let size = i64::deserialize(from)?;
     match u16::try_from(size) {
         Ok(size @ 512..) => Ok(size),
-        _ => Err(D::Error::custom(format!("a UDP message of {size} octets: write 512 to 65535"))),
+        _ => Err(D::Error::custom(format!(
+            "a UDP message cannot have {size} octets: write 512 to 65535"
+        ))),
     }
 }
 
-/// The size of a UDP message, or 0.
+/// Reads the size of a UDP message, or 0.
 pub(super) fn udp_size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     let size = i64::deserialize(from)?;
     match u16::try_from(size) {
         Ok(size @ (0 | 512..)) => Ok(size),
         _ => Err(D::Error::custom(format!(
-            "a UDP message of {size} octets: write 0, or 512 to 65535"
+            "a UDP message cannot have {size} octets: write 0, or 512 to 65535"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! Queries of clients: what may be asked, what is answered at once, what is asked upstream.
+//! Queries of clients: rejected, answered at once, or sent upstream.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use measure::Nanos;
 use wire::{Qclass, Qtype, Query, Rcode};
 
 use super::Dns64;
-use crate::admission::Facts;
+use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
 use crate::config::{Denied, Overload, PtrMode};
 use crate::policy::NameRule;
@@ -18,24 +18,25 @@ use crate::special::{self, Special};
 use crate::table::slab::NONE;
 use crate::transaction::{Client, Phase, ReplyTo, Transaction, Waiter};
 
-/// The longest bare header, question and OPT record that an error takes.
+/// Longest error reply: header, question and OPT record, in bytes.
 const MAX_ERROR: usize = 12 + 255 + 4 + 11;
-/// Options of one client that go along upstream, octets; more are left out, all of them (RFC 6891 section 6.1.2). A
-/// client subnet takes 24 at most.
+/// Longest EDNS options of a client that are sent upstream, in octets; longer ones are left out completely
+/// (RFC 6891 section 6.1.2). A client subnet takes at most 24.
 const MAX_OPTIONS: usize = 512;
 
-/// The unit in which clients are told how long a stream may be without a query (RFC 7828), nanoseconds.
+/// Unit of the keepalive option (RFC 7828), in nanoseconds.
 const TENTH: u64 = 100_000_000;
 
 impl Dns64 {
-    /// A datagram from a client.
+    /// Handles a datagram from a client.
     pub(super) fn on_query(&mut self, received: &Received<'_>, now: Nanos, tx: &mut TxBatch) {
         self.counters.queries_udp += 1;
         let to = ReplyTo::Datagram(Destination::reply_to(received));
         self.query(to, received.peer.ip(), None, received.bytes, now, tx);
     }
 
-    /// A message on a client's stream; `framed`: among others of a connection of TCP or TLS.
+    /// Handles a message on a client's stream; `framed` means that it is one of many on a connection of TCP
+    /// or TLS.
     pub(super) fn on_stream_query(
         &mut self,
         stream: u64,
@@ -64,7 +65,8 @@ impl Dns64 {
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(error) => {
-                // An answer as short as a header amplifies nothing; who may not ask does not even get that.
+                // A reply as short as a header amplifies nothing; a client that may not send queries gets
+                // none.
                 let mut room = [0; MAX_ERROR];
                 let len = error.reply(&mut room).filter(|_| facts.allowed).unwrap_or(0);
                 self.counters.bad_queries += u64::from(len > 0);
@@ -83,14 +85,14 @@ impl Dns64 {
                 Denied::Drop => return self.send_error(to, facts.network, &[], now, tx),
             }
         }
-        if let Some(rcode) = bad(&query) {
+        if let Some(rcode) = rejection(&query) {
             self.counters.bad_queries += 1;
             return self.refuse(&client, &query, rcode, now, tx);
         }
         self.resolve(client, &facts, &query, now, tx);
     }
 
-    /// Answers with a return code alone.
+    /// Replies with a return code only.
     fn refuse(
         &mut self,
         client: &Client,
@@ -108,11 +110,11 @@ impl Dns64 {
         self.deliver(client, Age::Fresh, now, tx);
     }
 
-    /// Answers a query that may be asked, or sees to it that it will be.
+    /// Answers a valid query of a permitted client, or starts its lookup.
     fn resolve(
         &mut self,
         client: Client,
-        facts: &Facts,
+        facts: &ClientFacts,
         query: &Query<'_>,
         now: Nanos,
         tx: &mut TxBatch,
@@ -137,7 +139,7 @@ impl Dns64 {
                 self.counters.reverse += 1;
                 return self.deliver(&client, Age::Fresh, now, tx);
             }
-            Special::No | Special::Ask(_) => {}
+            Special::No | Special::QueryPtr(_) => {}
         }
         let hash = self.hasher.hash_one(key);
         let mut options = Vec::new();
@@ -147,7 +149,7 @@ impl Dns64 {
         if options.len() > MAX_OPTIONS {
             options.clear();
         }
-        // An answer made for one client's options is nobody else's.
+        // An answer for one client's options must not be given to others.
         let shared = options.is_empty();
         if shared {
             if let Some(refresh) = self.answer_cached(&client, &key, hash, now, tx) {
@@ -170,7 +172,7 @@ impl Dns64 {
         self.start(t, special, now, tx);
     }
 
-    /// Answers from the cache, if the answer is there, and says whether it is to be refreshed.
+    /// Answers from the cache if possible; returns whether the answer must be refreshed.
     fn answer_cached(
         &mut self,
         client: &Client,
@@ -198,7 +200,7 @@ impl Dns64 {
         Some(refresh)
     }
 
-    /// Lets a client wait for a question that is under way, if there is one.
+    /// Adds a client to a pending question; returns whether there is one.
     fn join(
         &mut self,
         client: &Client,
@@ -209,13 +211,13 @@ impl Dns64 {
     ) -> bool {
         let transactions = &self.transactions;
         let same = |t: &u32| transactions[*t].hash == hash && transactions[*t].key == *key;
-        let Some(&t) = self.under_way.find(hash, same) else { return false };
+        let Some(&t) = self.joinable.find(hash, same) else { return false };
         self.counters.joined += 1;
         let first = &self.transactions[t].client;
         let repeated =
             first.is_some_and(|first| first.to == client.to && first.wants.id == client.wants.id);
         if repeated && !matches!(client.to, ReplyTo::Stream(_)) {
-            // The same query once more: its answer is on the way.
+            // The client sent the same query again; its answer is pending.
             return true;
         }
         if !self.admission.enter(client.network) {
@@ -235,7 +237,7 @@ impl Dns64 {
         true
     }
 
-    /// A place for a question; `None` where there is none, of which the client has then been told.
+    /// Takes a place for a question; `None` when there is none, after the client got its error.
     pub(super) fn open(
         &mut self,
         client: Option<Client>,
@@ -281,7 +283,7 @@ impl Dns64 {
         Some(t)
     }
 
-    /// Tells a client that there is no room for him, or does not.
+    /// Handles a client without a place: it gets SERVFAIL or nothing, as configured.
     fn overload(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
         match self.settings.config.limits.overload {
             Overload::DropNewest | Overload::DropOldest => {
@@ -291,7 +293,7 @@ impl Dns64 {
         }
     }
 
-    /// SERVFAIL for the question in the making.
+    /// Sends SERVFAIL for the current question.
     fn fail_client(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
         self.counters.failures += 1;
         let question = std::mem::take(&mut self.scratch.question);
@@ -300,21 +302,21 @@ impl Dns64 {
         self.deliver(client, Age::Fresh, now, tx);
     }
 
-    /// From now on others may join a question.
+    /// Lets other clients join a question from now on.
     fn share(&mut self, t: u32) {
         let hash = self.transactions[t].hash;
         self.transactions[t].shared = true;
         let transactions = &self.transactions;
-        self.under_way.insert_unique(hash, t, |&t| transactions[t].hash);
+        self.joinable.insert_unique(hash, t, |&t| transactions[t].hash);
     }
 
-    /// Asks the first that is to be asked.
+    /// Starts the first lookup of a question.
     fn start(&mut self, t: u32, special: Special, now: Nanos, tx: &mut TxBatch) {
         let policy = &self.settings.policy;
         let settings = &policy.synthesis;
         let transaction = &mut self.transactions[t];
         let key = &transaction.key;
-        if let Special::Ask(name) = special {
+        if let Special::QueryPtr(name) = special {
             self.counters.reverse += 1;
             transaction.phase = match settings.ptr {
                 PtrMode::InPlace => Phase::InPlace,
@@ -325,39 +327,39 @@ impl Dns64 {
                 transaction.hops = 1;
             }
             transaction.name = Some(name);
-            return self.begin(t, 0, Qtype::PTR, now, tx);
+            return self.start_lookup(t, 0, Qtype::PTR, now, tx);
         }
         let qtype = key.qtype;
         if qtype != Qtype::AAAA || key.view.is_empty() {
             transaction.phase = Phase::Pass;
-            return self.begin(t, 0, qtype, now, tx);
+            return self.start_lookup(t, 0, qtype, now, tx);
         }
         match policy.rule(key.name.as_wire()) {
             NameRule::Never => {
                 transaction.phase = Phase::Pass;
-                self.begin(t, 0, Qtype::AAAA, now, tx);
+                self.start_lookup(t, 0, Qtype::AAAA, now, tx);
             }
             NameRule::Always => {
                 transaction.phase = Phase::AlwaysA;
-                self.begin(t, 0, Qtype::A, now, tx);
+                self.start_lookup(t, 0, Qtype::A, now, tx);
             }
             NameRule::Usual => {
                 transaction.phase = Phase::Aaaa;
                 let parallel = settings.parallel;
-                self.begin(t, 0, Qtype::AAAA, now, tx);
+                self.start_lookup(t, 0, Qtype::AAAA, now, tx);
                 if parallel {
-                    self.begin(t, 1, Qtype::A, now, tx);
+                    self.start_lookup(t, 1, Qtype::A, now, tx);
                 }
             }
         }
     }
 }
 
-/// The return code for a query that is not answered here.
-fn bad(query: &Query<'_>) -> Option<Rcode> {
+/// Returns the return code of a query that is rejected; `None` for a query that is answered.
+fn rejection(query: &Query<'_>) -> Option<Rcode> {
     match query.qtype {
         _ if query.bad_version() => Some(Rcode::BADVERS),
-        // No keys are known here, and other classes are no business of a DNS64 server.
+        // No keys are configured, and a DNS64 server answers only class IN.
         _ if query.signed || query.qclass != Qclass::IN => Some(Rcode::REFUSED),
         Qtype::AXFR | Qtype::IXFR => Some(Rcode::REFUSED),
         Qtype::OPT | Qtype(0 | 128 | 249 | 250 | 253 | 254) => Some(Rcode::FORMERR),
@@ -365,7 +367,7 @@ fn bad(query: &Query<'_>) -> Option<Rcode> {
     }
 }
 
-/// A CNAME record, uncompressed.
+/// Appends an uncompressed CNAME record.
 fn push_alias(out: &mut Vec<u8>, owner: &wire::Name, target: &wire::Name, ttl: u32) {
     out.extend_from_slice(owner.as_wire());
     out.extend_from_slice(&[0, 5, 0, 1]);

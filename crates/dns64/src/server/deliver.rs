@@ -1,4 +1,4 @@
-//! Answers to all who wait for them.
+//! Delivers answers to all clients that wait for them, and stores them in the cache.
 
 use engine::TxBatch;
 use measure::Nanos;
@@ -15,7 +15,7 @@ use crate::table::slab::NONE;
 use crate::transaction::{Client, ReplyTo, Waiter};
 
 impl Dns64 {
-    /// Gives the answer in the making to one client.
+    /// Sends the composed answer to one client.
     pub(super) fn deliver(&mut self, client: &Client, age: Age, now: Nanos, tx: &mut TxBatch) {
         deliver(
             &self.scratch.answer.as_ref(),
@@ -29,7 +29,7 @@ impl Dns64 {
         );
     }
 
-    /// Sends a message that is no answer, or (an empty one) lets a stream know that there will be none.
+    /// Sends an error message; an empty message tells a stream that there is no reply.
     pub(super) fn send_error(
         &mut self,
         to: ReplyTo,
@@ -62,14 +62,15 @@ impl Dns64 {
         }
     }
 
-    /// Keeps the answer in the making, gives it to all who wait for it, and ends the question.
+    /// Stores the composed answer, sends it to all waiting clients and ends the question.
     pub(super) fn finish(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
-        self.keep(t, now);
-        self.give_to_all(t, Age::Fresh, now, tx);
+        self.store(t, now);
+        self.deliver_to_all(t, Age::Fresh, now, tx);
         self.close(t);
     }
 
-    /// Ends a question without an answer: with what expired not long ago, if that is allowed and there, else SERVFAIL.
+    /// Ends a question without a valid reply: with a recently expired answer if that is allowed and stored,
+    /// otherwise with SERVFAIL.
     pub(super) fn fail(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
         if self.serve_stale(t, now, tx) {
             return;
@@ -80,7 +81,8 @@ impl Dns64 {
         self.finish(t, now, tx);
     }
 
-    /// Ends a question with what expired not long ago, if that is allowed and there (RFC 8767 section 5).
+    /// Ends a question with a recently expired answer, if that is allowed and stored (RFC 8767 section 5).
+    /// Returns whether it did.
     pub(super) fn serve_stale(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) -> bool {
         let config = &self.settings.config.cache;
         let transaction = &self.transactions[t];
@@ -99,35 +101,35 @@ impl Dns64 {
             (out.question_end, out.additional_at) = (answer.question_end, answer.additional_at);
             out.rcode = answer.rcode;
             out.options.extend_from_slice(answer.options);
-            self.give_to_all(t, age, now, tx);
+            self.deliver_to_all(t, age, now, tx);
             self.close(t);
             return true;
         }
         false
     }
 
-    /// Ends a question without a word to those who wait.
+    /// Ends a question without a reply to its clients.
     pub(super) fn drop_all(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
         let first = self.transactions[t].client;
         let mut waiter = std::mem::replace(&mut self.transactions[t].waiters, NONE);
-        first.iter().for_each(|client| self.forget(client, now, tx));
+        first.iter().for_each(|client| self.drop_client(client, now, tx));
         while waiter != NONE {
             let Waiter { client, next } = self.waiters[waiter];
-            self.forget(&client, now, tx);
+            self.drop_client(&client, now, tx);
             self.waiters.remove(waiter);
             waiter = next;
         }
         self.close(t);
     }
 
-    /// A client waits no more, and gets nothing.
-    fn forget(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
+    /// Stops the wait of a client, which gets no reply.
+    fn drop_client(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
         self.admission.leave(client.network);
         self.send_error(client.to, client.network, &[], now, tx);
     }
 
-    /// Keeps the answer in the making, if it may be kept.
-    fn keep(&mut self, t: u32, now: Nanos) {
+    /// Stores the composed answer in the cache if it may be stored.
+    fn store(&mut self, t: u32, now: Nanos) {
         let transaction = &self.transactions[t];
         if !transaction.shared || self.cache.is_off() {
             return;
@@ -137,11 +139,11 @@ impl Dns64 {
         let failed = answer.failure || !matches!(answer.rcode, 0 | 3);
         let (key, hash) = (&transaction.key, transaction.hash);
         if failed && self.cache.get(key, hash, now, Some((config.serve_stale, 0))).is_some() {
-            // A refresh that failed takes nothing away.
+            // A failed refresh must not replace a valid answer.
             return;
         }
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
-        // What clients are told agrees with how long it is kept.
+        // The TTLs that clients get agree with the time in the cache.
         answer.bound_ttls(seconds(config.min_ttl), seconds(config.max_ttl));
         let ttl = Nanos::from_secs(answer.ttl.into());
         let negative = answer.rcode == 3 || answer.bytes()[6..8] == [0, 0];
@@ -155,8 +157,8 @@ impl Dns64 {
         self.cache.put(key, hash, answer, now, life);
     }
 
-    /// Gives the answer in the making to all who wait for it.
-    fn give_to_all(&mut self, t: u32, age: Age, now: Nanos, tx: &mut TxBatch) {
+    /// Sends the composed answer to all clients that wait for it.
+    fn deliver_to_all(&mut self, t: u32, age: Age, now: Nanos, tx: &mut TxBatch) {
         if self.scratch.answer.rcode == Rcode::SERVFAIL.0 {
             self.counters.failures += 1;
         }
@@ -174,7 +176,7 @@ impl Dns64 {
         }
     }
 
-    /// Gives the place of a question back.
+    /// Removes a question from all tables.
     pub(super) fn close(&mut self, t: u32) {
         self.release(t, 0);
         self.release(t, 1);
@@ -192,18 +194,15 @@ impl Dns64 {
             NONE => self.newest = older,
             newer => self.transactions[newer].older = older,
         }
-        if shared && let Ok(found) = self.under_way.find_entry(hash, |&other| other == t) {
+        if shared && let Ok(found) = self.joinable.find_entry(hash, |&other| other == t) {
             found.remove();
         }
         self.transactions.remove(t);
     }
 }
 
-/// Gives an answer to one client.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "an answer of the cache borrows a part of the server"
-)]
+/// Sends an answer to one client.
+#[expect(clippy::too_many_arguments, reason = "a cached answer borrows a part of the server")]
 pub(super) fn deliver(
     answer: &AnswerRef<'_>,
     client: &Client,
@@ -233,7 +232,7 @@ pub(super) fn deliver(
             match admission.reply(client.network, now) {
                 Verdict::Send => {}
                 Verdict::Slip => {
-                    // Room for the question alone.
+                    // Room for the question only.
                     wants.limit = (answer.question_end + 11) as u16;
                     counters.rate_limited += 1;
                 }

@@ -1,4 +1,4 @@
-//! Queries to upstream: sent, sent again, answered.
+//! Lookups: queries to upstream, their retransmission and their replies.
 
 use engine::{Destination, Received, SocketId, TxBatch};
 use measure::Nanos;
@@ -16,25 +16,26 @@ use crate::streams::ToStreams;
 use crate::transaction::{Path, Phase, Transaction};
 use crate::upstream::{OtherCase, ServerId};
 
-/// Ids that are tried until one is free on a socket; with 64 queries on one at most eight times the work of one.
+/// Number of ids that are tried until one is free on a socket. With 64 queries on one socket nearly every
+/// first try succeeds.
 const ID_TRIES: usize = 16;
-/// The most of a query to upstream.
+/// Longest query to upstream without options, in bytes.
 const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED;
-/// The longest wait for a reply.
+/// Longest timeout of one query.
 const MAX_TIMEOUT: Nanos = Nanos::from_secs(20);
 
-/// What became of a lookup.
+/// Outcome of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome<'a> {
     Reply(Reply<'a>),
-    /// A return code without the question: an error.
+    /// An error return code in a reply without a question.
     Refused,
-    /// No reply, or none that could be read.
+    /// No reply, or none that can be parsed.
     Nothing,
 }
 
 impl Outcome<'_> {
-    /// Whether the server could not, or would not, answer.
+    /// Returns whether the server could not, or would not, answer.
     fn is_error(&self) -> bool {
         match self {
             Outcome::Reply(reply) => !matches!(reply.rcode, 0 | 3),
@@ -43,8 +44,9 @@ impl Outcome<'_> {
         }
     }
 
-    /// Whether it may be an error of a server that knows no EDNS (RFC 6891 section 7); one that does answers with it.
-    fn dislikes_edns(&self) -> bool {
+    /// Returns whether this may be the error of a server without EDNS (RFC 6891 section 7); a server with
+    /// EDNS replies with an OPT record.
+    fn may_reject_edns(&self) -> bool {
         match self {
             Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4) && !reply.has_edns(),
             Outcome::Refused => true,
@@ -54,8 +56,8 @@ impl Outcome<'_> {
 }
 
 impl Dns64 {
-    /// Asks for the name that a question has come to.
-    pub(super) fn begin(
+    /// Starts a lookup for the current name of a question.
+    pub(super) fn start_lookup(
         &mut self,
         t: u32,
         slot: usize,
@@ -70,15 +72,15 @@ impl Dns64 {
 
     /// Sends a lookup, to another server than `not` if there is one.
     fn send(&mut self, t: u32, slot: usize, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
-        let only = self.transactions[t].only;
+        let only = self.transactions[t].only_server;
         let server = only.unwrap_or_else(|| self.upstreams.choose(not, &mut self.rng));
-        if self.by_stream() {
+        if self.uses_streams_only() {
             let lookup = &mut self.transactions[t].lookups[slot];
             lookup.attempts += 1;
             (lookup.server, lookup.sent) = (server, now);
             self.counters.upstream_queries += 1;
             self.counters.upstream_retries += u64::from(lookup.attempts > 1);
-            return self.ask_by_stream(t, slot, now);
+            return self.send_on_stream(t, slot, now);
         }
         let seed = if self.upstreams.mixes_case(server) { self.rng.next_u64() } else { 0 };
         let path = match self.upstreams.take_socket(server, &mut self.rng) {
@@ -92,7 +94,8 @@ impl Dns64 {
         (lookup.case_seed, lookup.sent) = (seed, now);
         self.counters.upstream_queries += 1;
         self.counters.upstream_retries += u64::from(lookup.attempts > 1);
-        // Twice as long each time, never shorter than the server is used to, and up to a tenth more or less.
+        // The timeout doubles with each attempt and is at least three round trip times; it varies by up to
+        // 10 %.
         let usual = self.upstreams.server(server).rtt;
         let base = config.first_timeout.max(Nanos(usual.0.saturating_mul(3)));
         let backed_off = Nanos(base.0 << (lookup.attempts - 1).min(8)).min(MAX_TIMEOUT);
@@ -127,13 +130,13 @@ impl Dns64 {
             compose(transaction, slot, id, seed, udp_size, out)
         });
         if !sent {
-            // It counts as lost on the way, and is sent again in time.
+            // It counts as lost on the way and is sent again after its timeout.
             self.counters.unsent += 1;
         }
         Path::Datagram(socket, id)
     }
 
-    /// A datagram from an upstream server.
+    /// Handles a datagram from an upstream server.
     pub(super) fn on_reply(
         &mut self,
         server: ServerId,
@@ -149,12 +152,12 @@ impl Dns64 {
         };
         let (t, slot) = (lookup / 2, lookup as usize % 2);
         let Some(reply) = Reply::parse(received.bytes) else {
-            // Servers that could not read or did not want the query may leave the question out.
+            // Servers that could not parse or would not answer the query may leave the question out.
             let refused = header.is_response()
                 && received.bytes.len() == HEADER
                 && !matches!(header.rcode(), 0 | 3);
             if refused {
-                self.settle_lookup(t, slot, Outcome::Refused, now, tx);
+                self.end_lookup(t, slot, Outcome::Refused, now, tx);
             } else {
                 self.counters.upstream_malformed += 1;
             }
@@ -163,14 +166,14 @@ impl Dns64 {
         let transaction = &self.transactions[t];
         let asked = transaction.lookups[slot];
         match compare(&reply, transaction.name(), asked.qtype, asked.case_seed) {
-            Match::Exact if asked.case_seed != 0 => self.upstreams.kept_case(server),
+            Match::Exact if asked.case_seed != 0 => self.upstreams.note_case_kept(server),
             Match::Exact => {}
             Match::OtherCase => {
                 self.counters.upstream_mismatched += 1;
-                if self.upstreams.changed_case(server) == OtherCase::Doubtful {
-                    // By a stream, where nobody else can answer.
+                if self.upstreams.note_case_changed(server) == OtherCase::Unclear {
+                    // Over a stream no third party can forge the reply.
                     self.release(t, slot);
-                    self.ask_by_stream(t, slot, now);
+                    self.send_on_stream(t, slot, now);
                 }
                 return;
             }
@@ -183,13 +186,13 @@ impl Dns64 {
         self.upstreams.answered(server, now.since(asked.sent));
         if reply.is_truncated() {
             self.release(t, slot);
-            return self.ask_by_stream(t, slot, now);
+            return self.send_on_stream(t, slot, now);
         }
-        self.settle_lookup(t, slot, Outcome::Reply(reply), now, tx);
+        self.end_lookup(t, slot, Outcome::Reply(reply), now, tx);
     }
 
-    /// Has a lookup asked by a stream.
-    fn ask_by_stream(&mut self, t: u32, slot: usize, now: Nanos) {
+    /// Sends a lookup over a stream.
+    fn send_on_stream(&mut self, t: u32, slot: usize, now: Nanos) {
         self.tickets = self.tickets.wrapping_add(1);
         self.counters.upstream_tcp += 1;
         let id = self.rng.next_u32() as u16;
@@ -201,7 +204,7 @@ impl Dns64 {
         message.truncate(len);
         let lookup = &mut transaction.lookups[slot];
         lookup.path = Path::Stream(self.tickets);
-        self.outbox.ask(ToStreams::Ask {
+        self.outbox.query(ToStreams::Query {
             server: self.upstreams.server(lookup.server).address,
             lookup: number(t, slot),
             ticket: self.tickets,
@@ -210,7 +213,7 @@ impl Dns64 {
         self.wheel.set(number(t, slot), now + self.settings.config.upstream.tcp_timeout);
     }
 
-    /// What came of a lookup by a stream.
+    /// Handles the end of a lookup over a stream: its reply, or a failure.
     pub(super) fn on_stream_reply(
         &mut self,
         lookup: u32,
@@ -231,20 +234,21 @@ impl Dns64 {
         match reply {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
-                if self.by_stream() {
+                if self.uses_streams_only() {
                     self.upstreams.answered(asked.server, now.since(asked.sent));
                 }
-                self.settle_lookup(t, slot, Outcome::Reply(reply), now, tx);
+                self.end_lookup(t, slot, Outcome::Reply(reply), now, tx);
             }
             None => {
                 self.counters.upstream_malformed += u64::from(message.is_some());
-                self.unanswered(t, slot, now, tx);
+                self.lookup_failed(t, slot, now, tx);
             }
         }
     }
 
-    /// Ends a lookup; an error is tried at another server first, one about EDNS without it.
-    fn settle_lookup(
+    /// Ends a lookup. After an error another server is tried first, and after an error about EDNS a query
+    /// without EDNS.
+    fn end_lookup(
         &mut self,
         t: u32,
         slot: usize,
@@ -257,46 +261,46 @@ impl Dns64 {
             self.counters.upstream_errors += 1;
             let edns = self.settings.config.upstream.udp_size > 0;
             let lookup = &mut self.transactions[t].lookups[slot];
-            if edns && !lookup.plain && outcome.dislikes_edns() {
+            if edns && !lookup.plain && outcome.may_reject_edns() {
                 lookup.plain = true;
                 return self.send(t, slot, None, now, tx);
             }
             let lookup = *lookup;
             let others = self.upstreams.servers().filter(|server| !server.dead).count() > 1;
             let again = lookup.attempts < self.settings.config.upstream.attempts;
-            if others && again && self.transactions[t].only.is_none() {
+            if others && again && self.transactions[t].only_server.is_none() {
                 return self.send(t, slot, Some(lookup.server), now, tx);
             }
         }
-        self.settle(t, slot, outcome, now, tx);
+        self.proceed(t, slot, outcome, now, tx);
     }
 
-    /// A lookup gets no reply: it is sent again, or is over.
-    fn unanswered(&mut self, t: u32, slot: usize, now: Nanos, tx: &mut TxBatch) {
+    /// Handles a lookup without a reply: sends it again or ends it.
+    fn lookup_failed(&mut self, t: u32, slot: usize, now: Nanos, tx: &mut TxBatch) {
         let lookup = self.transactions[t].lookups[slot];
-        // Not after a truncated reply: that server lives, and was asked for the last time.
-        let usual = matches!(lookup.path, Path::Stream(_)) == self.by_stream();
+        // Not after a truncated reply: that server is alive, and its query was the last attempt.
+        let usual = matches!(lookup.path, Path::Stream(_)) == self.uses_streams_only();
         self.release(t, slot);
         if usual && self.upstreams.timed_out(lookup.server, now) {
             self.counters.upstream_deaths += 1;
         }
-        // A dead server is not worth waiting for thrice.
+        // When all servers are dead, no more attempts are made.
         let dead = self.upstreams.server(lookup.server).dead
             && self.upstreams.servers().all(|server| server.dead);
         let again = lookup.attempts < self.settings.config.upstream.attempts && !dead;
-        if again && usual && self.transactions[t].only.is_none() {
+        if again && usual && self.transactions[t].only_server.is_none() {
             self.send(t, slot, Some(lookup.server), now, tx);
         } else {
-            self.settle(t, slot, Outcome::Nothing, now, tx);
+            self.proceed(t, slot, Outcome::Nothing, now, tx);
         }
     }
 
-    /// Whether upstream is asked by streams alone.
-    fn by_stream(&self) -> bool {
+    /// Returns whether upstream queries use streams only.
+    fn uses_streams_only(&self) -> bool {
         self.settings.config.upstream.transport != Transport::Udp
     }
 
-    /// Gives back what a lookup holds; it waits no more.
+    /// Releases the id and the socket of a lookup and clears its timeout.
     pub(super) fn release(&mut self, t: u32, slot: usize) {
         let lookup = &mut self.transactions[t].lookups[slot];
         match std::mem::replace(&mut lookup.path, Path::None) {
@@ -310,46 +314,46 @@ impl Dns64 {
         self.wheel.clear(number(t, slot));
     }
 
-    /// Sends again, or gives up, what has waited long enough.
+    /// Sends again or ends the lookups whose timeout has passed.
     pub(super) fn expire(&mut self, now: Nanos, tx: &mut TxBatch) {
         let mut expired = std::mem::take(&mut self.scratch.expired);
         self.wheel.expire(now, &mut expired);
         for lookup in expired.drain(..) {
             let (t, slot) = (lookup / 2, lookup as usize % 2);
             let lookup = self.transactions[t].lookups[slot];
-            // What ended since then (its question was settled) waits no more.
+            // A lookup that has ended since then does not wait any more.
             if lookup.path == Path::None {
                 continue;
             }
             self.counters.upstream_timeouts += 1;
-            self.unanswered(t, slot, now, tx);
+            self.lookup_failed(t, slot, now, tx);
         }
         self.scratch.expired = expired;
     }
 
-    /// Asks a dead server for a sign of life, when it is time.
+    /// Sends a probe to a dead server when one is due.
     pub(super) fn probe(&mut self, now: Nanos, tx: &mut TxBatch) {
         let Some(server) = self.upstreams.probe(now) else { return };
         let flags = KeyFlags { rd: true, ..KeyFlags::default() };
         let key = Key { name: Name::ROOT, qtype: Qtype::NS, view: View::default(), flags };
-        // Where there is no place, those who have one ask the server too.
+        // When all places are taken, ordinary queries probe the server too.
         if self.transactions.is_full() {
             return;
         }
         if let Some(t) = self.open(None, key, 0, now, tx) {
             let transaction = &mut self.transactions[t];
-            (transaction.phase, transaction.only) = (Phase::Probe, Some(server));
-            self.begin(t, 0, Qtype::NS, now, tx);
+            (transaction.phase, transaction.only_server) = (Phase::Probe, Some(server));
+            self.start_lookup(t, 0, Qtype::NS, now, tx);
         }
     }
 }
 
-/// A lookup's number.
+/// Returns the number of a lookup.
 fn number(t: u32, slot: usize) -> u32 {
     2 * t + slot as u32
 }
 
-/// Writes the query of a lookup and returns its length.
+/// Writes the query of a lookup; returns its length.
 fn compose(
     transaction: &Transaction,
     slot: usize,
@@ -361,7 +365,7 @@ fn compose(
     let bit = |set: bool, flag: u16| if set { flag } else { 0 };
     let KeyFlags { rd, cd, dnssec } = transaction.key.flags;
     let edns = udp_size > 0 && !transaction.lookups[slot].plain;
-    // AD: tell whether the data is authentic (RFC 6840 section 5.7).
+    // AD asks whether the data is authentic (RFC 6840 section 5.7).
     let flags = bit(rd, flag::RD) | bit(cd, flag::CD) | flag::AD;
     let header = Header { id, flags, counts: [1, 0, 0, u16::from(edns)] };
     out[..HEADER].copy_from_slice(&header.to_bytes());
@@ -384,7 +388,7 @@ fn compose(
     len
 }
 
-/// Whether a reply's question is the one asked.
+/// Result of the comparison of a reply's question with the one sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Match {
     Exact,
@@ -392,7 +396,7 @@ enum Match {
     No,
 }
 
-/// Holds the question of a reply against the one asked.
+/// Compares the question of a reply with the one sent.
 fn compare(reply: &Reply<'_>, name: &Name, qtype: Qtype, seed: u64) -> Match {
     let Some((replied, tail)) = reply.question.split_last_chunk::<4>() else { return Match::No };
     let [t1, t0] = qtype.0.to_be_bytes();

@@ -1,5 +1,5 @@
-//! Addresses for the targets of HTTPS and SVCB records (RFC 9460 section 4.2.1): a client that has only IPv6 would
-//! ask for them next, so they are put into the additional section, synthesised where need be.
+//! Addresses of the targets of HTTPS and SVCB records (RFC 9460 section 4.2.1). An IPv6-only client would
+//! query them next, so they are added to the additional section, synthesised if necessary.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,13 +15,13 @@ use crate::policy::NameRule;
 use crate::reply::{Found, Reading, Reply};
 use crate::transaction::{Phase, Service};
 
-/// The most targets that are asked for.
+/// Highest number of targets that are looked up.
 const MAX_TARGETS: usize = 4;
-/// The key of the `ipv4hint` parameter.
+/// Key of the `ipv4hint` parameter.
 const IPV4HINT: u16 = 4;
 
 impl Dns64 {
-    /// Finishes the answer in the making, after the targets of its services have been asked for.
+    /// Finishes the composed answer after looking up the targets of its services.
     pub(super) fn finish_service(
         &mut self,
         t: u32,
@@ -55,11 +55,11 @@ impl Dns64 {
             ttl: answer.ttl,
             targets,
         }));
-        self.ask_target(t, now, tx);
+        self.query_target(t, now, tx);
     }
 
-    /// Asks for the next target.
-    fn ask_target(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+    /// Looks up the next target.
+    fn query_target(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
         let transaction = &mut self.transactions[t];
         let target =
             transaction.service.as_ref().and_then(|service| service.targets.last().copied());
@@ -68,14 +68,14 @@ impl Dns64 {
                 transaction.phase = Phase::TargetAaaa;
                 transaction.negative_ttl = None;
                 transaction.name = Some(Box::new(target));
-                self.begin(t, 0, Qtype::AAAA, now, tx);
+                self.start_lookup(t, 0, Qtype::AAAA, now, tx);
             }
             None => self.finish_targets(t, now, tx),
         }
     }
 
-    /// What came of asking for a target.
-    pub(super) fn settle_target(
+    /// Handles the outcome of a target's lookup.
+    pub(super) fn proceed_target(
         &mut self,
         t: u32,
         outcome: Outcome<'_>,
@@ -98,15 +98,15 @@ impl Dns64 {
         });
         if missing && qtype == Qtype::AAAA && is_mapped {
             transaction.phase = Phase::TargetA;
-            return self.begin(t, 0, Qtype::A, now, tx);
+            return self.start_lookup(t, 0, Qtype::A, now, tx);
         }
         if let Some(service) = &mut transaction.service {
             service.targets.pop();
         }
-        self.ask_target(t, now, tx);
+        self.query_target(t, now, tx);
     }
 
-    /// Adds the addresses that were found for a target; whether there are none.
+    /// Adds the addresses that were found for a target; returns whether there are none.
     fn add_addresses(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> bool {
         let policy = &self.settings.policy;
         let transaction = &mut self.transactions[t];
@@ -131,7 +131,7 @@ impl Dns64 {
         service.message.len() == before
     }
 
-    /// All targets have been asked for: the answer is whole.
+    /// Finishes the answer after all targets were looked up.
     fn finish_targets(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
         let Some(service) = self.transactions[t].service.take() else { return };
         let answer = &mut self.scratch.answer;
@@ -146,7 +146,7 @@ impl Dns64 {
 }
 
 impl Service {
-    /// Adds an address to the additional section, if there is room.
+    /// Adds an address to the additional section if there is room.
     fn add(&mut self, target: &Name, ttl: u32, address: Ipv6Addr) {
         let len = target.wire_len() + 10 + 16;
         let header =
@@ -162,12 +162,13 @@ impl Service {
     }
 }
 
-/// The targets of the records found that have no address in the additional section, the last to be asked first.
+/// Returns the targets of the found records that have no address in the additional section, the first one
+/// last.
 fn targets(reply: &Reply<'_>, found: &[Found], owner: &Name) -> Vec<Name> {
     let mut targets: Vec<Name> = Vec::new();
     for found in found {
         let data = reply.data(found);
-        // Priority 0 is an alias; its target is asked for services, not for addresses.
+        // Priority 0 is an alias: a client queries its target for services, not for addresses.
         let Some((&[p1, p0], target)) = data.split_first_chunk::<2>() else { continue };
         let Ok(len) = wire::name::wire_len(target) else { continue };
         let Ok(name) = Name::from_wire(&target[..len]) else { continue };
@@ -187,7 +188,7 @@ fn targets(reply: &Reply<'_>, found: &[Found], owner: &Name) -> Vec<Name> {
     targets
 }
 
-/// The data of a service record without its IPv4 hint; `None` if it cannot be read.
+/// Returns the data of a service record without its IPv4 hint; `None` if it cannot be parsed.
 pub(super) fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
     let target = data.get(2..)?;
     let params = 2 + wire::name::wire_len(target).ok()?;

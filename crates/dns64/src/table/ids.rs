@@ -1,40 +1,40 @@
-//! Which lookup waits on which socket under which id: an open hash table with linear probing.
+//! Pending lookups by socket and id: an open hash table with linear probing.
 //!
-//! Ids are drawn at random, so the keys are as good as hashes; what is taken is given back at once, by moving up what
-//! stands behind (no tombstones), so the table never gets slower with use.
+//! Ids are random, so that the keys need no strong hash. Removal moves the following entries up and leaves no
+//! tombstones, so that the table never gets slower.
 
 use engine::SocketId;
 
-/// Stands for no lookup.
+/// Marks a free place.
 const FREE: u32 = u32::MAX;
 
-/// One place: the key is socket and id.
+/// One place of the table; its key is socket and id.
 #[derive(Clone, Copy)]
 struct Place {
     key: u32,
     lookup: u32,
 }
 
-/// Lookups by socket and id.
+/// Pending lookups by socket and id.
 pub(crate) struct Ids {
     places: Vec<Place>,
     mask: usize,
 }
 
 impl Ids {
-    /// Room for `lookups` lookups at less than half full.
+    /// Makes a table for `lookups` lookups, less than half full with them.
     pub(crate) fn new(lookups: usize) -> Self {
         let len = (2 * lookups + 1).next_power_of_two();
         Ids { places: vec![Place { key: 0, lookup: FREE }; len], mask: len - 1 }
     }
 
-    /// Where the search for a key begins.
+    /// Returns the place where the search for a key begins.
     fn home(&self, key: u32) -> usize {
         let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 32) as usize & self.mask
     }
 
-    /// The place of a key, or the free place where it would stand.
+    /// Returns the place of a key, or the free place for it.
     fn find(&self, key: u32) -> usize {
         let mut at = self.home(key);
         while self.places[at].lookup != FREE && self.places[at].key != key {
@@ -43,13 +43,14 @@ impl Ids {
         at
     }
 
-    /// The lookup that waits.
+    /// Returns the lookup of this socket and id.
     pub(crate) fn get(&self, socket: SocketId, id: u16) -> Option<u32> {
         let place = self.places[self.find(key(socket, id))];
         (place.lookup != FREE).then_some(place.lookup)
     }
 
-    /// Enters a lookup; `false` if another one waits there. The caller enters no more than there is room for.
+    /// Adds a lookup; returns `false` if another one has this socket and id. The caller adds no more lookups
+    /// than there is room for.
     pub(crate) fn insert(&mut self, socket: SocketId, id: u16, lookup: u32) -> bool {
         debug_assert_ne!(lookup, FREE);
         let key = key(socket, id);
@@ -61,7 +62,7 @@ impl Ids {
         true
     }
 
-    /// Takes a lookup out.
+    /// Removes a lookup.
     pub(crate) fn remove(&mut self, socket: SocketId, id: u16) {
         let mut hole = self.find(key(socket, id));
         if self.places[hole].lookup == FREE {
@@ -74,7 +75,7 @@ impl Ids {
             if place.lookup == FREE {
                 break;
             }
-            // It may move up unless its home lies behind the hole.
+            // The entry may move up unless the place of its key is behind the hole.
             let home = self.home(place.key);
             if (at.wrapping_sub(home) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
                 self.places[hole] = place;
@@ -85,7 +86,7 @@ impl Ids {
     }
 }
 
-/// Socket and id as one number.
+/// Returns socket and id as one number.
 fn key(socket: SocketId, id: u16) -> u32 {
     u32::from(socket.0) << 16 | u32::from(id)
 }
@@ -98,8 +99,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((any::<bool>(), 0u16..3, 0u16..12), 1..400)) {
-            // Twelve entries at most are in a table of 32 places: probes meet all the time.
+        fn it_behaves_like_a_map(steps in prop::collection::vec((any::<bool>(), 0u16..3, 0u16..12), 1..400)) {
+            // At most 36 entries in 64 places, so that probe sequences often meet.
             let (mut ids, mut model) = (Ids::new(36), HashMap::new());
             ids.places.truncate(64);
             ids.mask = 63;

@@ -1,9 +1,10 @@
-//! A bounded store with numbers for names: what is free is used again, the last first, while it is still in the cache.
+//! A bounded store whose values are named by numbers. Free numbers are used again, the last one first, since
+//! its memory may still be in the CPU cache.
 
-/// No entry.
+/// Stands for "no entry" in lists of numbers.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Up to so many values, each under a number.
+/// A store of up to `limit` values, each with a number.
 pub(crate) struct Slab<T> {
     values: Vec<T>,
     free: Vec<u32>,
@@ -11,22 +12,22 @@ pub(crate) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Room for `limit` values; it is taken as it is needed.
+    /// Makes a store for `limit` values; memory is allocated as it is needed.
     pub(crate) fn new(limit: usize) -> Self {
         Slab { values: Vec::new(), free: Vec::new(), limit }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
         self.values.len() - self.free.len()
     }
 
-    /// Whether there is no room left.
+    /// Returns whether the store is full.
     pub(crate) fn is_full(&self) -> bool {
         self.len() == self.limit
     }
 
-    /// Keeps a value; `None` if there is no room left.
+    /// Stores a value and returns its number; `None` if the store is full.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             self.values[index as usize] = value;
@@ -39,8 +40,8 @@ impl<T> Slab<T> {
         Some(self.values.len() as u32 - 1)
     }
 
-    /// Gives a number back. Its value stays where it is until the number is used again: what it holds on to is the
-    /// caller's to let go.
+    /// Frees a number. Its value stays in place until the number is used again; the caller must release what
+    /// the value holds.
     pub(crate) fn remove(&mut self, index: u32) {
         debug_assert!(!self.free.contains(&index) || self.free.len() > 64, "{index} is free");
         self.free.push(index);
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_used_again_and_bounded() {
+    fn numbers_are_used_again_and_limited() {
         let mut slab = Slab::new(3);
         let numbers: Vec<_> = "abcd".chars().map(|c| slab.insert(c)).collect();
         assert_eq!(numbers, [Some(0), Some(1), Some(2), None]);

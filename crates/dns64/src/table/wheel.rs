@@ -1,15 +1,15 @@
-//! When each lookup's patience ends: a wheel of slots, one for each tick, with a list of lookups in each.
+//! Timeouts of lookups: a timer wheel with one slot per tick and a list of lookups in each slot.
 //!
-//! Setting and clearing a time are a few stores, whatever the number of lookups. What lies further ahead than one turn
-//! of the wheel is looked at once a turn.
+//! Setting and clearing a time take a few stores, however many lookups there are. A time beyond one turn of the wheel
+//! is checked once per turn.
 
 use measure::Nanos;
 
 use super::slab::NONE;
 
-/// How exact times are.
+/// Length of a tick, which is the precision of the times.
 const TICK: Nanos = Nanos::from_millis(4);
-/// Slots: a turn takes some four seconds.
+/// Number of slots; a turn takes about four seconds.
 const SLOTS: usize = 1_024;
 
 /// A lookup's place in a list.
@@ -18,7 +18,7 @@ struct Node {
     due: Nanos,
     previous: u32,
     next: u32,
-    /// Its slot, or [`NONE`].
+    /// Slot of the lookup, or [`NONE`].
     slot: u32,
 }
 
@@ -26,13 +26,13 @@ struct Node {
 pub(crate) struct Wheel {
     heads: Vec<u32>,
     nodes: Vec<Node>,
-    /// The next tick to be looked at.
+    /// The next tick to check.
     tick: u64,
     set: usize,
 }
 
 impl Wheel {
-    /// No times; ticks before `now` are over.
+    /// Makes a wheel without times; ticks before `now` are over.
     pub(crate) fn new(now: Nanos) -> Self {
         Wheel { heads: vec![NONE; SLOTS], nodes: Vec::new(), tick: now.0 / TICK.0, set: 0 }
     }
@@ -45,7 +45,7 @@ impl Wheel {
             self.nodes.resize(index + 1, none);
         }
         debug_assert_eq!(self.nodes[index].slot, NONE, "lookup {lookup} has a time");
-        // Rounded up, so that nothing is early, and never in a slot that was looked at just now.
+        // Rounded up, so that no lookup expires early, and never in a slot that was just checked.
         let tick = due.0.div_ceil(TICK.0).max(self.tick);
         let slot = tick as usize % SLOTS;
         let next = std::mem::replace(&mut self.heads[slot], lookup);
@@ -73,14 +73,14 @@ impl Wheel {
         self.set -= 1;
     }
 
-    /// Puts the lookups whose time has come into `expired`, and clears their times.
+    /// Moves the lookups whose time has passed to `expired`, and clears their times.
     pub(crate) fn expire(&mut self, now: Nanos, expired: &mut Vec<u32>) {
         let until = now.0 / TICK.0;
         if self.set == 0 {
             self.tick = self.tick.max(until + 1);
             return;
         }
-        // After a long absence one turn sees all.
+        // After a long pause one turn checks all slots.
         self.tick = self.tick.max((until + 1).saturating_sub(SLOTS as u64));
         while self.tick <= until {
             let mut lookup = self.heads[self.tick as usize % SLOTS];
@@ -96,7 +96,7 @@ impl Wheel {
         }
     }
 
-    /// When [`expire`](Self::expire) is worth a call; `None` while no time is set.
+    /// Returns when [`expire`](Self::expire) must be called next; `None` while no time is set.
     pub(crate) fn next(&self) -> Option<Nanos> {
         (self.set > 0).then(|| Nanos(self.tick * TICK.0))
     }
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everything_expires_in_time_and_nothing_early(
+        fn every_time_expires_and_none_early(
             steps in prop::collection::vec((0u64..6_000, prop::option::of(0u64..9_000), 0u32..40), 1..200)
         ) {
             let start = Nanos::from_secs(77);
@@ -136,7 +136,7 @@ mod tests {
                 for lookup in &expired {
                     prop_assert!(model.remove(lookup).is_some_and(|due| due <= now));
                 }
-                // A tick late at most, and announced.
+                // A lookup expires at most one tick late, and `next` announces it.
                 prop_assert!(model.values().all(|&due| due + TICK > now));
                 prop_assert_eq!(wheel.next().is_some(), !model.is_empty());
                 prop_assert!(wheel.next().is_none_or(|next| next > now && next <= now + TICK));

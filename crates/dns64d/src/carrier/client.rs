@@ -17,75 +17,76 @@ use super::frames::{self, Frames};
 use super::requests::{self, Requests};
 use super::{Carrier, Waiting};
 
-/// The longest query: a name, a type and options of any use take less. Who sends more is not served.
+/// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
+/// disconnected.
 pub(super) const MAX_QUERY: usize = 4 << 10;
-/// Replies that are written together, octets.
+/// Highest number of octets of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
 
-/// Takes connections for ever.
-pub(super) async fn accept(listener: TcpListener, speaks: Speaks, carrier: Rc<Carrier>) {
+/// Accepts connections for ever.
+pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: Rc<Carrier>) {
     loop {
-        // A failed accept (a connection reset meanwhile, no descriptor left) passes.
+        // A failed accept is temporary (the connection was reset, or no descriptor is free).
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let Some(place) = Place::take(&carrier, peer.ip()) else { continue };
-        let speaks = speaks.clone();
+        let Some(slot) = ConnectionSlot::take(&carrier, peer.ip()) else { continue };
+        let protocol = protocol.clone();
         tokio::task::spawn_local(async move {
-            // The end of a connection, whatever its reason, is nobody else's business.
-            let _ = begin(stream, speaks, peer, &place).await;
+            // The end of a connection, for any reason, affects no other connection.
+            let _ = begin(stream, protocol, peer, &slot).await;
         });
     }
 }
 
-/// What is spoken on a connection.
+/// Protocol of a connection.
 #[derive(Clone)]
-pub(super) enum Speaks {
-    /// Messages behind their lengths.
+pub(super) enum Protocol {
+    /// Messages with their lengths in front.
     Frames,
-    /// The same in TLS.
+    /// Messages with their lengths in front, in TLS.
     Tls(ServerTls),
     /// HTTP/2 in TLS.
     Http(ServerTls),
 }
 
-/// One connection, from its handshake on; that has the time of an idle connection.
+/// Serves one connection from its handshake on; the handshake may take as long as an idle connection.
 async fn begin(
     stream: TcpStream,
-    speaks: Speaks,
+    protocol: Protocol,
     client: SocketAddr,
-    place: &Place,
+    slot: &ConnectionSlot,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (Speaks::Tls(tls) | Speaks::Http(tls)) = &speaks else {
+    let (Protocol::Tls(tls) | Protocol::Http(tls)) = &protocol else {
         let (reader, writer) = stream.into_split();
-        return serve(Frames::new(), reader, writer, client.ip(), place).await;
+        return serve(Frames::new(), reader, writer, client.ip(), slot).await;
     };
-    let idle = Duration::from(place.carrier.settings().config.limits.tcp_idle);
+    let idle = Duration::from(slot.carrier.settings().config.limits.tcp_idle);
     let accepting = TlsAcceptor::from(tls.current()).accept(stream);
     let mut stream = timeout(idle, accepting).await.map_err(io::Error::from)??;
     let mut early = Vec::new();
     if let Some(mut data) = stream.get_mut().1.early_data() {
         data.read_to_end(&mut early)?;
     }
-    if matches!(speaks, Speaks::Http(_)) {
-        let (carrier, limits) = (place.carrier.clone(), requests::limits(&place.carrier));
+    if matches!(protocol, Protocol::Http(_)) {
+        let (carrier, limits) = (slot.carrier.clone(), requests::limits(&slot.carrier));
         return streams::serve::http2(stream, early, client, limits, &Requests(carrier)).await;
     }
     let (reader, writer) = tokio::io::split(stream);
-    serve(Frames::after(early), reader, writer, client.ip(), place).await
+    serve(Frames::after(early), reader, writer, client.ip(), slot).await
 }
 
-/// The right to a connection; given back when it is dropped.
-pub(super) struct Place {
+/// The right to one connection; released when it is dropped.
+pub(super) struct ConnectionSlot {
     carrier: Rc<Carrier>,
     number: u64,
     network: IpAddr,
 }
 
-impl Place {
-    /// A place for a client, if there is one.
+impl ConnectionSlot {
+    /// Takes a connection slot for a client, if one is free.
     pub(super) fn take(carrier: &Rc<Carrier>, client: IpAddr) -> Option<Self> {
         let settings = carrier.settings();
         let limits = &settings.config.limits;
@@ -101,11 +102,11 @@ impl Place {
         networks.insert(network, count + 1);
         drop(networks);
         let number = carrier.number();
-        Some(Place { carrier: carrier.clone(), number, network })
+        Some(ConnectionSlot { carrier: carrier.clone(), number, network })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.carrier.connections.borrow_mut().remove(&self.number);
         let mut networks = self.carrier.networks.borrow_mut();
@@ -118,21 +119,21 @@ impl Drop for Place {
     }
 }
 
-/// One connection: queries in, answers out as they come.
+/// Serves one connection: reads queries, writes answers as they arrive.
 async fn serve(
     mut frames: Frames,
     mut reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
     client: IpAddr,
-    place: &Place,
+    slot: &ConnectionSlot,
 ) -> io::Result<()> {
-    let settings = place.carrier.settings();
+    let settings = slot.carrier.settings();
     let limits = &settings.config.limits;
     let idle = Duration::from(limits.tcp_idle);
     let (sender, mut answers) = mpsc::unbounded_channel::<Waiting>();
-    place.carrier.connections.borrow_mut().insert(place.number, sender);
-    let (mut output, mut rooms) = (Vec::new(), Vec::new());
-    let (mut asked, mut waiting, mut open) = (0u64, 0usize, true);
+    slot.carrier.connections.borrow_mut().insert(slot.number, sender);
+    let (mut output, mut reservations) = (Vec::new(), Vec::new());
+    let (mut sent, mut waiting, mut open) = (0u64, 0usize, true);
     let mut deadline = Instant::now() + idle;
     loop {
         while waiting < limits.tcp_pipelined
@@ -141,10 +142,10 @@ async fn serve(
             if message.len() > MAX_QUERY {
                 return Ok(());
             }
-            // What the worker has no room for is not answered, as if it was lost.
-            let taken = place.carrier.query(place.number, Some(asked), client, message.to_vec());
+            // A query that the worker has no room for gets no answer, as if it was lost.
+            let taken = slot.carrier.query(slot.number, Some(sent), client, message.to_vec());
             waiting += usize::from(taken);
-            asked += 1;
+            sent += 1;
             deadline = Instant::now() + idle;
         }
         if !open && waiting == 0 {
@@ -161,7 +162,7 @@ async fn serve(
                     if !answer.message.is_empty() {
                         frames::push(&mut output, &answer.message);
                     }
-                    rooms.extend(answer.room);
+                    reservations.extend(answer.reservation);
                     next = if output.len() < MAX_OUTPUT { answers.try_recv().ok() } else { None };
                 }
                 let written = async {
@@ -170,7 +171,7 @@ async fn serve(
                 };
                 timeout(idle, written).await.map_err(io::Error::from)??;
                 output.clear();
-                rooms.clear();
+                reservations.clear();
                 deadline = Instant::now() + idle;
             }
             () = tokio::time::sleep_until(deadline), if waiting == 0 => break,

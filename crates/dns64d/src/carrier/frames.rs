@@ -4,10 +4,10 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What is read at once, usually.
+/// Usual number of octets of one read.
 const INPUT: usize = 4 << 10;
 
-/// Messages as they come in.
+/// Parser of the messages on a stream.
 pub(super) struct Frames {
     input: Vec<u8>,
     taken: usize,
@@ -18,12 +18,12 @@ impl Frames {
         Self::after(Vec::with_capacity(INPUT))
     }
 
-    /// Messages of which some octets have come in before.
+    /// Makes a parser that has already received some octets.
     pub(super) fn after(input: Vec<u8>) -> Self {
         Frames { input, taken: 0 }
     }
 
-    /// The next message, if all of it is there.
+    /// Returns the next message if it is complete.
     pub(super) fn next(&mut self) -> Option<&[u8]> {
         let rest = &self.input[self.taken..];
         let len = usize::from(u16::from_be_bytes(*rest.first_chunk()?));
@@ -32,21 +32,22 @@ impl Frames {
         Some(message)
     }
 
-    /// Reads more; `false` at the end of the stream. Dropped before it is ready it has read nothing.
+    /// Reads more octets; returns `false` at the end of the stream. If the future is dropped before it is
+    /// ready, nothing has been read.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     pub(super) async fn read(&mut self, from: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
-        // What is left is less than a message, so this holds two of them at most.
+        // The remainder is less than a message, so that this holds at most two of them.
         self.input.drain(..self.taken);
         self.taken = 0;
         Ok(from.read_buf(&mut self.input).await? > 0)
     }
 }
 
-/// Adds a message to what is to be written.
+/// Appends a message to the output.
 pub(super) fn push(output: &mut Vec<u8>, message: &[u8]) {
-    // No message is longer than its length field can say.
+    // A message is never longer than its length field allows.
     let len = u16::try_from(message.len()).unwrap_or(u16::MAX);
     output.extend_from_slice(&len.to_be_bytes());
     output.extend_from_slice(&message[..usize::from(len)]);

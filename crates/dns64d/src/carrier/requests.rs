@@ -1,4 +1,4 @@
-//! Queries that come each on a stream of its own: HTTP/2, HTTP/3 and QUIC.
+//! Queries that each have a stream of their own: HTTP/2, HTTP/3 and QUIC.
 
 use std::any::Any;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,15 +9,15 @@ use streams::serve::{self, Answer, StreamLimits};
 use streams::tls::ServerTls;
 use tokio::sync::mpsc;
 
-use super::client::{MAX_QUERY, Place};
+use super::client::{ConnectionSlot, MAX_QUERY};
 use super::{Carrier, Waiting};
 
-/// Has the workers answer requests.
+/// Passes requests to the workers.
 pub(super) struct Requests(pub(super) Rc<Carrier>);
 
 impl Answer for Requests {
     fn place(&self, client: SocketAddr) -> Option<Box<dyn Any>> {
-        Some(Box::new(Place::take(&self.0, client.ip())?))
+        Some(Box::new(ConnectionSlot::take(&self.0, client.ip())?))
     }
 
     async fn answer(&self, client: SocketAddr, message: Vec<u8>) -> Vec<u8> {
@@ -33,7 +33,7 @@ impl Answer for Requests {
     }
 }
 
-/// A query under way, known to the workers as a connection of its own; forgotten when it is dropped.
+/// A pending query, which the workers know as a connection of its own; removed when it is dropped.
 struct Request<'a> {
     carrier: &'a Carrier,
     number: u64,
@@ -55,7 +55,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// The bounds of a connection with streams.
+/// Returns the limits of a connection with streams.
 pub(super) fn limits(carrier: &Carrier) -> StreamLimits {
     let settings = carrier.settings();
     let limits = &settings.config.limits;

@@ -1,7 +1,8 @@
-//! The same rows against Unbound and BIND, and `docs/dns64-rfc-cases.md`, which says where they do otherwise, and why.
+//! Runs the same rows against Unbound and BIND, and checks `docs/dns64-rfc-cases.md`, which lists where they
+//! differ and why.
 //!
-//! A row says itself what the others are expected to do. The page is written from the rows, and tests hold both to it:
-//! the page must be that of the rows, and the servers must do what the rows say.
+//! A row states the expected result of the others. The page is generated from the rows. Tests check that the
+//! page agrees with the rows, and that the servers behave as the rows state.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,14 +11,15 @@ use crate::kit::server::Kind;
 use crate::row::Row;
 use crate::table::{THEMES, all};
 
-/// Set to write the page anew.
+/// Environment variable that makes the test write the page.
 const WRITE: &str = "DNS64_CASES_WRITE";
-/// Servers that run at once; they wait, most of the time.
+/// Number of servers that run at the same time; they mostly wait.
 const AT_ONCE: usize = 8;
-/// How often a row is tried before its result counts: other servers have timeouts of their own, and the host is busy.
+/// Number of attempts of a row before its result counts: other servers have timeouts of their own, and the
+/// host is busy.
 const TRIES: usize = 3;
 
-/// What a row is expected to come to.
+/// Returns the expected result of a row.
 fn expected(row: &Row, kind: Kind) -> (&'static str, Option<&'static str>) {
     let why = row.differs.iter().find(|(k, _)| *k == kind).map(|(_, why)| *why);
     match (row.cannot(kind), why) {
@@ -27,52 +29,56 @@ fn expected(row: &Row, kind: Kind) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// How a result is not what the row expects; `None` where it is.
-fn surprise(row: &Row, kind: Kind, result: &Result<(), String>) -> Option<String> {
+/// Returns how a result differs from what the row expects; `None` if it agrees.
+fn unexpected(row: &Row, kind: Kind, result: &Result<(), String>) -> Option<String> {
     match (result, expected(row, kind).0) {
-        (Ok(()), "differs") => Some("it passes, and is said to differ".into()),
-        (Err(what), "passes") => Some(format!("it differs, and nobody says why: {what}")),
+        (Ok(()), "differs") => Some("it passes, but the row says that it differs".into()),
+        (Err(what), "passes") => Some(format!("it differs, but the row gives no reason: {what}")),
         _ => None,
     }
 }
 
-/// Holds another server to what the rows say of it.
-fn hold_to_rows(kind: Kind) {
+/// Checks that another server behaves as the rows state.
+fn check_rows(kind: Kind) {
     let Some(version) = kind.version() else {
         return skip::because(format_args!("{} is not installed", kind.title()));
     };
     if !version.starts_with(kind.tried()) {
         let (title, tried) = (kind.title(), kind.tried());
-        return skip::because(format_args!("{title} is {version}, the rows speak of {tried}"));
+        return skip::because(format_args!("{title} is {version}, the rows are for {tried}"));
     }
     let rows: Vec<Row> =
         all().filter(|row| row.cannot(kind).is_none() && crate::runs_here(row)).copied().collect();
     assert!(!rows.is_empty(), "no row runs here");
-    let mut surprises = Vec::new();
+    let mut unexpected_results = Vec::new();
     for (row, result) in rows.iter().zip(crate::run(&rows, kind, AT_ONCE)) {
-        let mut surprised = surprise(row, kind, &result);
+        let mut difference = unexpected(row, kind, &result);
         for _ in 1..TRIES {
-            if surprised.is_some() {
-                surprised = surprise(row, kind, &crate::guarded(row, kind));
+            if difference.is_some() {
+                difference = unexpected(row, kind, &crate::guarded(row, kind));
             }
         }
-        surprises.extend(surprised.map(|what| format!("{}: {what}", row.name)));
+        unexpected_results.extend(difference.map(|what| format!("{}: {what}", row.name)));
     }
-    let (count, title) = (surprises.len(), kind.title());
-    assert!(surprises.is_empty(), "{count} rows of {title}\n\n{}", surprises.join("\n\n"));
+    let (count, title) = (unexpected_results.len(), kind.title());
+    assert!(
+        unexpected_results.is_empty(),
+        "{count} rows of {title}\n\n{}",
+        unexpected_results.join("\n\n")
+    );
 }
 
 #[test]
-fn unbound_does_what_the_rows_say() {
-    hold_to_rows(Kind::Unbound);
+fn unbound_behaves_as_the_rows_state() {
+    check_rows(Kind::Unbound);
 }
 
 #[test]
-fn bind_does_what_the_rows_say() {
-    hold_to_rows(Kind::Bind);
+fn bind_behaves_as_the_rows_state() {
+    check_rows(Kind::Bind);
 }
 
-/// The page.
+/// Generates the page.
 fn page() -> String {
     let kinds = [Kind::Unbound, Kind::Bind];
     let count = |kind, what| all().filter(|row| expected(row, kind).0 == what).count();
@@ -88,15 +94,15 @@ fn page() -> String {
     });
     let rows = all().count();
     let mut text = format!(
-        "# RFC cases of dns64d, beside Unbound and BIND\n\n\
-        Each row is a rule with questions, a scripted upstream on real sockets, and the answers expected: \
-        [`crates/dns64d/tests/suite/table/`](../crates/dns64d/tests/suite/table). This page is written from those rows \
-        (`{WRITE}=1 cargo test -p dns64d --test suite compare`). `cargo test -p dns64d` holds dns64d to \
-        every row, and, where they are installed, Unbound and BIND to what is said of them here.\n\n\
-        | server | passes | differs | cannot be told |\n|---|---|---|---|\n| dns64d | {rows} | 0 | 0 |\n{}\n\
-        A row differs where a server that was told the same, as far as it can be, does otherwise; – stands where it \
-        has no such setting or the rule is not meant for it. Unbound and BIND are recursive resolvers that are used \
-        as forwarders here: some differences are theirs by design.\n",
+        "# RFC cases of dns64d, compared with Unbound and BIND\n\n\
+        Each row is a rule with questions, a scripted upstream on real sockets, and the expected answers: \
+        [`crates/dns64d/tests/suite/table/`](../crates/dns64d/tests/suite/table). This page is generated from those rows \
+        (`{WRITE}=1 cargo test -p dns64d --test suite compare`). `cargo test -p dns64d` checks dns64d against \
+        every row and, if they are installed, Unbound and BIND against what this page states.\n\n\
+        | server | passes | differs | not applicable |\n|---|---|---|---|\n| dns64d | {rows} | 0 | 0 |\n{}\n\
+        A row differs if a server with the same settings, as far as it has them, behaves otherwise; – means that it \
+        has no such setting or the rule does not apply to it. Unbound and BIND are recursive resolvers, used \
+        as forwarders here: some differences are due to their design.\n",
         counts.concat()
     );
     for (theme, rows) in THEMES {
@@ -119,12 +125,15 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_is_that_of_the_rows() {
+fn the_page_agrees_with_the_rows() {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dns64-rfc-cases.md");
     let page = page();
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&path, &page).expect("docs");
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == page, "docs/dns64-rfc-cases.md is not that of the rows: run with {WRITE}=1");
+    assert!(
+        there == page,
+        "docs/dns64-rfc-cases.md does not agree with the rows: run with {WRITE}=1"
+    );
 }

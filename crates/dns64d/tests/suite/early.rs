@@ -1,5 +1,5 @@
-//! 0-RTT over QUIC and HTTP/3, which openssl does not speak: our own client asks, twice, the second time with the
-//! session of the first and with its query in the handshake.
+//! 0-RTT over QUIC and HTTP/3, which openssl does not support. Our own client sends a query twice, the second
+//! time in the handshake of a session resumed from the first.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -15,9 +15,9 @@ use streams::tls::ClientTls;
 
 use crate::faults::ipv4_only;
 use crate::kit::script::Asked;
-use crate::private::{DOH, DOQ, Private, QUERY, UPDATE, hasty};
+use crate::private::{DOH, DOQ, Private, QUERY, UPDATE, short_idle};
 
-/// Sends one message on one connection, and is done with its reply.
+/// Sends one message on one connection and ends after its reply.
 struct Once {
     message: &'static [u8],
     ordered: bool,
@@ -59,7 +59,7 @@ impl StreamRole for Once {
     fn sent(&mut self, _at: Nanos, _conn: ConnId) {}
 }
 
-/// The reply to `message` on a new connection, and whether it was taken with the handshake.
+/// Returns the reply to `message` on a new connection, and whether it was accepted with the handshake.
 fn ask(dialer: &Dialer, message: &'static [u8]) -> (Vec<u8>, bool) {
     let role = Once { message, ordered: false, early: false, reply: Vec::new(), end: None };
     let engine = StreamEngine::new(vec![dialer.clone()], Mix::one(), 1, role);
@@ -71,7 +71,7 @@ fn ask(dialer: &Dialer, message: &'static [u8]) -> (Vec<u8>, bool) {
 }
 
 #[test]
-fn early_data_of_quic_and_http3_is_for_queries_alone() {
+fn early_data_of_quic_and_http3_is_accepted_for_queries_only() {
     let resource =
         Resource { authority: "dns.example".into(), path: PATH.into(), method: Method::Post };
     let ways = [(Carriage::Quic, DOQ, ALPN_DOQ), (Carriage::Http3(resource), DOH, ALPN_H3)];
@@ -79,7 +79,7 @@ fn early_data_of_quic_and_http3_is_for_queries_alone() {
         [true, false].map(|a| ways.clone().map(|w| (a, w))).concat()
     {
         let (script, private) = (ipv4_only(), Private::new());
-        let server = hasty(&script, &private, allowed);
+        let server = short_idle(&script, &private, allowed);
         let target = SocketAddr::from((private.address, port));
         let name = format!("{carriage:?}, allowed: {allowed}");
         let asked = ClientTls {
@@ -97,7 +97,7 @@ fn early_data_of_quic_and_http3_is_for_queries_alone() {
             assert_eq!(early, allowed, "{name}: {}", server.log());
             assert_eq!(reply.get(3).map(|flags| flags & 15), Some(rcode), "{name}: {reply:?}");
         }
-        // An update goes nowhere.
+        // Nothing is sent upstream for an update.
         let asked = script.asked();
         let early = |asked: &Asked| asked.name.starts_with("early.");
         assert!(!asked.is_empty() && asked.iter().all(early), "{name}: {asked:?}");

@@ -1,11 +1,11 @@
-//! The rules of DNS64, one row each, against a scripted upstream; and dns64d among faults.
+//! The rules of DNS64, one row each, against a scripted upstream; and dns64d with faults.
 //!
 //! ```text
-//!   row (words) ──> script (upstream)  ⟵ queries ⟵  server  ⟵ queries ⟵  client
-//!        └────────────────────────── judges ──────────────────────────────┘
+//!   row (text)  ──> script (upstream)  ⟵ queries ⟵  server  ⟵ queries ⟵  client
+//!        └────────────────────────── checks ──────────────────────────────┘
 //! ```
 //!
-//! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` says where they do otherwise, and why.
+//! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` lists where they differ and why.
 
 mod compare;
 mod early;
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kit::server::{Kind, has_ipv6};
 use row::Row;
 
-/// Servers of ours that run at once.
+/// Number of dns64d processes that run at the same time.
 const AT_ONCE: usize = 4;
 
-/// Tries rows, a few at once; what was wrong, in the order of the rows.
+/// Runs rows, a few at a time; returns their results in the order of the rows.
 fn run(rows: &[Row], kind: Kind, at_once: usize) -> Vec<Result<(), String>> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Result<(), String>>> =
@@ -43,7 +43,7 @@ fn run(rows: &[Row], kind: Kind, at_once: usize) -> Vec<Result<(), String>> {
     results.into_iter().map(|result| result.into_inner().expect("no panic")).collect()
 }
 
-/// A row's result, a panic counted as a failure.
+/// Returns a row's result; a panic counts as a failure.
 fn guarded(row: &Row, kind: Kind) -> Result<(), String> {
     std::panic::catch_unwind(|| row.run(kind)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -51,8 +51,8 @@ fn guarded(row: &Row, kind: Kind) -> Result<(), String> {
     })
 }
 
-/// Tries rows against dns64d.
-fn hold(rows: &[Row]) {
+/// Runs rows against dns64d.
+fn check(rows: &[Row]) {
     let rows: Vec<Row> = rows.iter().filter(|row| runs_here(row)).copied().collect();
     let failed: Vec<String> = rows
         .iter()
@@ -66,7 +66,7 @@ fn hold(rows: &[Row]) {
     assert!(failed.is_empty(), "{count} of {of} rows fail\n\n{}", failed.join("\n\n"));
 }
 
-/// Whether this host has what the row needs.
+/// Returns whether this host has what the row needs.
 fn runs_here(row: &Row) -> bool {
     let needs_ipv6 = row.upstream6 || row.queries.iter().any(|(query, _)| query.contains("+v6"));
     let runs = !needs_ipv6 || has_ipv6();
@@ -78,56 +78,60 @@ fn runs_here(row: &Row) -> bool {
 
 #[test]
 fn synthesis() {
-    hold(table::synthesis::ROWS);
+    check(table::synthesis::ROWS);
 }
 
 #[test]
 fn errors() {
-    hold(table::errors::ROWS);
+    check(table::errors::ROWS);
 }
 
 #[test]
 fn chains() {
-    hold(table::chains::ROWS);
+    check(table::chains::ROWS);
 }
 
 #[test]
 fn prefixes() {
-    hold(table::prefixes::ROWS);
+    check(table::prefixes::ROWS);
 }
 
 #[test]
 fn reverse() {
-    hold(table::reverse::ROWS);
+    check(table::reverse::ROWS);
 }
 
 #[test]
 fn dnssec() {
-    hold(table::dnssec::ROWS);
+    check(table::dnssec::ROWS);
 }
 
 #[test]
 fn transport() {
-    hold(table::transport::ROWS);
+    check(table::transport::ROWS);
 }
 
 #[test]
 fn others() {
-    hold(table::others::ROWS);
+    check(table::others::ROWS);
 }
 
 #[test]
-fn every_row_says_what_the_others_are_told() {
+fn every_row_has_a_configuration_for_the_other_servers() {
     let mut names = std::collections::HashSet::new();
     for row in table::all() {
         assert!(names.insert(row.name), "{}: twice", row.name);
-        assert!(!row.queries.is_empty() || row.check.is_some(), "{}: asks nothing", row.name);
+        assert!(!row.queries.is_empty() || row.check.is_some(), "{}: has no query", row.name);
         for (kind, why) in row.differs {
-            assert!(row.cannot(*kind).is_none(), "{}: {kind:?} cannot, and differs?", row.name);
+            assert!(
+                row.cannot(*kind).is_none(),
+                "{}: {kind:?} cannot run it, but differs?",
+                row.name
+            );
             assert!(!why.is_empty() && !why.ends_with('.'), "{}: {why}", row.name);
         }
         let silent = |peer| matches!(peer, row::Peer::With(""));
-        let told = row.config.is_empty() || (!silent(row.unbound) && !silent(row.bind));
-        assert!(told, "{}: the others are not told of its configuration", row.name);
+        let configured = row.config.is_empty() || (!silent(row.unbound) && !silent(row.bind));
+        assert!(configured, "{}: the other servers have no configuration for it", row.name);
     }
 }

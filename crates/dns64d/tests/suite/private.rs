@@ -1,6 +1,7 @@
-//! TLS and what is built on it: what is answered there, what is shown, and whom dns64d believes.
+//! TLS and the transports above it: the answers, the certificates, and which servers dns64d trusts.
 //!
-//! kdig, a client not ours, asks over TLS, HTTPS and QUIC; without it these tests say that they were skipped.
+//! kdig, an independent client, sends queries over TLS, HTTPS and QUIC; without it these tests report that
+//! they are skipped.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,14 +16,15 @@ use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::script::{Asked, Script};
 use crate::kit::server::{Kind, Server};
 
-/// What is shown, and where it is asked.
+/// The certificates, and the ports of the transports.
 pub(crate) struct Private {
     dir: tempfile::TempDir,
-    /// Of this test alone: what is free on 127.0.0.1 may be taken by a client's connection meanwhile.
+    /// Address of this test only: a port that is free on 127.0.0.1 may be taken by a client's connection
+    /// before the server binds it.
     pub(crate) address: Ipv4Addr,
 }
 
-/// Where TLS, HTTPS and QUIC are spoken.
+/// Ports of TLS, HTTPS and QUIC.
 const DOT: u16 = 8853;
 pub(crate) const DOH: u16 = 8443;
 pub(crate) const DOQ: u16 = 8854;
@@ -37,7 +39,7 @@ impl Private {
         private
     }
 
-    /// Another authority and another certificate, in the same files.
+    /// Writes another authority and another certificate into the same files.
     fn renew(&self) {
         let authority = Authority::new().expect("an authority");
         let names = ["dns.example", &self.address.to_string()];
@@ -48,7 +50,7 @@ impl Private {
         self.dir.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// What dns64d is told.
+    /// Returns the configuration of dns64d.
     fn config(&self) -> String {
         let at = self.address;
         format!(
@@ -59,7 +61,7 @@ impl Private {
         )
     }
 
-    /// kdig's short answer; `None` where it is not installed.
+    /// Returns kdig's short answer; `None` if it is not installed.
     fn kdig(&self, port: u16, arguments: &[&str]) -> Option<String> {
         let mut kdig = Command::new("kdig");
         kdig.args([&format!("@{}", self.address), "-p", &port.to_string()]);
@@ -74,12 +76,12 @@ impl Private {
     }
 }
 
-/// What kdig is told for each transport.
+/// Options of kdig for each transport.
 const WAYS: [(&str, u16); 4] =
     [("+tls", DOT), ("+https", DOH), ("+https-get", DOH), ("+quic", DOQ)];
 
 #[test]
-fn the_same_is_answered_over_every_transport() {
+fn every_transport_gives_the_same_answer() {
     let (script, private) = (ipv4_only(), Private::new());
     let server = dns64d(&[&script], &private.config());
     assert!(is_right(&server.ask("plain.example AAAA")));
@@ -90,7 +92,7 @@ fn the_same_is_answered_over_every_transport() {
 }
 
 #[test]
-fn a_reload_shows_the_new_certificate_and_a_bad_one_changes_nothing() {
+fn a_reload_uses_the_new_certificate_and_a_bad_one_changes_nothing() {
     let (script, private) = (ipv4_only(), Private::new());
     let server = dns64d(&[&script], &private.config());
     let trusted = || {
@@ -106,36 +108,36 @@ fn a_reload_shows_the_new_certificate_and_a_bad_one_changes_nothing() {
     assert_ne!(
         trusted().as_deref(),
         Some(SYNTHESISED),
-        "the old one is shown, the new one believed"
+        "the server uses the old certificate, the client trusts the new one"
     );
     server.signal(Signal::SIGHUP);
     wait_for("the new certificate", || trusted().as_deref() == Some(SYNTHESISED));
     fs::write(private.path("server.pem"), "no certificate").expect("writes");
     server.signal(Signal::SIGHUP);
-    wait_for("the mistake is told", || server.log().contains("nothing was changed"));
+    wait_for("the error is logged", || server.log().contains("nothing was changed"));
     assert_eq!(trusted().as_deref(), Some(SYNTHESISED));
 }
 
-/// A dns64d that asks another server by a stream transport.
-fn before(upstream: SocketAddr, config: &str) -> Server {
+/// Starts a dns64d that queries another server over a stream transport.
+fn forwarder(upstream: SocketAddr, config: &str) -> Server {
     Server::start(Kind::Dns64d, &[upstream], config).expect("it starts")
 }
 
-/// A resolver that speaks TLS: dns64d that synthesises nothing.
+/// Starts a resolver over TLS: a dns64d that synthesises nothing.
 fn resolver(script: &Script, private: &Private) -> Server {
     dns64d(&[script], &format!("{}[synthesis]\nnever = [\".\"]", private.config()))
 }
 
 #[test]
-fn upstream_is_asked_by_tcp_or_tls_alone() {
+fn upstream_queries_use_only_tcp_or_tls_if_configured() {
     let (script, private) = (ipv4_only(), Private::new());
     let upstream = resolver(&script, &private);
-    let by_tcp = before(upstream.address(), "upstream.transport = \"tcp\"");
+    let by_tcp = forwarder(upstream.address(), "upstream.transport = \"tcp\"");
     let tls = |name: &str, authorities: &str| {
         let config = format!(
             "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
         );
-        before((private.address, DOT).into(), &config)
+        forwarder((private.address, DOT).into(), &config)
     };
     let ca = private.path("ca.pem");
     for (server, label) in [
@@ -153,7 +155,7 @@ fn upstream_is_asked_by_tcp_or_tls_alone() {
 }
 
 #[test]
-fn an_upstream_that_shows_the_wrong_certificate_is_not_believed() {
+fn an_upstream_with_a_wrong_certificate_is_not_trusted() {
     let (script, private, stranger) = (ipv4_only(), Private::new(), Private::new());
     let _upstream = resolver(&script, &private);
     for (name, authorities) in
@@ -162,15 +164,15 @@ fn an_upstream_that_shows_the_wrong_certificate_is_not_believed() {
         let config = format!(
             "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
         );
-        let server = before((private.address, DOT).into(), &config);
+        let server = forwarder((private.address, DOT).into(), &config);
         assert_eq!(server.ask("wrong.example AAAA").rcode, "SERVFAIL");
         assert!(server.log().contains("no TLS with upstream"), "{}", server.log());
     }
-    assert!(script.asked().is_empty(), "nobody was asked");
+    assert!(script.asked().is_empty(), "no query was sent");
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_files_are_named() {
     let private = Private::new();
     fs::remove_file(Path::new(&private.path("server.key"))).expect("it was there");
     let script = ipv4_only();
@@ -180,7 +182,7 @@ fn files_that_are_not_there_are_named() {
 }
 
 #[test]
-fn replies_on_streams_are_padded_and_connections_told_their_time_where_that_is_asked_for() {
+fn replies_on_streams_have_padding_and_keepalive_if_requested() {
     let (script, private) = (ipv4_only(), Private::new());
     let config = format!("{}[limits]\ntcp-idle = \"12s\"", private.config());
     let _server = dns64d(&[&script], &config);
@@ -192,17 +194,18 @@ fn replies_on_streams_are_padded_and_connections_told_their_time_where_that_is_a
         let Some(answer) = asked(port, way) else { return };
         assert!(answer.contains(";; PADDING:"), "{way}: {answer}");
         assert!(answer.contains("Received 468 B"), "{way}: {answer}");
-        // 120 times 100 ms; on HTTP and QUIC there is no such option.
+        // 120 times 100 ms; HTTP and QUIC have no such option.
         assert_eq!(answer.contains("Option (11): 0078"), way == "+tls", "{way}: {answer}");
     }
-    // Who does not ask gets nothing.
+    // A client that does not request them gets none.
     let plain =
         ["+noshort", "+opt", "+stats", "+edns", "+nopadding", "+tls", "AAAA", "plain.example"];
     let answer = private.kdig(DOT, &plain).expect("kdig");
     assert!(!answer.contains("PADDING") && !answer.contains("468 B"), "{answer}");
 }
 
-/// What `openssl s_client` says of a connection that the server ends when it has been idle; `None` without openssl.
+/// Returns the output of `openssl s_client` for a connection that the server ends when it is idle; `None`
+/// without openssl.
 fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-ign_eof", "-connect", &format!("{}:{port}", private.address)]);
@@ -218,8 +221,8 @@ fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
     }
 }
 
-/// A `dns64d` that does not wait long, with or without 0-RTT.
-pub(crate) fn hasty(script: &Script, private: &Private, early_data: bool) -> Server {
+/// Starts a dns64d with a short idle time, with or without 0-RTT.
+pub(crate) fn short_idle(script: &Script, private: &Private, early_data: bool) -> Server {
     let limits = "[limits]\ntcp-idle = \"1s\"";
     dns64d(&[script], &format!("{}early-data = {early_data}\n{limits}", private.config()))
 }
@@ -227,10 +230,10 @@ pub(crate) fn hasty(script: &Script, private: &Private, early_data: bool) -> Ser
 #[test]
 fn old_protocols_and_weak_ciphers_are_refused() {
     let (script, private) = (ipv4_only(), Private::new());
-    let _server = hasty(&script, &private, false);
+    let _server = short_idle(&script, &private, false);
     for port in [DOT, DOH] {
         for version in ["-tls1", "-tls1_1"] {
-            // What openssl itself would not offer otherwise.
+            // openssl does not offer these by default.
             let arguments = [version, "-cipher", "ALL:@SECLEVEL=0"];
             let Some(said) = openssl(&private, port, &arguments) else { return };
             assert!(said.contains("Cipher is (NONE)"), "{version} on {port}: {said}");
@@ -249,19 +252,21 @@ fn old_protocols_and_weak_ciphers_are_refused() {
     }
 }
 
-/// A message as the first of a connection of TLS.
+/// Returns a message as the first of a TLS connection.
 fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
-/// A message as the first request of a connection of HTTP/2 (RFC 9113): the preface, empty settings, the head, the body.
+/// Returns a message as the first request of an HTTP/2 connection (RFC 9113): preface, empty settings, head,
+/// body.
 fn posted(message: &[u8]) -> Vec<u8> {
     let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
         let len = (payload.len() as u32).to_be_bytes();
         [&len[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
     };
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
-    // RFC 7541: POST and https by their numbers; path, authority and content type by the numbers of their names.
+    // RFC 7541: POST and https by their indices; path, authority and content type by the indices of their
+    // names.
     let head = [
         &[0x83, 0x87, 0x44][..],
         &text("/dns-query"),
@@ -280,21 +285,21 @@ fn posted(message: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// What carries a message, and where: a port, what openssl is told beside, and the octets of the message on the way.
+/// A transport of a message: port, additional options of openssl, and the encoding of the message on it.
 type Carried = (u16, &'static [&'static str], fn(&[u8]) -> Vec<u8>);
 
-/// What may travel with a handshake.
+/// A message that may be sent with a handshake.
 pub(crate) const QUERY: &[u8] =
     b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x05early\x07example\0\0\x1c\0\x01";
-/// An update of a zone: what would change something if it was repeated.
+/// An update of a zone, which must not be replayed.
 pub(crate) const UPDATE: &[u8] = b"\x07\x08\x28\0\0\x01\0\0\0\0\0\0\x07example\0\0\x06\0\x01";
 
 #[test]
-fn sessions_are_resumed_and_early_data_taken_only_where_it_is_allowed() {
+fn sessions_are_resumed_and_early_data_is_accepted_only_if_allowed() {
     let carried: [Carried; 2] = [(DOT, &[], framed), (DOH, &["-alpn", "h2"], posted)];
     for (allowed, (port, more, way)) in [true, false].map(|a| carried.map(|c| (a, c))).concat() {
         let (script, private) = (ipv4_only(), Private::new());
-        let server = hasty(&script, &private, allowed);
+        let server = short_idle(&script, &private, allowed);
         let (session, early) = (private.path("session"), private.path("early"));
         let s_client = |arguments: &[&str]| openssl(&private, port, &[more, arguments].concat());
         for version in ["-tls1_2", "-tls1_3"] {
@@ -311,7 +316,7 @@ fn sessions_are_resumed_and_early_data_taken_only_where_it_is_allowed() {
             assert!(said.contains("Reused, TLSv1.3"), "on {port}: {said}");
             let taken = said.contains("Early data was accepted");
             assert_eq!(taken, allowed, "on {port}: {said}");
-            // An answer carries the name again, a refusal (NOTIMP) nothing but a header.
+            // An answer has the name again; a refusal (NOTIMP) has only a header.
             let name = said.contains("early\u{7}example");
             assert_eq!(name, allowed && answered, "on {port}: {said}");
         }

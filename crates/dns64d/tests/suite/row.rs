@@ -1,21 +1,21 @@
-//! One row: a rule, what upstream knows, what is asked, what must come back.
+//! One row: a rule, the data of upstream, the queries and the expected answers.
 //!
-//! Expectations are words, apart by `;`:
+//! Expectations are items separated by `;`:
 //!
 //! ```text
 //!   NOERROR, NXDOMAIN, ...           the return code; always the first word
-//!   www.example 60 A 192.0.2.1       a record of the answer; all of them are named, the TTL may be left out
+//!   www.example 60 A 192.0.2.1       a record of the answer; all records are listed, the TTL is optional
 //!   none                             an empty answer
 //!   soa 1                            SOA records in the authority section
 //!   authority REC, additional REC    a record of that section
-//!   no-additional                    nothing there but OPT
+//!   no-additional                    only OPT in the additional section
 //!   +ad -ad +tc -ra ...              header flags
-//!   asked NAME TYPE [times]          what upstream was asked; with no number: at least once
+//!   asked NAME TYPE [times]          a query that upstream received; without a number: at least once
 //!   unasked NAME TYPE
 //!   asked-with NAME TYPE +do +cd -do -cd ecs=NET tcp udp
-//!   size 512                         no more octets than that
+//!   size 512                         at most this number of octets
 //!   opt, no-opt, echo-do, ecs        EDNS of the reply
-//!   ttl 60                           no TTL of the answer above, and none 0
+//!   ttl 60                           all TTLs of the answer from 1 to this
 //!   no-rrsig                         no signature in the answer
 //! ```
 
@@ -28,45 +28,45 @@ use crate::kit::message::{self, Reply, Seen};
 use crate::kit::script::Script;
 use crate::kit::server::{self, Kind, Server};
 
-/// How another server is configured for a row.
+/// Configuration of another server for a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// As for every row, with these lines.
+    /// The usual configuration with these lines.
     With(&'static str),
-    /// It has no such setting, or the rule does not concern it: why.
+    /// The reason why it has no such setting or the rule does not apply to it.
     Cannot(&'static str),
 }
 
-/// More than questions and answers: fails with the reason.
+/// A check beyond queries and answers; fails with the reason.
 pub(crate) type Check = fn(&Server, &Script) -> Result<(), String>;
 
 /// One rule.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
-    /// The rule, short.
+    /// Short text of the rule.
     pub(crate) name: &'static str,
-    /// Where it is from.
+    /// Source of the rule.
     pub(crate) rfc: &'static str,
-    /// What dns64d's configuration has beside the prefix and the upstream, TOML.
+    /// Additional configuration of dns64d, TOML.
     pub(crate) config: &'static str,
-    /// How Unbound is told the same.
+    /// The same for Unbound.
     pub(crate) unbound: Peer,
-    /// How BIND is told the same.
+    /// The same for BIND.
     pub(crate) bind: Peer,
-    /// Upstream's knowledge: question and reply.
+    /// Data of upstream: question and reply.
     pub(crate) upstream: &'static [(&'static str, &'static str)],
-    /// Upstream is asked by IPv6.
+    /// Whether upstream is queried over IPv6.
     pub(crate) upstream6: bool,
     /// Queries and expectations, in order.
     pub(crate) queries: &'static [(&'static str, &'static str)],
-    /// What questions and answers cannot say.
+    /// A check beyond queries and answers.
     pub(crate) check: Option<Check>,
-    /// Why another server does otherwise.
+    /// Reasons why other servers behave otherwise.
     pub(crate) differs: &'static [(Kind, &'static str)],
 }
 
 impl Row {
-    /// The row that says nothing.
+    /// An empty row.
     pub(crate) const NONE: Row = Row {
         name: "",
         rfc: "",
@@ -80,7 +80,7 @@ impl Row {
         differs: &[],
     };
 
-    /// Why another server cannot be tried.
+    /// Returns the reason why another server cannot run the row.
     pub(crate) fn cannot(&self, kind: Kind) -> Option<&'static str> {
         let peer = match kind {
             Kind::Dns64d => return None,
@@ -93,10 +93,10 @@ impl Row {
         }
     }
 
-    /// Tries the row.
+    /// Runs the row.
     ///
     /// # Errors
-    /// What was expected, and what came.
+    /// The expectation, and what was received.
     pub(crate) fn run(&self, kind: Kind) -> Result<(), String> {
         let script = Script::start_at(server::loopback(self.upstream6), self.upstream);
         let script = script.map_err(|e| e.to_string())?;
@@ -106,13 +106,13 @@ impl Row {
             (_, _, _) => return Err("cannot".into()),
         };
         let server = Server::start(kind, &[script.address()], config)?;
-        // The peers wait longer for a silent upstream than ours is told to.
-        let patience = Duration::from_secs(if kind == Kind::Dns64d { 30 } else { 15 });
+        // The other servers wait longer for a silent upstream than dns64d is configured to.
+        let timeout = Duration::from_secs(if kind == Kind::Dns64d { 30 } else { 15 });
         for (query, expected) in self.queries {
             let parsed = Query::parse(query);
             let address = if parsed.v6 { server.address6() } else { server.address() };
-            let reply = parsed.ask(address, patience);
-            judge(expected, reply.as_ref(), &script).map_err(|why| {
+            let reply = parsed.ask(address, timeout);
+            validate(expected, reply.as_ref(), &script).map_err(|why| {
                 let came = reply.map_or("no reply".to_owned(), |reply| reply.to_string());
                 format!("{query}: {why}\n    came: {came}\n    asked: {}", asked(&script))
             })?;
@@ -124,7 +124,7 @@ impl Row {
     }
 }
 
-/// What upstream was asked, in one line.
+/// Returns the queries that upstream received, in one line.
 fn asked(script: &Script) -> String {
     let asked = script.asked();
     let words = asked.iter().take(20).map(|a| {
@@ -134,8 +134,8 @@ fn asked(script: &Script) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Holds a reply against what is expected of it.
-fn judge(expected: &str, reply: Option<&Reply>, script: &Script) -> Result<(), String> {
+/// Compares a reply with its expectation.
+fn validate(expected: &str, reply: Option<&Reply>, script: &Script) -> Result<(), String> {
     let mut items = expected.split(['\n', ';']).map(str::trim).filter(|item| !item.is_empty());
     let rcode = items.next().expect("an expectation");
     let Some(reply) = reply else {
@@ -165,7 +165,7 @@ fn judge(expected: &str, reply: Option<&Reply>, script: &Script) -> Result<(), S
     }
 }
 
-/// Whether each expected record is there, and no other.
+/// Compares the records: each expected one must be there, and no other.
 fn same_records(expected: &[Seen], seen: &[Seen]) -> Result<(), String> {
     let mut left: Vec<&Seen> = seen.iter().collect();
     for record in expected {
@@ -180,7 +180,7 @@ fn same_records(expected: &[Seen], seen: &[Seen]) -> Result<(), String> {
     }
 }
 
-/// Expectations of the reply; `None`: the word is not one.
+/// Checks an expectation of the reply; `None` if the word is not one.
 fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
     let has = |section: &[Seen]| {
         let expected = &message::as_seen(&[message::record(rest)])[0];
@@ -215,7 +215,7 @@ fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
     })
 }
 
-/// Expectations of what upstream was asked; `None`: the word is not one.
+/// Checks an expectation of upstream queries; `None` if the word is not one.
 fn about_upstream(word: &str, rest: &str, script: &Script) -> Option<bool> {
     if !["asked", "unasked", "asked-with"].contains(&word) {
         return None;
@@ -243,7 +243,7 @@ fn about_upstream(word: &str, rest: &str, script: &Script) -> Option<bool> {
                     "udp" => !a.tcp,
                     "no-opt" => edns.is_none(),
                     _ => {
-                        let network = word.strip_prefix("ecs=").expect("a word that is known");
+                        let network = word.strip_prefix("ecs=").expect("a known word");
                         let wanted = message::ecs(network);
                         edns.is_some_and(|e| e.option(message::ECS) == Some(&wanted))
                     }

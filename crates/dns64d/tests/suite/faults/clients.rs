@@ -5,13 +5,13 @@ use std::net::{TcpStream, UdpSocket};
 
 use domain::base::iana::Rtype;
 
-use super::{A, PATIENCE, dns64d, ipv4_only, is_right, recovers, wait_for};
+use super::{A, MAX_WAIT, dns64d, ipv4_only, is_right, recovers, wait_for};
 use crate::kit::client::{self, Query};
 use crate::kit::message::Reply;
 use crate::kit::script::Script;
 use crate::kit::server::Server;
 
-/// Sends many different questions from an address and reads no answer.
+/// Sends many different questions from an address and reads no reply.
 fn flood(server: &Server, from: &str, count: usize) {
     let socket = UdpSocket::bind((from, 0)).expect("loopback");
     socket.connect(server.address()).expect("loopback");
@@ -19,7 +19,7 @@ fn flood(server: &Server, from: &str, count: usize) {
     for n in 0..count {
         query[..2].copy_from_slice(&(n as u16).to_be_bytes());
         query[19..25].copy_from_slice(format!("{n:06}").as_bytes());
-        // A full buffer loses it: a flood does not mind.
+        // A full buffer drops it, which does not matter for a flood.
         let _ = socket.send(&query);
     }
 }
@@ -50,10 +50,10 @@ fn a_flood_while_upstream_is_silent() {
                 .iter()
                 .sum::<u64>()
         };
-        wait_for("what is too much is counted", || counted() > 0);
+        wait_for("queries beyond the limit are counted", || counted() > 0);
         let held = server.metric("dns64d_outstanding");
-        assert!(held <= 500, "{policy}: {held} under way");
-        // The limits of this configuration need less than 16 MiB; the rest is the allocator's.
+        assert!(held <= 500, "{policy}: {held} pending");
+        // The limits of this configuration need less than 16 MiB; the rest is memory of the allocator.
         let grown = server.resident().saturating_sub(before) >> 20;
         assert!(grown < 64, "{policy}: {grown} MiB more than before");
         script.set_silent(false);
@@ -64,7 +64,7 @@ fn a_flood_while_upstream_is_silent() {
 #[test]
 fn one_client_leaves_room_for_others() {
     let script = ipv4_only();
-    // The flood's names stay under way for good, the others are answered.
+    // The names of the flood stay pending, the others are answered.
     script.on("patient.example A", "patient.example 60 A 192.0.2.33");
     script.others(Rtype::AAAA, "silent");
     script.on("patient.example AAAA", "");
@@ -74,7 +74,7 @@ fn one_client_leaves_room_for_others() {
         upstream.first-timeout = \"10s\"";
     let server = dns64d(&[&script], config);
     flood(&server, "127.0.0.66", 5_000);
-    wait_for("its share is taken", || server.metric("dns64d_over_share_total") > 0);
+    wait_for("the client has its share", || server.metric("dns64d_over_share_total") > 0);
     let held = server.metric("dns64d_outstanding");
     assert!(held <= 100, "a quarter of 400 is 100, not {held}");
     let reply = server.ask("patient.example AAAA +from=127.0.0.77");
@@ -82,7 +82,7 @@ fn one_client_leaves_room_for_others() {
 }
 
 #[test]
-fn nonsense_by_udp_and_tcp() {
+fn invalid_messages_over_udp_and_tcp() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "limits.tcp-idle = \"1s\"");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
@@ -103,7 +103,7 @@ fn nonsense_by_udp_and_tcp() {
         let _ = socket.send(&octets);
         if n % 100 == 0 {
             let mut stream = TcpStream::connect(server.address()).expect("loopback");
-            // The server may hang up while we still write.
+            // The server may close the connection while the test still writes.
             let _ = stream.write_all(&client::frame(&octets));
             let _ = stream.write_all(&octets);
         }
@@ -112,7 +112,7 @@ fn nonsense_by_udp_and_tcp() {
 }
 
 #[test]
-fn replies_are_not_answered() {
+fn replies_sent_by_clients_are_ignored() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
@@ -124,67 +124,68 @@ fn replies_are_not_answered() {
         socket.send(&reply).expect("loopback");
     }
     socket.send(&query[..11]).expect("loopback");
-    // What is answered first is the query that came last.
+    // The first reply is to the query that was sent last.
     socket.send(&query).expect("loopback");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
     let mut room = [0; 4096];
     let len = socket.recv(&mut room).expect("a reply");
-    assert!(is_right(&Reply::parse(&room[..len])), "it answers replies");
+    assert!(is_right(&Reply::parse(&room[..len])), "it must not answer replies");
     wait_for("replies counted", || server.metric("dns64d_ignored_total") >= 11);
 }
 
 #[test]
-fn more_connections_than_are_allowed() {
+fn connections_beyond_the_limit_are_closed() {
     let script = ipv4_only();
     let config = "limits.tcp-connections = 20
         limits.tcp-connections-per-client = 10
         limits.tcp-idle = \"60s\"
         server.allow = [\"any\"]";
     let server = dns64d(&[&script], config);
-    // All from one address: of these ten are served, the others closed unread.
+    // All come from one address: ten of them are served, the others closed unread.
     let mut streams: Vec<TcpStream> =
         (0..40).map(|_| TcpStream::connect(server.address()).expect("loopback")).collect();
     let query = client::frame(&Query::parse("many.example AAAA").octets);
     let mut served = 0;
     for stream in &mut streams {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
         // It may be closed already.
         if stream.write_all(&query).is_ok() && client::read_frame(stream).is_some() {
             served += 1;
         }
     }
-    // The connection by which the server was seen to be ready may have a place still.
+    // The connection that tested whether the server is ready may still count.
     assert!((9..=10).contains(&served), "{served} served");
-    assert!(is_right(&server.ask("datagram.example AAAA")), "UDP goes on");
+    assert!(is_right(&server.ask("datagram.example AAAA")), "UDP still works");
     drop(streams);
-    wait_for("places are free again", || {
+    wait_for("connections are possible again", || {
         let query = Query::parse("again.example AAAA +tcp");
-        query.ask(server.address(), PATIENCE).is_some_and(|reply| is_right(&reply))
+        query.ask(server.address(), MAX_WAIT).is_some_and(|reply| is_right(&reply))
     });
 }
 
 #[test]
-fn connections_that_say_nothing_are_closed() {
+fn idle_connections_are_closed() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "limits.tcp-idle = \"500ms\"");
     let mut silent = TcpStream::connect(server.address()).expect("loopback");
     let mut half = TcpStream::connect(server.address()).expect("loopback");
     half.write_all(&[0, 40, 1, 2, 3]).expect("loopback");
     for stream in [&mut silent, &mut half] {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
         assert_eq!(stream.read(&mut [0; 16]).expect("the end"), 0);
     }
 }
 
 #[test]
-fn clients_that_read_no_answers() {
+fn clients_that_read_no_answers_cost_limited_memory() {
     let script = Script::start(&[]);
     let text = "\"0123456789abcdef0123456789abcdef\" ".repeat(1_500);
     script.others(Rtype::TXT, &format!("tc; $ 60 TXT {}", text.trim()));
     script.others(Rtype::A, A);
     let server = dns64d(&[&script], "limits.tcp-pipelined = 2000\nlimits.tcp-idle = \"20s\"");
     let before = server.resident();
-    // 50,000 octets to each of these would be 800 MB; the kernel takes a few megabytes for each connection.
+    // 50,000 octets for each of these queries would be 800 MB; the kernel buffers a few megabytes for each
+    // connection.
     let query = client::frame(&Query::parse("long.example TXT").octets);
     let streams: Vec<TcpStream> = (0..8)
         .map(|_| {
@@ -193,38 +194,38 @@ fn clients_that_read_no_answers() {
             stream
         })
         .collect();
-    wait_for("more than there is room for", || {
+    wait_for("answers beyond the limit are dropped", || {
         ["dns64d_stream_messages_lost_total", "dns64d_unsent_total"]
             .iter()
             .any(|name| server.metric(name) > 0)
     });
-    wait_for("all were asked", || server.metric("dns64d_queries_stream_total") >= 16_000);
+    wait_for("all queries have arrived", || server.metric("dns64d_queries_stream_total") >= 16_000);
     let grown = server.resident().saturating_sub(before) >> 20;
     assert!(grown < 128, "{grown} MiB more than before");
     recovers(&server, "others");
     drop(streams);
-    let reply = Query::parse("long.example TXT +tcp").ask(server.address(), PATIENCE);
+    let reply = Query::parse("long.example TXT +tcp").ask(server.address(), MAX_WAIT);
     assert_eq!(reply.expect("a reply").answer.len(), 1);
 }
 
 #[test]
-fn queries_longer_than_any_use() {
+fn queries_that_are_too_long_are_refused() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "");
     let mut stream = TcpStream::connect(server.address()).expect("loopback");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
     stream.write_all(&client::frame(&vec![0x11; 5_000])).expect("loopback");
-    // Closed, by an end or a reset.
+    // The connection is closed, by FIN or RST.
     assert_eq!(stream.read(&mut [0; 16]).unwrap_or(0), 0);
-    // Options that are as long as that are let fall, the question is answered.
+    // Options of this length are left out, and the question is answered.
     let options = "+option=65001 ".repeat(100);
     let reply = Query::parse(&format!("options.example AAAA {options}"));
-    let reply = reply.ask(server.address(), PATIENCE).expect("a reply");
+    let reply = reply.ask(server.address(), MAX_WAIT).expect("a reply");
     assert!(is_right(&reply), "{reply}");
     let asked = script.asked();
     let edns = asked.iter().find_map(|asked| asked.edns.as_ref()).expect("EDNS");
     assert!(edns.options.is_empty(), "{edns:?}");
-    // As many as are of use go along.
+    // A few options are sent upstream.
     server.ask("few.example AAAA +option=65001 +ecs=192.0.2.0/24");
     let asked = script.asked();
     let few = asked.iter().filter(|asked| asked.name == "few.example");

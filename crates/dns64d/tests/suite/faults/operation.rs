@@ -1,4 +1,4 @@
-//! Reloads and the end, under load.
+//! Reloads and shutdown under load.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::sys::signal::Signal;
 
-use super::{PATIENCE, SYNTHESISED, dns64d, ipv4_only, is_right, recovers, wait_for};
+use super::{MAX_WAIT, SYNTHESISED, dns64d, ipv4_only, is_right, recovers, wait_for};
 use crate::kit::client::{self, Query};
 use crate::kit::message::Reply;
 
-/// The other prefix that reloads change to.
+/// The other prefix, which reloads switch to.
 const OTHER: &str = "2001:db8:65::c000:221";
 
 #[test]
@@ -44,7 +44,7 @@ fn reload_under_load_loses_no_query() {
             server.rewrite(&[upstream.address()], config);
             server.signal(Signal::SIGHUP);
             let before = asked.load(Ordering::Relaxed);
-            // A client that failed has told why; the others go on.
+            // A client that failed has reported why; the others continue.
             wait_for("queries between reloads", || asked.load(Ordering::Relaxed) >= before + 40);
         }
         end.store(true, Ordering::Relaxed);
@@ -52,17 +52,17 @@ fn reload_under_load_loses_no_query() {
     assert_eq!(server.log().matches("read again").count(), 12, "{}", server.log());
     assert!(
         !first.asked().is_empty() && !second.asked().is_empty(),
-        "both upstreams had their turn"
+        "both upstreams received queries"
     );
 }
 
 #[test]
-fn a_configuration_with_mistakes_changes_nothing() {
+fn a_configuration_with_errors_changes_nothing() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "");
     server.rewrite(&[script.address()], "dns64 = [{ prefix = \"2001:db8:65::/97\" }]");
     server.signal(Signal::SIGHUP);
-    wait_for("the mistake is told", || server.log().contains("nothing was changed"));
+    wait_for("the error is logged", || server.log().contains("nothing was changed"));
     assert!(is_right(&server.ask("still.example AAAA")));
     server.rewrite(&[script.address()], "dns64 = [{ prefix = \"2001:db8:65::/96\" }]");
     server.signal(Signal::SIGHUP);
@@ -74,7 +74,7 @@ fn a_configuration_with_mistakes_changes_nothing() {
 }
 
 #[test]
-fn queries_under_way_are_answered_before_the_end() {
+fn pending_queries_are_answered_before_the_end() {
     let script = ipv4_only();
     for name in ["udp", "tcp"] {
         script.on(&format!("{name}.example AAAA"), "");
@@ -83,7 +83,7 @@ fn queries_under_way_are_answered_before_the_end() {
     let mut server = dns64d(&[&script], "upstream.first-timeout = \"10s\"");
     recovers(&server, "before");
     let mut stream = TcpStream::connect(server.address()).expect("loopback");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
     stream.write_all(&client::frame(&Query::parse("tcp.example AAAA").octets)).expect("loopback");
     std::thread::scope(|scope| {
         let server = &server;
@@ -94,9 +94,9 @@ fn queries_under_way_are_answered_before_the_end() {
                 .iter()
                 .any(|asked| asked.name == name && asked.rtype == domain::base::iana::Rtype::A)
         };
-        wait_for("both are under way", || held("udp.example") && held("tcp.example"));
+        wait_for("both are pending", || held("udp.example") && held("tcp.example"));
         server.signal(Signal::SIGTERM);
-        wait_for("it has heard", || server.log().contains("ending"));
+        wait_for("the signal has arrived", || server.log().contains("stopping"));
         script.release();
         assert!(is_right(&udp.join().expect("no panic")), "by UDP");
         let octets = client::read_frame(&mut stream).expect("an answer by TCP");

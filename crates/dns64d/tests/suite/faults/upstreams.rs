@@ -1,4 +1,4 @@
-//! Upstreams that are silent, slow, lie, cut short, die.
+//! Upstreams that are silent, slow, cut off or dead, or send forged replies.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use super::{A, SYNTHESISED, dns64d, ipv4_only, is_right, recovers, wait_for};
 use crate::kit::message::{Reply, Seen, UNREADABLE};
 use crate::kit::script::Script;
 
-/// Short, where silence is what is tried.
+/// Short timeouts for tests with silent upstreams.
 const QUICK: &str = "first-timeout = \"100ms\"\nprobe-after = \"100ms\"";
 
-/// `[upstream]` with settings.
+/// Returns the table `[upstream]` with these settings.
 fn upstream(settings: &str) -> String {
     format!("[upstream]\n{settings}\n[cache]\nfailure-ttl = \"0s\"")
 }
 
 #[test]
-fn silent_then_speaking() {
+fn a_silent_upstream_answers_again() {
     let script = ipv4_only();
     script.set_silent(true);
     let server = dns64d(&[&script], &upstream(QUICK));
-    // More than it takes to be held for dead.
+    // More queries than are needed until the server counts as dead.
     std::thread::scope(|scope| {
         for n in 0..20 {
             let server = &server;
@@ -31,29 +31,33 @@ fn silent_then_speaking() {
             });
         }
     });
-    wait_for("the upstream is told dead", || server.http("/health").starts_with("HTTP/1.1 503"));
-    wait_for("nothing is under way", || server.metric("dns64d_outstanding") == 0);
+    wait_for("the upstream is reported dead", || {
+        server.http("/health").starts_with("HTTP/1.1 503")
+    });
+    wait_for("nothing is pending", || server.metric("dns64d_outstanding") == 0);
     script.set_silent(false);
     recovers(&server, "speaking");
-    wait_for("the upstream is told alive", || server.http("/health").starts_with("HTTP/1.1 200"));
+    wait_for("the upstream is reported alive", || {
+        server.http("/health").starts_with("HTTP/1.1 200")
+    });
 }
 
 #[test]
-fn slower_than_it_is_waited_for() {
+fn an_upstream_is_slower_than_the_timeout() {
     let script = ipv4_only();
     script.on("slow.example AAAA", "silent");
     script.on("slow.example A", "hold; slow.example 60 A 192.0.2.33");
     let server = dns64d(&[&script], &upstream(QUICK));
     let reply = server.ask("slow.example AAAA");
     assert_eq!(reply.rcode, "SERVFAIL", "{reply}");
-    // Now the replies come that nobody waits for: they are counted, and answer nothing.
+    // Now the replies arrive without a pending query: they are counted and answer nothing.
     script.release();
     wait_for("late replies", || server.metric("dns64d_upstream_unexpected_total") > 0);
     recovers(&server, "quick");
 }
 
 #[test]
-fn two_and_one_of_them_silent() {
+fn one_of_two_upstreams_is_silent() {
     let (silent, good) = (ipv4_only(), ipv4_only());
     silent.set_silent(true);
     let server = dns64d(&[&silent, &good], &upstream("first-timeout = \"250ms\"\nattempts = 4"));
@@ -64,7 +68,7 @@ fn two_and_one_of_them_silent() {
 }
 
 #[test]
-fn two_and_one_of_them_with_errors() {
+fn one_of_two_upstreams_returns_errors() {
     let (bad, good) = (Script::start(&[]), ipv4_only());
     bad.others(Rtype::A, "SERVFAIL");
     bad.others(Rtype::AAAA, "SERVFAIL");
@@ -76,18 +80,19 @@ fn two_and_one_of_them_with_errors() {
 }
 
 #[test]
-fn nothing_but_lies_then_the_truth() {
+fn forged_replies_are_ignored_until_the_true_one() {
     let script = Script::start(&[]);
-    let lies = ["wrong-id", "wrong-name", "wrong-type", "wrong-port", "scrap"];
-    let all = lies.map(|lie| format!("{lie}; $ 60 A 203.0.113.66; $ 60 AAAA 2001:db8::666"));
+    let forgeries = ["wrong-id", "wrong-name", "wrong-type", "wrong-port", "scrap"];
+    let all =
+        forgeries.map(|forgery| format!("{forgery}; $ 60 A 203.0.113.66; $ 60 AAAA 2001:db8::666"));
     script.others(Rtype::A, &all.join(" && "));
     script.others(Rtype::AAAA, &all.join(" && "));
     let server = dns64d(&[&script], &upstream(QUICK));
     for n in 0..5 {
-        let reply = server.ask(&format!("lies-{n}.example AAAA"));
+        let reply = server.ask(&format!("forgeries-{n}.example AAAA"));
         assert_eq!((reply.rcode.as_str(), reply.answer.len()), ("SERVFAIL", 0), "{reply}");
     }
-    wait_for("lies counted", || {
+    wait_for("forgeries counted", || {
         server.metric("dns64d_upstream_mismatched_total") > 0
             && server.metric("dns64d_upstream_unexpected_total") > 0
     });
@@ -96,19 +101,19 @@ fn nothing_but_lies_then_the_truth() {
     recovers(&server, "truth");
 }
 
-/// All records of a reply.
+/// Returns all records of a reply.
 fn all_records(reply: &Reply) -> impl Iterator<Item = &Seen> {
     [&reply.answer, &reply.authority, &reply.additional].into_iter().flatten()
 }
 
-/// Whether a record is of a type whose shape everybody relies on.
+/// Returns whether a record has a type of fixed form, on which clients rely.
 fn is_plain(seen: &Seen) -> bool {
     use Rtype as R;
     [R::A, R::AAAA, R::NS, R::CNAME, R::DNAME, R::PTR, R::SOA, R::MX, R::SRV].contains(&seen.rtype)
 }
 
 #[test]
-fn mangled_replies_harm_nobody() {
+fn mangled_replies_cause_no_unreadable_answers() {
     let script = Script::start(&[]);
     script.others(Rtype::A, "mangled; $ 60 A 192.0.2.33; additional; $ 60 TXT \"x\"");
     script.others(
@@ -120,7 +125,7 @@ fn mangled_replies_harm_nobody() {
         .others(Rtype::HTTPS, "mangled; $ 60 TYPE65 \\# 18 0001 06746172676574076578616d706c6500");
     script.others(Rtype::PTR, "mangled; $ 60 CNAME a.example; a.example 60 PTR b.example");
     let server = dns64d(&[&script], &upstream("first-timeout = \"50ms\""));
-    // Every question is answered somehow, and the answer can be read.
+    // Every question gets some answer, and the answer can be parsed.
     std::thread::scope(|scope| {
         for client in 0..8 {
             let server = &server;
@@ -145,7 +150,7 @@ fn mangled_replies_harm_nobody() {
 }
 
 #[test]
-fn truncating_and_no_streams() {
+fn an_upstream_truncates_but_its_streams_fail() {
     let script = Script::start(&[]);
     for reply in
         ["tc; hang-up; $ 60 A 192.0.2.33", "tc; garbage-tcp", "tc; silent-tcp; $ 60 A 192.0.2.33"]
@@ -160,7 +165,7 @@ fn truncating_and_no_streams() {
             ("SERVFAIL", 0),
             "{reply}: {reply_seen}"
         );
-        wait_for("nothing is under way", || server.metric("dns64d_outstanding") == 0);
+        wait_for("nothing is pending", || server.metric("dns64d_outstanding") == 0);
         script.others(Rtype::A, "tc; $ 60 A 192.0.2.33");
         script.others(
             Rtype::AAAA,
@@ -171,7 +176,7 @@ fn truncating_and_no_streams() {
 }
 
 #[test]
-fn dying_and_coming_back() {
+fn an_upstream_stops_and_starts_again() {
     let mut script = ipv4_only();
     let server = dns64d(&[&script], &upstream(QUICK));
     for round in 0..3 {
@@ -185,7 +190,7 @@ fn dying_and_coming_back() {
 }
 
 #[test]
-fn one_of_two_dies_and_comes_back() {
+fn one_of_two_upstreams_stops_and_starts_again() {
     let (mut first, second) = (ipv4_only(), ipv4_only());
     let server = dns64d(
         &[&first, &second],
@@ -206,14 +211,14 @@ fn one_of_two_dies_and_comes_back() {
 }
 
 #[test]
-fn what_is_cached_outlives_upstream() {
+fn cached_answers_are_served_after_upstream_stops() {
     let mut script = ipv4_only();
     script.on("short.example A", "short.example 1 A 192.0.2.33");
     let server = dns64d(&[&script], &format!("{}\nserve-stale = \"1h\"", upstream(QUICK)));
     assert!(is_right(&server.ask("long.example AAAA")));
     assert!(is_right(&server.ask("short.example AAAA")));
     script.die();
-    // Until the second of the short one is over.
+    // Until the TTL of one second has passed.
     std::thread::sleep(Duration::from_millis(2_100));
     for name in ["long.example", "short.example"] {
         let reply = server.ask(&format!("{name} AAAA"));
@@ -223,7 +228,7 @@ fn what_is_cached_outlives_upstream() {
 }
 
 #[test]
-fn what_expired_outlives_errors_of_upstream() {
+fn expired_answers_are_served_during_upstream_errors() {
     let script = ipv4_only();
     script.on("short.example A", "short.example 1 A 192.0.2.33 || SERVFAIL");
     script.on(
@@ -232,10 +237,10 @@ fn what_expired_outlives_errors_of_upstream() {
     );
     let server = dns64d(&[&script], &format!("{}\nserve-stale = \"1h\"", upstream("")));
     assert!(is_right(&server.ask("short.example AAAA")));
-    // Until its second is over.
+    // Until its TTL of one second has passed.
     std::thread::sleep(Duration::from_millis(2_100));
     for _ in 0..3 {
         let reply = server.ask("short.example AAAA");
-        assert!(is_right(&reply), "what expired, each time: {reply}");
+        assert!(is_right(&reply), "the expired answer, each time: {reply}");
     }
 }

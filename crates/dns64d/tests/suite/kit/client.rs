@@ -1,4 +1,4 @@
-//! A client that asks in words: `www.example AAAA +do +tcp +from=127.0.0.2`.
+//! A client whose queries are written as text: `www.example AAAA +do +tcp +from=127.0.0.2`.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -9,7 +9,7 @@ use domain::base::{MessageBuilder, Name};
 
 use super::message::{self, ECS, Edns, Reply};
 
-/// A question, and how it is asked.
+/// A query and how it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
     pub(crate) octets: Vec<u8>,
@@ -52,7 +52,7 @@ impl Query {
                 ("+version", Some(edns)) => edns.version = number() as u8,
                 ("+ecs", Some(edns)) => edns.options.push((ECS, message::ecs(value))),
                 ("+option", Some(edns)) => edns.options.push((number(), vec![1, 2, 3, 4])),
-                _ => panic!("{text}: {word} is not known"),
+                _ => panic!("{text}: {word} is not an option"),
             }
         }
         let mut question = builder.question();
@@ -66,18 +66,18 @@ impl Query {
         query
     }
 
-    /// Asks `server`, and waits so long for the reply.
-    pub(crate) fn ask(&self, server: SocketAddr, patience: Duration) -> Option<Reply> {
+    /// Sends the query to `server` and waits for the reply, at most for `timeout`.
+    pub(crate) fn ask(&self, server: SocketAddr, timeout: Duration) -> Option<Reply> {
         let octets = if self.tcp {
             let mut stream = TcpStream::connect(server).ok()?;
-            stream.set_read_timeout(Some(patience)).expect("a timeout");
+            stream.set_read_timeout(Some(timeout)).expect("a timeout");
             stream.write_all(&frame(&self.octets)).ok()?;
             read_frame(&mut stream)?
         } else {
             let any: IpAddr = if server.is_ipv6() { [0; 16].into() } else { [0; 4].into() };
             let socket = UdpSocket::bind((self.from.unwrap_or(any), 0)).expect("a free port");
             socket.connect(server).expect("loopback");
-            socket.set_read_timeout(Some(patience)).expect("a timeout");
+            socket.set_read_timeout(Some(timeout)).expect("a timeout");
             socket.send(&self.octets).expect("loopback");
             let mut room = vec![0; 65536];
             let len = socket.recv(&mut room).ok()?;
@@ -94,14 +94,14 @@ impl Query {
     }
 }
 
-/// A message with its length in front, as streams carry it.
+/// Returns a message with its length in front, as on a stream.
 pub(crate) fn frame(octets: &[u8]) -> Vec<u8> {
     let mut framed = (octets.len() as u16).to_be_bytes().to_vec();
     framed.extend(octets);
     framed
 }
 
-/// The next message of a stream; `None` at its end or when none comes in time.
+/// Reads the next message of a stream; `None` at its end or after the timeout.
 pub(crate) fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut len = [0; 2];
     stream.read_exact(&mut len).ok()?;

@@ -1,4 +1,4 @@
-//! Messages in words: records as in a zone file, read and written by the `domain` crate.
+//! Messages as text: records as in a zone file, read and written by the `domain` crate.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -12,18 +12,18 @@ use domain::dep::octseq::Octets;
 use domain::rdata::{AllRecordData, ZoneRecordData};
 use domain::zonefile::inplace::{Entry, Zonefile};
 
-/// EDNS client subnet (RFC 7871).
+/// Option code of EDNS client subnet (RFC 7871).
 pub(crate) const ECS: u16 = 8;
-/// The TTL of an expected record whose TTL does not matter.
+/// TTL that stands for any TTL in an expected record.
 const ANY_TTL: u32 = 0x7fff_fffe;
 
-/// The data of a record that cannot be read.
+/// Text for data of a record that cannot be parsed.
 pub(crate) const UNREADABLE: &str = "(unreadable)";
 
-/// A record to be sent.
+/// A record to send.
 pub(crate) type Sent = Record<Name<bytes::Bytes>, ZoneRecordData<bytes::Bytes, Name<bytes::Bytes>>>;
 
-/// Reads `OWNER [TTL] TYPE DATA`; without a TTL it gets one that means any.
+/// Reads `OWNER [TTL] TYPE DATA`; without a TTL the record matches any.
 pub(crate) fn record(text: &str) -> Sent {
     let (owner, rest) = text.trim().split_once(' ').unwrap_or_else(|| panic!("no record: {text}"));
     let line = match rest.split(' ').next().map(u32::from_str) {
@@ -39,19 +39,19 @@ pub(crate) fn record(text: &str) -> Sent {
     }
 }
 
-/// A name and a type: `www.example AAAA`.
+/// Reads a name and a type: `www.example AAAA`.
 pub(crate) fn question(text: &str) -> (String, Rtype) {
     let (name, rtype) =
         text.trim().split_once(' ').unwrap_or_else(|| panic!("no question: {text}"));
     (lower(name), Rtype::from_str(rtype).unwrap_or_else(|e| panic!("{text}: {e}")))
 }
 
-/// A name in small letters, without the dot at its end (the root is empty).
+/// Returns a name in lower case without the dot at its end (the root is empty).
 pub(crate) fn lower(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// A record that was received: owner, TTL, type, data in words.
+/// A received record: owner, TTL, type, data as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seen {
     pub(crate) owner: String,
@@ -61,7 +61,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The same record, its TTL not counted, or counted down by a few seconds.
+    /// Returns whether this is the expected record; its TTL may be lower by a few seconds, or any if the
+    /// expected one is.
     pub(crate) fn is(&self, expected: &Seen) -> bool {
         let ttl =
             expected.ttl == ANY_TTL || (self.ttl <= expected.ttl && self.ttl + 5 >= expected.ttl);
@@ -80,7 +81,7 @@ impl std::fmt::Display for Seen {
     }
 }
 
-/// Records in words, as they come out of a message.
+/// Returns records in the form in which they are read from a message.
 pub(crate) fn as_seen(records: &[Sent]) -> Vec<Seen> {
     let mut answer = MessageBuilder::new_vec().answer();
     for record in records {
@@ -102,7 +103,7 @@ where
         }
         let (owner, rtype, ttl) =
             (lower(&record.owner().to_string()), record.rtype(), record.ttl());
-        // Data that cannot be read is for the test to judge.
+        // The test decides about data that cannot be parsed.
         let data = match record.into_any_record::<AllRecordData<_, ParsedName<_>>>() {
             Ok(record) => record.data().to_string().to_ascii_lowercase(),
             Err(_) => UNREADABLE.to_owned(),
@@ -122,7 +123,7 @@ pub(crate) struct Edns {
 }
 
 impl Edns {
-    /// The OPT record of a message, if it has one.
+    /// Returns the OPT record of a message, if it has one.
     pub(crate) fn of<O: Octets>(message: &Message<O>) -> Option<Self> {
         let opt = message.opt()?;
         let options = opt
@@ -139,13 +140,13 @@ impl Edns {
         })
     }
 
-    /// The data of an option.
+    /// Returns the data of an option.
     pub(crate) fn option(&self, code: u16) -> Option<&[u8]> {
         self.options.iter().find(|(c, _)| *c == code).map(|(_, data)| data.as_slice())
     }
 }
 
-/// The data of a client subnet option for a network such as `192.0.2.0/24`.
+/// Returns the data of a client subnet option for a network such as `192.0.2.0/24`.
 pub(crate) fn ecs(network: &str) -> Vec<u8> {
     let (address, bits) = network.split_once('/').expect("address/bits");
     let bits: u8 = bits.parse().expect("bits");
@@ -175,13 +176,13 @@ pub(crate) fn push_opt(additional: &mut AdditionalBuilder<Vec<u8>>, edns: &Edns,
         .expect("a short message");
 }
 
-/// A reply that was received.
+/// A received reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) octets: usize,
     pub(crate) id: u16,
     pub(crate) rcode: String,
-    /// Header flags in words: `aa`, `tc`, `rd`, `ra`, `ad`, `cd`.
+    /// Header flags as text: `aa`, `tc`, `rd`, `ra`, `ad`, `cd`.
     pub(crate) flags: Vec<&'static str>,
     pub(crate) answer: Vec<Seen>,
     pub(crate) authority: Vec<Seen>,
@@ -193,11 +194,11 @@ impl Reply {
     /// Reads a reply.
     ///
     /// # Panics
-    /// With octets that cannot be read.
+    /// With octets that cannot be parsed.
     pub(crate) fn parse(octets: &[u8]) -> Self {
         let message = Message::from_octets(octets).expect("a header");
         let header = message.header();
-        assert!(header.qr(), "a query came where a reply should");
+        assert!(header.qr(), "expected a reply, received a query");
         let flags = [
             ("aa", header.aa()),
             ("tc", header.tc()),

@@ -1,4 +1,4 @@
-//! What the tests are made of: messages in words, a scripted upstream, servers under test, a client.
+//! Helpers for the tests: messages as text, a scripted upstream, servers under test, a client.
 
 pub(crate) mod client;
 pub(crate) mod message;

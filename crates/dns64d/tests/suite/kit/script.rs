@@ -1,27 +1,29 @@
-//! A scripted upstream: real UDP and TCP sockets on loopback, answers by (name, type), and a memory of what was asked.
+//! A scripted upstream: real UDP and TCP sockets on loopback, replies by (name, type), and a list of the
+//! received queries.
 //!
-//! A reply is written in words, items apart by `;`:
+//! A reply is written as text, with items separated by `;`:
 //!
 //! ```text
-//!   www.example 60 A 192.0.2.1          a record, of the answer section at first
+//!   www.example 60 A 192.0.2.1          a record, first in the answer section
 //!   authority, additional               the section of the records that follow
 //!   NXDOMAIN, SERVFAIL, ...             the return code
 //!   ad, aa                              flags
 //!   silent                              no reply
-//!   delay 200                           milliseconds before it
-//!   hold                                by UDP: not before it is released
-//!   hang-up, silent-tcp, garbage-tcp    by TCP alone: the connection is closed, nothing comes, garbage comes
-//!   mangled                             some octets behind the question are others
+//!   delay 200                           milliseconds before the reply
+//!   hold                                over UDP: no reply before `release`
+//!   hang-up, silent-tcp, garbage-tcp    over TCP only: closes the connection, sends nothing, sends garbage
+//!   mangled                             some octets behind the question are changed
 //!   many NAME N                         N records NAME 60 A 192.0.2.1, .2, ...
-//!   tc                                  empty and truncated by UDP, whole by TCP
+//!   tc                                  empty and truncated over UDP, complete over TCP
 //!   no-opt                              without an OPT record
 //!   formerr-opt                         FORMERR to a query with EDNS
-//!   wrong-id, wrong-name, wrong-type, wrong-case, wrong-port, garbage, scrap    lies
+//!   wrong-id, wrong-name, wrong-type, wrong-case, wrong-port, garbage, scrap    invalid replies
 //!   (empty)                             no data: the SOA of the name's top-level domain
 //! ```
 //!
-//! `&&` sends several replies to one query; `||` parts the replies to the first query, the second, ..., the last of
-//! which is repeated. A name that is not in the script does not exist; a type that is not has no data.
+//! `&&` separates several replies to one query. `||` separates the replies to the first query, the second and
+//! so on; the last one is repeated. A name that is not in the script does not exist; a missing type has no
+//! data.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -37,16 +39,16 @@ use domain::base::{Message, MessageBuilder, Name, ToName};
 use super::message::{self, ECS, Edns, Sent};
 use super::server::next_port;
 
-/// What the SOA of a zone says; its negative TTL is 300 s.
+/// Data of the SOA of a zone; its negative TTL is 300 s.
 const SOA: &str = "3600 SOA ns.example host.example 1 7200 3600 86400 300";
-/// How often a socket looks whether the script is at its end.
+/// Interval at which a socket checks whether the script has ended.
 const TICK: Duration = Duration::from_millis(20);
 
-/// A query that the upstream was asked.
+/// A query that the upstream received.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) name: String,
-    /// The name in the case it came in.
+    /// Name in the case of the query.
     pub(crate) spelling: String,
     pub(crate) rtype: Rtype,
     pub(crate) tcp: bool,
@@ -56,7 +58,7 @@ pub(crate) struct Asked {
     pub(crate) edns: Option<Edns>,
 }
 
-/// One reply, or a lie.
+/// One reply, valid or not.
 #[derive(Clone, Debug, Default)]
 struct Scripted {
     sections: [Vec<Sent>; 3],
@@ -66,7 +68,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    /// Reads a reply to questions of `name`.
+    /// Reads a reply to questions for `name`.
     fn parse(text: &str, name: &str) -> Self {
         let mut scripted = Scripted::default();
         let mut section = 0;
@@ -108,7 +110,7 @@ impl Scripted {
         self.words.iter().any(|w| w == word)
     }
 
-    /// The octets of the reply to `query`; `None`: no reply.
+    /// Returns the octets of the reply to `query`; `None` for no reply.
     fn compose(&self, query: &Message<Vec<u8>>, tcp: bool) -> Option<Vec<u8>> {
         if self.has("silent") || (tcp && self.has("silent-tcp")) {
             return None;
@@ -169,14 +171,15 @@ impl Scripted {
     }
 }
 
-/// Changes up to eight octets behind the question, and may cut the end off; the same for the same seed.
+/// Changes up to eight octets behind the question and may cut the end off; equal seeds give equal changes.
 fn mangle(octets: &mut Vec<u8>, seed: u16) {
     let mut state = u32::from(seed) | 1;
     let mut draw = |below: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as usize % below
     };
-    // The counts and the return code may be others too, the id and the question are not: it is taken for a reply.
+    // The counts and the return code may change too, but the id and the question do not, so that the message
+    // counts as a reply.
     let question = octets[12..].iter().position(|&octet| octet == 0).map_or(12, |end| 12 + end + 5);
     for _ in 0..=draw(8) {
         let places = octets.len() - question + 9;
@@ -189,7 +192,7 @@ fn mangle(octets: &mut Vec<u8>, seed: u16) {
     }
 }
 
-/// A name with each letter in the other case.
+/// Returns a name with the case of each letter changed.
 fn flip(name: &str) -> Name<Vec<u8>> {
     let other = |c: char| {
         if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }
@@ -197,35 +200,35 @@ fn flip(name: &str) -> Name<Vec<u8>> {
     name.chars().map(other).collect::<String>().parse().expect("a name")
 }
 
-/// The replies to the first query, the second, ...; several replies to each.
+/// Replies to the first query, the second, and so on; several replies to each.
 type Turns = Vec<Vec<Scripted>>;
 
 #[derive(Default)]
 struct State {
     table: HashMap<(String, Rtype), (Turns, usize)>,
-    /// What every name is answered with for a type, where the table has nothing.
+    /// Replies for each type to names that are not in the table.
     others: HashMap<Rtype, String>,
     asked: Vec<Asked>,
-    /// Nothing is replied to at all.
+    /// Whether no query gets a reply.
     silent: bool,
-    /// Replies that are held may go.
+    /// Whether held replies may be sent.
     released: bool,
 }
 
 impl State {
-    /// What to reply to a query, which is remembered.
-    fn turn(&mut self, asked: Asked) -> Vec<Scripted> {
+    /// Records a query; returns the replies to it.
+    fn next_replies(&mut self, asked: Asked) -> Vec<Scripted> {
         let key = (asked.name.clone(), asked.rtype);
         self.asked.push(asked);
         if self.silent {
             return Vec::new();
         }
         if let Some((turns, next)) = self.table.get_mut(&key) {
-            let turn = turns[(*next).min(turns.len() - 1)].clone();
+            let next_replies = turns[(*next).min(turns.len() - 1)].clone();
             *next += 1;
-            return turn;
+            return next_replies;
         }
-        // A name out of a mangled reply may be one that no zone file holds; nobody knows it.
+        // A name from a mangled reply may not be valid in a zone file; such a name does not exist.
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if !key.0.chars().all(plain) {
             return vec![Scripted::parse("NXDOMAIN", "example")];
@@ -240,8 +243,10 @@ impl State {
 }
 
 fn parse(text: &str, name: &str) -> Turns {
-    let turn = |turn: &str| turn.split("&&").map(|reply| Scripted::parse(reply, name)).collect();
-    text.split("||").map(turn).collect()
+    let next_replies = |next_replies: &str| {
+        next_replies.split("&&").map(|reply| Scripted::parse(reply, name)).collect()
+    };
+    text.split("||").map(next_replies).collect()
 }
 
 /// A scripted upstream; it ends when dropped.
@@ -253,19 +258,19 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Starts an upstream at a free port of 127.0.0.1.
+    /// Starts an upstream on a free port of 127.0.0.1.
     pub(crate) fn start(table: &[(&str, &str)]) -> Self {
         Self::start_at(IpAddr::V4(Ipv4Addr::LOCALHOST), table).expect("loopback")
     }
 
-    /// Starts an upstream at a free port of `address`.
+    /// Starts an upstream on a free port of `address`.
     ///
     /// # Errors
-    /// An address that cannot be bound.
+    /// When the address cannot be bound.
     pub(crate) fn start_at(address: IpAddr, table: &[(&str, &str)]) -> std::io::Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let (udp, tcp) = loop {
-            // Where it dies and comes back, nobody else may have got its port.
+            // If it stops and starts again, its port must still be free.
             let port = next_port();
             match (UdpSocket::bind((address, port)), TcpListener::bind((address, port))) {
                 (Ok(udp), Ok(tcp)) => break (udp, tcp),
@@ -291,48 +296,48 @@ impl Script {
         self.threads.push(std::thread::spawn(move || serve_tcp(&tcp, &state, &end)));
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on a question is replied to so.
+    /// Sets the replies to a question from now on.
     pub(crate) fn on(&self, question: &str, reply: &str) {
         let key = message::question(question);
         let reply = parse(reply, &key.0);
         lock(&self.state).table.insert(key, (reply, 0));
     }
 
-    /// From now on questions of a type for other names are replied to so; `$` stands for the name.
+    /// Sets the replies to questions of a type for all other names; `$` stands for the name.
     pub(crate) fn others(&self, rtype: Rtype, reply: &str) {
         lock(&self.state).others.insert(rtype, reply.to_owned());
     }
 
-    /// Replies to nothing any more, whatever the script says; or to all again.
+    /// Stops or starts all replies, whatever the script says.
     pub(crate) fn set_silent(&self, silent: bool) {
         lock(&self.state).silent = silent;
     }
 
-    /// Sends the replies that are held, and holds no more.
+    /// Sends the held replies and holds no more.
     pub(crate) fn release(&self) {
         lock(&self.state).released = true;
     }
 
-    /// What was asked so far.
+    /// Returns the queries received so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         lock(&self.state).asked.clone()
     }
 
-    /// Closes the sockets: queries meet a closed port.
+    /// Closes the sockets, so that queries reach a closed port.
     pub(crate) fn die(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| thread.join().expect("no panic"));
     }
 
-    /// Opens the sockets again, at the same port.
+    /// Opens the sockets again on the same port.
     pub(crate) fn come_back(&mut self) {
         self.end = Arc::default();
-        // Its connections of before may end yet.
+        // Its earlier connections may still be closing.
         for _ in 0..300 {
             if let (Ok(udp), Ok(tcp)) =
                 (UdpSocket::bind(self.address), TcpListener::bind(self.address))
@@ -349,7 +354,7 @@ impl Drop for Script {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // Its panic has been told already.
+            // Its panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -359,7 +364,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes a query; what it is replied to with.
+/// Records a query; returns its replies.
 fn take(
     octets: &[u8],
     from: SocketAddr,
@@ -379,13 +384,13 @@ fn take(
         cd: query.header().cd(),
         edns: Edns::of(&query),
     };
-    let turn = lock(state).turn(asked);
-    Some((query, turn))
+    let next_replies = lock(state).next_replies(asked);
+    Some((query, next_replies))
 }
 
 fn serve_udp(socket: &UdpSocket, state: &Mutex<State>, end: &AtomicBool) {
     socket.set_read_timeout(Some(TICK)).expect("a timeout");
-    // What is to be sent later.
+    // Replies to send later.
     let mut later: Vec<(std::time::Instant, SocketAddr, Vec<u8>)> = Vec::new();
     let mut held: Vec<(SocketAddr, Vec<u8>)> = Vec::new();
     let mut room = [0; 4096];
@@ -395,7 +400,7 @@ fn serve_udp(socket: &UdpSocket, state: &Mutex<State>, end: &AtomicBool) {
             if *due > now {
                 return true;
             }
-            // A client that is gone does not matter.
+            // A client that has gone is ignored.
             let _ = socket.send_to(octets, to);
             false
         });
@@ -403,8 +408,8 @@ fn serve_udp(socket: &UdpSocket, state: &Mutex<State>, end: &AtomicBool) {
             held.drain(..).for_each(|(to, octets)| drop(socket.send_to(&octets, to)));
         }
         let Ok((len, from)) = socket.recv_from(&mut room) else { continue };
-        let Some((query, turn)) = take(&room[..len], from, false, state) else { continue };
-        for scripted in turn {
+        let Some((query, next_replies)) = take(&room[..len], from, false, state) else { continue };
+        for scripted in next_replies {
             let Some(octets) = scripted.compose(&query, false) else { continue };
             if scripted.has("wrong-port") {
                 let other = UdpSocket::bind((socket.local_addr().expect("bound").ip(), 0));
@@ -434,7 +439,7 @@ fn serve_tcp(listener: &TcpListener, state: &Arc<Mutex<State>>, end: &Arc<Atomic
     connections.into_iter().for_each(|thread| thread.join().expect("no panic"));
 }
 
-/// Answers what comes on one stream, until the other side closes it.
+/// Answers the queries on one stream until the client closes it.
 fn serve_stream(mut stream: TcpStream, from: SocketAddr, state: &Mutex<State>, end: &AtomicBool) {
     stream.set_nonblocking(false).expect("a stream");
     stream.set_read_timeout(Some(TICK)).expect("a timeout");
@@ -450,8 +455,8 @@ fn serve_stream(mut stream: TcpStream, from: SocketAddr, state: &Mutex<State>, e
             && octets.len() >= 2 + len
         {
             let message: Vec<u8> = octets.drain(..2 + len).skip(2).collect();
-            let Some((query, turn)) = take(&message, from, true, state) else { return };
-            for scripted in turn {
+            let Some((query, next_replies)) = take(&message, from, true, state) else { return };
+            for scripted in next_replies {
                 if scripted.has("hang-up") {
                     return;
                 }

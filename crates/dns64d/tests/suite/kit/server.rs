@@ -1,4 +1,4 @@
-//! The servers under test: dns64d, and beside it Unbound and BIND 9, as processes.
+//! The servers under test as processes: dns64d, Unbound and BIND 9.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,13 +14,13 @@ use nix::unistd::Pid;
 
 use super::client::Query;
 
-/// The prefix that rows use unless they say otherwise.
+/// Default prefix of the rows.
 pub(crate) const PREFIX: &str = "2001:db8:64::/96";
 
-/// A server that can be put under test.
+/// Kind of server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Ours.
+    /// dns64d.
     Dns64d,
     /// NLnet Labs Unbound with its dns64 module.
     Unbound,
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Kind::Dns64d => "dns64d",
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The release whose differences the rows tell.
+    /// Returns the release whose differences the rows describe.
     pub(crate) fn tried(self) -> &'static str {
         match self {
             Kind::Dns64d => env!("CARGO_PKG_VERSION"),
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Its version in words; `None` where it is not installed.
+    /// Returns its version; `None` if it is not installed.
     pub(crate) fn version(self) -> Option<String> {
         let flag = if self == Kind::Dns64d { "--version" } else { "-V" };
         let output = Command::new(self.program()).arg(flag).output().ok()?;
@@ -70,21 +70,21 @@ pub(crate) struct Server {
     child: Child,
     dir: tempfile::TempDir,
     port: u16,
-    /// Where dns64d tells its metrics.
+    /// Address of dns64d's metrics.
     metrics: SocketAddr,
 }
 
 impl Server {
-    /// Starts a server that asks `upstreams`; `config` is what a row adds to its configuration.
+    /// Starts a server that queries `upstreams`; `config` is the row's addition to its configuration.
     ///
     /// # Errors
-    /// What the server said when it did not start.
+    /// Output of the server when it did not start.
     pub(crate) fn start(
         kind: Kind,
         upstreams: &[SocketAddr],
         config: &str,
     ) -> Result<Self, String> {
-        // A free port may be taken by another test before the server has it: then once more.
+        // If another test takes the free port first, the start is tried again.
         let mut said = String::new();
         for _ in 0..3 {
             match Self::try_start(kind, upstreams, config) {
@@ -121,9 +121,10 @@ impl Server {
             .spawn()
             .map_err(|e| format!("{}: {e}", kind.program()))?;
         let mut server = Server { child, dir, port, metrics };
-        // Answered by all of them, refused by ours, and no question to an upstream; BIND limits the rate by UDP.
+        // All servers answer this query: dns64d refuses it, none sends it upstream. BIND limits its rate
+        // over UDP.
         let ready = Query::parse("version.bind TXT +class=CH +noedns +tcp");
-        // Long for a server that is alone, not for one of many on a busy machine.
+        // Long for a single server, but not for one of many on a busy machine.
         for _ in 0..1000 {
             if server.child.try_wait().map_err(|e| e.to_string())?.is_some() {
                 return Err(server.log());
@@ -131,18 +132,18 @@ impl Server {
             if ready.ask(server.address(), Duration::from_secs(5)).is_some() {
                 return Ok(server);
             }
-            // A closed port answers at once.
+            // A closed port fails at once.
             std::thread::sleep(Duration::from_millis(20));
         }
         Err(format!("it does not answer: {}", server.log()))
     }
 
-    /// Where it listens.
+    /// Returns its IPv4 address.
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Where it listens, IPv6.
+    /// Returns its IPv6 address.
     pub(crate) fn address6(&self) -> SocketAddr {
         (Ipv6Addr::LOCALHOST, self.port).into()
     }
@@ -153,12 +154,12 @@ impl Server {
         kill(pid, signal).expect("it is alive");
     }
 
-    /// Waits for its end; its exit status.
+    /// Waits for its end; returns its exit status.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("our own child")
     }
 
-    /// Its resident memory, octets.
+    /// Returns its resident memory, in octets.
     pub(crate) fn resident(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(path).expect("it is alive");
@@ -167,7 +168,7 @@ impl Server {
         kib << 10
     }
 
-    /// What dns64d answers to a request by HTTP.
+    /// Returns dns64d's reply to an HTTP request.
     pub(crate) fn http(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics).expect("the metrics");
         let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
@@ -177,7 +178,7 @@ impl Server {
         text
     }
 
-    /// A metric of dns64d, as published last.
+    /// Returns a metric of dns64d, as published last.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = self.http("/metrics");
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -185,12 +186,12 @@ impl Server {
         value.parse::<f64>().expect("a number") as u64
     }
 
-    /// What it said.
+    /// Returns its log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Asks dns64d a question in words, with patience enough for all of its retransmissions.
+    /// Sends a query to dns64d and waits long enough for all its retransmissions.
     pub(crate) fn ask(&self, query: &str) -> super::message::Reply {
         let query = Query::parse(query);
         let address = if query.v6 { self.address6() } else { self.address() };
@@ -208,26 +209,28 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The next port that no client is given: those lie above 32,767 unless `net.ipv4.ip_local_port_range` says otherwise.
+/// Returns the next port outside of the kernel's range for clients, which begins at 32,768 unless
+/// `net.ipv4.ip_local_port_range` is changed.
 ///
-/// A port of the clients' range can be had by one of them before the server has it. And who connects to one that nobody
-/// has yet may be given that very port: the connection is then one with itself, and the query comes back as the reply.
+/// Within that range a client might take the port before the server does. And a client that connects to a
+/// port which is still free might get that same port: the connection is then one with itself, and the query
+/// comes back as the reply.
 pub(crate) fn next_port() -> u16 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     const PORTS: std::ops::Range<u16> = 10_000..32_000;
-    // Another process of tests begins elsewhere.
+    // Other test processes start at other ports.
     let first = std::process::id().wrapping_mul(997);
     let nth = first.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
     PORTS.start + (nth % u32::from(PORTS.end - PORTS.start)) as u16
 }
 
-/// Such a port that is free for UDP and TCP, IPv4 and IPv6.
+/// Returns such a port that is free for UDP and TCP, IPv4 and IPv6.
 fn free_port() -> u16 {
     let v6 = has_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST));
     loop {
@@ -241,12 +244,12 @@ fn free_port() -> u16 {
     }
 }
 
-/// Whether this host has IPv6 on loopback.
+/// Returns whether this host has IPv6 on loopback.
 pub(crate) fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// `base` with the tables and values of `changes` in it.
+/// Merges the tables and values of `changes` into `base`.
 fn merge(base: &mut toml::Table, changes: toml::Table) {
     for (key, value) in changes {
         match (base.get_mut(&key), value) {
@@ -278,7 +281,8 @@ fn dns64d(port: u16, metrics: SocketAddr, upstreams: &[SocketAddr], config: &str
     table.to_string()
 }
 
-/// `config` goes into the `server:` clause; a line `prefix: P` replaces the prefix.
+/// Writes Unbound's configuration. `config` goes into the `server:` clause; a line `prefix: P` replaces the
+/// prefix.
 fn unbound(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> String {
     let listen6 = if has_ipv6() { format!("interface: ::1@{port}\n") } else { String::new() };
     let (prefix, config) = split_prefix(config);
@@ -314,7 +318,8 @@ fn unbound(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> Str
     text
 }
 
-/// `config` goes into the `dns64` block; a line `prefix: P` replaces the prefix, lines after `options:` are options.
+/// Writes BIND's configuration. `config` goes into the `dns64` block; a line `prefix: P` replaces the prefix,
+/// lines after `options:` are options.
 fn bind(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> String {
     let listen6 = if has_ipv6() { "::1;" } else { "none;" };
     let (prefix, config) = split_prefix(config);
@@ -350,14 +355,14 @@ fn bind(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> String
     )
 }
 
-/// The prefix, and the configuration without the line that names it.
+/// Returns the prefix, and the configuration without the line that names it.
 fn split_prefix(config: &str) -> (String, String) {
     let line = config.lines().map(str::trim).find_map(|line| line.strip_prefix("prefix: "));
     let rest = config.lines().filter(|line| !line.trim().starts_with("prefix: "));
     (line.unwrap_or(PREFIX).to_owned(), rest.collect::<Vec<_>>().join("\n"))
 }
 
-/// Addresses of a family, for rows that ask by it.
+/// Returns the loopback address of a family.
 pub(crate) fn loopback(v6: bool) -> IpAddr {
     if v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
 }

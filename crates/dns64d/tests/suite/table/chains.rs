@@ -8,7 +8,7 @@ const CNAME: &str = "www.example 50 CNAME host.example";
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        name: "A CNAME is kept, the records stand at its end",
+        name: "A CNAME is kept, the synthesised records are at its end",
         rfc: "RFC 6147 5.1.5",
         upstream: &[
             (
@@ -26,7 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A CNAME to a name with AAAA is answered as it is",
+        name: "A CNAME to a name with AAAA is passed on unchanged",
         rfc: "RFC 6147 5.1.5",
         upstream: &[
             (
@@ -92,7 +92,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Upstream stops short: the chain is followed by asking again",
+        name: "A chain that ends in an alias is followed by another query",
         rfc: "RFC 6147 5.1.5",
         upstream: &[
             ("www.example AAAA", CNAME),
@@ -107,7 +107,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Upstream stops short before AAAA that exist",
+        name: "A chain that ends in an alias of a name with AAAA",
         rfc: "RFC 6147 5.1.5",
         upstream: &[
             ("www.example AAAA", CNAME),
@@ -122,7 +122,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A CNAME into nothing: NXDOMAIN, one SOA, the CNAME kept",
+        name: "A CNAME to a missing name: NXDOMAIN, one SOA, the CNAME is kept",
         rfc: "RFC 2308 2.1",
         upstream: &[
             (
@@ -137,12 +137,12 @@ pub(crate) const ROWS: &[Row] = &[
         )],
         differs: &[(
             Kind::Unbound,
-            "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told",
+            "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR",
         )],
         ..Row::NONE
     },
     Row {
-        name: "No A behind a CNAME: the CNAME once, exactly one SOA",
+        name: "No A behind a CNAME: one CNAME, exactly one SOA",
         rfc: "RFC 6147 5.1.6, PowerDNS #14362",
         upstream: &[
             (
@@ -160,7 +160,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "No A behind a chain that stops short: exactly one SOA",
+        name: "No A behind a chain that ends in an alias: exactly one SOA",
         rfc: "RFC 6147 5.1.6, PowerDNS #14362",
         upstream: &[
             ("www.example AAAA", CNAME),
@@ -194,7 +194,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "An empty answer is kept for as long as its SOA says",
+        name: "An empty answer is cached for the TTL from its SOA",
         rfc: "RFC 2308 5",
         upstream: &[("txt.example A", ""), ("txt.example AAAA", "")],
         queries: &[
@@ -207,7 +207,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "NXDOMAIN is kept for as long as its SOA says",
+        name: "NXDOMAIN is cached for the TTL from its SOA",
         rfc: "RFC 2308 5",
         upstream: &[("no.example AAAA", "NXDOMAIN")],
         queries: &[
@@ -216,12 +216,12 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         differs: &[(
             Kind::Unbound,
-            "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told",
+            "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR",
         )],
         ..Row::NONE
     },
     Row {
-        name: "A negative answer without SOA is not kept",
+        name: "A negative answer without SOA is not cached",
         rfc: "RFC 2308 5",
         upstream: &[("no.example AAAA", "NXDOMAIN; aa")],
         queries: &[
@@ -229,13 +229,13 @@ pub(crate) const ROWS: &[Row] = &[
             ("no.example AAAA", "NXDOMAIN; none; asked no.example AAAA 2"),
         ],
         differs: &[
-            (Kind::Unbound, "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told"),
-            (Kind::Bind, "it is kept"),
+            (Kind::Unbound, "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR"),
+            (Kind::Bind, "it caches the answer"),
         ],
         ..Row::NONE
     },
     Row {
-        name: "What was synthesised is kept",
+        name: "Synthesised answers are cached",
         rfc: "RFC 6147 5.1.7",
         upstream: super::synthesis::V4,
         queries: &[
@@ -248,7 +248,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "No cache: every query is asked",
+        name: "No cache: every query goes upstream",
         rfc: "RFC 8219 9.2",
         config: "cache.size = \"0\"",
         unbound: With(
@@ -265,7 +265,7 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         differs: &[(
             Kind::Bind,
-            "no switch: with TTLs of 0 the empty answer to AAAA is kept still",
+            "no such setting: with TTLs of 0 it still caches the empty answer to AAAA",
         )],
         ..Row::NONE
     },

@@ -18,21 +18,21 @@ const AD: &[(&str, &str)] = &[
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        name: "DO and CD: untouched, A is not asked",
+        name: "DO and CD: passed on unchanged, A is not queried",
         rfc: "RFC 6147 5.5",
         upstream: V4,
         queries: &[(
             "v4.example AAAA +do +cd",
             "NOERROR; none; soa 1; unasked v4.example A; asked-with v4.example AAAA +do +cd",
         )],
-        differs: &[(Kind::Bind, "only what is signed is left untouched")],
+        differs: &[(Kind::Bind, "it passes on only signed records unchanged")],
         ..Row::NONE
     },
     Row {
-        name: "DO and CD, told to break DNSSEC: synthesised",
+        name: "DO and CD with break-dnssec: synthesised",
         rfc: "BIND break-dnssec",
         config: "synthesis.break-dnssec = true",
-        unbound: Cannot("no such switch"),
+        unbound: Cannot("no such setting"),
         bind: With("break-dnssec yes;"),
         upstream: V4,
         queries: &[(
@@ -52,43 +52,43 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "CD alone: synthesised, and CD told upstream",
+        name: "CD alone: synthesised, and CD is sent upstream",
         rfc: "RFC 6147 5.5",
         upstream: V4,
         queries: &[(
             "v4.example AAAA +cd",
             "NOERROR; v4.example AAAA 2001:db8:64::c000:221; +cd; -ad; asked-with v4.example A +cd",
         )],
-        differs: &[(Kind::Unbound, "nothing is synthesised for a client that sets CD")],
+        differs: &[(Kind::Unbound, "it synthesises nothing for a client that sets CD")],
         ..Row::NONE
     },
     Row {
-        name: "AD asked for: never on what was synthesised",
+        name: "AD requested: never set on synthesised answers",
         rfc: "RFC 6147 5.5",
         upstream: AD,
         queries: &[("v4.example AAAA +ad", "NOERROR; v4.example AAAA 2001:db8:64::c000:221; -ad")],
         ..Row::NONE
     },
     Row {
-        name: "AD passes with what is upstream's",
+        name: "AD passes with answers from upstream",
         rfc: "RFC 6840 5.8",
         upstream: AD,
         queries: &[("six.example AAAA +ad", "NOERROR; six.example AAAA 2001:db8::1; +ad")],
         differs: &[
-            (Kind::Unbound, "AD is told only of what it has validated itself"),
-            (Kind::Bind, "AD is told only of what it has validated itself"),
+            (Kind::Unbound, "it sets AD only on answers that it has validated itself"),
+            (Kind::Bind, "it sets AD only on answers that it has validated itself"),
         ],
         ..Row::NONE
     },
     Row {
-        name: "AD is not shown to those who did not ask",
+        name: "AD is not set for clients that did not request it",
         rfc: "RFC 6840 5.8",
         upstream: AD,
         queries: &[("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1; -ad")],
         ..Row::NONE
     },
     Row {
-        name: "No signature beside what was synthesised",
+        name: "No signatures with synthesised records",
         rfc: "RFC 6147 5.5",
         upstream: &[("v4.example A", SIGNED), ("v4.example AAAA", "")],
         queries: &[(
@@ -97,7 +97,7 @@ pub(crate) const ROWS: &[Row] = &[
         )],
         differs: &[(
             Kind::Bind,
-            "nothing is synthesised from signed records for a client that sets DO",
+            "it synthesises nothing from signed records for a client that sets DO",
         )],
         ..Row::NONE
     },

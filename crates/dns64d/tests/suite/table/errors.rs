@@ -5,7 +5,7 @@ use crate::row::Peer::{self, Cannot, With};
 use crate::row::Row;
 
 const A: (&str, &str) = ("v4.example A", "v4.example 60 A 192.0.2.33");
-/// Where upstream is silent it is not waited for long.
+/// Short timeout for rows with a silent upstream.
 const QUICK: &str = "upstream.first-timeout = \"500ms\"";
 const AS_IS: Peer = With("# as it is");
 const SYNTHESISED: &[(&str, &str)] =
@@ -13,13 +13,13 @@ const SYNTHESISED: &[(&str, &str)] =
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        name: "NXDOMAIN passes, A is not asked",
+        name: "NXDOMAIN passes, A is not queried",
         rfc: "RFC 6147 5.1.2",
         upstream: &[("no.example AAAA", "NXDOMAIN")],
         queries: &[("no.example AAAA", "NXDOMAIN; none; soa 1; unasked no.example A")],
         differs: &[(
             Kind::Unbound,
-            "NXDOMAIN to AAAA counts as empty: A is asked, and NOERROR told",
+            "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR",
         )],
         ..Row::NONE
     },
@@ -28,7 +28,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.1.2",
         upstream: &[A, ("v4.example AAAA", "SERVFAIL")],
         queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
         ..Row::NONE
     },
     Row {
@@ -36,7 +36,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.1.2",
         upstream: &[A, ("v4.example AAAA", "REFUSED")],
         queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
         ..Row::NONE
     },
     Row {
@@ -44,7 +44,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.1.2",
         upstream: &[A, ("v4.example AAAA", "NOTIMP")],
         queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
         ..Row::NONE
     },
     Row {
@@ -52,21 +52,21 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.1.2",
         upstream: &[A, ("v4.example AAAA", "FORMERR")],
         queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "an error to AAAA is SERVFAIL, A is not asked")],
+        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
         ..Row::NONE
     },
     Row {
-        name: "The switch: an error of AAAA is passed on",
+        name: "on-error = pass: an error of AAAA is passed on",
         rfc: "Unbound #1511",
         config: "synthesis.on-error = \"pass\"",
-        unbound: Cannot("no switch"),
-        bind: Cannot("no switch: it always passes it on"),
+        unbound: Cannot("no such setting"),
+        bind: Cannot("no such setting: it always passes the error on"),
         upstream: &[A, ("v4.example AAAA", "SERVFAIL")],
         queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
         ..Row::NONE
     },
     Row {
-        name: "Silence to AAAA counts as empty",
+        name: "A timeout of AAAA counts as empty",
         rfc: "RFC 6147 5.1.3",
         config: QUICK,
         unbound: AS_IS,
@@ -74,23 +74,23 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[A, ("v4.example AAAA", "silent")],
         queries: SYNTHESISED,
         differs: &[
-            (Kind::Unbound, "it asks for longer than a client waits"),
-            (Kind::Bind, "silence to AAAA is SERVFAIL"),
+            (Kind::Unbound, "it retries for longer than a client waits"),
+            (Kind::Bind, "it returns SERVFAIL after a timeout of AAAA"),
         ],
         ..Row::NONE
     },
     Row {
-        name: "The switch: silence to AAAA is SERVFAIL",
+        name: "on-timeout = fail: a timeout of AAAA is SERVFAIL",
         rfc: "RFC 6147 5.1.3",
         config: "upstream.first-timeout = \"500ms\"\nsynthesis.on-timeout = \"fail\"",
-        unbound: Cannot("no switch"),
-        bind: Cannot("no switch: it always fails"),
+        unbound: Cannot("no such setting"),
+        bind: Cannot("no such setting: it always returns SERVFAIL"),
         upstream: &[A, ("v4.example AAAA", "silent")],
         queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
         ..Row::NONE
     },
     Row {
-        name: "One query lost is asked again",
+        name: "A lost query is sent again",
         rfc: "RFC 1035 4.2.1",
         upstream: &[
             A,
@@ -106,7 +106,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "No A either: an empty answer, made from the reply to A",
+        name: "No A either: an empty answer from the reply to A",
         rfc: "RFC 6147 5.1.6",
         upstream: &[("txt.example A", ""), ("txt.example AAAA", "")],
         queries: &[("txt.example AAAA", "NOERROR; none; soa 1; asked txt.example A")],
@@ -117,25 +117,25 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.1.6",
         upstream: &[("v4.example A", "SERVFAIL"), ("v4.example AAAA", "")],
         queries: &[("v4.example AAAA", "SERVFAIL; none")],
-        differs: &[(Kind::Unbound, "the empty answer to AAAA is told instead")],
+        differs: &[(Kind::Unbound, "it returns the empty answer to AAAA")],
         ..Row::NONE
     },
     Row {
-        name: "NXDOMAIN to A alone is told as it is",
+        name: "NXDOMAIN to A only is passed on",
         rfc: "RFC 6147 5.1.6",
         upstream: &[("odd.example A", "NXDOMAIN"), ("odd.example AAAA", "")],
         queries: &[("odd.example AAAA", "NXDOMAIN; none; soa 1")],
         ..Row::NONE
     },
     Row {
-        name: "Silence to both is SERVFAIL",
+        name: "A timeout of both is SERVFAIL",
         rfc: "RFC 6147 5.1.3",
         config: QUICK,
         unbound: AS_IS,
         bind: AS_IS,
         upstream: &[("v4.example A", "silent"), ("v4.example AAAA", "silent")],
         queries: &[("v4.example AAAA", "SERVFAIL; none")],
-        differs: &[(Kind::Unbound, "it asks for longer than a client waits")],
+        differs: &[(Kind::Unbound, "it retries for longer than a client waits")],
         ..Row::NONE
     },
     Row {
@@ -146,7 +146,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "What expired is served while upstream fails",
+        name: "Expired answers are served while upstream fails",
         rfc: "RFC 8767",
         config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
         unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200"),
@@ -162,7 +162,7 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         queries: SYNTHESISED,
         check: Some(|server, _| {
-            // Until the record's second is over.
+            // Until the record's TTL of one second has passed.
             std::thread::sleep(std::time::Duration::from_millis(2200));
             let reply = server.ask("v4.example AAAA");
             match reply.answer.first() {

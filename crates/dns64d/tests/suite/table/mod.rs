@@ -19,7 +19,7 @@ pub(crate) const THEMES: [(&str, &[Row]); 8] = [
     ("Prefixes", prefixes::ROWS),
     ("Reverse names, `ipv4only.arpa`", reverse::ROWS),
     ("DNSSEC", dnssec::ROWS),
-    ("EDNS, TCP, truncation, lies", transport::ROWS),
+    ("EDNS, TCP, truncation, forged replies", transport::ROWS),
     ("Other types, access, cache", others::ROWS),
 ];
 

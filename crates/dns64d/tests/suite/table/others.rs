@@ -1,4 +1,4 @@
-//! Other types (RFC 6147 section 5.3, RFC 9460), access, and what is no query.
+//! Other types (RFC 6147 section 5.3, RFC 9460), access control, and messages that are not ordinary queries.
 
 use super::synthesis::V4;
 use crate::kit::server::Kind;
@@ -30,14 +30,14 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A type nobody knows passes",
+        name: "An unknown type passes",
         rfc: "RFC 3597",
         upstream: &[("t.example TYPE65400", "t.example 60 TYPE65400 \\# 3 abcdef")],
         queries: &[("t.example TYPE65400", "NOERROR; t.example 60 TYPE65400 \\# 3 abcdef")],
         ..Row::NONE
     },
     Row {
-        name: "The additional section passes: no AAAA is made there",
+        name: "The additional section passes: nothing is synthesised there",
         rfc: "RFC 6147 5.3.2",
         unbound: With("minimal-responses: no"),
         upstream: &[
@@ -62,7 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "HTTPS: AAAA of the target are made in the additional section",
+        name: "HTTPS: AAAA of the target are synthesised in the additional section",
         rfc: "RFC 9460 4.2.1",
         unbound: Cannot(NO_TARGETS),
         bind: Cannot(NO_TARGETS),
@@ -78,7 +78,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "HTTPS: AAAA of the target that exist are added",
+        name: "HTTPS: existing AAAA of the target are added",
         rfc: "RFC 9460 4.2.1",
         unbound: Cannot(NO_TARGETS),
         bind: Cannot(NO_TARGETS),
@@ -90,7 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "HTTPS: the target is left alone on request",
+        name: "HTTPS: nothing is added for the target if so configured",
         rfc: "RFC 9460 4.2.1",
         config: "synthesis.service-targets = false",
         unbound: With("# as it is"),
@@ -100,11 +100,11 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "HTTPS: ipv4hint is taken out on request",
+        name: "HTTPS: ipv4hint is removed if so configured",
         rfc: "RFC 9460 7.3",
         config: "synthesis.ipv4hint = \"strip\"",
-        unbound: Cannot("no such switch"),
-        bind: Cannot("no such switch"),
+        unbound: Cannot("no such setting"),
+        bind: Cannot("no such setting"),
         upstream: &[
             ("hint.example HTTPS", HINT),
             ("hint.example A", "hint.example 60 A 192.0.2.33"),
@@ -114,7 +114,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Clients that are not allowed: REFUSED, nobody asked",
+        name: "Clients that are not permitted: REFUSED, no upstream query",
         rfc: "RFC 5358",
         config: "server.allow = [\"127.0.0.1\"]",
         unbound: With("access-control: 127.0.0.9/32 refuse"),
@@ -130,7 +130,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Networks denied among the allowed",
+        name: "Denied networks within permitted ones",
         rfc: "RFC 5358",
         config: "server.allow = [\"any\"]\nserver.deny = [\"127.0.0.8/30\"]",
         unbound: With("access-control: 127.0.0.8/30 refuse"),
@@ -150,7 +150,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Another operation: NOTIMP",
+        name: "Another opcode: NOTIMP",
         rfc: "RFC 1035 4.1.1",
         upstream: V4,
         queries: &[("v4.example AAAA +opcode=2", "NOTIMP; none")],
@@ -161,11 +161,11 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 5936",
         upstream: V4,
         queries: &[("example AXFR +tcp", "REFUSED; none; unasked example AXFR")],
-        differs: &[(Kind::Bind, "it says NOTAUTH")],
+        differs: &[(Kind::Bind, "it replies NOTAUTH")],
         ..Row::NONE
     },
     Row {
-        name: "Twenty clients, one question upstream",
+        name: "Twenty clients with one question: one upstream query",
         rfc: "RFC 5452 5",
         bind: With("options: clients-per-query 100;"),
         upstream: &[

@@ -1,14 +1,14 @@
-//! Prefixes, suffixes, and who gets which (RFC 6052, RFC 6147 section 5.2).
+//! Prefixes, suffixes, and the clients that get them (RFC 6052, RFC 6147 section 5.2).
 
 use super::synthesis::V4;
 use crate::kit::server::Kind;
 use crate::row::Peer::{Cannot, With};
 use crate::row::Row;
 
-const ONE_PREFIX: &str = "one prefix only";
-const FOR_ALL: &str = "one prefix, for all clients alike";
+const ONE_PREFIX: &str = "only one prefix";
+const FOR_ALL: &str = "one prefix for all clients";
 const ALL_MAPPED: &str = "every IPv4 address is mapped";
-/// Under the well-known prefix private addresses have no place; a public one has.
+/// The well-known prefix maps public addresses but no private ones.
 const PRIVATE_AND_PUBLIC: &[(&str, &str)] = &[
     ("private.example A", "private.example 60 A 10.1.2.3"),
     ("private.example AAAA", ""),
@@ -74,12 +74,12 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         differs: &[
             (Kind::Unbound, "every address is mapped"),
-            (Kind::Bind, "every address is mapped that `mapped` does not leave out"),
+            (Kind::Bind, "every address is mapped unless `mapped` excludes it"),
         ],
         ..Row::NONE
     },
     Row {
-        name: "... unless it is asked to",
+        name: "The well-known prefix maps private addresses if so configured",
         rfc: "RFC 6052 3.1",
         config: "dns64 = [{ prefix = \"64:ff9b::/96\", map-non-global = true }]",
         unbound: With("prefix: 64:ff9b::/96"),
@@ -89,14 +89,14 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A prefix of one's own maps private addresses",
+        name: "A network-specific prefix maps private addresses",
         rfc: "RFC 6052 3.1",
         upstream: PRIVATE_AND_PUBLIC,
         queries: &[("private.example AAAA", "NOERROR; private.example AAAA 2001:db8:64::a01:203")],
         ..Row::NONE
     },
     Row {
-        name: "IPv4 networks left out",
+        name: "Excluded IPv4 networks are not mapped",
         rfc: "RFC 6147 5.2, BIND mapped",
         config: "dns64 = [{ prefix = \"2001:db8:64::/96\", not-mapped = [\"10.0.0.0/8\"] }]",
         unbound: Cannot(ALL_MAPPED),
@@ -109,7 +109,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Each IPv4 network its prefix",
+        name: "Each IPv4 network has its own prefix",
         rfc: "RFC 6147 5.2",
         config: "dns64 = [{ prefix = \"2001:db8:10::/96\", mapped = [\"10.0.0.0/8\"] }, \
                  { prefix = \"2001:db8:64::/96\", not-mapped = [\"10.0.0.0/8\"] }]",
@@ -126,7 +126,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Several prefixes: an address under each",
+        name: "Several prefixes: one address for each",
         rfc: "RFC 6147 5.2",
         config: "dns64 = [{ prefix = \"2001:db8:a::/96\" }, { prefix = \"2001:db8:64::/96\" }]",
         unbound: Cannot(ONE_PREFIX),
@@ -139,7 +139,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Each client network its prefix",
+        name: "Each client network has its own prefix",
         rfc: "RFC 6147 5.2",
         config: "server.allow = [\"any\"]
                  dns64 = [{ prefix = \"2001:db8:a::/96\", clients = [\"127.0.0.2/32\"] }, \
@@ -159,10 +159,10 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Only those who ask for recursion",
+        name: "Synthesis only for queries that want recursion",
         rfc: "BIND recursive-only",
         config: "synthesis.recursive-only = true",
-        unbound: Cannot("no such switch"),
+        unbound: Cannot("no such setting"),
         bind: With("recursive-only yes;"),
         upstream: V4,
         queries: &[("v4.example AAAA -rd", "NOERROR; none")],

@@ -4,14 +4,14 @@ use crate::kit::server::Kind;
 use crate::row::Peer::{Cannot, With};
 use crate::row::Row;
 
-/// 192.0.2.33 under 2001:db8:64::/96, to be asked for.
+/// Reverse name of 192.0.2.33 under 2001:db8:64::/96.
 macro_rules! reverse {
     () => {
         "1.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
     };
 }
 
-/// 192.0.0.170 under 2001:db8:64::/96.
+/// Reverse name of 192.0.0.170 under 2001:db8:64::/96.
 macro_rules! well_known {
     () => {
         "a.a.0.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
                 " CNAME 33.2.0.192.in-addr.arpa; 33.2.0.192.in-addr.arpa 70 PTR v4.example; ttl 86400"
             ),
         )],
-        differs: &[(Kind::Unbound, "the PTR record is given in place")],
+        differs: &[(Kind::Unbound, "it returns the PTR record under the original name")],
         ..Row::NONE
     },
     Row {
@@ -48,11 +48,11 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "PTR: in place",
+        name: "PTR: under the original name (`in-place`)",
         rfc: "RFC 6147 5.3.1",
         config: "synthesis.ptr = \"in-place\"",
         unbound: With("# as it is"),
-        bind: Cannot("a CNAME, always"),
+        bind: Cannot("it always returns a CNAME"),
         upstream: &[PTR],
         queries: &[(
             concat!(reverse!(), " PTR"),
@@ -61,11 +61,11 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "PTR: a name made here",
+        name: "PTR: a name made from the address (`local`)",
         rfc: "RFC 6147 5.3.1",
         config: "synthesis.ptr = \"local\"\nsynthesis.ptr-zone = \"nat64.example\"",
-        unbound: Cannot("asks in-addr.arpa, always"),
-        bind: Cannot("one name for all (dns64-server), with a CNAME before it"),
+        unbound: Cannot("it always queries in-addr.arpa"),
+        bind: Cannot("it has one name for all addresses (dns64-server), behind a CNAME"),
         upstream: &[PTR],
         queries: &[(
             concat!(reverse!(), " PTR"),
@@ -81,8 +81,8 @@ pub(crate) const ROWS: &[Row] = &[
         name: "PTR: passed on",
         rfc: "RFC 6147 5.3.1",
         config: "synthesis.ptr = \"pass\"",
-        unbound: Cannot("asks in-addr.arpa, always"),
-        bind: Cannot("a CNAME, always"),
+        unbound: Cannot("it always queries in-addr.arpa"),
+        bind: Cannot("it always returns a CNAME"),
         upstream: &[PTR, (concat!(reverse!(), " PTR"), concat!(reverse!(), " 70 PTR own.example"))],
         queries: &[(
             concat!(reverse!(), " PTR"),
@@ -114,7 +114,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "ipv4only.arpa AAAA: answered here, both addresses, nobody asked",
+        name: "ipv4only.arpa AAAA: answered locally with both addresses, no upstream query",
         rfc: "RFC 7050 3, RFC 8880 7.1",
         upstream: &[
             ("ipv4only.arpa A", "ipv4only.arpa 60 A 203.0.113.66"),
@@ -126,10 +126,10 @@ pub(crate) const ROWS: &[Row] = &[
              ttl 86400; unasked ipv4only.arpa A; unasked ipv4only.arpa AAAA",
         )],
         differs: &[
-            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
             (
                 Kind::Bind,
-                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
             ),
         ],
         ..Row::NONE
@@ -161,11 +161,11 @@ pub(crate) const ROWS: &[Row] = &[
             "ipv4only.arpa AAAA +do +cd",
             "NOERROR; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab; -ad",
         )],
-        differs: &[(Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)")],
+        differs: &[(Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)")],
         ..Row::NONE
     },
     Row {
-        name: "ipv4only.arpa A: answered here",
+        name: "ipv4only.arpa A: answered locally",
         rfc: "RFC 8880 7.1",
         upstream: &[("ipv4only.arpa A", "ipv4only.arpa 60 A 203.0.113.66")],
         queries: &[(
@@ -173,10 +173,10 @@ pub(crate) const ROWS: &[Row] = &[
             "NOERROR; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171; unasked ipv4only.arpa A",
         )],
         differs: &[
-            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
             (
                 Kind::Bind,
-                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
             ),
         ],
         ..Row::NONE
@@ -187,10 +187,10 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[("ipv4only.arpa TXT", "ipv4only.arpa 60 TXT \"no\"")],
         queries: &[("ipv4only.arpa TXT", "NOERROR; none; soa 1; unasked ipv4only.arpa TXT")],
         differs: &[
-            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
             (
                 Kind::Bind,
-                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
             ),
         ],
         ..Row::NONE
@@ -204,16 +204,16 @@ pub(crate) const ROWS: &[Row] = &[
             "NXDOMAIN; none; soa 1; unasked www.ipv4only.arpa AAAA",
         )],
         differs: &[
-            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
             (
                 Kind::Bind,
-                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
             ),
         ],
         ..Row::NONE
     },
     Row {
-        name: "PTR of its synthesised addresses: ipv4only.arpa",
+        name: "PTR of the addresses synthesised for it: ipv4only.arpa",
         rfc: "RFC 8880 7.1",
         upstream: &[(
             "170.0.0.192.in-addr.arpa PTR",
@@ -227,7 +227,7 @@ pub(crate) const ROWS: &[Row] = &[
                 " PTR ipv4only.arpa; ttl 86400; unasked 170.0.0.192.in-addr.arpa PTR"
             ),
         )],
-        differs: &[(Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)")],
+        differs: &[(Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)")],
         ..Row::NONE
     },
     Row {
@@ -248,16 +248,16 @@ pub(crate) const ROWS: &[Row] = &[
             ),
         ],
         differs: &[
-            (Kind::Unbound, "ipv4only.arpa is a name like others (Unbound #793)"),
+            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
             (
                 Kind::Bind,
-                "its own ipv4only.arpa zones are not made where it forwards all (`forward only`)",
+                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
             ),
         ],
         ..Row::NONE
     },
     Row {
-        name: "ipv4only.arpa can be left to upstream",
+        name: "ipv4only.arpa is passed to upstream if so configured",
         rfc: "RFC 8880 7.1",
         config: "synthesis.ipv4only-arpa = false",
         unbound: With("# as it is"),

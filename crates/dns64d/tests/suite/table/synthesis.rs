@@ -1,4 +1,4 @@
-//! Whether to synthesise, and what the records look like (RFC 6147 sections 5.1.1, 5.1.4, 5.1.6 to 5.1.8).
+//! When to synthesise, and which records (RFC 6147 sections 5.1.1, 5.1.4, 5.1.6 to 5.1.8).
 
 use crate::kit::server::Kind;
 use crate::row::Peer::{Cannot, With};
@@ -10,7 +10,7 @@ pub(crate) const V4: &[(&str, &str)] =
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        name: "AAAA records that exist are answered as they are, A is not asked",
+        name: "Existing AAAA records are passed on unchanged, A is not queried",
         rfc: "RFC 6147 5.1.1",
         upstream: &[
             (
@@ -26,7 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Without AAAA they are made from A",
+        name: "Without AAAA, records are synthesised from A",
         rfc: "RFC 6147 5.1.6",
         upstream: V4,
         queries: &[(
@@ -53,25 +53,25 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "TTL: that of A, where it is the smaller",
+        name: "TTL: that of A if it is smaller",
         rfc: "RFC 6147 5.1.7",
         upstream: V4,
         queries: &[("v4.example AAAA", "NOERROR; v4.example 60 AAAA 2001:db8:64::c000:221")],
         ..Row::NONE
     },
     Row {
-        name: "TTL: that of the SOA's negative answer, where it is the smaller",
+        name: "TTL: the SOA's negative TTL if it is smaller",
         rfc: "RFC 6147 5.1.7",
         upstream: &[("v4.example A", "v4.example 9999 A 192.0.2.33"), ("v4.example AAAA", "")],
         queries: &[("v4.example AAAA", "NOERROR; v4.example 300 AAAA 2001:db8:64::c000:221")],
         differs: &[
-            (Kind::Bind, "the TTL of the SOA record counts, its minimum does not"),
-            (Kind::Unbound, "the TTL is that of the A record alone"),
+            (Kind::Bind, "it uses the TTL of the SOA record, not its minimum"),
+            (Kind::Unbound, "it uses the TTL of the A record only"),
         ],
         ..Row::NONE
     },
     Row {
-        name: "TTL: the SOA's own TTL counts too",
+        name: "TTL: also limited by the TTL of the SOA record",
         rfc: "RFC 2308 5",
         upstream: &[
             ("v4.example A", "v4.example 9999 A 192.0.2.33"),
@@ -81,18 +81,18 @@ pub(crate) const ROWS: &[Row] = &[
             ),
         ],
         queries: &[("v4.example AAAA", "NOERROR; v4.example 120 AAAA 2001:db8:64::c000:221")],
-        differs: &[(Kind::Unbound, "the TTL is that of the A record alone")],
+        differs: &[(Kind::Unbound, "it uses the TTL of the A record only")],
         ..Row::NONE
     },
     Row {
-        name: "TTL: 600 s at most where the empty answer has no SOA",
+        name: "TTL: at most 600 s if the empty answer has no SOA",
         rfc: "RFC 6147 5.1.7",
         upstream: &[
             ("v4.example A", "v4.example 9999 A 192.0.2.33"),
             ("v4.example AAAA", "NOERROR"),
         ],
         queries: &[("v4.example AAAA", "NOERROR; v4.example 600 AAAA 2001:db8:64::c000:221")],
-        differs: &[(Kind::Unbound, "the TTL is that of the A record alone")],
+        differs: &[(Kind::Unbound, "it uses the TTL of the A record only")],
         ..Row::NONE
     },
     Row {
@@ -103,11 +103,11 @@ pub(crate) const ROWS: &[Row] = &[
             ("mapped.example A", "mapped.example 60 A 192.0.2.33"),
         ],
         queries: &[("mapped.example AAAA", "NOERROR; mapped.example AAAA 2001:db8:64::c000:221")],
-        differs: &[(Kind::Unbound, "no exclusion by address: the mapped address is answered")],
+        differs: &[(Kind::Unbound, "no exclusion by address: it returns the mapped address")],
         ..Row::NONE
     },
     Row {
-        name: "A set with excluded and other AAAA keeps the others",
+        name: "Of excluded and other AAAA the others are kept",
         rfc: "RFC 6147 5.1.4",
         upstream: &[
             (
@@ -120,7 +120,7 @@ pub(crate) const ROWS: &[Row] = &[
             "mixed.example AAAA",
             "NOERROR; mixed.example AAAA 2001:db8::1; unasked mixed.example A",
         )],
-        differs: &[(Kind::Unbound, "no exclusion by address: the mapped address is answered too")],
+        differs: &[(Kind::Unbound, "no exclusion by address: it returns the mapped address too")],
         ..Row::NONE
     },
     Row {
@@ -144,15 +144,15 @@ pub(crate) const ROWS: &[Row] = &[
             ("bad.example A", ""),
         ],
         queries: &[("bad.example AAAA", "NOERROR; none; soa 1")],
-        differs: &[(Kind::Unbound, "no exclusion by address: the mapped address is answered")],
+        differs: &[(Kind::Unbound, "no exclusion by address: it returns the mapped address")],
         ..Row::NONE
     },
     Row {
-        name: "Asked at once: AAAA that exist win",
+        name: "Parallel queries: existing AAAA are used",
         rfc: "RFC 6147 5.1.8",
         config: "synthesis.parallel = true",
-        unbound: Cannot("AAAA first, always"),
-        bind: Cannot("AAAA first, always"),
+        unbound: Cannot("it always queries AAAA first"),
+        bind: Cannot("it always queries AAAA first"),
         upstream: &[
             ("six.example AAAA", "delay 100; six.example 60 AAAA 2001:db8::1"),
             ("six.example A", "six.example 60 A 192.0.2.1"),
@@ -164,11 +164,11 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Asked at once: A serves where AAAA is empty, TTL rule kept",
+        name: "Parallel queries: A is used if AAAA is empty, with the same TTL rule",
         rfc: "RFC 6147 5.1.8",
         config: "synthesis.parallel = true",
-        unbound: Cannot("AAAA first, always"),
-        bind: Cannot("AAAA first, always"),
+        unbound: Cannot("it always queries AAAA first"),
+        bind: Cannot("it always queries AAAA first"),
         upstream: &[
             ("v4.example A", "v4.example 9999 A 192.0.2.33"),
             (
@@ -180,24 +180,24 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A name's case is kept in the question, and does not matter",
+        name: "The question keeps the case of the name, which does not matter otherwise",
         rfc: "RFC 4343",
         upstream: V4,
         queries: &[("V4.Example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221")],
         ..Row::NONE
     },
     Row {
-        name: "Zones left out of synthesis",
+        name: "Domains that are never synthesised",
         rfc: "Unbound #1249",
         config: "synthesis.never = [\"example\"]",
-        unbound: Cannot("names can be synthesised always, none never"),
-        bind: Cannot("clients and addresses only, no names"),
+        unbound: Cannot("no names that are never synthesised, only names that always are"),
+        bind: Cannot("rules for clients and addresses only, not for names"),
         upstream: V4,
         queries: &[("v4.example AAAA", "NOERROR; none; soa 1; unasked v4.example A")],
         ..Row::NONE
     },
     Row {
-        name: "Zones synthesised always, AAAA or not",
+        name: "Domains that are always synthesised, even with AAAA",
         rfc: "CoreDNS #7246",
         config: "synthesis.always = [\"broken.example\"]",
         unbound: With("dns64-ignore-aaaa: \"www.broken.example\""),
@@ -213,11 +213,11 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "The longest name of the lists wins",
+        name: "The longest matching domain decides",
         rfc: "Unbound #1249",
         config: "synthesis.always = [\".\"]\nsynthesis.never = [\"example\"]",
         unbound: Cannot("no names that are never synthesised"),
-        bind: Cannot("no names"),
+        bind: Cannot("no rules for names"),
         upstream: &[
             ("six.example AAAA", "six.example 60 AAAA 2001:db8::1"),
             ("six.example A", "six.example 60 A 192.0.2.33"),
@@ -234,7 +234,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A name synthesised always keeps its AAAA where it has no A",
+        name: "A name that is always synthesised keeps its AAAA if it has no A",
         rfc: "CoreDNS #7246",
         config: "synthesis.always = [\"example\"]",
         unbound: With("dns64-ignore-aaaa: \"six.example\""),
@@ -242,8 +242,8 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[("six.example AAAA", "six.example 60 AAAA 2001:db8::1"), ("six.example A", "")],
         queries: &[("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1")],
         differs: &[
-            (Kind::Unbound, "AAAA is not asked for such a name: an empty answer"),
-            (Kind::Bind, "what is excluded is not given: an empty answer"),
+            (Kind::Unbound, "it does not query AAAA for such a name: an empty answer"),
+            (Kind::Bind, "it removes the excluded records: an empty answer"),
         ],
         ..Row::NONE
     },

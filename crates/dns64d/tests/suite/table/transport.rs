@@ -1,4 +1,4 @@
-//! EDNS (RFC 6891), truncation and TCP on both sides (RFC 7766), and replies that are not to be believed (RFC 5452).
+//! EDNS (RFC 6891), truncation and TCP on both sides (RFC 7766), and forged replies (RFC 5452).
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -13,21 +13,21 @@ use crate::kit::server::Server;
 use crate::row::Peer::{Cannot, With};
 use crate::row::Row;
 
-/// Nothing is as slow as this, on the busiest of machines.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait: longer than any step takes on the busiest machine.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 const SYNTHESISED: &str = "NOERROR; v4.example AAAA 2001:db8:64::c000:221";
-/// Too much for 1232 octets once it is AAAA.
+/// More than 1232 octets after synthesis.
 const MANY: &[(&str, &str)] =
     &[("many.example A", "tc; many many.example 60"), ("many.example AAAA", "")];
 
-/// Why Unbound falls for a lie.
-const ENDS: &str = "a reply with the right id ends the wait, whatever it says: the question is put five times, then given up";
+/// Reason why Unbound fails after a forged reply.
+const ENDS: &str = "any reply with the right id ends an attempt, and it fails after five attempts";
 
-/// A row for a lie: the forged reply comes first, the true one after it.
-macro_rules! lie {
+/// A row for one kind of forged reply, which comes before the true one.
+macro_rules! forged {
     ($name:literal, $word:literal $(, $kind:ident: $why:expr)*) => {
         Row {
-            name: concat!("Not believed: ", $name),
+            name: concat!("Forged reply ignored: ", $name),
             rfc: "RFC 5452 9.1",
             upstream: &[
                 (
@@ -48,7 +48,7 @@ macro_rules! lie {
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        name: "No EDNS asked, none answered",
+        name: "A query without EDNS gets a reply without EDNS",
         rfc: "RFC 6891 6.1.1",
         upstream: V4,
         queries: &[(
@@ -58,7 +58,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "EDNS asked, EDNS answered, unknown options left out",
+        name: "A query with EDNS gets a reply with EDNS, without unknown options",
         rfc: "RFC 6891 6.1.2",
         upstream: V4,
         queries: &[(
@@ -75,9 +75,11 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "The client's network goes along with the A query, answers are not shared",
+        name: "The client subnet is also in the A query, and answers are not shared",
         rfc: "RFC 7871, PowerDNS #12680",
-        unbound: Cannot("needs the subnetcache module, which the packaged dns64 chain has not"),
+        unbound: Cannot(
+            "it needs the subnetcache module, which the packaged module chain with dns64 does not have",
+        ),
         bind: Cannot("BIND 9.18 sends no client subnet"),
         upstream: V4,
         queries: &[
@@ -94,7 +96,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Upstream says FORMERR to EDNS: asked without",
+        name: "Upstream replies FORMERR to EDNS: the query is repeated without EDNS",
         rfc: "RFC 6891 6.2.2",
         upstream: &[
             ("v4.example A", "formerr-opt; v4.example 60 A 192.0.2.33"),
@@ -110,7 +112,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Upstream answers without OPT: taken",
+        name: "A reply from upstream without OPT is accepted",
         rfc: "RFC 6891 7",
         upstream: &[
             ("v4.example A", "no-opt; v4.example 60 A 192.0.2.33"),
@@ -123,7 +125,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Upstream truncates: asked again by TCP",
+        name: "A truncated reply from upstream: the query is repeated over TCP",
         rfc: "RFC 7766 5",
         upstream: &[
             ("v4.example A", "tc; v4.example 60 A 192.0.2.33"),
@@ -156,7 +158,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A large buffer is not believed beyond our own limit: 1232 octets",
+        name: "A larger buffer of the client is limited to our own maximum: 1232 octets",
         rfc: "RFC 9715 3.1",
         unbound: With("max-udp-size: 1232"),
         upstream: MANY,
@@ -164,7 +166,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "By TCP all of it is answered",
+        name: "Over TCP the answer is complete",
         rfc: "RFC 7766 5",
         upstream: MANY,
         queries: &[("many.example AAAA +tcp", "NOERROR; -tc; opt")],
@@ -178,7 +180,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "TCP: many queries on one connection, answered as they come in",
+        name: "TCP: many queries on one connection are answered out of order",
         rfc: "RFC 7766 6.2.1",
         config: "upstream.first-timeout = \"10s\"",
         unbound: With("# as it is"),
@@ -199,31 +201,31 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "By IPv6 from the client",
+        name: "IPv6 from the client",
         rfc: "issue: both families",
         upstream: V4,
         queries: &[("v4.example AAAA +v6", SYNTHESISED), ("v4.example AAAA +v6 +tcp", SYNTHESISED)],
         ..Row::NONE
     },
     Row {
-        name: "By IPv6 to upstream",
+        name: "IPv6 to upstream",
         rfc: "issue: both families",
         upstream6: true,
         upstream: &[("v4.example A", "tc; v4.example 60 A 192.0.2.33"), ("v4.example AAAA", "")],
         queries: &[("v4.example AAAA", SYNTHESISED)],
         ..Row::NONE
     },
-    lie!("another id", "wrong-id"),
-    lie!("another name in the question", "wrong-name", Unbound: ENDS),
-    lie!("another type in the question", "wrong-type", Unbound: ENDS),
-    lie!("another port", "wrong-port"),
-    lie!("octets that cannot be read", "garbage", Unbound: ENDS, Bind: "a reply with the right id that cannot be read is an error of that server"),
-    lie!("a scrap", "scrap"),
+    forged!("another id", "wrong-id"),
+    forged!("another name in the question", "wrong-name", Unbound: ENDS),
+    forged!("another type in the question", "wrong-type", Unbound: ENDS),
+    forged!("another port", "wrong-port"),
+    forged!("octets that cannot be parsed", "garbage", Unbound: ENDS, Bind: "it takes an unreadable reply with the right id as an error of the server"),
+    forged!("a scrap", "scrap"),
     Row {
-        name: "Not believed: the name in another case",
+        name: "Forged reply ignored: the name in another case",
         rfc: "draft-vixie-dnsext-dns0x20",
         unbound: With("use-caps-for-id: yes"),
-        bind: Cannot("no mixing of case"),
+        bind: Cannot("no mixed case in names"),
         upstream: &[
             (
                 "mixed-case-name.example A",
@@ -237,12 +239,12 @@ pub(crate) const ROWS: &[Row] = &[
         )],
         differs: &[(
             Kind::Unbound,
-            "after such replies it asks without mixed case, and believes what it is then told thrice",
+            "after such replies it queries without mixed case, and accepts a reply that it gets three times",
         )],
         ..Row::NONE
     },
     Row {
-        name: "Records that were not asked for are not kept",
+        name: "Records that were not queried are not cached",
         rfc: "RFC 2181 5.4.1, RFC 5452 6",
         upstream: &[
             (
@@ -260,7 +262,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Records of other owners in the answer are left out",
+        name: "Records of other owners are removed from the answer",
         rfc: "RFC 2181 5.4.1",
         upstream: &[
             ("v4.example A", "v4.example 60 A 192.0.2.33; bank.example 3600 A 203.0.113.66"),
@@ -270,22 +272,23 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "Ids, ports and the case of names differ from query to query",
+        name: "Ids, ports and the case of names differ between queries",
         rfc: "RFC 5452 9.2",
         config: "upstream.source-ports = 128",
         unbound: With("use-caps-for-id: yes"),
         bind: With("# as it is"),
         upstream: &[],
         check: Some(unpredictable),
-        differs: &[(Kind::Bind, "names are not sent in mixed case")],
+        differs: &[(Kind::Bind, "it does not send names in mixed case")],
         ..Row::NONE
     },
 ];
 
-/// Sends a slow question and 19 others at once; the others must be answered before upstream answers the slow one.
+/// Sends a slow query and 19 others together; the others must be answered before upstream answers the slow
+/// one.
 fn pipeline(server: &Server, script: &Script) -> Result<(), String> {
     let mut stream = TcpStream::connect(server.address()).map_err(|e| e.to_string())?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(MAX_WAIT)).map_err(|e| e.to_string())?;
     let mut octets = Vec::new();
     for id in 0..20_u16 {
         let name = if id == 0 { "slow.example AAAA" } else { "v4.example AAAA" };
@@ -308,11 +311,11 @@ fn pipeline(server: &Server, script: &Script) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends one message octet by octet, then two in one piece.
+/// Sends one message octet by octet, then two messages in one segment.
 fn pieces(server: &Server, _: &Script) -> Result<(), String> {
     let mut stream = TcpStream::connect(server.address()).map_err(|e| e.to_string())?;
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(MAX_WAIT)).map_err(|e| e.to_string())?;
     let framed = client::frame(&Query::parse("v4.example AAAA").octets);
     for octet in &framed {
         stream.write_all(&[*octet]).map_err(|e| e.to_string())?;
@@ -325,7 +328,7 @@ fn pieces(server: &Server, _: &Script) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks 40 names and looks at what reached upstream.
+/// Queries 40 names and checks the queries that reached upstream.
 fn unpredictable(server: &Server, script: &Script) -> Result<(), String> {
     for n in 0..40 {
         server.ask(&format!("unpredictable-{n}.example A"));
@@ -336,9 +339,9 @@ fn unpredictable(server: &Server, script: &Script) -> Result<(), String> {
         |keys: Vec<String>| keys.into_iter().collect::<std::collections::HashSet<_>>().len();
     let ports = distinct(asked.iter().map(|a| a.from.port().to_string()).collect());
     let ids = distinct(asked.iter().map(|a| a.id.to_string()).collect());
-    // The case of `unpredictable`, whatever follows.
+    // Expected from the name `unpredictable`, which every query contains.
     let cases = distinct(asked.iter().map(|a| a.spelling[..13].to_owned()).collect());
-    // By chance alone fewer than these would be seen once in more than a billion runs.
+    // Random values give fewer distinct ones than these in less than one of a billion runs.
     match (ports >= 15, ids >= 35, cases >= 30) {
         (true, true, true) => Ok(()),
         _ => Err(format!("of 40 queries: {ports} ports, {ids} ids, {cases} spellings")),

@@ -1,15 +1,15 @@
-//! What a reply from upstream leads to: an answer, or the next query.
+//! The next step after a lookup: an answer or another lookup.
 //!
-//! | phase | reply | what comes of it | RFC 6147 |
+//! | phase | reply | next step | RFC 6147 |
 //! |---|---|---|---|
-//! | AAAA | NXDOMAIN | passed on | 5.1.2 |
-//! | AAAA | another error | A is asked, or it is passed on | 5.1.2 |
-//! | AAAA | none in time | A is asked, or SERVFAIL | 5.1.3 |
-//! | AAAA | AAAA records, not all excluded | passed on, without those excluded | 5.1.1, 5.1.4 |
-//! | AAAA | none, or only excluded ones | A is asked | 5.1.1, 5.1.4 |
-//! | A | A records | synthesis | 5.1.7 |
-//! | A | none, an error | passed on as the answer to AAAA | 5.1.6 |
-//! | any | an alias and nothing behind it | its target is asked | 5.1.5 |
+//! | AAAA | NXDOMAIN | pass it on | 5.1.2 |
+//! | AAAA | another error | query A, or pass the error on | 5.1.2 |
+//! | AAAA | none in time | query A, or SERVFAIL | 5.1.3 |
+//! | AAAA | AAAA records, not all excluded | pass them on, without the excluded ones | 5.1.1, 5.1.4 |
+//! | AAAA | no AAAA records, or only excluded ones | query A | 5.1.1, 5.1.4 |
+//! | A | A records | synthesise | 5.1.7 |
+//! | A | no A records, or an error | pass it on as the answer to AAAA | 5.1.6 |
+//! | any | an alias without records of its target | query its target | 5.1.5 |
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -29,8 +29,8 @@ use crate::reply::{MAX_CHAIN, Reading, Reply};
 use crate::transaction::{Path, Phase};
 
 impl Dns64 {
-    /// Goes on from what became of a lookup.
-    pub(super) fn settle(
+    /// Continues a question after one of its lookups has ended.
+    pub(super) fn proceed(
         &mut self,
         t: u32,
         slot: usize,
@@ -40,7 +40,7 @@ impl Dns64 {
     ) {
         let transaction = &mut self.transactions[t];
         if slot == 1 && transaction.phase == Phase::Aaaa {
-            // A is there before AAAA: it has to wait.
+            // The A reply has to wait for the AAAA reply.
             if let Outcome::Reply(reply) = outcome {
                 transaction.early = Some(reply.bytes().into());
             }
@@ -48,20 +48,20 @@ impl Dns64 {
         }
         match transaction.phase {
             Phase::Probe => self.close(t),
-            Phase::Pass | Phase::InPlace => self.settle_pass(t, outcome, now, tx),
-            Phase::Aaaa => self.settle_aaaa(t, outcome, now, tx),
-            Phase::A | Phase::AlwaysA => self.settle_a(t, outcome, now, tx),
-            Phase::TargetAaaa | Phase::TargetA => self.settle_target(t, outcome, now, tx),
+            Phase::Pass | Phase::InPlace => self.proceed_pass(t, outcome, now, tx),
+            Phase::Aaaa => self.proceed_aaaa(t, outcome, now, tx),
+            Phase::A | Phase::AlwaysA => self.proceed_a(t, outcome, now, tx),
+            Phase::TargetAaaa | Phase::TargetA => self.proceed_target(t, outcome, now, tx),
         }
     }
 
-    /// Reads the chain of a reply into the scratch room; `None` for one that cannot be followed.
+    /// Follows the chain of a reply into the scratch buffers; `None` if it cannot be followed.
     pub(super) fn read(&mut self, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
         self.scratch.chain.clear();
         reply.read(qtype, &mut self.scratch.chain, &mut self.scratch.found)
     }
 
-    fn settle_pass(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+    fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
         let reply = match outcome {
             Outcome::Reply(reply) => reply,
             Outcome::Refused | Outcome::Nothing => return self.fail(t, now, tx),
@@ -69,7 +69,7 @@ impl Dns64 {
         let transaction = &self.transactions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
         let Some(reading) = self.read(&reply, qtype) else { return self.fail(t, now, tx) };
-        if reply.stops_short(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
+        if reply.ends_in_alias(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
             return self.follow(t, &reading, qtype, now, tx);
         }
         if phase == Phase::InPlace && reading.wanted > 0 {
@@ -78,7 +78,7 @@ impl Dns64 {
             let mut record = Vec::new();
             self.scratch.answer.compose(&self.scratch.question, |c| {
                 for found in found {
-                    // The name in it may be compressed.
+                    // The name in the record may be compressed.
                     record.clear();
                     if let Some(name) = wire::message::name_at(reply.bytes(), found.at) {
                         record.extend_from_slice(name.as_wire());
@@ -91,7 +91,7 @@ impl Dns64 {
         self.pass_on(t, &reply, &reading, now, tx);
     }
 
-    fn settle_aaaa(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+    fn proceed_aaaa(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
         let policy = self.settings.policy.clone();
         let settings = &policy.synthesis;
         let reply = match outcome {
@@ -99,14 +99,14 @@ impl Dns64 {
                 return self.fail(t, now, tx);
             }
             Outcome::Refused if settings.on_error == OnError::Pass => return self.fail(t, now, tx),
-            Outcome::Nothing | Outcome::Refused => return self.ask_a(t, now, tx),
+            Outcome::Nothing | Outcome::Refused => return self.query_a(t, now, tx),
             Outcome::Reply(reply) => reply,
         };
         let reading = self.read(&reply, Qtype::AAAA);
         let Some(reading) = reading else {
             return match settings.on_error {
                 OnError::Pass => self.fail(t, now, tx),
-                OnError::AskA => self.ask_a(t, now, tx),
+                OnError::AskA => self.query_a(t, now, tx),
             };
         };
         match reply.rcode {
@@ -115,14 +115,14 @@ impl Dns64 {
             _ if settings.on_error == OnError::Pass => {
                 return self.pass_on(t, &reply, &reading, now, tx);
             }
-            _ => return self.ask_a(t, now, tx),
+            _ => return self.query_a(t, now, tx),
         }
         if reading.wanted == 0 {
-            if reply.stops_short(&reading) {
+            if reply.ends_in_alias(&reading) {
                 return self.follow(t, &reading, Qtype::AAAA, now, tx);
             }
             self.transactions[t].negative_ttl = reply.negative_ttl;
-            return self.ask_a(t, now, tx);
+            return self.query_a(t, now, tx);
         }
         let view = self.transactions[t].key.view;
         let excluded = |data: &[u8]| {
@@ -131,7 +131,7 @@ impl Dns64 {
         let total = self.scratch.found.len();
         self.scratch.found.retain(|found| !excluded(reply.data(found)));
         match self.scratch.found.len() {
-            0 => self.ask_a(t, now, tx),
+            0 => self.query_a(t, now, tx),
             n => {
                 self.counters.native += 1;
                 if n == total {
@@ -144,25 +144,25 @@ impl Dns64 {
         }
     }
 
-    /// Asks for A, or takes what has come already.
-    pub(super) fn ask_a(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+    /// Queries A, or uses the A reply that has already arrived.
+    pub(super) fn query_a(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
         let transaction = &mut self.transactions[t];
         transaction.phase = Phase::A;
         if let Some(early) = transaction.early.take() {
             return match Reply::parse(&early) {
-                Some(reply) => self.settle_a(t, Outcome::Reply(reply), now, tx),
+                Some(reply) => self.proceed_a(t, Outcome::Reply(reply), now, tx),
                 None => self.fail(t, now, tx),
             };
         }
-        // Asked already, not answered yet. (A chain that has moved on asks anew.)
+        // The A query is already pending. A chain that has moved on needs a new one.
         if transaction.lookups[1].path != Path::None && transaction.name.is_none() {
             return;
         }
         self.release(t, 1);
-        self.begin(t, 0, Qtype::A, now, tx);
+        self.start_lookup(t, 0, Qtype::A, now, tx);
     }
 
-    fn settle_a(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+    fn proceed_a(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
         let always = self.transactions[t].phase == Phase::AlwaysA;
         let reading = match &outcome {
             Outcome::Reply(reply) => self.read(reply, Qtype::A),
@@ -172,7 +172,7 @@ impl Dns64 {
             if reply.rcode == 0 && reading.wanted > 0 {
                 return self.synthesise(t, &reply, reading, now, tx);
             }
-            if reply.stops_short(reading) {
+            if reply.ends_in_alias(reading) {
                 return self.follow(t, reading, Qtype::A, now, tx);
             }
             if !always {
@@ -182,15 +182,15 @@ impl Dns64 {
         if !always {
             return self.fail(t, now, tx);
         }
-        // There is nothing to synthesise from: AAAA from the beginning, as it is.
+        // Nothing can be synthesised: AAAA is queried for the original name and passed on.
         let transaction = &mut self.transactions[t];
         transaction.phase = Phase::Pass;
         transaction.chain.clear();
         (transaction.name, transaction.hops) = (None, 0);
-        self.begin(t, 0, Qtype::AAAA, now, tx);
+        self.start_lookup(t, 0, Qtype::AAAA, now, tx);
     }
 
-    /// Asks for the target of an alias at which upstream has stopped.
+    /// Queries the target of an alias at which the reply ends.
     pub(super) fn follow(
         &mut self,
         t: u32,
@@ -208,10 +208,10 @@ impl Dns64 {
         }
         transaction.chain.extend_from_slice(&self.scratch.chain);
         transaction.name = Some(Box::new(reading.name));
-        self.begin(t, 0, qtype, now, tx);
+        self.start_lookup(t, 0, qtype, now, tx);
     }
 
-    /// The answer is made from A records (RFC 6147 section 5.1.7).
+    /// Synthesises the answer from A records (RFC 6147 section 5.1.7).
     fn synthesise(
         &mut self,
         t: u32,
@@ -223,7 +223,7 @@ impl Dns64 {
         self.question_of(t);
         let policy = &self.settings.policy;
         let transaction = &self.transactions[t];
-        // After a reload the same bits may stand for other blocks.
+        // After a reload the same bits may mean other blocks.
         let view = match &transaction.client {
             Some(client) => {
                 let flags = transaction.key.flags;
@@ -245,7 +245,7 @@ impl Dns64 {
                     c.at_end(reading.name.as_wire(), Qtype::AAAA, ttl, &address.octets());
                 }
             }
-            c.holds(longest);
+            c.limit_ttl(longest);
             pass_additional(c, reply, record);
         });
         reply.copy_options(&mut scratch.answer);
@@ -253,7 +253,7 @@ impl Dns64 {
         self.finish(t, now, tx);
     }
 
-    /// The reply is the answer, under the client's question.
+    /// Passes the reply on as the answer, under the client's question.
     pub(super) fn pass_on(
         &mut self,
         t: u32,
@@ -262,7 +262,7 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        // An error of upstream is no reason to forget what expired (RFC 8767 section 5).
+        // An upstream error allows a recently expired answer too (RFC 8767 section 5).
         if !matches!(reply.rcode, 0 | 3) && self.serve_stale(t, now, tx) {
             return;
         }
@@ -270,7 +270,7 @@ impl Dns64 {
         let asked = transaction.lookups[0].qtype;
         let unmoved = transaction.chain.is_empty() && transaction.name.is_none();
         if unmoved && reply.is_plain() && !self.strips_hints(t) {
-            if !reply.is_sound() {
+            if !reply.is_readable() {
                 self.counters.upstream_malformed += 1;
                 return self.fail(t, now, tx);
             }
@@ -287,7 +287,7 @@ impl Dns64 {
         self.finish_service(t, reply, reading, now, tx);
     }
 
-    /// Makes the answer anew: all aliases, what was found, one SOA.
+    /// Composes the answer from a reply: all aliases, the found records, one SOA.
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, qtype: Qtype) {
         self.question_of(t);
         let strips = self.strips_hints(t);
@@ -324,7 +324,7 @@ impl Dns64 {
                     }
                 }
             }
-            c.holds(reply.negative_ttl.unwrap_or(0));
+            c.limit_ttl(reply.negative_ttl.unwrap_or(0));
         });
         if scratch.answer.rcode == reply.rcode & 0xf {
             scratch.answer.rcode = reply.rcode;
@@ -332,7 +332,7 @@ impl Dns64 {
         reply.copy_options(&mut scratch.answer);
     }
 
-    /// Whether the IPv4 hints of services are taken out of the answer to a question.
+    /// Returns whether the IPv4 hints of services are removed from the answer to a question.
     fn strips_hints(&self, t: u32) -> bool {
         let key = &self.transactions[t].key;
         matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB)
@@ -340,14 +340,14 @@ impl Dns64 {
             && self.settings.policy.synthesis.ipv4hint == HintMode::Strip
     }
 
-    /// Puts the question of the clients into the scratch room.
+    /// Writes the clients' question into the scratch buffer.
     pub(super) fn question_of(&mut self, t: u32) {
         let key = &self.transactions[t].key;
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
     }
 }
 
-/// Adds the additional records of a reply as they are (RFC 6147 section 5.3.2).
+/// Adds the additional records of a reply unchanged (RFC 6147 section 5.3.2).
 fn pass_additional(c: &mut Composer<'_>, reply: &Reply<'_>, room: &mut Vec<u8>) {
     for record in reply.additional() {
         room.clear();

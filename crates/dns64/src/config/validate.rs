@@ -1,0 +1,92 @@
+//! Validation of values against each other and their bounds.
+
+use measure::Nanos;
+
+use super::{
+    BlockConfig, Config, ConfigError, MAX_BLOCKS, MAX_OUTSTANDING, MAX_SOURCE_PORTS, MAX_UPSTREAMS,
+};
+
+impl Config {
+    /// Validates the values against each other and their bounds.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        let bad = |key: &str, problem: String| Err(ConfigError::Value { key: key.into(), problem });
+        if self.server.listen.is_empty() {
+            return bad(
+                "server.listen",
+                "there is no address: write for example \"127.0.0.1:53\"".into(),
+            );
+        }
+        if self.upstream.servers.is_empty() || self.upstream.servers.len() > MAX_UPSTREAMS {
+            return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
+        }
+        for server in &self.upstream.servers {
+            if self.server.listen.contains(server) {
+                return bad("upstream.servers", format!("{server} is this server itself"));
+            }
+        }
+        let ports = self.upstream.source_ports * self.upstream.servers.len();
+        if self.upstream.source_ports == 0 || ports > MAX_SOURCE_PORTS {
+            let most = MAX_SOURCE_PORTS / self.upstream.servers.len();
+            return bad(
+                "upstream.source-ports",
+                format!("write 1 to {most} for {} servers", self.upstream.servers.len()),
+            );
+        }
+        if !(1..=10).contains(&self.upstream.attempts) {
+            return bad("upstream.attempts", "write 1 to 10".into());
+        }
+        let first = self.upstream.first_timeout;
+        if first < Nanos::from_millis(10) || first > Nanos::from_secs(10) {
+            return bad("upstream.first-timeout", "write 10ms to 10s".into());
+        }
+        if self.dns64.len() > MAX_BLOCKS {
+            return bad("dns64", format!("write at most {MAX_BLOCKS} blocks"));
+        }
+        if !(1..=MAX_OUTSTANDING).contains(&self.limits.outstanding) {
+            return bad("limits.outstanding", format!("write 1 to {MAX_OUTSTANDING}"));
+        }
+        if !(self.limits.client_share > 0.0 && self.limits.client_share <= 1.0) {
+            return bad("limits.client-share", "write a share above 0 and up to 1".into());
+        }
+        if self.limits.client_ipv4_bits > 32 || self.limits.client_ipv6_bits > 128 {
+            return bad(
+                "limits.client-ipv4-bits",
+                "write at most 32 for IPv4 and 128 for IPv6".into(),
+            );
+        }
+        if self.tls.listens() {
+            for (key, path) in [("certificate", &self.tls.certificate), ("key", &self.tls.key)] {
+                if path.as_os_str().is_empty() {
+                    return bad(
+                        &format!("tls.{key}"),
+                        "write the path of a PEM file, or remove all addresses of [tls]".into(),
+                    );
+                }
+            }
+        }
+        if self.limits.tcp_pipelined == 0 {
+            return bad("limits.tcp-pipelined", "write at least 1".into());
+        }
+        self.dns64.iter().enumerate().try_for_each(|(i, block)| block.validate(i))
+    }
+}
+
+impl BlockConfig {
+    /// Validates the suffix against the prefix.
+    fn validate(&self, index: usize) -> Result<(), ConfigError> {
+        let all_ones = u128::from(self.prefix.embed([255; 4].into()));
+        let len = u32::from(self.prefix.prefix_len());
+        // The bits of the prefix, of the IPv4 address and of the u octet (RFC 6052 section 2.2).
+        let used = all_ones | !(u128::MAX >> len) | 0xff << 56;
+        if u128::from(self.suffix) & used != 0 {
+            return Err(ConfigError::Value {
+                key: format!("dns64[{index}].suffix"),
+                problem: format!(
+                    "{} overlaps the prefix, the IPv4 address or bits 64 to 71 of {}: set these bits to zero",
+                    self.suffix, self.prefix
+                ),
+            });
+        }
+        Ok(())
+    }
+}
