@@ -1,26 +1,10 @@
 //! What methods stand on: something that runs one trial.
 
-use measure::{Goal, Nanos, Pacing};
+use measure::Nanos;
+pub use record::request::TrialSpec;
 use record::{LockStepRow, Trial};
 
 use crate::settings::Generator;
-
-/// One trial to be run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrialSpec {
-    /// When queries leave.
-    pub pacing: Pacing,
-    /// For how long.
-    pub duration: Nanos,
-    /// A reply counts when it comes within this time.
-    pub timeout: Nanos,
-    /// The goal; the trial may end when it is missed for certain. A load without one is not judged.
-    pub goal: Option<Goal>,
-    /// The first name of the namespace to use.
-    pub first_name: u64,
-    /// How many names from there on.
-    pub names: u64,
-}
 
 /// dns64perf's experiments to be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,10 @@
 //! The table of a lock-step experiment (seed: dns64perf2's tables I to IV).
 
+use measure::pacing::EXPERIMENT;
+use measure::stats;
 use serde::{Deserialize, Serialize};
 
+use crate::request::{LockStepTimes, TrialResult};
 use crate::trial::Trial;
 
 /// One column of the table for each number of threads.
@@ -36,4 +39,24 @@ pub struct LockStepRow {
     pub cpu_std_dev: Option<f64>,
     /// What became of the queries.
     pub trial: Trial,
+}
+
+impl LockStepRow {
+    /// The column of `threads` lanes, from the result of their trial.
+    pub fn new(threads: u32, result: TrialResult) -> Self {
+        let TrialResult { trial, lockstep, .. } = result;
+        let LockStepTimes { times_ms, busy_percent } = lockstep.unwrap_or_default();
+        let mean_ms = stats::mean(&times_ms).unwrap_or(0.0);
+        LockStepRow {
+            threads,
+            experiments: times_ms.len() as u32,
+            mean_ms,
+            std_dev_ms: stats::std_dev(&times_ms).unwrap_or(0.0),
+            max_ms: times_ms.iter().copied().fold(0.0, f64::max),
+            qps: if mean_ms > 0.0 { f64::from(EXPERIMENT) / mean_ms * 1e3 } else { 0.0 },
+            cpu_percent: stats::mean(&busy_percent),
+            cpu_std_dev: stats::std_dev(&busy_percent),
+            trial,
+        }
+    }
 }

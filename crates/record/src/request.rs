@@ -1,0 +1,175 @@
+//! The request for one trial: everything that the Measurer needs to know before it starts.
+//!
+//! ```text
+//! arguments of `load` ──┐                       ┌──> the Tester of this process
+//!                       ├──> TrialRequest ──────┤
+//! point of a matrix  ───┘     (JSON, a pipe)    └──> the Measurer process of the lab ──> TrialResult
+//! ```
+//!
+//! A request is a value of plain types, so that it can be built without knowing DNS and sent to another process. Whoever runs
+//! it reads names, types and prefixes once, and names the field that it cannot accept.
+
+mod connections;
+mod sockets;
+mod text;
+mod workload;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use measure::{Goal, Nanos, Pacing, Transport};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::{SCHEMA, Trial};
+
+pub use connections::{
+    Close, Connecting, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare,
+};
+pub use sockets::{Gso, Sockets, WaitFor};
+pub use workload::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
+
+/// Version of [`TrialRequest`] in JSON.
+pub const VERSION: u32 = 1;
+
+/// Request for one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrialRequest {
+    /// [`VERSION`] of this type; no other is read.
+    #[serde(deserialize_with = "version")]
+    pub version: u32,
+    /// Address and port of the server.
+    pub target: SocketAddr,
+    /// What moves the messages.
+    pub engine: Engine,
+    /// What is asked, and what the answers must say.
+    pub workload: Workload,
+    /// When queries leave; a replay has its own times instead.
+    #[serde(with = "text")]
+    pub pacing: Pacing,
+    /// Duration of sending; a replay and a lock-step load have their own.
+    #[serde(with = "text")]
+    pub duration: Nanos,
+    /// Time within which a reply counts.
+    #[serde(with = "text")]
+    pub timeout: Nanos,
+    /// Goal that the trial is judged by; the trial ends when it is missed for certain.
+    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    pub goal: Option<Goal>,
+    /// Sockets and threads of the Measurer.
+    pub sockets: Sockets,
+    /// Seed of everything that looks random.
+    pub seed: u64,
+    /// File to which the counters are written four times a second.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub live: Option<PathBuf>,
+    /// Cores whose use the table of a lock-step load shows; all of the host where it is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub dut_cpus: Vec<usize>,
+}
+
+/// What a method decides for each trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialSpec {
+    /// When queries leave.
+    pub pacing: Pacing,
+    /// Duration of sending.
+    pub duration: Nanos,
+    /// Time within which a reply counts.
+    pub timeout: Nanos,
+    /// Goal; the trial may end when it is missed for certain. A load without one is not judged.
+    pub goal: Option<Goal>,
+    /// Number of the first name of the namespace to use.
+    pub first_name: u64,
+    /// Number of names from there on.
+    pub names: u64,
+}
+
+/// What moves the messages of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Batched sockets of UDP.
+    Udp,
+    /// Clients with connections, or over UDP with a port each.
+    Streams(Box<Connecting>),
+}
+
+/// What a trial brought.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialResult {
+    /// Version of the JSON.
+    pub schema: u32,
+    /// Record of the trial.
+    pub trial: Trial,
+    /// Times of the experiments of a lock-step load.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lockstep: Option<LockStepTimes>,
+}
+
+/// Times of the experiments of a lock-step load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LockStepTimes {
+    /// Time of each experiment, milliseconds.
+    pub times_ms: Vec<f64>,
+    /// Busy share of the watched cores, percent, a sample each second.
+    pub busy_percent: Vec<f64>,
+}
+
+impl TrialResult {
+    /// The result of a trial without experiments.
+    pub fn new(trial: Trial) -> Self {
+        TrialResult { schema: SCHEMA, trial, lockstep: None }
+    }
+}
+
+/// A request that is not one: the field and what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("the request for a trial, field `{field}`: {why}")]
+pub struct BadRequest {
+    /// Path of the field, dots between; `.` where it is the whole.
+    pub field: String,
+    /// What is wrong with its value.
+    pub why: String,
+}
+
+impl TrialRequest {
+    /// Reads a request as JSON.
+    ///
+    /// # Errors
+    /// [`BadRequest`] with the first field that cannot be read.
+    pub fn read(from: impl Read) -> Result<Self, BadRequest> {
+        let mut json = serde_json::Deserializer::from_reader(from);
+        serde_path_to_error::deserialize(&mut json)
+            .map_err(|e| BadRequest { field: e.path().to_string(), why: e.inner().to_string() })
+    }
+
+    /// Takes from `spec` all but the names, whose range is counted in different ways.
+    pub fn set_trial(&mut self, spec: &TrialSpec) {
+        self.pacing = spec.pacing;
+        (self.duration, self.timeout) = (spec.duration, spec.timeout);
+        self.goal.clone_from(&spec.goal);
+    }
+
+    /// The transports that carry the queries, each with its port where that is not the target's and its share of the clients.
+    pub fn transports(&self) -> Vec<TransportShare> {
+        match &self.engine {
+            Engine::Udp => vec![TransportShare::only(Transport::Udp)],
+            Engine::Streams(connecting) => connecting.transports.clone(),
+        }
+    }
+}
+
+/// Reads a version: this one.
+fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        VERSION => Ok(VERSION),
+        other => Err(de::Error::custom(format!(
+            "the request has version {other}, this program reads version {VERSION}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

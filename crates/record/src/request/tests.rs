@@ -1,0 +1,184 @@
+use measure::Qps;
+use proptest::prelude::*;
+use proptest::{option, sample};
+
+use super::*;
+
+fn pacings() -> impl Strategy<Value = Pacing> {
+    let rate = || (1e-3..1e9f64).prop_map(|qps| Qps::new(qps).expect("a rate"));
+    prop_oneof![
+        rate().prop_map(|rate| Pacing::Constant { rate }),
+        rate().prop_map(|rate| Pacing::Poisson { rate }),
+        (rate(), rate()).prop_map(|(from, to)| Pacing::Ramp { from, to }),
+        (1..u32::MAX).prop_map(|outstanding| Pacing::Window { outstanding }),
+        (1..256u32, 1..9_999u32)
+            .prop_map(|(threads, experiments)| Pacing::LockStep { threads, experiments }),
+    ]
+}
+
+fn queries() -> impl Strategy<Value = Query> {
+    let edns =
+        (option::of(any::<u16>()), any::<bool>(), sample::select(vec![vec![], vec!["10:aa"]]));
+    let edns = edns.prop_map(|(udp_size, dnssec, options)| Edns {
+        udp_size,
+        dnssec,
+        options: options.into_iter().map(str::to_owned).collect(),
+    });
+    (any::<bool>(), option::of(edns)).prop_map(|(recursion, edns)| Query { recursion, edns })
+}
+
+fn workloads() -> impl Strategy<Value = Workload> {
+    let text = || "[a-z0-9.\"\\\\]{1,20}";
+    let expects = || {
+        let (one, other) = (Expect::Answered, Expect::NxDomain);
+        sample::select(vec![one, Expect::NoError, Expect::AnyAaaa, Expect::NoData, other])
+    };
+    let embedded = "2001:db8:64::/96".parse().expect("a prefix");
+    let of_names = prop_oneof![
+        Just(NamespaceExpect::Address),
+        Just(NamespaceExpect::Embedded(embedded)),
+        expects().prop_map(NamespaceExpect::Same),
+    ];
+    let repeats = (0.0..=1.0f64, 1..99u64).prop_map(|(share, names)| Repeats { share, names });
+    let numbers = (any::<u64>(), option::of(any::<u64>()), any::<bool>(), option::of(repeats));
+    prop_oneof![
+        (text(), of_names, numbers, queries()).prop_map(|(zone, expect, numbers, query)| {
+            let (first, names, reuse, repeats) = numbers;
+            let (prefix, qtype) = ("10.0.0.0/8".parse().expect("a prefix"), "AAAA".to_owned());
+            Workload::Namespace(Names {
+                prefix,
+                zone,
+                qtype,
+                expect,
+                first,
+                names,
+                reuse,
+                repeats,
+                query,
+            })
+        }),
+        (text(), expects(), queries()).prop_map(|(path, expect, query)| Workload::QueryFile {
+            path: path.into(),
+            expect,
+            query
+        }),
+        (text(), text(), expects(), queries())
+            .prop_map(|(name, qtype, expect, query)| Workload::Name { name, qtype, expect, query }),
+        (text(), text(), expects(), queries()).prop_map(|(zone, qtype, expect, query)| {
+            Workload::RandomSubdomain { zone, qtype, expect, query }
+        }),
+        (text(), any::<u32>(), 0.0..9.0f64, 0.0..=1.0f64, expects(), queries()).prop_map(
+            |(zone, names, exponent, share, expect, query)| {
+                let (repeats, missing, qtype) = (share, 1.0 - share, "A".to_owned());
+                Workload::Mix { zone, names, exponent, repeats, missing, qtype, expect, query }
+            }
+        ),
+        (text(), 1e-3..1e3f64, proptest::collection::vec(any::<u16>(), 0..3)).prop_map(
+            |(capture, speed, ports)| Workload::Replay { capture: capture.into(), speed, ports }
+        ),
+    ]
+}
+
+fn engines() -> impl Strategy<Value = Engine> {
+    let proxy = Proxy { clients: "10.9.0.1/24".parse().expect("a prefix"), within_tls: true };
+    let transports = sample::select(Transport::ALL.to_vec());
+    let numbers = (1..999u32, option::of(1..99u64), option::of(1..99u32), option::of(1..99u64));
+    let streams = (transports, numbers, any::<bool>(), option::of("[a-z]{1,9}")).prop_map(
+        move |(transport, (clients, queries_per_connection, outstanding, idle), flag, text)| {
+            let mut connecting = Connecting::over(transport);
+            connecting.transports[0].port = flag.then_some(5_300);
+            connecting.tls = connecting.tls.map(|tls| Tls {
+                name: text.clone(),
+                version: flag.then_some(TlsVersion::V13),
+                alpn: flag.then(Vec::new),
+                resume: flag,
+                ..tls
+            });
+            connecting.http = connecting.http.map(|http| Http { path: text.clone(), ..http });
+            Engine::Streams(Box::new(Connecting {
+                clients,
+                queries_per_connection,
+                outstanding,
+                close_idle: idle.map(Nanos),
+                connection_rate: idle.and_then(|n| Qps::new(n as f64 / 7.0)),
+                pick: if flag { Pick::Chance } else { Pick::Turn },
+                proxy: flag.then_some(proxy),
+                ..connecting
+            }))
+        },
+    );
+    prop_oneof![Just(Engine::Udp), streams]
+}
+
+fn requests() -> impl Strategy<Value = TrialRequest> {
+    let goals = sample::select(vec!["zero-loss", "p99 < 5ms, loss < 0.1%"]);
+    let goals = option::of(goals.prop_map(|text| text.parse().expect(text)));
+    let sockets =
+        (proptest::collection::vec(0..64usize, 0..4), option::of(any::<u16>()), any::<bool>());
+    let sockets = sockets.prop_map(|(cpus, count, flag)| Sockets {
+        cpus,
+        count,
+        source: flag.then(|| "fd00::5/64".parse().expect("a prefix")),
+        wait: if flag { WaitFor::Yield } else { WaitFor::Auto },
+        gso: if flag { Gso::Off } else { Gso::On },
+        ..Sockets::default()
+    });
+    let times = (1..u64::MAX / 2, 1..u64::MAX / 2, any::<u64>());
+    (engines(), workloads(), pacings(), goals, sockets, times).prop_map(
+        |(engine, workload, pacing, goal, sockets, (duration, timeout, seed))| TrialRequest {
+            version: VERSION,
+            target: "[fd00::1]:53".parse().expect("an address"),
+            engine,
+            workload,
+            pacing,
+            duration: Nanos(duration),
+            timeout: Nanos(timeout),
+            goal,
+            sockets,
+            seed,
+            live: Some("live.json".into()).filter(|_| seed % 2 == 0),
+            dut_cpus: (0..(seed % 3) as usize).collect(),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read(request in requests()) {
+        let json = serde_json::to_string(&request).expect("JSON");
+        prop_assert_eq!(TrialRequest::read(json.as_bytes()).expect("a request"), request);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let request = TrialRequest {
+        version: VERSION,
+        target: "127.0.0.1:53".parse().expect("an address"),
+        engine: Engine::Streams(Box::new(Connecting::over(Transport::Tls))),
+        workload: Workload::Replay { capture: "x.pcap".into(), speed: 1.0, ports: vec![53] },
+        pacing: Pacing::Window { outstanding: 64 },
+        duration: Nanos::from_secs(1),
+        timeout: Nanos::from_secs(1),
+        goal: None,
+        sockets: Sockets::default(),
+        seed: 1,
+        live: None,
+        dut_cpus: Vec::new(),
+    };
+    let json = serde_json::to_string(&request).expect("JSON");
+    for (good, bad, field, why) in [
+        ("\"version\":1", "\"version\":2", "version", "reads version 1"),
+        ("window 64", "windows 64", "pacing", "no pacing `windows`"),
+        ("\"tls\",", "\"sctp\",", "engine.streams.transports[0].transport", "sctp"),
+        ("\"timeout\":\"1s\"", "\"timeout\":\"1\"", "timeout", "duration"),
+        ("\"seed\":1", "\"seed\":1,\"sead\":2", "sead", "unknown field"),
+        ("\"speed\":1.0", "\"speed\":1.0,\"spede\":2", "workload.replay.spede", "unknown field"),
+        ("\"gro\":true", "\"gro\":\"yes\"", "sockets.gro", "boolean"),
+    ] {
+        assert!(json.contains(good), "{good} in {json}");
+        let error = TrialRequest::read(json.replacen(good, bad, 1).as_bytes()).expect_err(bad);
+        assert_eq!(error.field, field);
+        assert!(error.why.contains(why), "{error}");
+    }
+}
