@@ -8,11 +8,11 @@ use measure::Nanos;
 use crate::responder::MAX_REPLY;
 
 /// Largest number of delayed replies: 100 ms at 650,000 per second. When the queue is full, new replies are dropped.
-const MAX_HELD: usize = 1 << 16;
+const MAX_DELAYED: usize = 1 << 16;
 
 /// A delayed reply.
 #[derive(Debug)]
-struct Held {
+struct DelayedReply {
     due: Nanos,
     to: Destination,
     len: usize,
@@ -21,16 +21,16 @@ struct Held {
 
 /// The queue of delayed replies; not used if the delay is zero.
 #[derive(Debug)]
-pub(crate) struct DelayLine {
+pub(crate) struct DelayQueue {
     delay: Nanos,
-    held: VecDeque<Held>,
+    replies: VecDeque<DelayedReply>,
 }
 
-impl DelayLine {
+impl DelayQueue {
     /// Returns a queue with memory for its largest number of replies.
     pub(crate) fn new(delay: Nanos) -> Self {
-        let room = if delay > Nanos::ZERO { MAX_HELD } else { 0 };
-        DelayLine { delay, held: VecDeque::with_capacity(room) }
+        let room = if delay > Nanos::ZERO { MAX_DELAYED } else { 0 };
+        DelayQueue { delay, replies: VecDeque::with_capacity(room) }
     }
 
     /// Whether replies are delayed.
@@ -40,20 +40,20 @@ impl DelayLine {
     }
 
     /// Adds a reply; returns whether there was room.
-    pub(crate) fn hold(&mut self, now: Nanos, to: Destination, reply: &[u8]) -> bool {
-        if self.held.len() == MAX_HELD {
+    pub(crate) fn push(&mut self, now: Nanos, to: Destination, reply: &[u8]) -> bool {
+        if self.replies.len() == MAX_DELAYED {
             return false;
         }
         let mut bytes = [0; MAX_REPLY];
         bytes[..reply.len()].copy_from_slice(reply);
-        self.held.push_back(Held { due: now + self.delay, to, len: reply.len(), bytes });
+        self.replies.push_back(DelayedReply { due: now + self.delay, to, len: reply.len(), bytes });
         true
     }
 
     /// Sends the replies that are due; returns when the next one is due.
     #[inline]
     pub(crate) fn release(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
-        while let Some(reply) = self.held.front() {
+        while let Some(reply) = self.replies.front() {
             if reply.due > now {
                 return Next::At(reply.due);
             }
@@ -64,7 +64,7 @@ impl DelayLine {
             if !tx.push(reply.to, reply.len, fill) {
                 return Next::Now;
             }
-            self.held.pop_front();
+            self.replies.pop_front();
         }
         Next::Idle
     }
@@ -79,16 +79,16 @@ mod tests {
     #[test]
     fn the_queue_is_bounded_and_in_order() {
         let to = Destination::Connected(SocketId(0));
-        let mut line = DelayLine::new(Nanos(1_000));
-        let held =
-            (0..MAX_HELD + 10).filter(|i| line.hold(Nanos(*i as u64), to, &[*i as u8])).count();
-        assert_eq!(held, MAX_HELD);
+        let mut queue = DelayQueue::new(Nanos(1_000));
+        let added =
+            (0..MAX_DELAYED + 10).filter(|i| queue.push(Nanos(*i as u64), to, &[*i as u8])).count();
+        assert_eq!(added, MAX_DELAYED);
         // A full batch ends a release; the next one sends the rest.
         let mut tx = TxBatch::new(4, 100, 1);
-        assert_eq!(line.release(Nanos(999), &mut tx), Next::At(Nanos(1_000)));
-        assert_eq!(line.release(Nanos(1_001), &mut tx), Next::At(Nanos(1_002)));
+        assert_eq!(queue.release(Nanos(999), &mut tx), Next::At(Nanos(1_000)));
+        assert_eq!(queue.release(Nanos(1_001), &mut tx), Next::At(Nanos(1_002)));
         assert_eq!(tx.iter().map(|(_, bytes)| bytes[0]).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(line.release(Nanos(9_999), &mut tx), Next::Now);
-        assert_eq!((tx.len(), line.held.len()), (4, MAX_HELD - 4));
+        assert_eq!(queue.release(Nanos(9_999), &mut tx), Next::Now);
+        assert_eq!((tx.len(), queue.replies.len()), (4, MAX_DELAYED - 4));
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Shares are exact and evenly spread: with a loss of 0.001 every thousandth reply is missing. The share of a fault is
 //! of the replies that it fits, so wrong-address counts only replies with an address: a DNS64 server queries AAAA and A
-//! in turn, and a share of all replies could affect only the empty ones.
+//! in schedule, and a share of all replies could affect only the empty ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -155,37 +155,41 @@ impl fmt::Display for FaultSpec {
 
 /// The schedule of faults over replies.
 #[derive(Debug)]
-pub(crate) struct Faults(Vec<Turn>);
+pub(crate) struct Faults(Vec<FaultSchedule>);
 
 /// The schedule of one fault.
 #[derive(Debug)]
-struct Turn {
+struct FaultSchedule {
     fault: Fault,
-    every: Every,
+    share: EvenShare,
     /// Number of faults that are postponed because another fault had the reply.
-    due: u32,
+    postponed: u32,
 }
 
 impl Faults {
     /// Returns a schedule in which earlier faults have precedence; the shares sum to at most 1, so no fault is lost.
     pub(crate) fn new(specs: impl IntoIterator<Item = FaultSpec>) -> Self {
-        let turn =
-            |spec: FaultSpec| Turn { fault: spec.fault, every: Every::new(spec.share), due: 0 };
-        Faults(specs.into_iter().filter(|spec| spec.share > 0.0).map(turn).collect())
+        let schedule = |spec: FaultSpec| FaultSchedule {
+            fault: spec.fault,
+            share: EvenShare::new(spec.share),
+            postponed: 0,
+        };
+        Faults(specs.into_iter().filter(|spec| spec.share > 0.0).map(schedule).collect())
     }
 
     /// Returns the fault for this reply; `None` for a correct reply.
     #[inline]
     pub(crate) fn next(&mut self, reply: &Reply) -> Option<Fault> {
         let mut chosen = None;
-        for turn in &mut self.0 {
-            if reply.len == 0 || !turn.fault.fits(reply) {
+        for schedule in &mut self.0 {
+            if reply.len == 0 || !schedule.fault.fits(reply) {
                 continue;
             }
-            turn.due = turn.due.saturating_add(u32::from(turn.every.hit()));
-            if chosen.is_none() && turn.due > 0 {
-                turn.due -= 1;
-                chosen = Some(turn.fault);
+            schedule.postponed =
+                schedule.postponed.saturating_add(u32::from(schedule.share.select()));
+            if chosen.is_none() && schedule.postponed > 0 {
+                schedule.postponed -= 1;
+                chosen = Some(schedule.fault);
             }
         }
         chosen
@@ -194,28 +198,28 @@ impl Faults {
 
 /// A counter that selects a share of its calls, evenly spread: for 0.001 every thousandth call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Every {
+pub(crate) struct EvenShare {
     /// The share in units of 2^-64.
     step: u64,
     /// The sum of all steps, modulo 1, in the same units.
     sum: u64,
 }
 
-impl Every {
+impl EvenShare {
     /// Returns a counter for a share from 0 to 1.
     pub(crate) fn new(share: f64) -> Self {
         // `as` saturates, so a share of 1 becomes 1 - 2^-64. Start half a step ahead, so that rounding does not move a
-        // hit.
+        // selected call.
         let step = (share * 2f64.powi(64)) as u64;
-        Every { step, sum: step / 2 }
+        EvenShare { step, sum: step / 2 }
     }
 
     /// Whether this call is selected.
     #[inline]
-    pub(crate) fn hit(&mut self) -> bool {
-        let (sum, hit) = self.sum.overflowing_add(self.step);
+    pub(crate) fn select(&mut self) -> bool {
+        let (sum, selected) = self.sum.overflowing_add(self.step);
         self.sum = sum;
-        hit
+        selected
     }
 }
 
@@ -241,17 +245,17 @@ mod tests {
     fn shares_are_exact_and_even() {
         for (share, period) in [(0.001, 1_000), (0.25, 4), (0.01, 100), (1.0, 1), (1e-6, 1_000_000)]
         {
-            let mut every = Every::new(share);
-            let hits: Vec<u64> = (1..=3_000_000).filter(|_| every.hit()).collect();
-            assert_eq!(hits.len() as u64, 3_000_000 / period, "{share}");
-            assert!(hits.iter().zip(1..).all(|(at, k)| *at == k * period), "{share}");
+            let mut selector = EvenShare::new(share);
+            let selected: Vec<u64> = (1..=3_000_000).filter(|_| selector.select()).collect();
+            assert_eq!(selected.len() as u64, 3_000_000 / period, "{share}");
+            assert!(selected.iter().zip(1..).all(|(at, k)| *at == k * period), "{share}");
         }
-        let mut every = Every::new(0.3);
-        let hits: Vec<u32> = (1..=10_000).filter(|_| every.hit()).collect();
-        assert!(hits.len().abs_diff(3_000) <= 1);
-        assert!(hits.windows(2).all(|pair| (3..=4).contains(&(pair[1] - pair[0]))));
-        let mut never = Every::new(0.0);
-        assert!((0..1_000).all(|_| !never.hit()));
+        let mut selector = EvenShare::new(0.3);
+        let selected: Vec<u32> = (1..=10_000).filter(|_| selector.select()).collect();
+        assert!(selected.len().abs_diff(3_000) <= 1);
+        assert!(selected.windows(2).all(|pair| (3..=4).contains(&(pair[1] - pair[0]))));
+        let mut never = EvenShare::new(0.0);
+        assert!((0..1_000).all(|_| !never.select()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use wire::extend::{MAX_REPLY_OPTIONS, ReplyOptions};
 use wire::message::OPT_FIXED;
 
 use crate::config::AuthConfig;
-use crate::delay::DelayLine;
+use crate::delay::DelayQueue;
 use crate::faults::{Fault, FaultSpec, Faults};
 use crate::responder::{Kind, MAX_REPLY, Responder};
 
@@ -63,7 +63,7 @@ impl AuthCounters {
 pub struct Auth {
     responder: Responder,
     faults: Faults,
-    line: DelayLine,
+    delayed: DelayQueue,
     counters: AuthCounters,
 }
 
@@ -75,7 +75,7 @@ impl Auth {
             responder: Responder::new(&config),
             // Loss comes first, so that its distances are exactly even.
             faults: Faults::new([loss].into_iter().chain(config.faults)),
-            line: DelayLine::new(config.delay),
+            delayed: DelayQueue::new(config.delay),
             counters: AuthCounters::default(),
         }
     }
@@ -151,7 +151,7 @@ impl Auth {
         let mut out = [0; MAX_REPLY];
         let (len, twice) = self.respond(message, &mut out);
         for _ in 0..if len == 0 { 0 } else { 1 + u8::from(twice) } {
-            self.counters.overflow += u64::from(!self.line.hold(now, to, &out[..len]));
+            self.counters.overflow += u64::from(!self.delayed.push(now, to, &out[..len]));
         }
     }
 }
@@ -162,12 +162,12 @@ impl Role for Auth {
         self.counters.queries += rx.len() as u64;
         for received in rx.iter() {
             let to = Destination::reply_to(&received);
-            if self.line.is_used() {
+            if self.delayed.is_used() {
                 self.serve_delayed(now, to, received.bytes);
             } else {
                 self.serve(to, received.bytes, tx);
             }
         }
-        self.line.release(now, tx)
+        self.delayed.release(now, tx)
     }
 }

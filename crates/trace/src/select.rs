@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_sample_contains_whole_transactions() {
         let select = Select { sample: 0.25, seed: 5, ..Select::default() };
-        let taken = (0..4_000u16)
+        let accepted = (0..4_000u16)
             .filter(|&id| {
                 let [query, reply] =
                     accepts(&select, (id % 100) as u8, id, "a.example", Qtype::A, 0);
@@ -210,6 +210,6 @@ mod tests {
                 query
             })
             .count();
-        assert!((900..1_100).contains(&taken), "{taken}");
+        assert!((900..1_100).contains(&accepted), "{accepted}");
     }
 }

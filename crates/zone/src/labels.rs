@@ -345,7 +345,7 @@ pub(crate) struct BackgroundLabels {
     empty: Sender<Batch>,
     batch: Batch,
     /// Number of labels and of octets of the batch that were returned.
-    taken: (usize, usize),
+    returned: (usize, usize),
 }
 
 impl BackgroundLabels {
@@ -362,21 +362,21 @@ impl BackgroundLabels {
                 }
             }
         });
-        BackgroundLabels { full, empty, batch: Batch::default(), taken: (0, 0) }
+        BackgroundLabels { full, empty, batch: Batch::default(), returned: (0, 0) }
     }
 
     /// Returns the next label; `None` after the last.
     #[inline]
     pub(crate) fn next_label(&mut self) -> Option<&[u8]> {
-        if self.taken.0 == self.batch.lengths.len() {
+        if self.returned.0 == self.batch.lengths.len() {
             let next = self.full.recv().ok()?;
             // The thread may have ended already.
             let _ = self.empty.send(std::mem::replace(&mut self.batch, next));
-            self.taken = (0, 0);
+            self.returned = (0, 0);
         }
-        let (number, begin) = self.taken;
+        let (number, begin) = self.returned;
         let end = begin + usize::from(self.batch.lengths[number]);
-        self.taken = (number + 1, end);
+        self.returned = (number + 1, end);
         Some(&self.batch.text[begin..end])
     }
 }

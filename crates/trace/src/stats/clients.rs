@@ -60,7 +60,7 @@ impl Clients {
             busiest: all.iter().take(most).copied().collect(),
             ..Spread::default()
         };
-        let (mut sum, mut mark) = (0u64, 1u64);
+        let (mut sum, mut next_point) = (0u64, 1u64);
         for (rank, (_, count)) in (1u64..).zip(&all) {
             sum += count;
             if spread.half == 0 && sum * 2 >= total {
@@ -69,9 +69,9 @@ impl Clients {
             if spread.nine_tenths == 0 && u128::from(sum) * 10 >= u128::from(total) * 9 {
                 spread.nine_tenths = rank;
             }
-            if rank == mark || rank == all.len() as u64 {
+            if rank == next_point || rank == all.len() as u64 {
                 spread.curve.push((rank, sum as f64 / total as f64));
-                mark *= 2;
+                next_point *= 2;
             }
         }
         spread
