@@ -15,12 +15,13 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 
 .PHONY: build demo test lint bench fuzz man deb clean help
 
-build: ## build the programs (target/release/dnsdyno and dns64d)
+build: ## build the programs (target/release/dnsdyno and dns64d), their debug information beside them
 	$(CARGO) build --release --locked
+	scripts/split-debug target/release/dnsdyno target/release/dns64d
 
 demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the latter when root
 	scripts/install-packages $(DEMO_PACKAGES)
-	$(CARGO) build --release --locked
+	$(MAKE) build
 	mkdir -p $(OUT)
 	$(DNSDYNO) run experiments/dns64-rfc8219.toml --quick --json $(OUT)/demo.json
 	$(DNSDYNO) report $(OUT)/demo.json --output $(OUT)/demo.html >/dev/null
