@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
-use serde_json::{Value, json};
+use record::host::PacketCeiling;
 use udp::{UdpEngine, UdpOptions, sources, sys};
 
 /// Bytes of a datagram: a usual query.
@@ -76,15 +76,19 @@ impl Role for Window {
 }
 
 /// The ceilings, each measured for `time` on the first and the last of `cpus`.
-pub(crate) fn measure(cpus: &[usize], time: Nanos) -> Value {
+pub(crate) fn measure(cpus: &[usize], time: Nanos) -> Vec<PacketCeiling> {
     let on = UdpOptions::default();
     let plain = UdpOptions { gso: false, gro: false, ..on };
     let engines = [("udp, a message a datagram", plain), ("udp, segmentation offload", on)];
-    let ceilings = engines.map(|(engine, options)| match round_trips(options, cpus, time) {
-        Ok(qps) => json!({ "engine": engine, "round_trips_per_s": qps.round() }),
-        Err(e) => json!({ "engine": engine, "not_measured": e.to_string() }),
-    });
-    Value::from(ceilings.to_vec())
+    let ceiling = |(engine, options): (&str, UdpOptions)| {
+        let found = round_trips(options, cpus, time);
+        PacketCeiling {
+            engine: engine.to_owned(),
+            not_measured: found.as_ref().err().map(ToString::to_string),
+            round_trips_per_s: found.ok().map(f64::round),
+        }
+    };
+    engines.map(ceiling).to_vec()
 }
 
 fn round_trips(options: UdpOptions, cpus: &[usize], time: Nanos) -> io::Result<f64> {
@@ -128,9 +132,9 @@ mod tests {
     fn something_comes_back() {
         let cpus = sys::allowed_cpus().expect("readable");
         let ceilings = measure(&cpus, Nanos::from_millis(50));
-        for ceiling in ceilings.as_array().expect("a list") {
-            let found = ceiling["round_trips_per_s"].as_f64();
-            assert!(found.is_some_and(|qps| qps > 0.0), "{ceiling}");
+        assert!(!ceilings.is_empty());
+        for ceiling in ceilings {
+            assert!(ceiling.round_trips_per_s.is_some_and(|qps| qps > 0.0), "{ceiling:?}");
         }
     }
 }

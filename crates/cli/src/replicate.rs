@@ -20,7 +20,7 @@ use lab::replication::Network;
 use lab::replication::nodes::Kind;
 use lab::replication::plan::{Method, ReplicationPlan};
 use lab::{CpuList, Entered, RunDir};
-use record::{CellRecord, Figure, Plan, Run, SCHEMA, Secondary, Skipped, Store};
+use record::{CellRecord, Figure, Plan, Run, SCHEMA, Secondary, Skipped, Store, TestbedFacts};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
@@ -213,7 +213,6 @@ fn conduct(
     stage: &Stage<'_>,
 ) -> anyhow::Result<Run> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    let cpus = |number: usize| stage.cpus[number].to_string();
     let mut run = Run {
         schema: SCHEMA,
         plan: Plan {
@@ -224,13 +223,14 @@ fn conduct(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command_line(),
             started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
-            testbed: BTreeMap::from([
-                ("network".to_owned(), "one namespace, its loopback".to_owned()),
-                ("zone".to_owned(), format!("{} delegations", plan.delegations)),
-                ("Tester and primary".to_owned(), format!("cores {}", cpus(0))),
-                ("server asked".to_owned(), format!("cores {}", cpus(1))),
-            ]),
-            host: host_now(),
+            testbed: Some(TestbedFacts {
+                network: Some(record::testbed::Network::Loopback),
+                tester_cpus: stage.cpus[0].cpus().to_vec(),
+                dut_cpus: stage.cpus[1].cpus().to_vec(),
+                other: [("zone".to_owned(), format!("{} delegations", plan.delegations))].into(),
+                ..TestbedFacts::default()
+            }),
+            host: Some(host_now()),
             ..Plan::default()
         },
         complete: true,

@@ -6,7 +6,7 @@ use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{Checked, Entered, Event, RunOptions, run_experiment};
-use record::{Run, Store};
+use record::{HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
@@ -117,18 +117,15 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
 }
 
 /// The host as it is before the run. A run that is taken up again has its own.
-fn fingerprint(options: &RunOptions) -> serde_json::Value {
-    if options.resumed.is_some() {
-        return serde_json::Value::Null;
-    }
-    host_now()
+fn fingerprint(options: &RunOptions) -> Option<HostFacts> {
+    options.resumed.is_none().then(host_now)
 }
 
 /// The host as it is now; its warnings are told.
-pub(crate) fn host_now() -> serde_json::Value {
+pub(crate) fn host_now() -> HostFacts {
     let host = fingerprint::take(Depth::Quick);
-    for warning in host["warnings"].as_array().into_iter().flatten().filter_map(|w| w.as_str()) {
-        eprintln!("host: {warning}");
+    for warning in &host.warnings {
+        eprintln!("host: {}", warning.with_advice());
     }
     host
 }
@@ -208,7 +205,7 @@ fn told(event: &Event<'_>) -> String {
     match event {
         Event::Begun(plan) => {
             let facts: Vec<String> =
-                plan.testbed.iter().map(|(what, how)| format!("{what} {how}")).collect();
+                plan.words().iter().map(|(what, how)| format!("{what} {how}")).collect();
             format!("testbed: {}", facts.join("; "))
         }
         Event::SelfTest => "self-test of the Tester: the Measurer against the AuthDNS".to_owned(),

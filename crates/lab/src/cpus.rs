@@ -90,19 +90,7 @@ impl FromStr for CpuList {
 impl fmt::Display for CpuList {
     /// The shortest form: `0-3,8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0.as_slice();
-        while let [first, ..] = rest {
-            let run = rest.iter().enumerate().take_while(|(i, cpu)| **cpu == first + i).count();
-            if rest.len() < self.0.len() {
-                f.write_str(",")?;
-            }
-            match run {
-                1 => write!(f, "{first}")?,
-                _ => write!(f, "{first}-{}", first + run - 1)?,
-            }
-            rest = &rest[run..];
-        }
-        Ok(())
+        f.write_str(&record::testbed::cpu_list(&self.0))
     }
 }
 

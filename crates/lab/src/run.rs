@@ -15,14 +15,18 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use experiment::{BenchError, Custom, Experiment, FileError, Found, Point, Settings};
 use measure::{Link, Nanos, Path};
-use record::{CellRecord, Certificate, Plan, Run, SCHEMA, Skipped, TrialRecord};
+use record::testbed::{Network as Where, User};
+use record::{
+    CellRecord, Certificate, Choices, CustomHow, CustomServer, HostFacts, PacketSteering, Plan, Run,
+    SCHEMA, Skipped, TestbedFacts, TrialRecord,
+};
 
 use crate::adapter::{Adapter, AdapterError};
 use crate::asked::Asked;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
-use crate::host::Cpu;
+use crate::host::read_cpu;
 use crate::process::ProcessError;
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;
@@ -51,8 +55,8 @@ pub struct RunOptions {
     pub command: String,
     /// The version of dnsdyno, for the record.
     pub version: String,
-    /// The fingerprint of the host, for the record; null when none was taken.
-    pub host: serde_json::Value,
+    /// The facts of the host, for the record; absent when they were not taken.
+    pub host: Option<HostFacts>,
     /// Makes a certification authority and a certificate for names and addresses: writes `ca.pem`, `server.pem` and
     /// `server.key` into a directory. Without it no server speaks TLS here.
     pub certify: Option<Certify>,
@@ -65,49 +69,39 @@ pub struct RunOptions {
 /// See [`RunOptions::certify`]; an error in words.
 pub type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
 
-/// What [`RunOptions::go_on`] reads back from a plan's words on the testbed.
-const SEED: &str = "seed";
-const SERVERS: &str = "servers";
-const LINK: &str = "asked link";
-const PATH: &str = "asked path";
-/// Before the name of a server of the user's own, with its command line.
-const CUSTOM: &str = "custom ";
-/// Before the name of a server that the user runs, with its address.
-const REMOTE: &str = "remote ";
-
 impl RunOptions {
-    /// What [`RunOptions::go_on`] reads back, as words on the testbed.
-    fn words(&self) -> BTreeMap<String, String> {
-        let custom = self.custom.iter();
-        let custom = custom.map(|(name, c)| match c.address {
-            Some(address) => (format!("{REMOTE}{name}"), address.to_string()),
-            None => (format!("{CUSTOM}{name}"), c.command.clone()),
+    /// What the command line chose, for the record and for [`RunOptions::go_on`].
+    fn choices(&self) -> Choices {
+        let custom = self.custom.iter().map(|(name, custom)| {
+            let command = || CustomHow::Command(custom.command.clone());
+            let how = custom.address.map_or_else(command, CustomHow::Address);
+            CustomServer { name: name.clone(), how }
         });
-        let mut words: BTreeMap<String, String> = custom.collect();
-        words.insert(SEED.to_owned(), self.seed.to_string());
-        words.extend(self.link.map(|link| (LINK.to_owned(), link.to_string())));
-        words.extend(self.path.map(|path| (PATH.to_owned(), path.to_string())));
-        if !self.only.is_empty() {
-            words.insert(SERVERS.to_owned(), self.only.join(", "));
+        Choices {
+            seed: Some(self.seed),
+            servers: self.only.clone(),
+            custom: custom.collect(),
+            link: self.link,
+            path: self.path,
         }
-        words
     }
 
     /// Goes on with a run that was interrupted: with its servers, also those of the user's own, its seed, its
     /// links.
     pub fn go_on(&mut self, run: Run) {
-        let custom = run.plan.testbed.iter();
-        let custom = custom.filter_map(|(key, value)| match key.strip_prefix(REMOTE) {
-            Some(name) => Some((name.to_owned(), Custom::at(value.parse().ok()?))),
-            None => Some((key.strip_prefix(CUSTOM)?.to_owned(), Custom::new(value))),
+        let choices = run.plan.choices.clone();
+        let custom = choices.custom.into_iter().map(|server| match server.how {
+            CustomHow::Command(command) => (server.name, Custom::new(&command)),
+            CustomHow::Address(address) => (server.name, Custom::at(address)),
         });
         self.custom = custom.collect();
-        let word = |name: &str| run.plan.testbed.get(name).map(String::as_str);
-        self.seed = word(SEED).and_then(|seed| seed.parse().ok()).unwrap_or(self.seed);
-        self.link = word(LINK).and_then(|link| link.parse().ok());
-        self.path = word(PATH).and_then(|path| path.parse().ok());
-        if let Some(servers) = word(SERVERS) {
-            self.only = servers.split(", ").map(str::to_owned).collect();
+        self.seed = choices.seed.unwrap_or(self.seed);
+        // A run of schema 1 goes on over the links that it had.
+        let steered = run.plan.testbed.as_ref().and_then(|testbed| testbed.packet_steering.as_ref());
+        self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
+        self.path = choices.path.or_else(|| steered.map(|_| Path::HostOffload));
+        if !choices.servers.is_empty() {
+            self.only = choices.servers;
         }
         self.resumed = Some(Box::new(run));
     }
@@ -277,7 +271,8 @@ pub fn run_experiment(
             version: options.version.clone(),
             command: options.command.clone(),
             started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
-            testbed: describe(&testbed, lab, checked.experiment, options),
+            choices: options.choices(),
+            testbed: Some(describe(&testbed, lab, checked.experiment)),
             host: options.host.clone(),
             ..Plan::default()
         },
@@ -356,43 +351,28 @@ fn given_plan(settings: &Settings) -> CpuPlan {
     CpuPlan { tester: list(&cpus.tester), auth: list(&cpus.auth), dut: list(&cpus.dut) }
 }
 
-/// The testbed in words.
-fn describe(
-    testbed: &Testbed,
-    lab: &Lab,
-    experiment: &Experiment,
-    options: &RunOptions,
-) -> BTreeMap<String, String> {
-    let cpu = Cpu::read();
-    let link = match (testbed.link_refused(), testbed.link()) {
-        (Some(why), _) => format!("plain, since others were refused ({why})"),
-        (None, Link::Steered) if cpu.virtual_machine => {
-            "steered: on this virtual machine each packet costs several microseconds more for the interrupt \
-             between cores"
-                .to_owned()
-        }
-        (None, link) => link.to_string(),
-    };
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut words = BTreeMap::from([
-        ("namespaces".to_owned(), "tester, auth, dut on veth links".to_owned()),
-        ("user".to_owned(), if lab.privileged() { "root" } else { "user namespace" }.to_owned()),
-        ("links".to_owned(), link),
-        ("path".to_owned(), testbed.path().to_string()),
-        ("tester cpus".to_owned(), testbed.cpus(Host::Tester).to_string()),
-        ("auth cpus".to_owned(), testbed.cpus(Host::Auth).to_string()),
-        ("dut cpus".to_owned(), testbed.cpus(Host::Dut).to_string()),
-        ("kernel".to_owned(), kernel.trim().to_owned()),
-        ("cpu".to_owned(), cpu.model),
-    ]);
-    if experiment.points.iter().any(|point| point.settings.dut.cores.is_some()) {
-        words.insert("dut cpus".to_owned(), "as each cell says".to_owned());
+/// The testbed, for the record.
+fn describe(testbed: &Testbed, lab: &Lab, experiment: &Experiment) -> TestbedFacts {
+    let cpu = read_cpu();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    let cpus = |host| testbed.cpus(host).cpus().to_vec();
+    let vary = experiment.points.iter().any(|point| point.settings.dut.cores.is_some());
+    TestbedFacts {
+        network: Some(Where::Namespaces),
+        user: Some(if lab.privileged() { User::Root } else { User::UserNamespace }),
+        link: Some(testbed.link()),
+        link_refused: testbed.link_refused().map(str::to_owned),
+        path: Some(testbed.path()),
+        virtual_machine: cpu.virtual_machine,
+        tester_cpus: cpus(Host::Tester),
+        auth_cpus: cpus(Host::Auth),
+        dut_cpus: if vary { Vec::new() } else { cpus(Host::Dut) },
+        dut_cpus_vary: vary,
+        kernel: kernel.map(|release| release.trim().to_owned()),
+        cpu: cpu.model,
+        refused_settings: testbed.refused().to_vec(),
+        ..TestbedFacts::default()
     }
-    words.extend(options.words());
-    if !testbed.refused().is_empty() {
-        words.insert("refused settings".to_owned(), testbed.refused().join("; "));
-    }
-    words
 }
 
 #[cfg(test)]
@@ -412,13 +392,25 @@ mod tests {
             path: Some(Path::HostOffload),
             ..RunOptions::default()
         };
-        let testbed = began.words();
-        let run = Run { plan: Plan { testbed, ..Plan::default() }, ..Run::default() };
+        let plan = Plan { choices: began.choices(), ..Plan::default() };
+        let run = Run { plan, ..Run::default() };
         let mut again = RunOptions { seed: 1, ..RunOptions::default() };
         again.go_on(run);
         assert_eq!(again.only, began.only);
         assert_eq!(again.custom, began.custom);
         assert_eq!((again.seed, again.link, again.path), (7, began.link, began.path));
         assert!(again.resumed.is_some());
+
+        for (steering, link) in [
+            (PacketSteering::On { virtual_machine: true }, Link::Steered),
+            (PacketSteering::Refused { why: "no".into() }, Link::Steered),
+            (PacketSteering::Off, Link::Plain),
+        ] {
+            let testbed = TestbedFacts { packet_steering: Some(steering), ..Default::default() };
+            let plan = Plan { testbed: Some(testbed), ..Plan::default() };
+            let mut again = RunOptions::default();
+            again.go_on(Run { plan, ..Run::default() });
+            assert_eq!((again.link, again.path), (Some(link), Some(Path::HostOffload)));
+        }
     }
 }

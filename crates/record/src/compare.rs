@@ -5,13 +5,13 @@
 //! it together: with `n` figures each is held to `1 - (1 - confidence) / n` (Bonferroni), since otherwise a run
 //! of twenty cells would find a difference to itself each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use measure::Link;
 use measure::stats::{self, Doubt, Ratio, Repeated, Terms, Verdict};
 use serde::Serialize;
 
-use crate::{CellRecord, Conditions, Run};
+use crate::{CellRecord, Conditions, HostFacts, Run};
 
 /// What two runs say of each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -155,8 +155,8 @@ pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
         doubts: [(first, "first"), (second, "second")]
             .iter()
             .flat_map(|(run, which)| {
-                let warnings = run.plan.host["warnings"].as_array().into_iter().flatten();
-                warnings.filter_map(move |w| Some(format!("{which} run: {}", w.as_str()?)))
+                let warnings = run.plan.host.iter().flat_map(|host| &host.warnings);
+                warnings.map(move |w| format!("{which} run: {}", w.with_advice()))
             })
             .collect(),
     };
@@ -324,17 +324,23 @@ fn transport(cell: &CellRecord) -> &str {
     if word.is_empty() { "udp" } else { word }
 }
 
-/// Facts of a fingerprint that make two hosts different ones, and where they stand in it.
-const OF_HOSTS: [(&str, &str); 9] = [
-    ("CPU model", "/cpu/model"),
-    ("cores", "/cpu/online"),
-    ("SMT", "/cpu/smt"),
-    ("frequency governors", "/cpu/governors"),
-    ("boost", "/cpu/boost"),
-    ("mitigations", "/cpu/mitigations"),
-    ("kernel release", "/kernel/release"),
-    ("clock source", "/kernel/clock_source"),
-    ("memory", "/memory/total"),
+/// A fact of a host in words; absent when the host does not tell it.
+type Fact = fn(&HostFacts) -> Option<String>;
+
+/// Facts that make two hosts different ones.
+const OF_HOSTS: [(&str, Fact); 9] = [
+    ("CPU model", |host| host.cpu.model.clone()),
+    ("cores", |host| Some(host.cpu.online.to_string())),
+    ("SMT", |host| host.cpu.smt.clone()),
+    ("frequency governors", |host| Some(host.cpu.governors.join(", "))),
+    ("boost", |host| host.cpu.boost.map(|on| if on { "on" } else { "off" }.to_owned())),
+    ("mitigations", |host| {
+        let all = host.cpu.mitigations.iter().map(|(name, how)| format!("{name}: {how}"));
+        Some(all.collect::<Vec<_>>().join("; "))
+    }),
+    ("kernel release", |host| host.kernel.release.clone()),
+    ("clock source", |host| host.kernel.clock_source.clone()),
+    ("memory", |host| Some(format!("{} bytes", host.memory.total))),
 ];
 
 /// What differs between the runs as a whole.
@@ -350,19 +356,19 @@ fn differences(first: &Run, second: &Run) -> Vec<String> {
         map.get(key).cloned().unwrap_or_else(|| "(none)".to_owned())
     };
     // Hosts are compared where both runs have taken the fingerprint.
-    if a.host.is_object() && b.host.is_object() {
-        let fact = |host: &serde_json::Value, place: &str| {
-            host.pointer(place).map_or("(none)".to_owned(), ToString::to_string)
+    if let (Some(first), Some(second)) = (&a.host, &b.host) {
+        let told = |fact: Option<String>| {
+            fact.filter(|fact| !fact.is_empty()).unwrap_or_else(|| "(none)".to_owned())
         };
         pairs.extend(
-            OF_HOSTS.iter().map(|(what, place)| {
-                ((*what).to_owned(), fact(&a.host, place), fact(&b.host, place))
-            }),
+            OF_HOSTS
+                .iter()
+                .map(|(what, fact)| ((*what).to_owned(), told(fact(first)), told(fact(second)))),
         );
     }
-    let keys: std::collections::BTreeSet<&String> =
-        a.testbed.keys().chain(b.testbed.keys()).collect();
-    pairs.extend(keys.into_iter().map(|k| (k.clone(), of(&a.testbed, k), of(&b.testbed, k))));
+    let (words_a, words_b) = (a.words(), b.words());
+    let keys: BTreeSet<&String> = words_a.keys().chain(words_b.keys()).collect();
+    pairs.extend(keys.into_iter().map(|k| (k.clone(), of(&words_a, k), of(&words_b, k))));
     let mut differ: Vec<String> = pairs
         .into_iter()
         .filter(|(_, a, b)| a != b)

@@ -74,7 +74,7 @@ fn header(run: &Run) -> Value {
         "stats_interval": 1.0,
         "additional_info": {
             "experiment": run.plan.experiment,
-            "testbed": run.plan.testbed,
+            "testbed": run.plan.words(),
             "complete": run.complete,
         },
     });

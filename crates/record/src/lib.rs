@@ -14,6 +14,7 @@ pub mod csv;
 pub mod dns_metrics;
 pub mod file;
 pub mod glimpse;
+pub mod host;
 pub mod lockstep;
 pub mod name;
 pub mod plan;
@@ -22,6 +23,7 @@ pub mod run;
 pub mod series;
 pub mod source;
 pub mod store;
+pub mod testbed;
 pub mod times;
 pub mod trace;
 pub mod trial;
@@ -34,6 +36,7 @@ pub use connections::Connections;
 pub use dns_metrics::write_dns_metrics;
 pub use file::{RecordError, read, write, write_bytes};
 pub use glimpse::Glimpse;
+pub use host::HostFacts;
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use name::cell_name;
 pub use plan::{Plan, Seam};
@@ -42,6 +45,7 @@ pub use run::{Capacity, CellRecord, Certificate, Run, Secondary, SelfTest, Skipp
 pub use series::{Figure, Series};
 pub use source::{of_trial, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
+pub use testbed::{Choices, CustomHow, CustomServer, PacketSteering, TestbedFacts};
 pub use times::Times;
 pub use trace::{
     TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries, TraceStats,
@@ -52,5 +56,6 @@ pub use updates::{Durability, UpdateRun};
 
 /// The version of these types' JSON.
 ///
-/// Version 1 had sentences where `warnings` and `void` of a trial are types now; it is still read.
+/// Version 1 had sentences where `warnings` and `void` of a trial and the testbed of a run are types now, and empty texts
+/// for what a host does not tell; it is still read.
 pub const SCHEMA: u32 = 2;

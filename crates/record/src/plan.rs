@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::HostFacts;
+use crate::testbed::{Choices, TestbedFacts};
+
 /// What was to be done, by which program, on which host. Written before the first trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -24,14 +27,27 @@ pub struct Plan {
     pub command: String,
     /// When it began, seconds since 1970.
     pub started_unix_s: f64,
-    /// What the testbed was, in words: namespaces, cores, packet steering.
-    pub testbed: BTreeMap<String, String>,
-    /// The fingerprint of the host, as `dnsdyno host` prints it; null when none was taken.
+    /// What the command line chose beside the experiment's file.
     #[serde(default)]
-    pub host: serde_json::Value,
+    pub choices: Choices,
+    /// The testbed; absent for a load without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub testbed: Option<TestbedFacts>,
+    /// The host, as `dnsdyno host` prints it; absent when its facts were not taken.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<HostFacts>,
     /// Configuration files that belong to no cell, by name: the Tester's and the AuthDNS's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// The testbed's facts and what the command line chose, by name, in words.
+    pub fn words(&self) -> BTreeMap<String, String> {
+        let mut words = self.testbed.as_ref().map(TestbedFacts::words).unwrap_or_default();
+        words.extend(self.choices.words());
+        words
+    }
 }
 
 /// An interruption: the run ended before its time and was taken up again.

@@ -249,13 +249,13 @@ impl<'de> Deserialize<'de> for Voidness {
 }
 
 /// An optional value as its word.
-mod optional_word {
+pub(crate) mod optional_word {
     use std::fmt::Display;
     use std::str::FromStr;
 
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    pub(super) fn serialize<T: Display, S: Serializer>(
+    pub(crate) fn serialize<T: Display, S: Serializer>(
         value: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -265,7 +265,7 @@ mod optional_word {
         }
     }
 
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
     where
         T: FromStr<Err: Display>,
         D: Deserializer<'de>,

@@ -1,11 +1,18 @@
 //! Records of schema 1, as they stand in files and stores, changed to today's.
 //!
 //! Schema 1 had sentences where [`measure::Warning`] and [`measure::Void`] are types now. A sentence is kept as it
-//! stands, as their variant `Other`: nothing is read out of it.
+//! stands, as their variant `Other`: nothing is read out of it. Of the testbed it had facts by name, in words: those
+//! are read into their fields, since `--resume` needs them.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use crate::SCHEMA;
+use crate::host::HOST_SCHEMA;
+use crate::testbed::{
+    Choices, CustomHow, CustomServer, Network, PacketSteering, TestbedFacts, User,
+};
 
 /// Changes a record of any kind: a run, a trial, a self-test, a lock-step table; others differ in the version only.
 pub(crate) fn upgrade(record: &mut Value) {
@@ -22,6 +29,7 @@ pub(crate) fn upgrade(record: &mut Value) {
 }
 
 fn run(run: &mut Value) {
+    plan(run);
     for cell in items(run, "results") {
         items(cell, "trials").for_each(trial);
         if let Some(certificate) = cell.get_mut("certificate") {
@@ -44,6 +52,156 @@ pub(crate) fn trial(trial: &mut Value) {
     }
     for warning in items(trial, "warnings").filter(|warning| warning.is_string()) {
         *warning = json!({ "kind": "other", "text": warning.take() });
+    }
+}
+
+/// Changes a plan: its testbed was sentences by name, and what `--resume` needs stood among them; the host's facts had
+/// empty texts for what is absent.
+pub(crate) fn plan(plan: &mut Value) {
+    let Some(fields) = plan.as_object_mut() else { return };
+    let words = fields.remove("testbed").unwrap_or_default();
+    let words: BTreeMap<String, String> = serde_json::from_value(words).unwrap_or_default();
+    let (testbed, choices) = (testbed(&words), choices(&words));
+    if testbed != TestbedFacts::default() {
+        fields.insert("testbed".to_owned(), json!(testbed));
+    }
+    fields.insert("choices".to_owned(), json!(choices));
+    match fields.get_mut("host") {
+        Some(facts @ Value::Object(_)) => host(facts),
+        _ => {
+            fields.remove("host");
+        }
+    }
+}
+
+/// Before the name of a server of the user's own, with its command line.
+const CUSTOM: &str = "custom ";
+/// Before the name of a server that the user runs, with its address.
+const REMOTE: &str = "remote ";
+/// The words of what the command line chose.
+const CHOSEN: [&str; 2] = ["seed", "servers"];
+
+fn choices(words: &BTreeMap<String, String>) -> Choices {
+    let custom = words.iter().filter_map(|(key, value)| {
+        let (name, how) = match key.strip_prefix(REMOTE) {
+            Some(name) => (name, CustomHow::Address(value.parse().ok()?)),
+            None => (key.strip_prefix(CUSTOM)?, CustomHow::Command(value.clone())),
+        };
+        Some(CustomServer { name: name.to_owned(), how })
+    });
+    let servers = words.get("servers").map(|servers| servers.split(", ").map(str::to_owned));
+    Choices {
+        seed: words.get("seed").and_then(|seed| seed.parse().ok()),
+        servers: servers.into_iter().flatten().collect(),
+        custom: custom.collect(),
+        ..Choices::default()
+    }
+}
+
+fn testbed(words: &BTreeMap<String, String>) -> TestbedFacts {
+    let chosen =
+        |name: &str| CHOSEN.contains(&name) || name.starts_with(CUSTOM) || name.starts_with(REMOTE);
+    let words = words.iter().filter(|(name, _)| !chosen(name));
+    words.fold(TestbedFacts::default(), |mut facts, (name, fact)| {
+        if !take(&mut facts, name, fact) {
+            facts.other.insert(name.clone(), fact.clone());
+        }
+        facts
+    })
+}
+
+/// Puts a fact into its field; false where it has none or is not understood.
+fn take(facts: &mut TestbedFacts, name: &str, fact: &str) -> bool {
+    let text = |field: &mut Option<String>| {
+        *field = Some(fact.to_owned());
+        true
+    };
+    let cpus = |field: &mut Vec<usize>| {
+        *field = cpus(fact).unwrap_or_default();
+        !field.is_empty()
+    };
+    match (name, fact) {
+        ("namespaces", "tester, auth, dut on veth links") => {
+            facts.network = Some(Network::Namespaces);
+            true
+        }
+        ("network", "one namespace, its loopback") => {
+            facts.network = Some(Network::Loopback);
+            true
+        }
+        ("user", "root") => {
+            facts.user = Some(User::Root);
+            true
+        }
+        ("user", "user namespace") => {
+            facts.user = Some(User::UserNamespace);
+            true
+        }
+        ("packet steering", how) => {
+            facts.packet_steering = steering(how);
+            facts.packet_steering.is_some()
+        }
+        ("tester cpus", _) => cpus(&mut facts.tester_cpus),
+        ("auth cpus", _) => cpus(&mut facts.auth_cpus),
+        ("dut cpus", "as each cell says") => {
+            facts.dut_cpus_vary = true;
+            true
+        }
+        ("dut cpus", _) => cpus(&mut facts.dut_cpus),
+        ("kernel", _) => text(&mut facts.kernel),
+        ("cpu", _) => text(&mut facts.cpu),
+        ("refused settings", _) => {
+            facts.refused_settings = fact.split("; ").map(str::to_owned).collect();
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The steering that a sentence tells.
+fn steering(how: &str) -> Option<PacketSteering> {
+    let why = how.strip_prefix("refused (").and_then(|rest| rest.rsplit_once("):"));
+    let all = [
+        PacketSteering::On { virtual_machine: false },
+        PacketSteering::On { virtual_machine: true },
+        PacketSteering::Off,
+    ];
+    let known = all.into_iter().find(|steering| steering.to_string() == how);
+    known.or_else(|| Some(PacketSteering::Refused { why: why?.0.to_owned() }))
+}
+
+/// The cores of a list such as `0-2,5`.
+fn cpus(list: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<usize>().ok()?..=last.parse().ok()?);
+    }
+    Some(cpus)
+}
+
+/// Changes the facts of a host.
+fn host(host: &mut Value) {
+    for warning in items(host, "warnings").filter(|warning| warning.is_string()) {
+        *warning = json!({ "kind": "other", "text": warning.take() });
+    }
+    let cores = host.get("cores").cloned();
+    if let Some(model @ Value::String(_)) = host.get_mut("cpu") {
+        *model = json!({ "model": model.take(), "online": cores });
+    }
+    absent(host);
+    host["schema"] = HOST_SCHEMA.into();
+}
+
+/// Removes empty texts and nulls from an object and the objects in it.
+fn absent(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null() && *value != "");
+            fields.values_mut().for_each(absent);
+        }
+        Value::Array(items) => items.iter_mut().for_each(absent),
+        _ => {}
     }
 }
 

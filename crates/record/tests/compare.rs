@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use measure::stats::Terms;
-use measure::{Limiter, Link, Path};
+use measure::{Limiter, Link, Path, Warning};
+use record::host::CpuFacts;
 use record::{
-    Capacity, CellRecord, Comparison, Figure, Outcome, Run, SCHEMA, Skipped, Trial, TrialRecord,
-    compare,
+    Capacity, CellRecord, Comparison, Figure, HostFacts, Outcome, Run, SCHEMA, Skipped, Trial,
+    TrialRecord, compare,
 };
 
 const TERMS: Terms = Terms { confidence: 0.95, margin: 0.05, seed: 1 };
@@ -140,16 +141,22 @@ fn what_is_missing_or_new_is_said() {
     second.skipped =
         vec![Skipped { server: "nsd".into(), why: "not installed".into(), ..Skipped::default() }];
     second.plan.version = "0.2.0".into();
-    let host = |model: &str, warnings: &[&str]| serde_json::json!({"cpu": {"model": model, "online": 2}, "steal": 0.1, "warnings": warnings});
-    second.plan.host = host("B", &["the hypervisor takes 10 %"]);
+    let host = |model: &str, steal: Option<f64>| {
+        let warnings = steal.map(|share| Warning::Steal { share }).into_iter().collect();
+        let cpu = CpuFacts { model: Some(model.to_owned()), online: 2, ..CpuFacts::default() };
+        Some(HostFacts { cpu, steal: Some(0.1), warnings, ..HostFacts::default() })
+    };
+    second.plan.host = host("B", Some(0.1));
     let mut first = run(vec![nsd, knot]);
-    first.plan.host = host("A", &[]);
+    first.plan.host = host("A", None);
     let c = compare(&first, &second, &TERMS);
     let why: Vec<(&str, &str)> =
         c.missing.iter().map(|m| (m.server.as_str(), m.why.as_str())).collect();
     assert_eq!(why, [("nsd", "not measured: not installed"), ("knot", "no capacity")]);
     assert_eq!((c.added.len(), c.added[0].server.as_str()), (1, "yadifa"));
-    assert_eq!(c.differs, ["dnsdyno: ; then 0.2.0", "CPU model: \"A\"; then \"B\""]);
-    assert_eq!(c.doubts, ["second run: the hypervisor takes 10 %"]);
+    assert_eq!(c.differs, ["dnsdyno: ; then 0.2.0", "CPU model: A; then B"]);
+    let steal =
+        "the hypervisor took 10.0 % of the cores' time for others: take a machine of your own";
+    assert_eq!(c.doubts, [format!("second run: {steal}")]);
     assert!(!c.says_something());
 }

@@ -5,10 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use measure::{Histogram, Nanos};
+use measure::{Histogram, Nanos, Void, Warning};
+use record::host::{CpuFacts, HOST_SCHEMA};
 use record::{
-    CellRecord, CellState, Certificate, Figure, Plan, RunState, Series, Skipped, Store, StoreError,
-    Times, Trial, TrialRecord,
+    CellRecord, CellState, Certificate, CustomHow, CustomServer, Figure, HostFacts, PacketSteering,
+    Plan, RunState, Series, Skipped, Store, StoreError, Times, Trial, TrialRecord, Voidness,
 };
 
 /// Tells the child of the kill test which store to write to.
@@ -32,6 +33,7 @@ fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
 }
 
 fn plan() -> Plan {
+    let cpu = CpuFacts { model: Some("a CPU".into()), online: 2, ..CpuFacts::default() };
     Plan {
         experiment: "dns64-rfc8219".into(),
         title: "a title".into(),
@@ -39,7 +41,7 @@ fn plan() -> Plan {
         version: "0.1.0".into(),
         command: "dnsdyno run".into(),
         started_unix_s: 1_795_233_060.5,
-        host: serde_json::json!({"cpu": "a CPU", "cores": 2}),
+        host: Some(HostFacts { schema: HOST_SCHEMA, cpu, ..HostFacts::default() }),
         files: [("auth.toml".to_owned(), "listen".to_owned())].into(),
         ..Plan::default()
     }
@@ -332,6 +334,77 @@ fn a_store_of_the_first_schema_opens() {
     store.begin(&plan()).expect("it can be written").finish(true).expect("ends");
     drop(store);
     assert_eq!(Store::open(&path).expect("opens again").runs().expect("a list").len(), 2);
+}
+
+/// A store of version 2, of which the JSON has schema 1 of the records: with what became types in schema 2.
+const SCHEMA_2: &str = include_str!("fixtures/schema_2.sql");
+
+#[test]
+fn a_store_with_records_of_schema_1_opens() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let old = rusqlite::Connection::open(&path).expect("a new file");
+    old.execute_batch(SCHEMA_2).expect("the dump is SQL");
+    drop(old);
+    let store = Store::open(&path).expect("opens");
+    let run = store.load(1).expect("loads");
+    let trials = &run.results[0].trials;
+    assert!(trials.iter().all(|t| t.trial.schema == record::SCHEMA));
+    let starved = "the Tester was starved: it waited for its CPU 49 % of the time, other processes used 37 % of its cores";
+    let foreign = "processes that are not of the testbed used 38 % of the server's cores";
+    assert_eq!(trials[0].trial.void.0, None);
+    assert_eq!(trials[1].trial.void.0, Some(Void::Other { text: starved.into() }));
+    assert_eq!(trials[1].trial.warnings, [Warning::Other { text: foreign.into() }]);
+    let mut wanted = vec![trial(0, 8_000.0), trial(1, 9_000.5)];
+    wanted[1].trial.void = trials[1].trial.void.clone();
+    wanted[1].trial.warnings.clone_from(&trials[1].trial.warnings);
+    assert_eq!(*trials, wanted, "numbers and histograms are those of the old store");
+
+    let choices = &run.plan.choices;
+    assert_eq!(choices.seed, Some(7));
+    assert_eq!(choices.servers, ["nsd", "own"]);
+    let command = CustomHow::Command("/opt/own -c {{ dir }}/x=1, y".into());
+    let address = CustomHow::Address(([192, 0, 2, 1], 5353).into());
+    let custom = [("own", command), ("theirs", address)];
+    let custom = custom.map(|(name, how)| CustomServer { name: name.into(), how });
+    assert_eq!(choices.custom, custom);
+    let testbed = run.plan.testbed.as_ref().expect("a testbed");
+    assert_eq!(testbed.packet_steering, Some(PacketSteering::Off));
+    assert_eq!((&testbed.tester_cpus[..], &testbed.dut_cpus[..]), (&[0][..], &[1, 2][..]));
+    assert_eq!(testbed.refused_settings, ["tx-usecs of dut", "sysctl net.core.x"]);
+    assert_eq!(testbed.other, BTreeMap::new(), "every fact has its field");
+    assert_eq!(
+        run.plan.words()["packet steering"],
+        "off: the sender's core does the receiver's work"
+    );
+    let host = run.plan.host.as_ref().expect("a host");
+    assert_eq!(host.cpu.model.as_deref(), Some("AMD EPYC"));
+    assert_eq!((host.network.len(), host.network[1].driver.as_deref()), (3, None));
+    assert_eq!((host.warnings.len(), host.packet_ceilings.len()), (5, 2));
+
+    let connection = rusqlite::Connection::open(&path).expect("opens");
+    let sql = "SELECT repeat, void FROM measured ORDER BY repeat";
+    let mut statement = connection.prepare(sql).expect("the view is there");
+    let rows = statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?))).expect("rows");
+    let rows: Vec<(u32, Option<String>)> = rows.map(|row| row.expect("a row")).collect();
+    assert_eq!(rows, [(0, None), (1, Some(starved.to_owned()))]);
+}
+
+#[test]
+fn the_view_names_the_reason_of_a_void_trial() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let store = Store::open(&path).expect("a new store");
+    let mut recording = store.begin(&plan()).expect("begins");
+    let mut void = trial(0, 1.0);
+    void.trial.void = Voidness(Some(Void::Starved { run_delay: 0.5, foreign: 0.0 }));
+    recording.trial(&cell("unbound", 1), &void).expect("stores");
+    recording.finish(true).expect("ends");
+    assert_eq!(store.load(1).expect("loads").results[0].trials, [void]);
+    let connection = rusqlite::Connection::open(&path).expect("opens");
+    let reason: String =
+        connection.query_row("SELECT void FROM measured", [], |r| r.get(0)).expect("a reason");
+    assert_eq!(reason, "starved");
 }
 
 /// Makes the store of the fixture anew in `$DNSDYNO_TEST_FIXTURE`; only ever needed for a new schema.

@@ -3,6 +3,7 @@
 
 mod cells;
 mod comparison;
+mod host;
 mod html;
 mod lockstep;
 mod run;
@@ -14,6 +15,7 @@ mod updates;
 pub mod view;
 
 pub use comparison::comparison;
+pub use host::host;
 pub use html::html;
 pub use lockstep::lockstep;
 pub use run::run;

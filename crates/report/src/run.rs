@@ -22,7 +22,7 @@ pub fn run(run: &Run) -> String {
     for skipped in &run.skipped {
         let _ = writeln!(out, "{}: not measured: {}", skipped_name(skipped), skipped.why);
     }
-    for (what, how) in &run.plan.testbed {
+    for (what, how) in run.plan.words() {
         let _ = writeln!(out, "{what}: {how}");
     }
     if !run.complete {

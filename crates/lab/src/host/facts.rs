@@ -1,116 +1,12 @@
 //! What the host says of itself, in `/proc` and `/sys`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use serde::Serialize;
+use record::HostFacts;
+use record::host::{Cache, Card, CpuFacts, HOST_SCHEMA, KernelFacts, MemoryFacts};
 
 use crate::cpus::CpuList;
-
-/// What is read without measuring anything.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Facts {
-    /// Its processor.
-    pub cpu: Cpu,
-    /// Its kernel.
-    pub kernel: Kernel,
-    /// Its memory.
-    pub memory: Memory,
-    /// Its network cards; real ones and virtual ones, not the loopback.
-    pub network: Vec<Card>,
-}
-
-/// The processor.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Cpu {
-    /// Its name.
-    pub model: String,
-    /// Cores of the machine that run.
-    pub online: usize,
-    /// Cores that this process may use.
-    pub allowed: Vec<usize>,
-    /// Threads of a core: `on`, `off`, `notsupported`, ...
-    pub smt: String,
-    /// Cores that share one, by `thread_siblings_list`; only where there are several.
-    pub siblings: Vec<String>,
-    /// Frequency governors in use; empty where the host has no control over it.
-    pub governors: Vec<String>,
-    /// Whether the clock may go above its rating; absent where it is not visible.
-    pub boost: Option<bool>,
-    /// MHz now, of the first core.
-    pub mhz: Option<f64>,
-    /// MHz at most.
-    pub max_mhz: Option<f64>,
-    /// The first core's caches.
-    pub caches: Vec<Cache>,
-    /// Weaknesses and what is done about them; those that do not concern this one are left out.
-    pub mitigations: BTreeMap<String, String>,
-    /// Whether it is a virtual one.
-    pub virtual_machine: bool,
-}
-
-/// A cache of a core.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Cache {
-    /// From 1.
-    pub level: u32,
-    /// `Data`, `Instruction` or `Unified`.
-    pub kind: String,
-    /// Its size.
-    pub bytes: u64,
-    /// The cores that share it.
-    pub shared_by: String,
-}
-
-/// The kernel and its clock.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Kernel {
-    /// Its release.
-    pub release: String,
-    /// Its build, with its kind of preemption.
-    pub version: String,
-    /// What its command line says of speed.
-    pub options: Vec<String>,
-    /// The clock.
-    pub clock_source: String,
-    /// The clocks it could use.
-    pub clock_sources: Vec<String>,
-    /// Settings of the network, by their names in sysctl.
-    pub settings: BTreeMap<String, String>,
-}
-
-/// The memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// All of it, bytes.
-    pub total: u64,
-    /// What can be had now, bytes.
-    pub available: u64,
-    /// Nodes of it, each nearer to some cores.
-    pub nodes: usize,
-}
-
-/// A network card.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Card {
-    /// Its name.
-    pub name: String,
-    /// Its driver; empty for a virtual one.
-    pub driver: String,
-    /// Its receive queues: each is one core's.
-    pub receive_queues: usize,
-    /// Its send queues.
-    pub send_queues: usize,
-    /// Megabits a second; absent where it does not say.
-    pub mbit: Option<i64>,
-    /// Largest packet.
-    pub mtu: u32,
-    /// Receive packet steering: the masks of cores that are not empty, by queue.
-    pub steering: BTreeMap<String, String>,
-    /// What UDP over IPv4 is spread over its queues by, as `ethtool` says; empty where it does not.
-    pub hashing: Vec<String>,
-}
 
 /// Words of the kernel's command line that change how fast it is; the rest is nobody's business.
 const SPEED_OPTIONS: [&str; 22] = [
@@ -150,8 +46,13 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// A file's text without the end of its line; empty where there is none.
-fn read(path: impl AsRef<Path>) -> String {
+fn read_text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// A text that is there.
+fn told(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// The names in a directory, sorted.
@@ -163,72 +64,69 @@ fn names(dir: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
-impl Facts {
-    /// Reads them.
-    pub fn read() -> Self {
-        let cards = names("/sys/class/net").into_iter().filter(|name| name != "lo");
-        Facts {
-            cpu: Cpu::read(),
-            kernel: Kernel::read(),
-            memory: Memory::read(),
-            network: cards.map(Card::read).collect(),
-        }
-    }
-
-    /// The size of the last cache, bytes.
-    pub fn last_cache(&self) -> u64 {
-        self.cpu.caches.iter().map(|cache| cache.bytes).max().unwrap_or(32 << 20)
+/// What the host tells without measuring anything.
+pub(super) fn read() -> HostFacts {
+    let cards = names("/sys/class/net").into_iter().filter(|name| name != "lo");
+    HostFacts {
+        schema: HOST_SCHEMA,
+        cpu: read_cpu(),
+        kernel: read_kernel(),
+        memory: read_memory(),
+        network: cards.map(read_card).collect(),
+        ..HostFacts::default()
     }
 }
 
-impl Cpu {
-    /// What `/proc/cpuinfo` and `/sys` say of it; empty where they say nothing.
-    pub(crate) fn read() -> Self {
-        const CPUS: &str = "/sys/devices/system/cpu";
-        let info = read("/proc/cpuinfo");
-        let field = |name: &str| field(&info, name);
-        let core = |number: &usize, file: &str| read(format!("{CPUS}/cpu{number}/{file}"));
-        let online: Option<CpuList> = read(format!("{CPUS}/online")).parse().ok();
-        let online = online.unwrap_or_else(CpuList::allowed);
-        let unique = |file: &str| {
-            let mut values: Vec<String> =
-                online.cpus().iter().map(|number| core(number, file)).collect();
-            values.sort();
-            values.dedup();
-            values.retain(|value| !value.is_empty());
-            values
-        };
-        let mut siblings = unique("topology/thread_siblings_list");
-        siblings.retain(|list| list.contains([',', '-']));
-        let boost = match (
-            read(format!("{CPUS}/cpufreq/boost")),
-            read(format!("{CPUS}/intel_pstate/no_turbo")),
-        ) {
-            (boost, _) if !boost.is_empty() => Some(boost == "1"),
-            (_, no_turbo) if !no_turbo.is_empty() => Some(no_turbo == "0"),
-            _ => None,
-        };
-        let khz =
-            |file: &str| core(&online.cpus()[0], file).parse::<f64>().ok().map(|khz| khz / 1e3);
-        let dir = format!("{CPUS}/vulnerabilities");
-        let mitigations = names(&dir).into_iter().map(|name| (read(format!("{dir}/{name}")), name));
-        let mitigations =
-            mitigations.filter(|(state, _)| state != "Not affected" && !state.is_empty());
-        Cpu {
-            model: field("model name").unwrap_or_default(),
-            online: online.count(),
-            allowed: CpuList::allowed().cpus().to_vec(),
-            smt: read(format!("{CPUS}/smt/control")),
-            siblings,
-            governors: unique("cpufreq/scaling_governor"),
-            boost,
-            mhz: khz("cpufreq/scaling_cur_freq").or_else(|| field("cpu MHz")?.parse().ok()),
-            max_mhz: khz("cpufreq/cpuinfo_max_freq"),
-            caches: caches(&format!("{CPUS}/cpu{}/cache", online.cpus()[0])),
-            mitigations: mitigations.map(|(state, name)| (name, state)).collect(),
-            virtual_machine: field("flags")
-                .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
-        }
+/// The size of the largest cache, bytes.
+pub(super) fn last_cache(cpu: &CpuFacts) -> u64 {
+    cpu.caches.iter().map(|cache| cache.bytes).max().unwrap_or(32 << 20)
+}
+
+/// What `/proc/cpuinfo` and `/sys` tell of the processor.
+pub(crate) fn read_cpu() -> CpuFacts {
+    const CPUS: &str = "/sys/devices/system/cpu";
+    let info = read_text("/proc/cpuinfo");
+    let field = |name: &str| field(&info, name);
+    let core = |number: &usize, file: &str| read_text(format!("{CPUS}/cpu{number}/{file}"));
+    let online: Option<CpuList> = read_text(format!("{CPUS}/online")).parse().ok();
+    let online = online.unwrap_or_else(CpuList::allowed);
+    let unique = |file: &str| {
+        let mut values: Vec<String> =
+            online.cpus().iter().map(|number| core(number, file)).collect();
+        values.sort();
+        values.dedup();
+        values.retain(|value| !value.is_empty());
+        values
+    };
+    let mut siblings = unique("topology/thread_siblings_list");
+    siblings.retain(|list| list.contains([',', '-']));
+    let boost = match (
+        read_text(format!("{CPUS}/cpufreq/boost")),
+        read_text(format!("{CPUS}/intel_pstate/no_turbo")),
+    ) {
+        (boost, _) if !boost.is_empty() => Some(boost == "1"),
+        (_, no_turbo) if !no_turbo.is_empty() => Some(no_turbo == "0"),
+        _ => None,
+    };
+    let khz = |file: &str| core(&online.cpus()[0], file).parse::<f64>().ok().map(|khz| khz / 1e3);
+    let dir = format!("{CPUS}/vulnerabilities");
+    let mitigations =
+        names(&dir).into_iter().map(|name| (read_text(format!("{dir}/{name}")), name));
+    let mitigations = mitigations.filter(|(state, _)| state != "Not affected" && !state.is_empty());
+    CpuFacts {
+        model: field("model name"),
+        online: online.count(),
+        allowed: CpuList::allowed().cpus().to_vec(),
+        smt: told(read_text(format!("{CPUS}/smt/control"))),
+        siblings,
+        governors: unique("cpufreq/scaling_governor"),
+        boost,
+        mhz: khz("cpufreq/scaling_cur_freq").or_else(|| field("cpu MHz")?.parse().ok()),
+        max_mhz: khz("cpufreq/cpuinfo_max_freq"),
+        caches: caches(&format!("{CPUS}/cpu{}/cache", online.cpus()[0])),
+        mitigations: mitigations.map(|(state, name)| (name, state)).collect(),
+        virtual_machine: field("flags")
+            .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
     }
 }
 
@@ -242,7 +140,7 @@ fn field(info: &str, name: &str) -> Option<String> {
 fn caches(dir: &str) -> Vec<Cache> {
     let indices = names(dir).into_iter().filter(|name| name.starts_with("index"));
     let cache = |index: String| {
-        let file = |name: &str| read(format!("{dir}/{index}/{name}"));
+        let file = |name: &str| read_text(format!("{dir}/{index}/{name}"));
         let bytes = bytes_of(&file("size"))?;
         let level = file("level").parse().ok()?;
         Some(Cache { level, kind: file("type"), bytes, shared_by: file("shared_cpu_list") })
@@ -261,25 +159,23 @@ fn bytes_of(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_shl(shift)
 }
 
-impl Kernel {
-    fn read() -> Self {
-        const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
-        let line = read("/proc/cmdline");
-        let setting = |name: &&str| {
-            let value = read(format!("/proc/sys/{}", name.replace('.', "/")));
-            (!value.is_empty()).then(|| ((*name).to_owned(), value.replace('\t', " ")))
-        };
-        Kernel {
-            release: read("/proc/sys/kernel/osrelease"),
-            version: read("/proc/sys/kernel/version"),
-            options: speed_options(&line),
-            clock_source: read(format!("{CLOCK}/current_clocksource")),
-            clock_sources: read(format!("{CLOCK}/available_clocksource"))
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect(),
-            settings: SETTINGS.iter().filter_map(setting).collect(),
-        }
+fn read_kernel() -> KernelFacts {
+    const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
+    let line = read_text("/proc/cmdline");
+    let setting = |name: &&str| {
+        let value = read_text(format!("/proc/sys/{}", name.replace('.', "/")));
+        (!value.is_empty()).then(|| ((*name).to_owned(), value.replace('\t', " ")))
+    };
+    KernelFacts {
+        release: told(read_text("/proc/sys/kernel/osrelease")),
+        version: told(read_text("/proc/sys/kernel/version")),
+        options: speed_options(&line),
+        clock_source: told(read_text(format!("{CLOCK}/current_clocksource"))),
+        clock_sources: read_text(format!("{CLOCK}/available_clocksource"))
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        settings: SETTINGS.iter().filter_map(setting).collect(),
     }
 }
 
@@ -289,45 +185,41 @@ fn speed_options(line: &str) -> Vec<String> {
     line.split_whitespace().filter(about_speed).map(str::to_owned).collect()
 }
 
-impl Memory {
-    fn read() -> Self {
-        let info = read("/proc/meminfo");
-        let bytes = |name: &str| {
-            let value = field(&info, name).unwrap_or_default();
-            let digits = value.split(' ').next().unwrap_or_default();
-            digits.parse::<u64>().unwrap_or(0).saturating_mul(1024)
-        };
-        let nodes = names("/sys/devices/system/node");
-        let nodes = nodes
-            .iter()
-            .filter(|name| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok()));
-        Memory {
-            total: bytes("MemTotal"),
-            available: bytes("MemAvailable"),
-            nodes: nodes.count().max(1),
-        }
+fn read_memory() -> MemoryFacts {
+    let info = read_text("/proc/meminfo");
+    let bytes = |name: &str| {
+        let value = field(&info, name).unwrap_or_default();
+        let digits = value.split(' ').next().unwrap_or_default();
+        digits.parse::<u64>().unwrap_or(0).saturating_mul(1024)
+    };
+    let nodes = names("/sys/devices/system/node");
+    let nodes = nodes
+        .iter()
+        .filter(|name| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok()));
+    MemoryFacts {
+        total: bytes("MemTotal"),
+        available: bytes("MemAvailable"),
+        nodes: nodes.count().max(1),
     }
 }
 
-impl Card {
-    fn read(name: String) -> Self {
-        let dir = format!("/sys/class/net/{name}");
-        let queues = names(format!("{dir}/queues"));
-        let of = |kind: &'static str| queues.iter().filter(move |queue| queue.starts_with(kind));
-        let masks = of("rx-").map(|queue| (queue, read(format!("{dir}/queues/{queue}/rps_cpus"))));
-        let masks = masks.filter(|(_, mask)| mask.contains(|c| c != '0' && c != ','));
-        let driver = fs::read_link(format!("{dir}/device/driver")).ok();
-        let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        Card {
-            driver: driver.unwrap_or_default(),
-            receive_queues: of("rx-").count(),
-            send_queues: of("tx-").count(),
-            mbit: read(format!("{dir}/speed")).parse().ok().filter(|mbit| *mbit > 0),
-            mtu: read(format!("{dir}/mtu")).parse().unwrap_or(0),
-            steering: masks.map(|(queue, mask)| (queue.clone(), mask)).collect(),
-            hashing: hashing(&name),
-            name,
-        }
+fn read_card(name: String) -> Card {
+    let dir = format!("/sys/class/net/{name}");
+    let queues = names(format!("{dir}/queues"));
+    let of = |kind: &'static str| queues.iter().filter(move |queue| queue.starts_with(kind));
+    let masks = of("rx-").map(|queue| (queue, read_text(format!("{dir}/queues/{queue}/rps_cpus"))));
+    let masks = masks.filter(|(_, mask)| mask.contains(|c| c != '0' && c != ','));
+    let driver = fs::read_link(format!("{dir}/device/driver")).ok();
+    let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    Card {
+        driver,
+        receive_queues: of("rx-").count(),
+        send_queues: of("tx-").count(),
+        mbit: read_text(format!("{dir}/speed")).parse().ok().filter(|mbit| *mbit > 0),
+        mtu: read_text(format!("{dir}/mtu")).parse().unwrap_or(0),
+        steering: masks.map(|(queue, mask)| (queue.clone(), mask)).collect(),
+        hashing: hashing(&name),
+        name,
     }
 }
 

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use measure::rng::Rng;
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
-use serde::Serialize;
+use record::HostFacts;
+use record::host::{Bandwidth, Latency};
 
-use super::facts::Facts;
+use super::facts::last_cache;
 use crate::cpus::CpuList;
 
 /// Bytes of a STREAM array at least and at most: the three are to fit, and to be measured within seconds.
@@ -22,32 +23,6 @@ const ARRAY: (u64, u64) = (8 << 20, 256 << 20);
 const SETS: (u64, u64) = (8 << 10, 256 << 20);
 /// Bytes of a cache line.
 const LINE: u64 = 64;
-
-/// What STREAM's kernels move, bytes a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Bandwidth {
-    /// `c = a`.
-    pub copy: f64,
-    /// `b = s c`.
-    pub scale: f64,
-    /// `c = a + b`.
-    pub add: f64,
-    /// `a = b + s c`.
-    pub triad: f64,
-    /// Size of each array, bytes.
-    pub array: u64,
-    /// How many threads, a core each.
-    pub threads: usize,
-}
-
-/// How long a load takes that waits for the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Latency {
-    /// Working set, bytes.
-    pub bytes: u64,
-    /// Nanoseconds of a load.
-    pub ns: f64,
-}
 
 /// The part of a thread: its pieces of the three arrays.
 type Part<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
@@ -63,11 +38,11 @@ const KERNELS: [(Kernel, f64); 4] = [
 ];
 
 /// Runs STREAM's kernels on the cores `on`.
-pub(super) fn bandwidth(facts: &Facts, on: &CpuList, full: bool) -> Bandwidth {
+pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Bandwidth {
     // STREAM's rule is four times the last cache; the short form takes twice.
     let (caches, rounds) = if full { (4, 10) } else { (2, 3) };
-    let room = facts.memory.available / 16;
-    let array = (caches * facts.last_cache()).min(room).clamp(ARRAY.0, ARRAY.1);
+    let room = host.memory.available / 16;
+    let array = (caches * last_cache(&host.cpu)).min(room).clamp(ARRAY.0, ARRAY.1);
     let array = if full { array } else { array.min(64 << 20) };
     let len = (array / 8) as usize;
     let (mut a, mut b, mut c) = (vec![1.0_f64; len], vec![2.0; len], vec![0.0; len]);
@@ -116,10 +91,10 @@ pub(super) fn bind(cpu: usize) {
 }
 
 /// The latency of working sets, each twice the one before.
-pub(super) fn latencies(facts: &Facts, full: bool) -> Vec<Latency> {
+pub(super) fn latencies(host: &HostFacts, full: bool) -> Vec<Latency> {
     let time = Duration::from_millis(if full { 100 } else { 10 });
     let caches = if full { 4 } else { 2 };
-    let largest = (caches * facts.last_cache()).min(facts.memory.available / 16).min(SETS.1);
+    let largest = (caches * last_cache(&host.cpu)).min(host.memory.available / 16).min(SETS.1);
     let largest = if full { largest } else { largest.min(64 << 20) };
     let sets = std::iter::successors(Some(SETS.0), |bytes| Some(bytes * 2));
     sets.take_while(|bytes| *bytes <= largest.max(1 << 20))

@@ -16,16 +16,11 @@ mod warnings;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use record::HostFacts;
 
 use crate::cpus::CpuList;
 
-pub use facts::{Cache, Card, Cpu, Facts, Kernel, Memory};
-pub use memory::{Bandwidth, Latency};
-pub use timer::{Gaps, Timer};
-
-/// Version of the fingerprint's JSON.
-pub const HOST_SCHEMA: u32 = 1;
+pub(crate) use facts::read_cpu;
 
 /// How thoroughly a host is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,57 +33,26 @@ pub enum Depth {
     Full,
 }
 
-/// What a host is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Fingerprint {
-    /// Version of the JSON.
-    pub schema: u32,
-    /// When it was taken, seconds since 1970.
-    pub taken_unix_s: f64,
-    /// What it says of itself.
-    #[serde(flatten)]
-    pub facts: Facts,
-    /// Memory bandwidth; absent when it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_bandwidth: Option<Bandwidth>,
-    /// Nanoseconds of a dependent load, by working set; empty when they were not measured.
-    pub memory_latency: Vec<Latency>,
-    /// The clock and the scheduler; absent when they were not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timer: Option<Timer>,
-    /// Share (0 to 1) of the cores that others used just before.
-    pub others_busy: f64,
-    /// Share (0 to 1) of the cores' time that the hypervisor gave to others.
-    pub steal: f64,
-    /// What spoils measurements, in words, each with what to do.
-    pub warnings: Vec<String>,
-}
-
-/// Takes the fingerprint of this host; of its speed only what the cores `on` show.
-pub fn fingerprint(depth: Depth, on: &CpuList) -> Fingerprint {
-    let facts = Facts::read();
+/// Takes the facts of this host; of its speed only what the cores `on` show.
+pub fn fingerprint(depth: Depth, on: &CpuList) -> HostFacts {
+    let mut host = facts::read();
     let look = match depth {
         Depth::Facts => Duration::ZERO,
         Depth::Quick => Duration::from_millis(200),
         Depth::Full => Duration::from_secs(1),
     };
     // First, while this process is idle: then all that is busy is others.
-    let (others_busy, steal) = warnings::others(look);
-    let measured = depth != Depth::Facts;
+    (host.others_busy, host.steal) = warnings::others(look);
     let full = depth == Depth::Full;
-    let mut fingerprint = Fingerprint {
-        schema: HOST_SCHEMA,
-        taken_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
-        memory_bandwidth: measured.then(|| memory::bandwidth(&facts, on, full)),
-        memory_latency: if measured { memory::latencies(&facts, full) } else { Vec::new() },
-        timer: measured.then(|| timer::measure(on, full)),
-        facts,
-        others_busy,
-        steal,
-        warnings: Vec::new(),
-    };
-    fingerprint.warnings = warnings::warnings(&fingerprint);
-    fingerprint
+    host.taken_unix_s =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+    if depth != Depth::Facts {
+        host.memory_bandwidth = Some(memory::bandwidth(&host, on, full));
+        host.memory_latency = memory::latencies(&host, full);
+        host.timer = Some(timer::measure(on, full));
+    }
+    host.warnings = warnings::warnings(&host);
+    host
 }
 
 #[cfg(test)]
@@ -108,6 +72,6 @@ mod tests {
             assert!(json.get(key).is_some(), "{key}: {json}");
         }
         assert_eq!(json["cpu"]["allowed"].as_array().unwrap().len(), CpuList::allowed().count());
-        assert!(fingerprint.facts.memory.total > 1 << 20);
+        assert!(fingerprint.memory.total > 1 << 20);
     }
 }

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use record::host::{Gaps, Timer};
 
 use super::memory::bind;
 use crate::cpus::CpuList;
@@ -13,36 +13,6 @@ use crate::cpus::CpuList;
 const NAP: Duration = Duration::from_micros(100);
 /// A program that looks at the clock over and over and finds that so much time has gone was interrupted.
 const GAP: Duration = Duration::from_micros(10);
-
-/// What a program can expect of time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Timer {
-    /// Nanoseconds of a look at the clock.
-    pub clock_read_ns: f64,
-    /// The smallest step of the clock that was seen, nanoseconds.
-    pub clock_step_ns: u64,
-    /// Microseconds that sleepers of 100 us woke late: median.
-    pub sleep_late_p50_us: f64,
-    /// 99th percentile of that.
-    pub sleep_late_p99_us: f64,
-    /// The latest.
-    pub sleep_late_max_us: f64,
-    /// For each core: how it went away from a program that never sleeps.
-    pub gaps: Vec<Gaps>,
-}
-
-/// How a core went away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Gaps {
-    /// The core.
-    pub cpu: usize,
-    /// Times a second that it was away for 10 us or longer.
-    pub per_s: f64,
-    /// The longest, microseconds.
-    pub max_us: f64,
-    /// Share (0 to 1) of the time that it was away so.
-    pub share: f64,
-}
 
 /// Measures clock and scheduler; the gaps on each of the cores `on`, one after the other.
 pub(super) fn measure(on: &CpuList, full: bool) -> Timer {

@@ -60,8 +60,9 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Brings the JSON of all trials from schema 1 to 2. What is no JSON stays as it is: reading it says so.
+/// Brings the JSON of all plans and trials from schema 1 to 2. What is no JSON stays as it is: reading it says so.
 fn records_of_schema_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    change(transaction, "run", "plan", v1::plan)?;
     change(transaction, "trial", "record", v1::trial)
 }
 

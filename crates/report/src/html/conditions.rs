@@ -17,11 +17,12 @@ use crate::view::{setting_words, thousands};
 
 /// Folded sections.
 pub(crate) fn section(run: &Run, cells: &Cells<'_>, number: usize) -> Markup {
+    let words = run.plan.words();
     html! {
         h3 { "Conditions" }
         (fold("How it was run", how(run)))
-        @if !run.plan.testbed.is_empty() { (fold("Testbed", pairs(run.plan.testbed.iter().map(|(k, v)| (k.clone(), v.clone()))))) }
-        @if !run.plan.host.is_null() { (fold("Host", host(&run.plan.host))) }
+        @if !words.is_empty() { (fold("Testbed", pairs(words.into_iter()))) }
+        @if let Some(host) = &run.plan.host { (fold("Host", pairs(crate::host::lines(host).into_iter()))) }
         @if cells.cells.iter().any(|c| c.record.certificate.is_some()) { (fold("The Tester’s self-test", certificates(cells))) }
         (fold("Settings of the cells", settings(cells)))
         @if !run.plan.text.is_empty() { (fold("The experiment’s file", html! { pre { (run.plan.text) } })) }
@@ -66,38 +67,6 @@ fn how(run: &Run) -> Markup {
 
 fn pairs(pairs: impl Iterator<Item = (String, String)>) -> Markup {
     html! { dl { @for (what, how) in pairs { dt { (what) } dd { (how) } } } }
-}
-
-/// The fingerprint: its leaves by their paths.
-fn host(value: &serde_json::Value) -> Markup {
-    let mut leaves = Vec::new();
-    flatten(value, String::new(), &mut leaves);
-    pairs(leaves.into_iter())
-}
-
-fn flatten(value: &serde_json::Value, path: String, out: &mut Vec<(String, String)>) {
-    let below =
-        |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path} › {key}") };
-    match value {
-        serde_json::Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| flatten(value, below(key), out));
-        }
-        serde_json::Value::Array(items) if items.iter().any(|i| i.is_object() || i.is_array()) => {
-            items
-                .iter()
-                .enumerate()
-                .for_each(|(i, v)| flatten(v, below(&(i + 1).to_string()), out));
-        }
-        serde_json::Value::Array(items) => {
-            let words: Vec<String> = items.iter().map(leaf).collect();
-            out.push((path, words.join(", ")));
-        }
-        other => out.push((path, leaf(other))),
-    }
-}
-
-fn leaf(value: &serde_json::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn certificates(cells: &Cells<'_>) -> Markup {

@@ -37,10 +37,8 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     out.extend(
         warnings.iter().map(|w| html! { (w.text) " (" (counted(w.count, "trial", "trials")) ")" }),
     );
-    if let Some(of_host) = run.plan.host.get("warnings").and_then(|w| w.as_array()) {
-        let words = |w: &serde_json::Value| w.as_str().map_or_else(|| w.to_string(), str::to_owned);
-        out.extend(of_host.iter().map(|w| html! { "Host: " (words(w)) }));
-    }
+    let of_host = run.plan.host.iter().flat_map(|host| &host.warnings);
+    out.extend(of_host.map(|w| html! { "Host: " (w.with_advice()) }));
     out
 }
 

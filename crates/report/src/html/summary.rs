@@ -53,9 +53,7 @@ fn facts(run: &Run) -> String {
     if run.plan.quick {
         facts.push("short form".into());
     }
-    if let Some(cpu) = run.plan.host.pointer("/cpu/model").and_then(|v| v.as_str()) {
-        facts.push(cpu.to_owned());
-    }
+    facts.extend(run.plan.host.as_ref().and_then(|host| host.cpu.model.clone()));
     facts.join(" · ")
 }
 

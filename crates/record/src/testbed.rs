@@ -1,0 +1,238 @@
+//! The testbed of a run, and what the command line chose for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+
+use measure::{Link, Path};
+use serde::{Deserialize, Serialize};
+
+use crate::trial::optional_word;
+
+/// The testbed that a run was measured in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TestbedFacts {
+    /// Where the hosts are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// As which user the lab ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
+    /// The kind of the links.
+    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    pub link: Option<Link>,
+    /// Why the links are not of the kind that was asked for; absent where they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_refused: Option<String>,
+    /// What a datagram is on the links.
+    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    pub path: Option<Path>,
+    /// Whether receive packet steering was on; of records that name no link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet_steering: Option<PacketSteering>,
+    /// Whether the host is a virtual machine, where an interrupt between cores costs microseconds.
+    pub virtual_machine: bool,
+    /// The Tester's cores.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tester_cpus: Vec<usize>,
+    /// The AuthDNS's cores.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub auth_cpus: Vec<usize>,
+    /// The server's cores; empty where each cell has its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dut_cpus: Vec<usize>,
+    /// Whether the number of the server's cores is a setting of each cell.
+    pub dut_cpus_vary: bool,
+    /// The release of the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The processor's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<String>,
+    /// Settings that the kernel or the missing rights refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused_settings: Vec<String>,
+    /// Facts that have no field, by name; of records of schema 1.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub other: BTreeMap<String, String>,
+}
+
+/// Where the hosts of a testbed are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// Each host in a network namespace of its own.
+    Namespaces,
+    /// All in one namespace.
+    Loopback,
+}
+
+/// As which user the lab ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum User {
+    /// The superuser of the host.
+    Root,
+    /// An ordinary user, in a user namespace.
+    UserNamespace,
+}
+
+/// Receive packet steering on the links of a record that names no link: it bills each host for what it receives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum PacketSteering {
+    /// Each host pays for what it receives.
+    On {
+        /// Whether the host is a virtual machine, where the interrupt between cores costs much.
+        virtual_machine: bool,
+    },
+    /// The sender's core does the receiver's work.
+    Off,
+    /// It was wanted, and the kernel refused it.
+    Refused {
+        /// What the kernel said.
+        why: String,
+    },
+}
+
+impl PacketSteering {
+    /// The kind of link that was asked for.
+    pub fn link(&self) -> Link {
+        match self {
+            PacketSteering::On { .. } | PacketSteering::Refused { .. } => Link::Steered,
+            PacketSteering::Off => Link::Plain,
+        }
+    }
+}
+
+impl fmt::Display for PacketSteering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacketSteering::On { virtual_machine: false } => f.write_str(STEERED),
+            PacketSteering::On { virtual_machine: true } => write!(f, "{STEERED}{INTERRUPT}"),
+            PacketSteering::Off => write!(f, "off: {NOT_STEERED}"),
+            PacketSteering::Refused { why } => write!(f, "refused ({why}): {NOT_STEERED}"),
+        }
+    }
+}
+
+const STEERED: &str = "on: each host pays for what it receives";
+const NOT_STEERED: &str = "the sender's core does the receiver's work";
+const INTERRUPT: &str = ", and on this virtual machine several microseconds more for the interrupt that brings it \
+                         from the other core";
+
+const STEERED_GUEST: &str = "steered: on this virtual machine each packet costs several microseconds more for the \
+                             interrupt between cores";
+
+/// What the command line chose beside the experiment's file. A run that is taken up again takes it from here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Choices {
+    /// Seed of the names' order and of the visits'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Only these servers; empty for all of the experiment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
+    /// Servers of the user's own, beside those of the experiment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub custom: Vec<CustomServer>,
+    /// The kind of the links, whatever the experiment says.
+    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    pub link: Option<Link>,
+    /// What a datagram is on the links, whatever the experiment says.
+    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    pub path: Option<Path>,
+}
+
+/// A server of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CustomServer {
+    /// Its name.
+    pub name: String,
+    /// How it is reached.
+    #[serde(flatten)]
+    pub how: CustomHow,
+}
+
+/// How a server of the user's own is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CustomHow {
+    /// The lab starts it by this command line.
+    Command(String),
+    /// The user runs it at this address.
+    Address(SocketAddr),
+}
+
+impl TestbedFacts {
+    /// The facts by name, in words.
+    pub fn words(&self) -> BTreeMap<String, String> {
+        let network = self.network.map(|network| match network {
+            Network::Namespaces => ("namespaces", "tester, auth, dut on veth links".to_owned()),
+            Network::Loopback => ("network", "one namespace, its loopback".to_owned()),
+        });
+        let user = self.user.map(|user| match user {
+            User::Root => "root".to_owned(),
+            User::UserNamespace => "user namespace".to_owned(),
+        });
+        let cpus = |cpus: &[usize]| (!cpus.is_empty()).then(|| cpu_list(cpus));
+        let vary = self.dut_cpus_vary.then(|| "as each cell says".to_owned());
+        let refused = &self.refused_settings;
+        let link = match (&self.link_refused, self.link) {
+            (Some(why), _) => Some(format!("plain, since others were refused ({why})")),
+            (None, Some(Link::Steered)) if self.virtual_machine => Some(STEERED_GUEST.to_owned()),
+            (None, link) => link.map(|link| link.to_string()),
+        };
+        let named = [
+            ("links", link),
+            ("path", self.path.map(|path| path.to_string())),
+            ("user", user),
+            ("packet steering", self.packet_steering.as_ref().map(ToString::to_string)),
+            ("tester cpus", cpus(&self.tester_cpus)),
+            ("auth cpus", cpus(&self.auth_cpus)),
+            ("dut cpus", vary.or_else(|| cpus(&self.dut_cpus))),
+            ("kernel", self.kernel.clone()),
+            ("cpu", self.cpu.clone()),
+            ("refused settings", (!refused.is_empty()).then(|| refused.join("; "))),
+        ];
+        let named = named.into_iter().filter_map(|(name, fact)| Some((name, fact?)));
+        let mut words = self.other.clone();
+        words.extend(network.into_iter().chain(named).map(|(name, fact)| (name.to_owned(), fact)));
+        words
+    }
+}
+
+impl Choices {
+    /// What was chosen by name, in words.
+    pub fn words(&self) -> BTreeMap<String, String> {
+        let custom = self.custom.iter().map(|server| match &server.how {
+            CustomHow::Command(command) => (format!("custom {}", server.name), command.clone()),
+            CustomHow::Address(address) => (format!("remote {}", server.name), address.to_string()),
+        });
+        let mut words: BTreeMap<String, String> = custom.collect();
+        words.extend(self.seed.map(|seed| ("seed".to_owned(), seed.to_string())));
+        words.extend(self.link.map(|link| ("asked link".to_owned(), link.to_string())));
+        words.extend(self.path.map(|path| ("asked path".to_owned(), path.to_string())));
+        if !self.servers.is_empty() {
+            words.insert("servers".to_owned(), self.servers.join(", "));
+        }
+        words
+    }
+}
+
+/// A list of cores in the shortest form: `0-3,8`. `cpus` rises.
+pub fn cpu_list(cpus: &[usize]) -> String {
+    let mut parts = Vec::new();
+    let mut rest = cpus;
+    while let [first, ..] = rest {
+        let run = rest.iter().enumerate().take_while(|(i, cpu)| **cpu == first + i).count();
+        parts.push(match run {
+            1 => first.to_string(),
+            _ => format!("{first}-{}", first + run - 1),
+        });
+        rest = &rest[run..];
+    }
+    parts.join(",")
+}
