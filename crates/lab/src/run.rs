@@ -9,7 +9,6 @@
 //! What was measured is kept whatever happens: a server that does not start, or an interrupt, leaves
 //! a [`record::Run`] that is marked incomplete and says what is missing.
 
-use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,8 +16,8 @@ use experiment::{BenchError, Custom, Experiment, FileError, Found, Point, Settin
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CellRecord, Certificate, Choices, CustomHow, CustomServer, HostFacts, PacketSteering, Plan, Run,
-    SCHEMA, Skipped, TestbedFacts, TrialRecord,
+    CellRecord, Certificate, Choices, CustomHow, CustomServer, HostFacts, PacketSteering, Plan,
+    Run, SCHEMA, Skipped, TestbedFacts, TrialRecord,
 };
 
 use crate::adapter::{Adapter, AdapterError};
@@ -97,7 +96,8 @@ impl RunOptions {
         self.custom = custom.collect();
         self.seed = choices.seed.unwrap_or(self.seed);
         // A run of schema 1 goes on over the links that it had.
-        let steered = run.plan.testbed.as_ref().and_then(|testbed| testbed.packet_steering.as_ref());
+        let steered =
+            run.plan.testbed.as_ref().and_then(|testbed| testbed.packet_steering.as_ref());
         self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
         self.path = choices.path.or_else(|| steered.map(|_| Path::HostOffload));
         if !choices.servers.is_empty() {
