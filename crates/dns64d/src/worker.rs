@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use dns64::streams::{FromStreams, ToStreams};
 use dns64::{Counters, Dns64, Gauges, ServerHealth, Settings, SocketChange};
-use engine::{Engine, EngineCounters, SocketId, Tended, WaitMode};
+use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
 use tokio::sync::mpsc;
 use udp::{Doorbell, UdpEngine, UdpOptions};
@@ -157,11 +157,11 @@ impl Worker {
         let stop = AtomicBool::new(false);
         let Worker { engine, role, handle, number, streams, budget, published, ending_since } =
             &mut self;
-        engine::drive_and_tend(engine, role, WaitMode::Sleep, &stop, |engine, role| {
+        engine::drive_with_hook(engine, role, WaitMode::Sleep, &stop, |engine, role| {
             let now = engine.now();
-            let mut tended = Tended::Nothing;
+            let mut result = HookResult::Nothing;
             if handle.take(role) {
-                tended = Tended::Role;
+                result = HookResult::CallRole;
             }
             for mut message in role.drain_to_streams() {
                 let reservation = match &mut message {
@@ -188,7 +188,7 @@ impl Worker {
                     stop.store(true, Ordering::Relaxed);
                 }
             }
-            Ok(tended)
+            Ok(result)
         })?;
         handle.publish(engine, role);
         Ok(())

@@ -1,14 +1,16 @@
-//! Errors of sockets that name the address and say what may be done.
+//! Errors of sockets that name the address and say what to do.
 
 use std::io;
 use std::net::SocketAddr;
 
 use nix::errno::Errno;
 
-/// An error with the address it is about, and what may be done about it.
+/// Adds the address and a remedy to an error.
 pub fn named(error: io::Error, what: &str, address: SocketAddr) -> io::Error {
     let remedy = match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::EADDRINUSE) => ": stop what holds it (`ss -lptun` tells) or take another port",
+        Some(Errno::EADDRINUSE) => {
+            ": stop the process that uses it (`ss -lptun` shows it) or take another port"
+        }
         Some(Errno::EADDRNOTAVAIL) => ": it is not an address of this host",
         Some(Errno::EACCES) => ": ports below 1024 need CAP_NET_BIND_SERVICE",
         Some(Errno::EMFILE) => ": raise the limit of open files (`ulimit -n`) or use fewer sockets",

@@ -1,26 +1,26 @@
-//! Batches: what a role gets from an engine and gives to it.
+//! Batches: the datagrams that a role gets from an engine and gives to it.
 //!
 //! ```text
 //! RxBatch   one arena; a frame per received message; a frame may hold many equal datagrams
-//!           (UDP_GRO), which the iterator splits as it goes
-//! TxBatch   one arena; datagrams are composed in place, one behind the other; neighbours to the
+//!           (UDP_GRO), which the iterator splits
+//! TxBatch   one arena; datagrams are composed in place, one behind the other; consecutive ones to the
 //!           same destination and of equal length become one segmented message (UDP_SEGMENT)
 //! ```
 //!
-//! All memory is taken when a batch is made; nothing here allocates afterwards.
+//! All memory is allocated when a batch is made; nothing is allocated afterwards.
 
 use std::net::{IpAddr, SocketAddr};
 
 use measure::Nanos;
 
-/// The largest payload of a UDP datagram over IPv4, and so the largest message handed to the kernel.
+/// Largest payload of a UDP datagram over IPv4, and so the largest message to the kernel, in bytes.
 pub const MAX_MESSAGE: usize = 65_507;
 
-/// The longest datagram that shares a message, bytes: it fits the least MTU of IPv6 (1280 - 40 - 8). The
+/// Longest datagram that shares a message, in bytes: it fits the smallest MTU of IPv6 (1280 - 40 - 8). The
 /// kernel refuses a segment that does not fit the MTU of the path.
 pub const MAX_SEGMENT: usize = 1_232;
 
-/// A socket of an engine, by its place in the engine's list.
+/// A socket of an engine, by its index in the engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u16);
 
@@ -29,11 +29,11 @@ pub struct SocketId(pub u16);
 pub struct Received<'a> {
     /// The socket that received it.
     pub socket: SocketId,
-    /// Who sent it.
+    /// Address of the sender.
     pub peer: SocketAddr,
-    /// The address it was sent to, on sockets bound to a wildcard address.
+    /// Destination address, on sockets bound to a wildcard address.
     pub to: Option<IpAddr>,
-    /// When the kernel received it, on the engine's clock; the time of the batch where there is no stamp.
+    /// Time of arrival in the kernel, on the engine's clock; the time of the batch if there is no timestamp.
     pub at: Nanos,
     /// The payload.
     pub bytes: &'a [u8],
@@ -46,20 +46,20 @@ pub struct Frame {
     pub socket: SocketId,
     /// The sender's address.
     pub peer: SocketAddr,
-    /// The address it was sent to, on sockets bound to a wildcard address.
+    /// Destination address, on sockets bound to a wildcard address.
     pub to: Option<IpAddr>,
-    /// The time of its arrival on the engine's clock.
+    /// Time of arrival, on the engine's clock.
     pub at: Nanos,
-    /// Its first byte's place in the arena ([`RxBatch::slot`]).
+    /// Position of its first byte in the arena ([`RxBatch::slot`]).
     pub offset: usize,
-    /// Its length, bytes.
+    /// Its length in bytes.
     pub len: usize,
-    /// The length of each of its datagrams but the last, bytes.
+    /// Length of each of its datagrams except the last, in bytes.
     pub segment: usize,
 }
 
 impl Frame {
-    /// How many datagrams it holds; an empty one is one.
+    /// Returns the number of datagrams; an empty frame is one datagram.
     #[inline]
     pub fn count(&self) -> usize {
         if self.len <= self.segment { 1 } else { self.len.div_ceil(self.segment.max(1)) }
@@ -79,12 +79,13 @@ pub struct RxBatch {
 }
 
 impl RxBatch {
-    /// Room for `slots` messages of at most `slot_len` bytes.
+    /// Makes a batch for `slots` messages of at most `slot_len` bytes.
     pub fn new(slots: usize, slot_len: usize) -> Self {
-        // Slots a power of two apart fall into the same cache sets: a page and two lines keep them apart.
+        // Slots whose distance is a power of two fall into the same cache sets: a page and two cache lines
+        // avoid that.
         let stride = slot_len.next_multiple_of(64) + 4_096 + 128;
         RxBatch {
-            // From the zero page: only what is received is ever resident.
+            // The memory is zero pages: only the parts that receive data become resident.
             arena: vec![0; slots * stride],
             slot_len,
             stride,
@@ -94,65 +95,65 @@ impl RxBatch {
         }
     }
 
-    /// Forgets what was received.
+    /// Removes all datagrams.
     pub fn clear(&mut self) {
         self.frames.clear();
         self.datagrams = 0;
     }
 
-    /// How many datagrams there are.
+    /// Returns the number of datagrams.
     pub fn len(&self) -> usize {
         self.datagrams
     }
 
-    /// Whether nothing was received.
+    /// Returns whether nothing was received.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Whether no slot is left.
+    /// Returns whether no slot is free.
     pub fn is_full(&self) -> bool {
         self.frames.len() == self.slots
     }
 
-    /// The datagrams, in the order of their arrival per socket.
+    /// Iterates over the datagrams, in the order of arrival per socket.
     pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
         self.frames.iter().flat_map(|f| {
             let whole = &self.arena[f.offset..f.offset + f.len];
             let received =
                 move |bytes| Received { socket: f.socket, peer: f.peer, to: f.to, at: f.at, bytes };
-            // An empty datagram is one datagram; chunks() would make it none.
+            // An empty datagram counts; `chunks()` would skip it.
             let empty = whole.is_empty().then_some(whole);
             empty.into_iter().chain(whole.chunks(f.segment.max(1))).map(received)
         })
     }
 
-    /// How many slots there are, filled and free ones.
+    /// Returns the number of slots, filled and free.
     #[inline]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// How many slots are filled.
+    /// Returns the number of filled slots.
     #[inline]
     pub fn filled(&self) -> usize {
         self.frames.len()
     }
 
-    /// Where a slot begins in the arena.
+    /// Returns the position of a slot in the arena.
     #[inline]
     pub fn slot(&self, index: usize) -> usize {
         index * self.stride
     }
 
-    /// The bytes of a slot, for an engine to receive into.
+    /// Returns the bytes of a slot, for an engine to receive into.
     #[inline]
     pub fn slot_mut(&mut self, index: usize) -> &mut [u8] {
         let offset = self.slot(index);
         &mut self.arena[offset..offset + self.slot_len]
     }
 
-    /// Adds a frame whose bytes lie in the arena already.
+    /// Adds a frame whose bytes are already in the arena.
     #[inline]
     pub fn add(&mut self, frame: Frame) {
         debug_assert!(frame.offset + frame.len <= self.arena.len());
@@ -160,12 +161,12 @@ impl RxBatch {
         self.frames.push(frame);
     }
 
-    /// Copies one datagram in; whether there was room. For engines without a kernel.
+    /// Copies one datagram into the batch, for engines without a kernel; returns whether there was room.
     pub fn put(&mut self, socket: SocketId, peer: SocketAddr, at: Nanos, bytes: &[u8]) -> bool {
         self.put_to(socket, peer, None, at, bytes)
     }
 
-    /// As [`put`](Self::put), with the address it was sent to.
+    /// Works as [`put`](Self::put), with the destination address.
     pub fn put_to(
         &mut self,
         socket: SocketId,
@@ -185,29 +186,30 @@ impl RxBatch {
     }
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// The peer of a connected socket.
     Connected(SocketId),
-    /// `peer`, through an unconnected socket, from address `from` where the socket is bound to a wildcard.
+    /// The address `peer`, through an unconnected socket, from address `from` if the socket is bound to a
+    /// wildcard.
     Peer {
-        /// The socket to send through.
+        /// Socket to send through.
         socket: SocketId,
-        /// Who gets it.
+        /// Address of the receiver.
         peer: SocketAddr,
-        /// The source address (`Received::to` of the datagram that is answered).
+        /// Source address (`Received::to` of the datagram that is answered).
         from: Option<IpAddr>,
     },
 }
 
 impl Destination {
-    /// The way back to the sender of `received`.
+    /// Returns the destination of a reply to `received`.
     pub fn reply_to(received: &Received<'_>) -> Self {
         Destination::Peer { socket: received.socket, peer: received.peer, from: received.to }
     }
 
-    /// The socket that sends.
+    /// Returns the socket that sends.
     pub fn socket(&self) -> SocketId {
         match *self {
             Destination::Connected(socket) | Destination::Peer { socket, .. } => socket,
@@ -215,17 +217,17 @@ impl Destination {
     }
 }
 
-/// One message to the kernel: datagrams of `segment` bytes each, the last may be shorter.
+/// One message to the kernel: datagrams of `segment` bytes each; the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
-    /// Where its datagrams go.
+    /// Destination of its datagrams.
     pub to: Destination,
     offset: usize,
-    /// Its length, bytes.
+    /// Its length in bytes.
     pub len: usize,
-    /// The length of each of its datagrams but the last, bytes.
+    /// Length of each of its datagrams except the last, in bytes.
     pub segment: usize,
-    /// How many datagrams it holds.
+    /// Number of its datagrams.
     pub segments: usize,
 }
 
@@ -236,13 +238,14 @@ pub struct TxBatch {
     used: usize,
     messages: Vec<Message>,
     max_messages: usize,
-    /// How many datagrams may share a message; 1 without segmentation offload.
+    /// Highest number of datagrams in one message; 1 without segmentation offload.
     max_segments: usize,
     datagrams: usize,
 }
 
 impl TxBatch {
-    /// Room for `max_messages` messages and `bytes` bytes in all, up to `max_segments` datagrams a message.
+    /// Makes a batch for `max_messages` messages and `bytes` bytes in total, with at most `max_segments`
+    /// datagrams in a message.
     pub fn new(max_messages: usize, bytes: usize, max_segments: usize) -> Self {
         TxBatch {
             arena: vec![0; bytes],
@@ -254,9 +257,9 @@ impl TxBatch {
         }
     }
 
-    /// Composes one datagram of at most `max_len` bytes in place: `fill` gets the room and returns the
-    /// length. Returns false, without calling `fill`, when the batch is full. A length of zero takes
-    /// the datagram back.
+    /// Composes one datagram of at most `max_len` bytes in place: `fill` writes into the buffer and returns
+    /// the length. Returns false without calling `fill` when the batch is full. A length of zero adds no
+    /// datagram.
     pub fn push(
         &mut self,
         to: Destination,
@@ -277,10 +280,10 @@ impl TxBatch {
         true
     }
 
-    /// Joins the datagram to the last message where the kernel allows it, else begins a message.
+    /// Adds the datagram to the last message if the kernel allows it, otherwise starts a message.
     fn append(&mut self, to: Destination, offset: usize, len: usize) {
         if let Some(last) = self.messages.last_mut() {
-            // Only the last segment may be short: a message that ends in one is closed.
+            // Only the last segment may be shorter: a message with a shorter one is closed.
             let open = last.len == last.segment * last.segments;
             if open
                 && len <= last.segment
@@ -297,46 +300,46 @@ impl TxBatch {
         self.messages.push(Message { to, offset, len, segment: len, segments: 1 });
     }
 
-    /// Whether a datagram of `len` bytes may find no room.
+    /// Returns whether there may be no room for a datagram of `len` bytes.
     pub fn is_full(&self, len: usize) -> bool {
         self.messages.len() == self.max_messages || self.used + len > self.arena.len()
     }
 
-    /// How many datagrams there are.
+    /// Returns the number of datagrams.
     pub fn len(&self) -> usize {
         self.datagrams
     }
 
-    /// Whether there is nothing to send.
+    /// Returns whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.datagrams == 0
     }
 
-    /// Forgets all.
+    /// Removes all datagrams.
     pub fn clear(&mut self) {
         self.used = 0;
         self.datagrams = 0;
         self.messages.clear();
     }
 
-    /// The messages, for an engine to send.
+    /// Returns the messages, for an engine to send.
     #[inline]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The bytes of a message of this batch.
+    /// Returns the bytes of a message of this batch.
     #[inline]
     pub fn bytes(&self, message: &Message) -> &[u8] {
         &self.arena[message.offset..message.offset + message.len]
     }
 
-    /// From now on so many datagrams may share a message (1 switches segmentation off).
+    /// Limits the number of datagrams in a message from now on (1 turns segmentation off).
     pub fn limit_segments(&mut self, max_segments: usize) {
         self.max_segments = max_segments.max(1);
     }
 
-    /// The datagrams with their destinations, in order.
+    /// Iterates over the datagrams with their destinations, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Destination, &[u8])> {
         self.messages.iter().flat_map(|m| {
             self.arena[m.offset..m.offset + m.len].chunks(m.segment).map(move |bytes| (m.to, bytes))
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_neighbours_share_a_message() {
+    fn consecutive_equal_datagrams_share_a_message() {
         let mut tx = TxBatch::new(8, 1_000, 4);
         let a = Destination::Connected(SocketId(0));
         let b = Destination::Peer { socket: SocketId(0), peer: peer(1), from: None };
@@ -386,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_says_so_and_nothing_is_taken_back() {
+    fn a_full_batch_refuses_and_an_empty_datagram_is_not_added() {
         let mut tx = TxBatch::new(1, 25, 1);
         let to = Destination::Connected(SocketId(0));
         assert!(push(&mut tx, to, &[1; 10]));
@@ -397,7 +400,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_datagram_comes_out_as_it_went_in(lens in prop::collection::vec((0u16..3, 1usize..40), 1..60), segments in 1usize..9) {
+        fn every_datagram_is_kept_unchanged(lens in prop::collection::vec((0u16..3, 1usize..40), 1..60), segments in 1usize..9) {
             let mut tx = TxBatch::new(64, 4_096, segments);
             let mut sent = Vec::new();
             for (i, (socket, len)) in lens.into_iter().enumerate() {
@@ -412,7 +415,7 @@ mod tests {
         }
 
         #[test]
-        fn segments_are_split_at_their_size(len in 0usize..300, segment in 0usize..100) {
+        fn frames_are_split_into_their_segments(len in 0usize..300, segment in 0usize..100) {
             let mut rx = RxBatch::new(2, 300);
             for i in 0..300 {
                 rx.arena[i] = i as u8;

@@ -1,26 +1,26 @@
-//! The clocks of engines and threads, nanoseconds. Roles read none of them: they are told the time.
+//! Clocks of engines and threads, in nanoseconds. Roles read no clock; engines pass the time to them.
 
 use measure::Nanos;
 use nix::time::{ClockId, clock_gettime};
 
-/// The monotonic clock (`CLOCK_MONOTONIC`), nanoseconds: the clock of all engines with a kernel.
+/// Returns the monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds: the clock of all engines with a kernel.
 #[inline]
 pub fn monotonic() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// The wall clock (`CLOCK_REALTIME`), nanoseconds since 1970.
+/// Returns the wall clock (`CLOCK_REALTIME`), in nanoseconds since 1970.
 #[inline]
 pub fn realtime() -> Nanos {
     read(ClockId::CLOCK_REALTIME)
 }
 
-/// CPU time of the calling thread so far.
+/// Returns the CPU time of the calling thread so far.
 pub fn thread_cpu_time() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of the process so far.
+/// Returns the CPU time of the process so far.
 pub fn process_cpu_time() -> Nanos {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }

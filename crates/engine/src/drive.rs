@@ -1,4 +1,4 @@
-//! The role, and the one worker loop that joins it to an engine.
+//! Roles, and the worker loop that joins a role to an engine.
 //!
 //! ```text
 //!            ┌──────────── drive ────────────┐
@@ -6,12 +6,12 @@
 //!                    (RxBatch)   now   (TxBatch)
 //! ```
 //!
-//! A role is a state machine: it reads no clock and opens no socket, it is handed the time and what
-//! arrived, and fills what is to be sent. So the same Measurer, AuthDNS or DNS64 server runs on
-//! sockets and, to the nanosecond, on the simulated engine.
+//! A role is a state machine: it reads no clock and opens no socket. It gets the time and the datagrams that
+//! arrived, and fills a batch of datagrams to send. The same Measurer, AuthDNS or DNS64 server therefore runs
+//! on sockets and, exact to the nanosecond, on the simulated engine.
 //!
-//! A batch is received between any two that are sent, so that a sender in a hurry never starves its
-//! own receive queue; how much is sent at once is the role's to bound.
+//! One batch is received between any two that are sent, so that a fast sender never starves its own receive
+//! queue. The role limits how much is sent at once.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +21,10 @@ use measure::Nanos;
 use crate::batch::{RxBatch, TxBatch};
 use crate::engine::{Engine, Wait};
 
-/// When a role wants to be called again, if nothing arrives before.
+/// When a role must be called again if nothing arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At once: there is more to send.
+    /// Immediately: there is more to send.
     Now,
     /// At this time.
     At(Nanos),
@@ -34,16 +34,17 @@ pub enum Next {
     Done,
 }
 
-/// What a worker does with datagrams.
+/// The work that a worker does with datagrams.
 pub trait Role {
-    /// Takes what arrived, fills what is to be sent. Called with an empty `rx` when time has come.
+    /// Handles the datagrams that arrived and fills the batch to send. `rx` is empty when only the time has
+    /// come.
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next;
 
-    /// The clock just before the last filled batch went to the kernel.
+    /// Gets the time just before the last filled batch goes to the kernel.
     fn sent(&mut self, _at: Nanos) {}
 
-    /// So long before its time a worker that spins looks at nothing but the clock: looking for arrivals, and taking
-    /// them, would make the role late. Arrivals wait for [`UNSEEN`] at most.
+    /// Time before the next call during which a spinning worker reads only the clock, since receiving
+    /// datagrams would make the role late. Arrivals wait for at most [`UNSEEN`].
     fn quiet(&self) -> Nanos {
         Nanos::ZERO
     }
@@ -52,51 +53,51 @@ pub trait Role {
 /// How a worker waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Never sleeps: best times, a whole core.
+    /// Never sleeps: most exact times, but a whole core.
     Spin,
-    /// Never sleeps, but lets others have the core whenever they want it: for a sender that must be
-    /// on time beside something it waits for anyway, such as the AuthDNS of a DNS64 server.
+    /// Never sleeps, but yields the core to other threads: for a sender that must be on time on the same core
+    /// as a process that it waits for anyway, such as the AuthDNS of a DNS64 server.
     Yield,
     /// Always sleeps: for a worker that shares its core.
     Sleep,
-    /// Sleeps through long waits, spins through the last of them.
+    /// Sleeps in long waits and spins at the end of them.
     #[default]
     Auto,
 }
 
-/// A worker looks at its stop flag at least so often.
+/// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
-/// `Auto` spins this long before a due time, and this long after the last datagram: some wake-ups'
-/// worth, so that neither a due time nor a burst pays for one.
+/// Time that `Auto` spins before a due time and after the last datagram: a few times as long as a wake-up
+/// takes, so that neither a due time nor a burst has to wait for one.
 const AUTO_SPIN: Nanos = Nanos::from_micros(60);
-/// A role that wants quiet leaves arrivals alone for this long at most; the kernel stamps and keeps them.
+/// Longest time that arrivals wait for a role with a quiet time; the kernel timestamps and keeps them.
 pub const UNSEEN: Nanos = Nanos::from_millis(1);
 
-/// The worker loop: until the role is done or `stop` is set.
+/// Runs the worker loop until the role is done or `stop` is set.
 ///
 /// # Errors
-/// What the engine could not mend.
+/// Errors of the engine from which it cannot recover.
 pub fn drive<E: Engine, R: Role>(
     engine: &mut E,
     role: &mut R,
     mode: WaitMode,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    drive_and_tend(engine, role, mode, stop, |_, _| Ok(Tended::Nothing))
+    drive_with_hook(engine, role, mode, stop, |_, _| Ok(HookResult::Nothing))
 }
 
-/// As [`drive`], with a hand that tends engine and role before each wait: it does what a role cannot do
-/// itself, such as changing sockets, and carries what comes from other threads. It is called each time
-/// that the role was, and once the engine [was rung](Engine::was_rung).
+/// Works as [`drive`] and calls `hook` before each wait, for work that a role cannot do, such as changing
+/// sockets or passing messages of other threads. It is called after each call of the role, and after the
+/// engine [was rung](Engine::was_rung).
 ///
 /// # Errors
-/// What the engine or the hand could not mend.
-pub fn drive_and_tend<E: Engine, R: Role>(
+/// Errors of the engine or of the hook.
+pub fn drive_with_hook<E: Engine, R: Role>(
     engine: &mut E,
     role: &mut R,
     mode: WaitMode,
     stop: &AtomicBool,
-    mut tend: impl FnMut(&mut E, &mut R) -> io::Result<Tended>,
+    mut hook: impl FnMut(&mut E, &mut R) -> io::Result<HookResult>,
 ) -> io::Result<()> {
     let mut worker = Worker::new(engine);
     while !stop.load(Ordering::Relaxed) {
@@ -104,44 +105,44 @@ pub fn drive_and_tend<E: Engine, R: Role>(
         if next == Next::Done {
             break;
         }
-        let next = match tend(engine, role)? {
-            Tended::Nothing => next,
-            Tended::Role => Next::Now,
+        let next = match hook(engine, role)? {
+            HookResult::Nothing => next,
+            HookResult::CallRole => Next::Now,
         };
         worker.wait(engine, next, role.quiet(), mode, stop)?;
     }
     Ok(())
 }
 
-/// What a tending hand did.
+/// Result of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tended {
-    /// Nothing that the role waits for.
+pub enum HookResult {
+    /// The role need not be called.
     Nothing,
-    /// Something that the role is to be called for at once.
-    Role,
+    /// The role must be called immediately.
+    CallRole,
 }
 
-/// The two halves of the loop, and the batches they share.
+/// The two halves of the loop, with their batches.
 struct Worker {
     rx: RxBatch,
     tx: TxBatch,
-    /// When the role was called last, and when it last had anything to do.
+    /// Time of the last call of the role, and of its last work.
     now: Nanos,
     last_work: Nanos,
-    /// When it was last seen what arrived.
+    /// Time of the last receive.
     last_look: Nanos,
 }
 
 impl Worker {
-    /// A worker with empty batches.
+    /// Makes a worker with empty batches.
     fn new(engine: &mut impl Engine) -> Self {
         let (rx, tx) = engine.batches();
         let now = engine.now();
         Worker { rx, tx, now, last_work: now, last_look: now }
     }
 
-    /// Hands the role what arrived, and sends what it fills.
+    /// Passes the arrived datagrams to the role, and sends those that it fills in.
     fn step<E: Engine, R: Role>(&mut self, engine: &mut E, role: &mut R) -> io::Result<Next> {
         self.now = engine.now();
         let next = role.handle(self.now, &self.rx, &mut self.tx);
@@ -155,7 +156,7 @@ impl Worker {
         Ok(next)
     }
 
-    /// Receives until something arrives, the role's time has come, or `stop` is set.
+    /// Receives until a datagram arrives, the role is due, or `stop` is set.
     fn wait<E: Engine>(
         &mut self,
         engine: &mut E,
@@ -193,7 +194,7 @@ impl Worker {
     }
 }
 
-/// How to wait for `due` (`Nanos::MAX`: for an arrival only), by the worker's mode.
+/// Returns how to wait for `due` (`Nanos::MAX`: only for an arrival) in this mode.
 fn pause(mode: WaitMode, now: Nanos, last_work: Nanos, due: Nanos) -> Wait {
     let spin_from = due.since(AUTO_SPIN);
     match mode {
@@ -211,7 +212,7 @@ mod tests {
     use crate::sim::{Replies, SimEngine};
 
     #[test]
-    fn each_mode_waits_as_it_says() {
+    fn each_mode_waits_as_documented() {
         let us = Nanos::from_micros;
         let horizon = |now: u64| Wait::Until(us(now) + STOP_LATENCY);
         let never = u64::MAX / 1_000;
@@ -222,7 +223,7 @@ mod tests {
             (WaitMode::Sleep, 10, 10, 11, Wait::Until(us(11))),
             (WaitMode::Sleep, 10, 10, never, horizon(10)),
             (WaitMode::Sleep, 10, 10, 90_000, horizon(10)),
-            // Shortly after work, and shortly before it is due again, it spins.
+            // `Auto` spins shortly after work and shortly before the due time.
             (WaitMode::Auto, 1_050, 1_000, 9_000, Wait::No),
             (WaitMode::Auto, 1_060, 1_000, 9_000, Wait::Until(us(8_940))),
             (WaitMode::Auto, 8_940, 1_000, 9_000, Wait::No),
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Sends a datagram each five microseconds of ten milliseconds.
+    /// Sends a datagram every five microseconds for ten milliseconds.
     struct Hurried {
         sent: u64,
         echoes: u64,
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_in_a_hurry_is_left_alone_but_not_for_ever() {
+    fn arrivals_wait_for_a_busy_role_but_for_a_limited_time() {
         let echo = |_: Nanos, _: SocketId, bytes: &[u8], replies: &mut Replies| {
             replies.after(Nanos::from_micros(250), bytes)
         };
@@ -269,7 +270,8 @@ mod tests {
             let mut role = Hurried { sent: 0, echoes: 0 };
             drive(&mut engine, &mut role, mode, &AtomicBool::new(false)).expect("no errors here");
             let looks = engine.counters().receive_calls;
-            // Ten while it sends, of which each fills several batches; then 250 us of two at the end.
+            // Ten receives while it sends, each of several batches, then 250 us with receives of 2 us at the
+            // end.
             assert!((10..250).contains(&looks), "{looks}");
             assert_eq!(engine.counters().received, 2_000);
         }

@@ -1,4 +1,4 @@
-//! What every engine offers: a clock, batches, receiving, sending, counters.
+//! Engines: a clock, batches, receiving, sending, counters.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::batch::{RxBatch, TxBatch};
 /// How long `receive` may wait for the first datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// No wait.
     No,
     /// Until this time on the engine's clock.
     Until(Nanos),
@@ -17,63 +17,63 @@ pub enum Wait {
 
 /// Moves batches of datagrams.
 pub trait Engine {
-    /// The time on this engine's clock.
+    /// Returns the time on this engine's clock.
     fn now(&mut self) -> Nanos;
 
-    /// Looks at nothing but the clock until `due`.
+    /// Reads only the clock until `due`.
     fn spin(&mut self, due: Nanos) {
         while self.now() < due {}
     }
 
-    /// Batches of the size this engine likes.
+    /// Makes batches of the size that suits this engine.
     fn batches(&self) -> (RxBatch, TxBatch);
 
-    /// Clears `rx` and receives what is there, after waiting as told.
+    /// Clears `rx` and receives the available datagrams; waits for the first one as `wait` says.
     ///
     /// # Errors
-    /// What the kernel says, but for the passing errors, which are counted.
+    /// Errors of the kernel, except temporary ones, which are counted.
     fn receive(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()>;
 
     /// Sends all of `tx` and clears it.
     ///
     /// # Errors
-    /// What the kernel says, but for the passing errors, which are counted.
+    /// Errors of the kernel, except temporary ones, which are counted.
     fn send(&mut self, tx: &mut TxBatch) -> io::Result<()>;
 
-    /// Whether another thread wants the worker's attention, since this was asked last.
+    /// Returns whether another thread has rung the doorbell since the last call.
     fn was_rung(&mut self) -> bool {
         false
     }
 
-    /// What was counted so far.
+    /// Returns the counters since the start.
     fn counters(&self) -> EngineCounters;
 }
 
-/// What an engine counts.
+/// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
-    /// Datagrams handed to the kernel.
+    /// Datagrams passed to the kernel.
     pub sent: u64,
     /// Datagrams received.
     pub received: u64,
-    /// System calls that sent.
+    /// System calls for sending.
     pub send_calls: u64,
-    /// System calls that received.
+    /// System calls for receiving.
     pub receive_calls: u64,
-    /// Datagrams that the kernel would not take, after retries.
+    /// Datagrams that the kernel refused, also after retries.
     pub send_errors: u64,
-    /// Times the kernel had no room for a datagram and was asked again.
+    /// Retries because the kernel had no room for a datagram.
     pub send_retries: u64,
-    /// Times a peer's host said that nobody listens (ICMP port unreachable).
+    /// ICMP port unreachable messages: no process listens at the peer.
     pub refused: u64,
     /// Datagrams dropped because a receive queue was full.
     pub dropped: u64,
-    /// Messages longer than a slot, cut short.
+    /// Messages longer than a slot, truncated.
     pub oversize: u64,
 }
 
 impl EngineCounters {
-    /// Adds another worker's counts.
+    /// Adds the counts of another worker.
     pub fn merge(&mut self, other: &EngineCounters) {
         self.sent += other.sent;
         self.received += other.received;

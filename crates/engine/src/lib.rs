@@ -1,4 +1,4 @@
-//! Roles and engines, and the one worker loop between them. Knows no DNS and opens no socket.
+//! Roles, engines, and the worker loop that joins them. This crate knows no DNS and opens no socket.
 //!
 //! ```text
 //!   role (a state machine)          Measurer, AuthDNS, DNS64 server
@@ -22,6 +22,6 @@ pub mod stream;
 
 pub use address_error::named;
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
-pub use drive::{Next, Role, Tended, UNSEEN, WaitMode, drive, drive_and_tend};
+pub use drive::{HookResult, Next, Role, UNSEEN, WaitMode, drive, drive_with_hook};
 pub use engine::{Engine, EngineCounters, Wait};
 pub use stream::StreamRole;

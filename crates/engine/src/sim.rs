@@ -1,7 +1,7 @@
-//! A simulated engine: a virtual clock and a scripted far side, for exact tests of roles.
+//! A simulated engine: a virtual clock and a scripted peer, for exact tests of roles.
 //!
-//! The clock moves only when the role waits (to the awaited time or the next arrival, whichever is
-//! first) and by a stated cost per call. Nothing is random unless the script is.
+//! The clock advances only when the role waits (to the awaited time or the next arrival, whichever is
+//! earlier) and by a set cost per call. Nothing is random unless the script is.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,18 +23,18 @@ struct Arrival {
     bytes: Vec<u8>,
 }
 
-/// What the script may do with a datagram that the role sent.
+/// The replies of a script to a datagram of the role.
 #[derive(Debug, Default)]
 pub struct Replies(Vec<(Nanos, Vec<u8>)>);
 
 impl Replies {
-    /// Sends `bytes` back, `after` the query was sent.
+    /// Sends `bytes` back, `after` this time from the query.
     pub fn after(&mut self, after: Nanos, bytes: impl Into<Vec<u8>>) {
         self.0.push((after, bytes.into()));
     }
 }
 
-/// The far side: gets the time, the socket and the bytes sent, and says what comes back.
+/// Scripted peer: gets the time, the socket and the sent bytes, and adds replies.
 pub type Script<'a> = Box<dyn FnMut(Nanos, SocketId, &[u8], &mut Replies) + 'a>;
 
 /// An engine without a kernel.
@@ -45,12 +45,12 @@ pub struct SimEngine<'a> {
     arrivals: BinaryHeap<Reverse<Arrival>>,
     order: u64,
     counters: EngineCounters,
-    /// Every datagram sent, with its time: only when recording.
+    /// Every sent datagram with its time, if the engine records.
     sent: Option<Vec<(Nanos, Destination, Vec<u8>)>>,
 }
 
 impl<'a> SimEngine<'a> {
-    /// An engine at time zero whose far side is `script`.
+    /// Makes an engine at time zero whose peer is `script`.
     pub fn new(script: impl FnMut(Nanos, SocketId, &[u8], &mut Replies) + 'a) -> Self {
         SimEngine {
             now: Nanos::ZERO,
@@ -63,24 +63,24 @@ impl<'a> SimEngine<'a> {
         }
     }
 
-    /// Each receive and send takes `cost` of virtual time.
+    /// Sets the virtual time that each receive and send takes.
     pub fn call_cost(mut self, cost: Nanos) -> Self {
         self.call_cost = cost;
         self
     }
 
-    /// Keeps every datagram sent, for [`sent`](Self::sent).
+    /// Records every sent datagram, for [`sent`](Self::sent).
     pub fn recording(mut self) -> Self {
         self.sent = Some(Vec::new());
         self
     }
 
-    /// What was sent so far and when; empty unless recording.
+    /// Returns the recorded datagrams with their times.
     pub fn sent(&self) -> &[(Nanos, Destination, Vec<u8>)] {
         self.sent.as_deref().unwrap_or(&[])
     }
 
-    /// Lets `bytes` arrive from `peer` at time `at`.
+    /// Makes `bytes` arrive from `peer` at time `at`.
     pub fn inject(
         &mut self,
         at: Nanos,
@@ -98,8 +98,8 @@ impl<'a> SimEngine<'a> {
         }));
     }
 
-    /// The peer that connected sockets talk to.
-    fn far_side() -> SocketAddr {
+    /// Returns the peer of connected sockets.
+    fn default_peer() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], 53))
     }
 }
@@ -145,7 +145,7 @@ impl Engine for SimEngine<'_> {
             let mut replies = Replies::default();
             (self.script)(self.now, to.socket(), bytes, &mut replies);
             let peer = match to {
-                Destination::Connected(_) => Self::far_side(),
+                Destination::Connected(_) => Self::default_peer(),
                 Destination::Peer { peer, .. } => peer,
             };
             for (after, bytes) in replies.0 {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::drive::{Next, Role, WaitMode, drive};
 
-    /// Sends a datagram each millisecond and notes when the echoes come.
+    /// Sends a datagram every millisecond and records when the echoes arrive.
     struct Pinger {
         due: u64,
         echoes: Vec<Nanos>,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_exact() {
+    fn virtual_time_is_exact() {
         let echo = |_: Nanos, _: SocketId, bytes: &[u8], replies: &mut Replies| {
             replies.after(Nanos::from_micros(250), bytes)
         };

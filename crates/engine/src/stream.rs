@@ -1,14 +1,15 @@
-//! The role of connections: a state machine that decides which connection opens, what it sends, and when it closes.
+//! Roles of connections: state machines that decide which connection opens, what it sends, and when it
+//! closes.
 //!
 //! ```text
 //!   StreamRole (a state machine)
 //!     ^ opened, message, closed  | Orders
 //!     |                          v
-//!   an engine of streams               sockets, TLS, HTTP, QUIC: elsewhere
+//!   an engine of streams               sockets, TLS, HTTP, QUIC: crate `streams`
 //! ```
 //!
-//! As with [`crate::Role`], the role reads no clock and opens no socket. Knows no DNS but for this: the
-//! first two bytes of a message are its tag, by which a reply is told from others of its connection.
+//! Like a [`crate::Role`], such a role reads no clock and opens no socket. It knows only this of DNS: the
+//! first two bytes of a message are its tag, which relates a reply to its query.
 
 mod failure;
 
@@ -20,64 +21,64 @@ use measure::Nanos;
 
 use crate::drive::Next;
 
-/// A place for a connection, counted from 0; it may be opened again when its connection has ended.
+/// Number of a connection, from 0; it may be opened again after its end.
 pub type ConnId = u32;
 
-/// How a connection came to be.
+/// How a connection was established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Until the peer's kernel had taken the connection; 0 where that is not apart (QUIC).
+    /// Time until the peer's kernel accepted the connection; 0 if it is not separate (QUIC).
     pub connect: Nanos,
-    /// Until messages could be sent, `connect` included.
+    /// Time until messages could be sent, including `connect`.
     pub handshake: Nanos,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// Whether the peer took data that was sent before the handshake was done.
+    /// Whether the peer accepted data that was sent before the end of the handshake.
     pub early_data: bool,
 }
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The role wanted it.
+    /// The role ordered it.
     Ordered,
-    /// The peer closed it in an orderly way.
+    /// The peer closed it properly.
     ByPeer,
-    /// Something went wrong.
+    /// It failed.
     Failed(Failure),
 }
 
-/// What a client does with connections.
+/// The work that a client does with connections.
 pub trait StreamRole {
-    /// A connection is up; what was ordered for it leaves now.
+    /// A connection is established; the messages ordered for it leave now.
     fn opened(&mut self, now: Nanos, conn: ConnId, how: Opened);
-    /// A message came.
+    /// A message arrived.
     fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
-    /// A connection has ended, or has not come to be. Its place is free.
+    /// A connection has ended or could not be established. Its number is free.
     fn closed(&mut self, now: Nanos, conn: ConnId, end: End);
-    /// Says what is to be done. Called when something happened and when its time has come.
+    /// Gives orders. Called after each event, and when the role is due.
     fn orders(&mut self, now: Nanos, orders: &mut Orders) -> Next;
-    /// The clock just before all messages ordered for `conn` so far go to the kernel.
+    /// Gets the time just before all messages ordered for `conn` so far go to the kernel.
     fn sent(&mut self, at: Nanos, conn: ConnId);
 }
 
-/// Which connections are of which kind, where there are several.
+/// Assignment of connections to kinds, if there are several kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
-    /// The kinds of connections 0, 1, 2 and so on, again and again.
+    /// Kinds of connections 0, 1, 2 and so on, repeated.
     turns: Vec<u8>,
 }
 
 impl Mix {
-    /// A mix of kinds in these proportions, evenly interleaved; `None` when one is 0, their sum above 1,000, or there
-    /// is none.
+    /// Makes a mix of kinds with these proportions, evenly interleaved; `None` if a proportion is 0, there is
+    /// none, or their sum is above 1,000.
     pub fn new(shares: &[u32]) -> Option<Self> {
         let all: u32 = shares.iter().try_fold(0u32, |sum, &share| sum.checked_add(share))?;
         if shares.contains(&0) || all == 0 || all > 1_000 || shares.len() > 256 {
             return None;
         }
         let mut given = vec![0u32; shares.len()];
-        // The next one is of the kind that is furthest behind its share.
+        // The next kind is the one that is furthest below its share.
         let turn = |n: u32| {
             let behind = |&k: &usize| {
                 i64::from(shares[k]) * i64::from(n + 1) - i64::from(given[k]) * i64::from(all)
@@ -89,42 +90,42 @@ impl Mix {
         Some(Mix { turns: (0..all).map(turn).collect() })
     }
 
-    /// All of one kind.
+    /// Makes a mix of a single kind.
     pub fn one() -> Self {
         Mix { turns: vec![0] }
     }
 
-    /// The kind of a connection.
+    /// Returns the kind of a connection.
     #[inline]
     pub fn kind(&self, conn: ConnId) -> usize {
         usize::from(self.turns[conn as usize % self.turns.len()])
     }
 
-    /// How many kinds there are.
+    /// Returns the number of kinds.
     pub fn kinds(&self) -> usize {
         self.turns.iter().copied().max().map_or(1, |most| usize::from(most) + 1)
     }
 }
 
-/// What a role wants done, gathered.
+/// Orders of a role, collected.
 #[derive(Debug)]
 pub struct Orders {
     slots: Vec<Slot>,
     opens: Vec<ConnId>,
-    /// Connections with something new to do.
+    /// Connections with new orders.
     touched: Vec<ConnId>,
 }
 
-/// What is ordered for the connection in one place.
+/// Orders for one connection.
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// Messages to be written, each behind its length.
+    /// Messages to write, each with its length in front.
     pub output: Vec<u8>,
-    /// Whether messages were added that the role was not told to be sent.
+    /// Whether messages were added for which the role has not got the time of sending.
     pub fresh: bool,
-    /// It ends when all is written.
+    /// The connection ends when everything is written.
     pub closing: bool,
-    /// It ends at once.
+    /// The connection ends immediately.
     pub aborted: bool,
     touched: bool,
     /// Wakes the connection's task.
@@ -132,18 +133,18 @@ pub struct Slot {
 }
 
 impl Orders {
-    /// No orders, and places for so many connections.
+    /// Makes an empty set of orders for this number of connections.
     pub fn new(connections: usize) -> Self {
         let slots = (0..connections).map(|_| Slot::default()).collect();
         Orders { slots, opens: Vec::new(), touched: Vec::new() }
     }
 
-    /// How many connections there may be.
+    /// Returns the highest number of connections.
     pub fn connections(&self) -> usize {
         self.slots.len()
     }
 
-    /// Opens the connection `conn`, whose place must be free. Messages may be ordered at once.
+    /// Opens the connection `conn`, whose number must be free. Messages may be ordered immediately.
     pub fn open(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn as usize];
         (slot.fresh, slot.closing, slot.aborted) = (false, false, false);
@@ -151,11 +152,11 @@ impl Orders {
         self.opens.push(conn);
     }
 
-    /// Sends a message on `conn`: `compose` fills a place of `room` bytes and says how many it used; 0
-    /// takes the order back.
+    /// Sends a message on `conn`: `compose` fills a buffer of `room` bytes and returns how many it used; 0
+    /// sends nothing.
     ///
     /// # Panics
-    /// When `compose` says more than `room`, or that is more than a length of 16 bits.
+    /// When `compose` returns more than `room`, or more than a length of 16 bits allows.
     pub fn send(&mut self, conn: ConnId, room: usize, compose: impl FnOnce(&mut [u8]) -> usize) {
         let slot = &mut self.slots[conn as usize];
         let at = slot.output.len();
@@ -173,26 +174,26 @@ impl Orders {
         self.touch(conn);
     }
 
-    /// Ends the connection `conn` when what was ordered is written.
+    /// Ends the connection `conn` when all ordered messages are written.
     pub fn close(&mut self, conn: ConnId) {
         self.slots[conn as usize].closing = true;
         self.touch(conn);
     }
 
-    /// Ends the connection `conn` at once, whatever is yet to be written.
+    /// Ends the connection `conn` immediately, without writing the rest.
     pub fn abort(&mut self, conn: ConnId) {
         self.slots[conn as usize].aborted = true;
         self.touch(conn);
     }
 
-    /// What is ordered for `conn`, for an engine to carry out.
+    /// Returns the orders for `conn`, for an engine to carry out.
     #[inline]
     pub fn slot(&mut self, conn: ConnId) -> &mut Slot {
         &mut self.slots[conn as usize]
     }
 
-    /// Calls `open` for each connection that is to be opened, and wakes the tasks of the others that have something
-    /// new to do, but for that of `asking`. For an engine, after each call of [`StreamRole::orders`].
+    /// Calls `open` for each connection that must be opened, and wakes the tasks of the others with new
+    /// orders, except that of `asking`. For an engine, after each call of [`StreamRole::orders`].
     pub fn hand_out(&mut self, asking: Option<ConnId>, mut open: impl FnMut(ConnId)) {
         let Orders { slots, opens, touched } = self;
         for conn in opens.drain(..) {
@@ -219,7 +220,7 @@ impl Orders {
     }
 }
 
-/// The first message of `input`, without its length, when all of it is there.
+/// Returns the first message of `input` without its length, if it is complete.
 #[inline]
 pub fn first_message(input: &[u8]) -> Option<&[u8]> {
     let len = u16::from_be_bytes(*input.first_chunk()?);

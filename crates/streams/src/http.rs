@@ -1,51 +1,51 @@
-//! Messages in HTTP requests and responses (RFC 8484), for both sides and for HTTP/2 and HTTP/3 alike.
+//! Messages in HTTP requests and responses (RFC 8484), for clients and servers, HTTP/2 and HTTP/3.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 
-/// The media type of DNS messages (RFC 8484 section 6).
+/// Media type of DNS messages (RFC 8484 section 6).
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
-/// Where requests go by custom.
+/// Usual path of requests.
 pub const PATH: &str = "/dns-query";
-/// The application protocol of HTTP/2 over TLS (RFC 9113 section 3.2).
+/// Application protocol of HTTP/2 over TLS (RFC 9113 section 3.2).
 pub const ALPN_H2: &[u8] = b"h2";
-/// The application protocol of HTTP/3 (RFC 9114 section 3.1).
+/// Application protocol of HTTP/3 (RFC 9114 section 3.1).
 pub const ALPN_H3: &[u8] = b"h3";
-/// The variable of the URI in a GET request, before its value.
+/// URI variable of a GET request, in front of its value.
 const VARIABLE: &str = "dns=";
-/// The longest message that a GET request may carry: what fits into the usual limits of a URI.
+/// Longest message of a GET request in bytes, so that it fits into the usual limits of a URI.
 const MAX_GET: usize = 4 << 10;
 
-/// How a message is put into a request.
+/// Place of a message in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// Into the URI.
+    /// In the URI.
     Get,
-    /// Into the body.
+    /// In the body.
     #[default]
     Post,
 }
 
-/// Where requests go, and how.
+/// Target of requests, and their method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// The server's name, and its port if it is not 443.
+    /// Name of the server, and its port unless it is 443.
     pub authority: String,
-    /// The path, with its slash.
+    /// Path, with its slash.
     pub path: String,
-    /// How messages are put into requests.
+    /// Method of the requests.
     pub method: Method,
 }
 
 impl Resource {
-    /// Whether this makes a URI.
+    /// Returns whether this makes a valid URI.
     pub fn is_valid(&self) -> bool {
         self.path.starts_with('/') && self.request(&Bytes::new()).is_some()
     }
 
-    /// The request that asks `message`, and the body that goes with it.
+    /// Returns the request for `message`, and its body.
     pub(crate) fn request(&self, message: &Bytes) -> Option<(Request<()>, Option<Bytes>)> {
         let Resource { authority, path, method } = self;
         let request = Request::builder().header(header::ACCEPT, MEDIA_TYPE);
@@ -67,26 +67,26 @@ impl Resource {
     }
 }
 
-/// Whether a response carries a message.
+/// Returns whether a response contains a message.
 pub(crate) fn is_message<B>(response: &Response<B>) -> bool {
     response.headers().get(header::CONTENT_TYPE) == Some(&MEDIA_TYPE)
 }
 
-/// What a server makes of a request's head.
+/// Result of reading a request's head.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// The message was in the URI.
+pub(crate) enum RequestHead {
+    /// The message is in the URI.
     Message(Vec<u8>),
     /// The message is in the body.
     InBody,
-    /// This status is the answer.
+    /// The request is refused with this status.
     Refused(StatusCode),
 }
 
-/// Looks at a request's head (RFC 8484 section 4.1); bodies may have `max` bytes.
-pub(crate) fn asked<B>(request: &Request<B>, path: &str, max: usize) -> Asked {
+/// Reads a request's head (RFC 8484 section 4.1); bodies may have `max` bytes.
+pub(crate) fn read_head<B>(request: &Request<B>, path: &str, max: usize) -> RequestHead {
     if request.uri().path() != path {
-        return Asked::Refused(StatusCode::NOT_FOUND);
+        return RequestHead::Refused(StatusCode::NOT_FOUND);
     }
     let headers = request.headers();
     match *request.method() {
@@ -96,26 +96,26 @@ pub(crate) fn asked<B>(request: &Request<B>, path: &str, max: usize) -> Asked {
             match value {
                 Some(value) if value.len() <= MAX_GET.div_ceil(3) * 4 => URL_SAFE_NO_PAD
                     .decode(value)
-                    .map_or(Asked::Refused(StatusCode::BAD_REQUEST), Asked::Message),
-                Some(_) => Asked::Refused(StatusCode::URI_TOO_LONG),
-                None => Asked::Refused(StatusCode::BAD_REQUEST),
+                    .map_or(RequestHead::Refused(StatusCode::BAD_REQUEST), RequestHead::Message),
+                Some(_) => RequestHead::Refused(StatusCode::URI_TOO_LONG),
+                None => RequestHead::Refused(StatusCode::BAD_REQUEST),
             }
         }
         http::Method::POST => {
             let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
             if headers.get(header::CONTENT_TYPE) != Some(&MEDIA_TYPE) {
-                Asked::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+                RequestHead::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE)
             } else if length.and_then(|l| l.parse::<usize>().ok()).is_some_and(|l| l > max) {
-                Asked::Refused(StatusCode::PAYLOAD_TOO_LARGE)
+                RequestHead::Refused(StatusCode::PAYLOAD_TOO_LARGE)
             } else {
-                Asked::InBody
+                RequestHead::InBody
             }
         }
-        _ => Asked::Refused(StatusCode::METHOD_NOT_ALLOWED),
+        _ => RequestHead::Refused(StatusCode::METHOD_NOT_ALLOWED),
     }
 }
 
-/// The head of a response that carries a message of `len` bytes, which is fresh for `age` seconds.
+/// Returns the head of a response with a message of `len` bytes that is fresh for `age` seconds.
 pub(crate) fn reply(len: usize, age: Option<u32>) -> Response<()> {
     let mut response = Response::new(());
     let headers = response.headers_mut();
@@ -127,7 +127,7 @@ pub(crate) fn reply(len: usize, age: Option<u32>) -> Response<()> {
     response
 }
 
-/// The head of a response without a message.
+/// Returns the head of a response without a message.
 pub(crate) fn refusal(status: StatusCode) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = status;
@@ -143,18 +143,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_asks_a_server_finds() {
+    fn servers_read_the_requests_of_clients() {
         for len in [0, 1, 2, 3, 12, 300] {
             let message = Bytes::from(vec![0xfb; len]);
             let (get, none) = resource(Method::Get).request(&message).unwrap();
-            assert_eq!((asked(&get, PATH, 512), none), (Asked::Message(message.to_vec()), None));
+            assert_eq!(
+                (read_head(&get, PATH, 512), none),
+                (RequestHead::Message(message.to_vec()), None)
+            );
             let (post, body) = resource(Method::Post).request(&message).unwrap();
-            assert_eq!((asked(&post, PATH, 512), body), (Asked::InBody, Some(message)));
+            assert_eq!((read_head(&post, PATH, 512), body), (RequestHead::InBody, Some(message)));
         }
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn invalid_requests_are_refused() {
         let cases = [
             ("GET", "https://a/dns-query", 400),
             ("GET", "https://a/dns-query?dns=!", 400),
@@ -166,12 +169,19 @@ mod tests {
         for (method, uri, status) in cases {
             let request = Request::builder().method(method).uri(uri).body(()).unwrap();
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(asked(&request, PATH, 512), Asked::Refused(status), "{method} {uri}");
+            assert_eq!(
+                read_head(&request, PATH, 512),
+                RequestHead::Refused(status),
+                "{method} {uri}"
+            );
         }
         let long = format!("https://a/dns-query?dns={}", "A".repeat(8 << 10));
         let request = Request::builder().uri(long).body(()).unwrap();
-        assert_eq!(asked(&request, PATH, 512), Asked::Refused(StatusCode::URI_TOO_LONG));
+        assert_eq!(read_head(&request, PATH, 512), RequestHead::Refused(StatusCode::URI_TOO_LONG));
         let (post, _) = resource(Method::Post).request(&Bytes::from(vec![0; 513])).unwrap();
-        assert_eq!(asked(&post, PATH, 512), Asked::Refused(StatusCode::PAYLOAD_TOO_LARGE));
+        assert_eq!(
+            read_head(&post, PATH, 512),
+            RequestHead::Refused(StatusCode::PAYLOAD_TOO_LARGE)
+        );
     }
 }

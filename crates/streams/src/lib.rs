@@ -1,17 +1,18 @@
-//! Messages over streams, for both sides: TCP, TLS, HTTP/2, QUIC and HTTP/3. Knows no DNS.
+//! Messages over streams, for clients and servers: TCP, TLS, HTTP/2, QUIC and HTTP/3. This crate knows no
+//! DNS.
 //!
 //! ```text
-//!   client    a StreamRole's connections: dialed, written, read, each failure named
-//!   tcp       a server on a thread of its own: TCP and TLS, and what `serve` has
-//!   serve     a server's side of HTTP/2, QUIC and HTTP/3
-//!   tls       what a client believes and a server shows; a lab's own authority (feature `authority`)
-//!   http      messages in requests and responses (RFC 8484)
+//!   client    the connections of a StreamRole: dialing, writing, reading, failures by reason
+//!   tcp       a server on its own thread: TCP, TLS and the transports of `serve`
+//!   serve     the server side of HTTP/2, QUIC and HTTP/3
+//!   tls       verification by clients, certificates of servers; a lab's own authority (feature `authority`)
+//!   http      messages in HTTP requests and responses (RFC 8484)
 //!   scrape    pages for Prometheus
 //! ```
 //!
-//! QUIC and HTTP/3 are the feature `quic`, which is on by default; without it they are errors that say so.
-//! `unsafe` is in `client::alarm` (a timer's registration), `tcp` (a socket option) and `scrape` (a socket that comes
-//! over exec).
+//! QUIC and HTTP/3 need the feature `quic`, which is on by default; without it they return an error that says
+//! so. `unsafe` is in `client::alarm` (registration of a timer), `tcp` (a socket option) and `scrape` (a
+//! socket inherited over exec).
 
 pub mod client;
 pub mod http;
@@ -22,7 +23,7 @@ pub mod tls;
 
 pub use client::StreamEngine;
 
-/// The error of everything that needs QUIC, in a build without it.
+/// Returns the error for everything that needs QUIC, in a build without it.
 #[cfg(not(feature = "quic"))]
 fn no_quic() -> std::io::Error {
     std::io::Error::new(

@@ -1,8 +1,8 @@
-//! Pages for those who watch a program: Prometheus' text format, over HTTP on an address of its own.
+//! Pages for monitoring: Prometheus' text format, over HTTP on an address of its own.
 //!
-//! [`serve`] answers `GET` with whatever the program says at that moment; connections, their time and the
-//! pages' number are bounded. [`Exposition`] writes the format. [`bequeath`] and [`inherit`] carry a listener
-//! over `exec`, for a program that opens it before it leaves the network namespace in which it is to be seen.
+//! [`serve`] answers `GET` requests with the current pages; the number of connections and their time are
+//! limited. [`Exposition`] writes the format. [`bequeath`] and [`inherit`] pass a listener over `exec`, for a
+//! program that opens it before it leaves the network namespace in which it must be reachable.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -21,24 +21,24 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use socket2::SockRef;
 use tokio::sync::Semaphore;
 
-/// Connections at once.
+/// Highest number of connections.
 const CONNECTIONS: usize = 16;
-/// How long a request may take to come.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time for a request to arrive.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is answered.
+/// A page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Whether all is well: 200, or 503.
+    /// Whether the state is good: status 200, or 503.
     pub ok: bool,
-    /// The text.
+    /// Content of the page.
     pub text: String,
 }
 
-/// Answers until `end`; `page` says what is at a path, `None` when nothing is.
+/// Serves pages until `end`; `page` returns the page of a path, `None` if there is none.
 ///
 /// # Errors
-/// When the runtime cannot be made or the listener not be used.
+/// When the runtime cannot be made or the listener cannot be used.
 pub fn serve(
     listener: TcpListener,
     page: impl Fn(&str) -> Option<Page> + Send + Sync + 'static,
@@ -67,10 +67,10 @@ pub fn serve(
                     let response = respond(request.method(), request.uri().path(), &*page);
                     async move { Ok::<_, Infallible>(response) }
                 });
-                // The end of a connection, whatever its reason, is the asker's business.
+                // The end of a connection, for any reason, affects no other connection.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .timer(TokioTimer::new())
-                    .header_read_timeout(PATIENCE)
+                    .header_read_timeout(REQUEST_TIMEOUT)
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
                 drop(place);
@@ -79,7 +79,7 @@ pub fn serve(
     })
 }
 
-/// The response to a request.
+/// Returns the response to a request.
 fn respond(
     method: &Method,
     path: &str,
@@ -91,7 +91,7 @@ fn respond(
         match page(path) {
             Some(Page { ok: true, text }) => (StatusCode::OK, text),
             Some(Page { ok: false, text }) => (StatusCode::SERVICE_UNAVAILABLE, text),
-            None => (StatusCode::NOT_FOUND, "there is nothing here; look at /metrics\n".to_owned()),
+            None => (StatusCode::NOT_FOUND, "no such page; see /metrics\n".to_owned()),
         }
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
@@ -107,17 +107,17 @@ pub struct Exposition {
     text: String,
 }
 
-/// What a metric is.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only rises; its name ends in `_total`.
+    /// It only grows; its name ends in `_total`.
     Counter,
-    /// It goes up and down.
+    /// It may rise and fall.
     Gauge,
 }
 
 impl Exposition {
-    /// A metric and what it means; its samples follow.
+    /// Starts a metric with its help text; its samples follow.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -126,7 +126,7 @@ impl Exposition {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A sample of the metric `name`.
+    /// Adds a sample of the metric `name`.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.text.push_str(name);
         for (i, (label, text)) in labels.iter().enumerate() {
@@ -137,43 +137,48 @@ impl Exposition {
         let _ = writeln!(self.text, "{close} {value}");
     }
 
-    /// A metric with one sample.
+    /// Adds a metric with one sample.
     pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.text
     }
 }
 
-/// Lets `listener` live on in a program that this process executes, and gives its number there.
+/// Keeps `listener` open in a program that this process executes; returns its descriptor there.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of the kernel.
 pub fn bequeath(listener: TcpListener) -> io::Result<RawFd> {
     fcntl(&listener, FcntlArg::F_SETFD(FdFlag::empty()))?;
     Ok(listener.into_raw_fd())
 }
 
-/// Takes over the listener that the process before this `exec` left as descriptor `fd`. To be called once for
-/// a number, by whoever was told it.
+/// Takes over the listener that the process before this `exec` left as descriptor `fd`. Must be called at
+/// most once for each descriptor.
 ///
 /// # Errors
-/// When `fd` is no listening socket.
+/// When `fd` is not a listening socket.
 #[allow(unsafe_code)]
 pub fn inherit(fd: RawFd) -> io::Result<TcpListener> {
-    let none = || io::Error::new(io::ErrorKind::InvalidInput, format!("{fd} is no listener"));
+    let none = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("descriptor {fd} is not a listening socket"),
+        )
+    };
     if fd <= 2 {
         return Err(none());
     }
     // SAFETY: the number is that of a descriptor that was left open over exec for this very purpose, so that
-    // nobody else in this process knows it; if it is not open, or something else, nothing is done with it.
+    // no other code in this process knows it; if it is not open, or something else, nothing is done with it.
     let listener = unsafe { TcpListener::from_raw_fd(fd) };
     if !SockRef::from(&listener).is_listener().unwrap_or(false) {
-        // Whoever else it may be of keeps it.
+        // If it belongs to other code, that code keeps it.
         let _ = listener.into_raw_fd();
         return Err(none());
     }
@@ -190,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_format() {
+    fn metrics_have_the_text_format() {
         let mut metrics = Exposition::default();
         metrics.single("a_total", Kind::Counter, "How many.", 3.0);
         metrics.family("b", Kind::Gauge, "How much.");
@@ -203,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_answered_until_the_end() {
+    fn pages_are_served_until_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
         let address = listener.local_addr().expect("an address");
-        // As if over exec.
+        // As over exec.
         let listener = inherit(bequeath(listener).expect("bequeathed")).expect("inherited");
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let server = std::thread::spawn(move || {
@@ -222,7 +227,7 @@ mod tests {
         for (request, status, text) in [
             ("GET /metrics", "200", "up 1\n"),
             ("GET /health", "503", "ill\n"),
-            ("GET /", "404", "look at /metrics\n"),
+            ("GET /", "404", "see /metrics\n"),
             ("POST /metrics", "405", "GET only\n"),
         ] {
             let mut stream = TcpStream::connect(address).expect("connects");
@@ -238,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listener_is_not_inherited() {
+    fn only_a_listener_is_inherited() {
         let file = std::fs::File::open("/dev/null").expect("opens");
         assert!(inherit(file.as_raw_fd()).is_err());
         assert!(file.metadata().is_ok(), "it is still open");

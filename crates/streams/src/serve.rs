@@ -1,7 +1,7 @@
-//! The server's side of transports on which each message has a stream of its own: HTTP/2, QUIC, HTTP/3.
+//! The server side of transports on which each message has its own stream: HTTP/2, QUIC, HTTP/3.
 //!
-//! Knows no DNS: a message in, a message out, by whoever implements [`Answer`]; that may take its time.
-//! Connections, streams, idle time and sizes are bounded.
+//! It knows no DNS: it passes each message to an implementation of [`Answer`], which may take time to reply.
+//! Connections, streams, idle time and sizes are limited.
 
 mod http2;
 #[cfg_attr(not(feature = "quic"), path = "no_quic.rs")]
@@ -14,39 +14,39 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Who answers messages.
+/// Answers messages.
 pub trait Answer {
-    /// A place for a connection of QUIC, held while it lasts; `None` refuses it.
+    /// Returns a value that is held as long as a QUIC connection lasts; `None` refuses the connection.
     fn place(&self, _client: SocketAddr) -> Option<Box<dyn Any>> {
         Some(Box::new(()))
     }
 
-    /// The reply to `message` of `client`; an empty one where there is to be none.
+    /// Returns the reply to `message` of `client`; an empty one for no reply.
     fn answer(&self, client: SocketAddr, message: Vec<u8>) -> impl Future<Output = Vec<u8>>;
 
-    /// For how many seconds `reply` may be kept by a cache of HTTP (RFC 8484 section 5.1); `None`: not told.
+    /// Returns how many seconds an HTTP cache may keep `reply` (RFC 8484 section 5.1); `None` if not stated.
     fn freshness(&self, _reply: &[u8]) -> Option<u32> {
         None
     }
 }
 
-/// Bounds of a connection with streams, and of all of them.
+/// Limits of connections with streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Connections of QUIC at once; over it new ones are refused.
+    /// Highest number of QUIC connections; beyond that new ones are refused.
     pub connections: usize,
-    /// Streams of a connection at once.
+    /// Highest number of concurrent streams of a connection.
     pub streams: u32,
-    /// A connection without a stream, or a message that is not all there, ends after this time.
+    /// Time after which a connection without a stream, or with an incomplete message, ends.
     pub idle: Duration,
 }
 
 impl Default for StreamLimits {
-    /// 1,000 connections, 100 streams each (RFC 9113 section 6.5.2 wants as many at least), 30 s.
+    /// 1,000 connections, 100 streams each (RFC 9113 section 6.5.2 recommends at least that), 30 s.
     fn default() -> Self {
         StreamLimits { connections: 1_000, streams: 100, idle: Duration::from_secs(30) }
     }
 }
 
-/// The longest message.
+/// Longest message, in bytes.
 const MAX_MESSAGE: usize = u16::MAX as usize;

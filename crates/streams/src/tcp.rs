@@ -1,9 +1,9 @@
-//! Messages over TCP or TLS, each behind a 16-bit length (RFC 1035 section 4.2.2, RFC 7766, RFC 7858), and by
-//! HTTP/2, QUIC and HTTP/3 ([`crate::serve`]), served on a runtime of one thread.
+//! A server of messages over TCP or TLS with a 16-bit length in front (RFC 1035 section 4.2.2, RFC 7766, RFC
+//! 7858), and over HTTP/2, QUIC and HTTP/3 ([`crate::serve`]), on a runtime of one thread.
 //!
-//! Knows no DNS: bytes of a message in, bytes of a message out. Messages may be pipelined; they are
-//! answered in their order, and what is answered together is written together. Connections, idle time,
-//! pipelining and the size of a message are bounded.
+//! It knows no DNS: it passes messages to a handler and sends its replies. Pipelined messages are answered in
+//! order, and replies that are ready together are written together. The number of connections, idle time,
+//! pipelining and message sizes are limited.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -23,47 +23,47 @@ use crate::http::ALPN_H2;
 use crate::serve::{self, Answer, StreamLimits};
 use crate::tls::ServerTls;
 
-/// Bounds of a TCP service.
+/// Limits of a TCP service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpLimits {
-    /// Connections at once; over it new ones are closed at once.
+    /// Highest number of connections; further ones are closed immediately.
     pub connections: usize,
-    /// A connection that sends no whole message, or takes no reply, for so long is closed.
+    /// Time after which a connection is closed that sends no complete message or reads no reply.
     pub idle: Duration,
-    /// Messages of a connection that are answered before the replies are written.
+    /// Highest number of messages of a connection that are answered before their replies are written.
     pub pipelined: usize,
 }
 
 impl Default for TcpLimits {
-    /// 1,000 connections, 10 s (RFC 7766 section 6.2.3 wants some seconds), 100 messages.
+    /// 1,000 connections, 10 s (RFC 7766 section 6.2.3 recommends some seconds), 100 messages.
     fn default() -> Self {
         TcpLimits { connections: 1_000, idle: Duration::from_secs(10), pipelined: 100 }
     }
 }
 
 impl TcpLimits {
-    /// The same for connections with streams.
+    /// Returns the same limits for connections with streams.
     fn streams(&self) -> StreamLimits {
         let TcpLimits { connections, idle, pipelined } = *self;
         StreamLimits { connections, streams: u32::try_from(pipelined).unwrap_or(u32::MAX), idle }
     }
 }
 
-/// Replies wait for each other up to so many bytes.
+/// Highest number of bytes of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
-/// What is read at once, usually.
+/// Usual number of bytes of one read.
 const INPUT: usize = 4 << 10;
-/// Connections that the kernel completes ahead of us.
+/// Highest number of connections that the kernel completes before they are accepted.
 const BACKLOG: i32 = 1_024;
-/// Of them, those that came with data in their SYN.
+/// Highest number of these with data in their SYN.
 const FAST_OPEN: i32 = 256;
-/// How often `stop` is asked.
+/// Interval at which `stop` is called.
 const STOP_LATENCY: Duration = Duration::from_millis(50);
 
 /// Listens on `address`.
 ///
 /// # Errors
-/// An address that cannot be bound, named.
+/// When the address cannot be bound; the error names it.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let failed = |e| named(e, "cannot listen on TCP", address);
     let domain = socket2::Domain::for_address(address);
@@ -79,7 +79,7 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Lets clients send data with their SYN (RFC 7413), where the host allows servers to take it
+/// Lets clients send data in their SYN (RFC 7413), if the host permits it for servers
 /// (`net.ipv4.tcp_fastopen`).
 #[allow(unsafe_code)]
 fn allow_fast_open(socket: &socket2::Socket) {
@@ -97,28 +97,28 @@ fn allow_fast_open(socket: &socket2::Socket) {
     }
 }
 
-/// Where connections come from, and what they speak.
+/// Listening socket, with its protocol.
 #[derive(Debug)]
 pub enum Listener {
     /// TCP.
     Tcp(std::net::TcpListener),
-    /// TLS; with HTTP/2 on it where that is agreed on by ALPN.
+    /// TLS, with HTTP/2 if negotiated by ALPN.
     Tls(std::net::TcpListener, ServerTls),
-    /// QUIC; with HTTP/3 on it where that is agreed on by ALPN.
+    /// QUIC, with HTTP/3 if negotiated by ALPN.
     Quic(std::net::UdpSocket, ServerTls),
 }
 
-/// What a message has come in.
+/// Transport of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// A frame of TCP or TLS, among others.
+    /// One of the frames of a TCP or TLS connection.
     Frame,
-    /// A stream of its own: HTTP, QUIC.
+    /// Its own stream: HTTP, QUIC.
     Stream,
 }
 
-/// Serves `listeners` until `stop` returns true (it is asked every 50 ms). `answer` gets a message and
-/// writes the reply into the (cleared) vector; an empty reply closes the connection.
+/// Serves `listeners` until `stop` returns true (called every 50 ms). `answer` gets a message and writes the
+/// reply into the empty vector; an empty reply closes the connection.
 ///
 /// # Errors
 /// When the runtime cannot be made.
@@ -155,10 +155,10 @@ pub fn serve(
     })
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Service<F> {
     limits: TcpLimits,
-    /// Connections that are open.
+    /// Number of open connections.
     open: Cell<usize>,
     answer: RefCell<F>,
 }
@@ -171,14 +171,14 @@ impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
     }
 }
 
-/// Takes connections until it is dropped.
+/// Accepts connections until it is dropped.
 async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) + 'static>(
     listener: TcpListener,
     tls: Option<ServerTls>,
     service: Rc<Service<F>>,
 ) {
     loop {
-        // A failed accept (a connection reset meanwhile, no descriptor left) passes.
+        // A failed accept is temporary (the connection was reset, or no descriptor is free).
         let Ok((stream, client)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
@@ -190,14 +190,14 @@ async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) + 'static>(
         let service = service.clone();
         let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
         tokio::task::spawn_local(async move {
-            // The end of a connection, whatever its reason, is nobody else's business.
+            // The end of a connection, for any reason, affects no other connection.
             let _ = begin(stream, client, tls, &service).await;
             service.open.set(service.open.get() - 1);
         });
     }
 }
 
-/// One connection, from its handshake on; that has the time of an idle connection.
+/// Serves one connection from its handshake on; the handshake may take as long as an idle connection.
 async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
     stream: TcpStream,
     client: SocketAddr,
@@ -225,14 +225,14 @@ async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
     }
 }
 
-/// One connection, message after message; some of them may be there.
+/// Serves one connection, message by message; `input` holds the bytes received so far.
 async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     mut input: Vec<u8>,
     service: &Service<F>,
 ) -> io::Result<()> {
     let limits = service.limits;
-    // Read is only when no whole message is there, so `input` holds one of them and `INPUT` at most.
+    // More is read only without a complete message, so that `input` holds at most one message and `INPUT`.
     let (mut output, mut reply) = (Vec::new(), Vec::new());
     let mut deadline = Instant::now() + limits.idle;
     loop {
@@ -266,7 +266,7 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
         if close {
             return Ok(());
         }
-        // `read_buf` fills what room there is, were it a few bytes.
+        // `read_buf` fills the available room, even if it is a few bytes.
         input.reserve(INPUT);
         if answered > 0 {
             deadline = Instant::now() + limits.idle;
@@ -284,8 +284,8 @@ mod tests {
 
     use super::*;
 
-    /// Serves on a free port with a handler that turns messages around and is silent to an empty one;
-    /// runs `client` against it.
+    /// Serves on a free port with a handler that reverses messages and does not reply to an empty one; runs
+    /// `client` against it.
     fn with_server(limits: TcpLimits, client: impl FnOnce(SocketAddr)) {
         let listeners: Vec<_> = ["127.0.0.1:0", "[::1]:0"]
             .iter()
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_go_both_ways_and_the_bounds_hold() {
+    fn frames_are_answered_and_limits_hold() {
         let idle = Duration::from_millis(300);
         with_server(TcpLimits { connections: 1, idle, ..TcpLimits::default() }, |address| {
             let mut client = std::net::TcpStream::connect(address).unwrap();
@@ -317,7 +317,7 @@ mod tests {
             let mut got = [0; 9];
             client.read_exact(&mut got).unwrap();
             assert_eq!(&got, b"\0\x03cba\0\x02ed");
-            // The second connection is over the bound, the first is closed when idle.
+            // The second connection is over the limit; the first is closed when idle.
             let mut second = std::net::TcpStream::connect(address).unwrap();
             assert_eq!(second.read(&mut got).unwrap(), 0);
             client.write_all(b"\0\x09half").unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn pipelined_messages_are_answered_in_order_whatever_their_size() {
+    fn pipelined_messages_of_all_sizes_are_answered_in_order() {
         let limits = TcpLimits { pipelined: 3, ..TcpLimits::default() };
         with_server(limits, |address| {
             let mut client = std::net::TcpStream::connect(address).unwrap();
@@ -337,7 +337,8 @@ mod tests {
             let mut writer = client.try_clone().unwrap();
             let expected = sent.clone();
             let writing = std::thread::spawn(move || {
-                // In pieces that fit no frame, and an empty message at the end, which is not answered.
+                // In pieces that do not match the frames, with an empty message at the end, which gets no
+                // reply.
                 for piece in sent.chunks(7_777) {
                     writer.write_all(piece).unwrap();
                 }
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn an_occupied_port_is_named() {
+    fn the_error_for_a_port_in_use_names_it() {
         let first = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = first.local_addr().unwrap();
         let error = listen(address).expect_err("occupied").to_string();

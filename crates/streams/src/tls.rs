@@ -1,7 +1,7 @@
-//! TLS for both sides: what a client asks for and believes, what a server shows, and a certification
-//! authority of our own for labs and tests.
+//! TLS for both sides: settings of clients, certificates of servers, and a certification authority for labs
+//! and tests.
 //!
-//! Cryptography by `ring`, TLS 1.3 and 1.2 by `rustls`, which has no older ones.
+//! Cryptography is by `ring`, TLS 1.3 and 1.2 by `rustls`, which has no older versions.
 
 #[cfg(any(test, feature = "authority"))]
 mod authority;
@@ -20,26 +20,26 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-/// The application protocol of DNS over TLS (RFC 7858 section 12).
+/// Application protocol of DNS over TLS (RFC 7858 section 12).
 pub const ALPN_DOT: &[u8] = b"dot";
-/// The application protocol of DNS over QUIC (RFC 9250 section 4.1.1).
+/// Application protocol of DNS over QUIC (RFC 9250 section 4.1.1).
 pub const ALPN_DOQ: &[u8] = b"doq";
 
-/// What is wrong with a certificate, a key, or what was asked of TLS.
+/// Error of a certificate, a key, or TLS settings.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file that cannot be read or holds something else.
+    /// A file cannot be read or has the wrong content.
     #[error("{path}: {why}")]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong, and what would be accepted.
         why: String,
     },
-    /// rustls does not take it.
+    /// rustls refuses it.
     #[error("TLS: {0}")]
     Rustls(#[from] rustls::Error),
-    /// A certificate could not be made.
+    /// A certificate cannot be made.
     #[cfg(any(test, feature = "authority"))]
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -51,7 +51,7 @@ impl TlsError {
     }
 }
 
-/// The one implementation of cryptography.
+/// Returns the implementation of cryptography.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

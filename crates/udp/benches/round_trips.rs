@@ -1,6 +1,6 @@
-//! Round trips per second between a client and an echo server over loopback, a core each, by engine option.
+//! Round trips per second between a client and an echo server over loopback, one core each, by engine option.
 //!
-//! `cargo bench -p udp` measures; `cargo test` runs each once so that it never rots.
+//! `cargo bench -p udp` measures; `cargo test` runs each benchmark once so that it keeps working.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -13,11 +13,11 @@ use engine::{Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMo
 use measure::Nanos;
 use udp::{UdpEngine, UdpOptions, sources, sys};
 
-/// Round trips of one sample.
+/// Number of round trips of one sample.
 const ROUND_TRIPS: u32 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Bytes of a datagram: a usual query.
+/// Length of a datagram in bytes: a usual query.
 const LEN: usize = 76;
-/// Consecutive datagrams of one socket.
+/// Number of consecutive datagrams of one socket.
 const RUN: u32 = 32;
 
 /// The CPUs of the process, read before the first worker is pinned.
@@ -27,7 +27,7 @@ fn main() {
     divan::main();
 }
 
-/// Sends everything back.
+/// Sends every datagram back.
 struct Echo;
 
 impl Role for Echo {
@@ -42,7 +42,7 @@ impl Role for Echo {
     }
 }
 
-/// Keeps `window` datagrams outstanding until `left` have been sent, and waits for the rest.
+/// Keeps `window` datagrams outstanding until `left` are sent, and waits for the rest.
 struct Window {
     sockets: u16,
     window: u32,
@@ -81,7 +81,7 @@ impl Role for Window {
     }
 }
 
-/// What is measured: offloads on, or each of them off, and how the workers wait.
+/// What is measured: all offloads on, or one of them off, and how the workers wait.
 #[derive(Clone, Copy, Debug)]
 enum Case {
     Offloads,

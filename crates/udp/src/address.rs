@@ -1,10 +1,11 @@
-//! Socket addresses as the kernel writes and reads them.
+//! Socket addresses in the form of the kernel.
 
 #![allow(unsafe_code)]
 
 use std::net::{SocketAddr, SocketAddrV6};
 
-/// Room for an address of either family; no larger than that, so that a batch of them stays in the cache.
+/// Buffer for an address of either family; no larger than that, so that a batch of them stays in the CPU
+/// cache.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union Name {
@@ -14,21 +15,21 @@ pub(crate) union Name {
 }
 
 impl Name {
-    /// No address.
+    /// Makes an empty buffer.
     pub(crate) const fn new() -> Self {
         // SAFETY: all-zero is a valid value of these plain C structures.
         unsafe { std::mem::zeroed() }
     }
 
-    /// Pointer and length for a message header.
+    /// Returns pointer and length for a message header.
     pub(crate) fn room(&mut self) -> (*mut libc::c_void, libc::socklen_t) {
         (std::ptr::from_mut(self).cast(), size_of::<Name>() as libc::socklen_t)
     }
 
-    /// Reads what the kernel wrote; `None` when it is of neither family.
+    /// Reads an address that the kernel wrote; `None` if it is of neither family.
     pub(crate) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: all bytes are initialised and every bit pattern is valid for every field; the family, which
-        // lies at the same place in all of them, tells which one was written.
+        // is at the same position in all of them, says which one was written.
         unsafe {
             match i32::from(self.family) {
                 libc::AF_INET => {
@@ -46,7 +47,7 @@ impl Name {
         }
     }
 
-    /// Writes an address for the kernel; its length.
+    /// Writes an address for the kernel; returns its length.
     pub(crate) fn set(&mut self, address: SocketAddr) -> libc::socklen_t {
         match address {
             SocketAddr::V4(v4) => {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_addresses_can_be_read() {
         let mut name = Name::new();
         assert_eq!(name.get(), None);
         for (address, len) in

@@ -1,11 +1,11 @@
-//! What passes an interface, as a capture: packets from a packet socket (packet(7)), given out as a pcap stream.
+//! Captures the packets of an interface with a packet socket (packet(7)) and returns them as a pcap stream.
 //!
 //! ```text
-//!   interface ──> packet socket, stamped by the kernel ──> [filter of the kernel] ──> pcap: RAW, nanoseconds
+//!   interface ──> packet socket, kernel timestamps ──> [kernel filter] ──> pcap: RAW, nanoseconds
 //! ```
 //!
-//! Link layers are taken off by the kernel (`SOCK_DGRAM`), and only IPv4 and IPv6 is given out. It needs
-//! CAP_NET_RAW; a system without this socket, or a user without that right, pipes tcpdump into the reader instead.
+//! The kernel removes the link layer (`SOCK_DGRAM`); only IPv4 and IPv6 are returned. It needs CAP_NET_RAW;
+//! without this right, or without packet sockets, users pipe the output of tcpdump into the reader instead.
 
 #![allow(unsafe_code)]
 
@@ -20,17 +20,17 @@ use measure::Nanos;
 
 use crate::sys::set_option;
 
-/// The longest packet that is taken: a pcap reader's own bound.
+/// Longest captured packet in bytes: the limit of pcap readers.
 const MAX_PACKET: usize = 256 << 10;
-/// The socket's buffer, where the kernel allows it (`SO_RCVBUFFORCE`).
+/// Buffer of the socket in bytes, if the kernel permits it (`SO_RCVBUFFORCE`).
 const BUFFER: i32 = 64 << 20;
-/// How often a quiet socket looks whether it shall end, microseconds.
+/// Interval at which an idle socket checks whether to end, in microseconds.
 const LOOK_US: libc::suseconds_t = 50_000;
-/// A header of pcap: nanoseconds, version 2.4, `MAX_PACKET`, LINKTYPE_RAW; in the order of this machine's octets.
+/// The pcap header: nanoseconds, version 2.4, `MAX_PACKET`, LINKTYPE_RAW; in native byte order.
 const HEADER: [u32; 6] = [0xa1b2_3c4d, 2 | 4 << 16, 0, 0, MAX_PACKET as u32, 101];
-/// Octets before each packet of pcap.
+/// Octets in front of each packet in pcap.
 const RECORD: usize = 16;
-/// The filter of [`Only::TcpOverIpv4`], on packets without their link layer: version 4? protocol TCP?
+/// The filter of [`Only::TcpOverIpv4`], on packets without link layer: version 4 and protocol TCP.
 const TCP_OVER_IPV4: [libc::sock_filter; 6] = [
     instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 0),
     instruction(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 0, 0, 4),
@@ -45,50 +45,50 @@ const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Which packets are taken.
+/// Packets that are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
     /// All of IPv4 and IPv6.
     Ip,
-    /// TCP over IPv4: what else passes costs hardly anything.
+    /// TCP over IPv4; other packets cost almost nothing.
     TcpOverIpv4,
 }
 
-/// When it ends.
+/// End of a capture.
 #[derive(Clone, Debug)]
 pub struct Until {
-    /// After this time.
+    /// Duration of the capture.
     pub duration: Option<Nanos>,
-    /// When this is set.
+    /// The capture ends when this is set.
     pub stop: Arc<AtomicBool>,
 }
 
-/// An interface that is being listened to: a pcap stream that ends when it is told to.
+/// A capture of an interface: a pcap stream that ends at its end condition.
 #[derive(Debug)]
 pub struct LiveCapture {
     socket: OwnedFd,
     until: Until,
     end: Option<Nanos>,
     lost: Arc<AtomicU64>,
-    /// What is given out next, from `given` on.
+    /// Bytes of the next packet; those before `given` are already returned.
     ready: Vec<u8>,
     given: usize,
 }
 
 impl LiveCapture {
-    /// Opens an interface by its name; `any` is all of them.
+    /// Opens an interface by its name; `any` means all of them.
     ///
     /// # Errors
-    /// When there is no such interface, or the right to listen is missing.
+    /// When the interface does not exist, or the right to capture is missing.
     pub fn open(interface: &str, only: Only, until: Until) -> io::Result<Self> {
         let index = index(interface)?;
         let protocol = (libc::ETH_P_ALL as u16).to_be();
-        // SAFETY: no pointer is passed; the descriptor, if there is one, is owned by nobody else.
+        // SAFETY: no pointer is passed; the descriptor, if there is one, has no other owner.
         let socket = unsafe {
             let fd = libc::socket(
                 libc::AF_PACKET,
                 libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
-                // Nothing comes before it is bound and filtered.
+                // No packet arrives before it is bound and filtered.
                 0,
             );
             if fd < 0 {
@@ -100,8 +100,8 @@ impl LiveCapture {
             set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER)?;
         }
         set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        let patience = libc::timeval { tv_sec: 0, tv_usec: LOOK_US };
-        set_struct(&socket, libc::SO_RCVTIMEO, &patience)?;
+        let timeout = libc::timeval { tv_sec: 0, tv_usec: LOOK_US };
+        set_struct(&socket, libc::SO_RCVTIMEO, &timeout)?;
         if only == Only::TcpOverIpv4 {
             filter(&socket)?;
         }
@@ -126,12 +126,12 @@ impl LiveCapture {
         Ok(LiveCapture { socket, until, end, lost: Arc::default(), ready, given: 0 })
     }
 
-    /// Packets that were lost because they were not read in time; known at the end.
+    /// Returns the number of packets lost because they were not read in time; known at the end.
     pub fn lost(&self) -> Arc<AtomicU64> {
         self.lost.clone()
     }
 
-    /// Waits for the next packet, and has it ready with its header; false at the end.
+    /// Waits for the next packet and stores it with its header; returns false at the end.
     fn next_packet(&mut self) -> io::Result<bool> {
         self.given = 0;
         loop {
@@ -181,7 +181,7 @@ impl Read for LiveCapture {
     }
 }
 
-/// The number of an interface; 0 is all.
+/// Returns the number of an interface; 0 means all.
 fn index(interface: &str) -> io::Result<i32> {
     if interface == "any" {
         return Ok(0);
@@ -194,7 +194,7 @@ fn index(interface: &str) -> io::Result<i32> {
     })
 }
 
-/// Sets an option of SOL_SOCKET that is a struct.
+/// Sets an option of SOL_SOCKET whose value is a struct.
 fn set_struct<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
     // SAFETY: the value lives through the call and is of the stated size; the kernel copies it.
     let result = unsafe {
@@ -209,16 +209,16 @@ fn set_struct<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the kernel pass over all but TCP over IPv4.
+/// Makes the kernel drop all packets except TCP over IPv4.
 fn filter(socket: &OwnedFd) -> io::Result<()> {
     let mut program = [TAKE; TCP_OVER_IPV4.len() + 1];
     program[..TCP_OVER_IPV4.len()].copy_from_slice(&TCP_OVER_IPV4);
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // The kernel copies the instructions too; they live to the end of this function.
+    // The kernel copies the instructions, which live to the end of this function.
     set_struct(socket, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Packets that the kernel dropped because the buffer was full.
+/// Returns the number of packets that the kernel dropped because the buffer was full.
 fn lost(socket: &OwnedFd) -> u64 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -235,13 +235,13 @@ fn lost(socket: &OwnedFd) -> u64 {
     if got == 0 { u64::from(statistics.tp_drops) } else { 0 }
 }
 
-/// A packet that came.
+/// A captured packet.
 struct Packet {
-    /// On the wire.
+    /// Length on the wire, in bytes.
     length: usize,
-    /// Seconds since 1970 and nanoseconds.
+    /// Time of capture: seconds since 1970 and nanoseconds.
     at: (u32, u32),
-    /// IP, and not the second sight of one that a loopback interface shows going out and coming in.
+    /// Whether it is IP, and not the copy that a loopback interface shows for a sent packet.
     is_taken: bool,
 }
 
@@ -250,7 +250,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet> {
     // SAFETY: zeroes are valid values of these plain structs.
     let (mut from, mut message): (libc::sockaddr_ll, libc::msghdr) = unsafe { std::mem::zeroed() };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // Aligned for a control message's header.
+    // Aligned for the header of a control message.
     let mut control = [0u64; 16];
     message.msg_name = (&raw mut from).cast();
     message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -288,21 +288,21 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
-    /// A capture of `lo`; `None` without the right to.
+    /// Starts a capture of `lo`; `None` without the right to capture.
     fn listen(only: Only) -> Option<(LiveCapture, Arc<AtomicBool>)> {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Until { duration: None, stop: stop.clone() };
         match LiveCapture::open("lo", only, until) {
             Ok(capture) => Some((capture, stop)),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                skip::because("no right to listen to interfaces (CAP_NET_RAW)");
+                skip::because("no right to capture (CAP_NET_RAW)");
                 None
             }
             Err(e) => panic!("{e}"),
         }
     }
 
-    /// The packets of a stream until `enough` says so; each without its header.
+    /// Returns the packets of a stream without their headers until `enough` returns true.
     fn packets(
         capture: &mut LiveCapture,
         stop: &AtomicBool,
@@ -316,7 +316,7 @@ mod tests {
         while capture.read_exact(&mut record).is_ok() {
             let length = u32::from_ne_bytes(record[8..12].try_into().expect("four octets"));
             let seconds = u32::from_ne_bytes(record[..4].try_into().expect("four octets"));
-            assert!(seconds > 1_600_000_000, "stamped by the kernel");
+            assert!(seconds > 1_600_000_000, "timestamp of the kernel");
             let mut packet = vec![0; length as usize];
             capture.read_exact(&mut packet).expect("a whole packet");
             if enough(&packet) {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_over_the_loopback_is_caught_once() {
+    fn a_loopback_packet_is_captured_once() {
         let Some((mut capture, stop)) = listen(Only::Ip) else { return };
         let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
         let word = format!("captured-{}", std::process::id());
@@ -338,7 +338,7 @@ mod tests {
         let all = packets(&mut capture, &stop, |packet| {
             packet.ends_with(b"last") && packet[22..24] == port
         });
-        // The refusal (ICMP) quotes it.
+        // The ICMP error quotes the packet.
         let is_udp = |packet: &&Vec<u8>| packet[9] == libc::IPPROTO_UDP as u8;
         let ours = all.iter().filter(is_udp).filter(|packet| packet.ends_with(word.as_bytes()));
         assert_eq!(ours.count(), 1);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_passes_over_what_is_not_wanted() {
+    fn the_kernel_filter_drops_other_packets() {
         let Some((mut capture, stop)) = listen(Only::TcpOverIpv4) else { return };
         let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
         socket.send_to(b"not wanted", "127.0.0.1:9").expect("sent");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_in_time_and_knows_its_interfaces() {
+    fn a_capture_ends_in_time_and_refuses_unknown_interfaces() {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Until { duration: Some(Nanos::from_millis(1)), stop };
         let error = LiveCapture::open("no-such-if", Only::Ip, until.clone()).expect_err("none");
@@ -371,7 +371,7 @@ mod tests {
                 capture.read_to_end(&mut all).expect("it ends");
                 assert!(all.len() >= 24);
             }
-            Err(e) => skip::because(format_args!("no right to listen to interfaces: {e}")),
+            Err(e) => skip::because(format_args!("no right to capture: {e}")),
         }
     }
 }

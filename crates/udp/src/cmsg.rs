@@ -1,6 +1,7 @@
-//! Ancillary data of datagrams: what the kernel says beside the bytes, and what we ask beside them.
+//! Ancillary data of datagrams: what the kernel reports with received datagrams, and what is requested for
+//! sent ones.
 //!
-//! Items lie one behind the other (cmsg(3)), each aligned to a word:
+//! The items follow one another (cmsg(3)), each aligned to a word:
 //!
 //! ```text
 //!   | length incl. header (word) | level (i32) | type (i32) | value ... | padding |
@@ -8,36 +9,36 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of ancillary data for a message: segment size (24), stamp (32) and destination (40) fit.
+/// Bytes of ancillary data for a message: segment size (24), timestamp (32) and destination (40) fit.
 const CONTROL_LEN: usize = 128;
 /// Bytes of a word, to which items are aligned.
 const WORD: usize = size_of::<usize>();
 /// Bytes of an item before its value.
 const HEADER: usize = WORD + 8;
 
-/// Room for the ancillary data of one message, aligned as the kernel wants it.
+/// Buffer for the ancillary data of one message, aligned as the kernel requires.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
 pub(crate) struct ControlBuffer([u8; CONTROL_LEN]);
 
-/// What the kernel said of a received message.
+/// Ancillary data of a received message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ancillary {
     /// Length of each datagram in a coalesced message (`UDP_GRO`).
     pub(crate) segment: Option<usize>,
-    /// Wall clock of the arrival, nanoseconds (`SO_TIMESTAMPNS`).
+    /// Arrival time on the wall clock, in nanoseconds (`SO_TIMESTAMPNS`).
     pub(crate) stamp: Option<u64>,
-    /// The address it was sent to.
+    /// Destination address.
     pub(crate) to: Option<IpAddr>,
 }
 
 impl ControlBuffer {
-    /// An empty buffer.
+    /// Makes an empty buffer.
     pub(crate) fn new() -> Self {
         ControlBuffer([0; CONTROL_LEN])
     }
 
-    /// Pointer and length for receiving.
+    /// Returns pointer and length for receiving.
     pub(crate) fn room(&mut self) -> (*mut libc::c_void, usize) {
         (self.0.as_mut_ptr().cast(), CONTROL_LEN)
     }
@@ -48,8 +49,8 @@ impl ControlBuffer {
         read(&self.0[..len.min(CONTROL_LEN)])
     }
 
-    /// Writes what is asked of a message to send: its segment size, its source address. Pointer and
-    /// length for sending; null and zero when nothing is asked.
+    /// Writes the requests for a message to send: segment size and source address. Returns pointer and length
+    /// for sending; null and zero without requests.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -78,7 +79,7 @@ impl ControlBuffer {
         if used == 0 { (std::ptr::null_mut(), 0) } else { (self.0.as_mut_ptr().cast(), used) }
     }
 
-    /// Appends one item; the new length.
+    /// Appends one item; returns the new length.
     fn append(&mut self, used: usize, level: i32, kind: i32, value: &[u8]) -> usize {
         let len = HEADER + value.len();
         let item = &mut self.0[used..used + len.next_multiple_of(WORD)];
@@ -90,7 +91,7 @@ impl ControlBuffer {
     }
 }
 
-/// Reads ancillary data; stops at an item that does not fit, passes over what it does not know.
+/// Reads ancillary data; stops at an item that does not fit, and skips unknown items.
 fn read(mut rest: &[u8]) -> Ancillary {
     let mut out = Ancillary::default();
     while let Some(len) = word(rest) {
@@ -103,7 +104,7 @@ fn read(mut rest: &[u8]) -> Ancillary {
                 out.segment = int(value).and_then(|s| usize::try_from(s).ok()).filter(|&s| s > 0);
             }
             (Some(libc::SOL_SOCKET), Some(libc::SCM_TIMESTAMPNS)) => out.stamp = time(value),
-            // ipi_spec_dst: the local address that is to answer.
+            // ipi_spec_dst: the local address of the reply.
             (Some(libc::IPPROTO_IP), Some(libc::IP_PKTINFO)) => {
                 out.to =
                     value.get(4..8).and_then(|v| Some(Ipv4Addr::from(*v.first_chunk()?).into()));
@@ -118,17 +119,17 @@ fn read(mut rest: &[u8]) -> Ancillary {
     out
 }
 
-/// The leading word.
+/// Reads the first word.
 fn word(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|b| usize::from_ne_bytes(*b))
 }
 
-/// The leading int.
+/// Reads the first int.
 fn int(bytes: &[u8]) -> Option<i32> {
     bytes.first_chunk().map(|b| i32::from_ne_bytes(*b))
 }
 
-/// A struct timespec of 64-bit systems, in nanoseconds.
+/// Reads a struct timespec of 64-bit systems, in nanoseconds.
 fn time(value: &[u8]) -> Option<u64> {
     let seconds = u64::from_ne_bytes(*value.first_chunk()?);
     let nanos = u64::from_ne_bytes(*value.get(8..)?.first_chunk()?);
@@ -142,13 +143,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_can_be_read(segment: Option<u16>, from: Option<IpAddr>) {
+        fn written_requests_can_be_read(segment: Option<u16>, from: Option<IpAddr>) {
             let mut buffer = ControlBuffer::new();
             let (control, len) = buffer.write(segment, from);
             prop_assert_eq!(control.is_null(), len == 0);
             let got = buffer.read(len);
             prop_assert_eq!(got.to, from);
-            prop_assert_eq!(got.segment, None, "UDP_SEGMENT is asked, UDP_GRO is told");
+            prop_assert_eq!(got.segment, None, "UDP_SEGMENT is a request, UDP_GRO a report");
         }
 
         #[test]
@@ -176,7 +177,7 @@ mod tests {
                         let info = [&to.octets()[..], &[9, 0, 0, 0]].concat();
                         buffer.append(used, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info)
                     }
-                    // Something unknown, of an odd length.
+                    // An unknown item of an odd length.
                     _ => buffer.append(used, libc::SOL_SOCKET, 9_999, b"abc"),
                 };
             }
@@ -185,9 +186,9 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_fail(bytes in prop::collection::vec(any::<u8>(), 0..200), len in 0usize..250) {
+        fn any_bytes_are_read_without_failure(bytes in prop::collection::vec(any::<u8>(), 0..200), len in 0usize..250) {
             read(&bytes);
-            // With a plausible length in front it gets further.
+            // With a plausible length in front, more bytes are read.
             read(&[&len.to_ne_bytes()[..], &bytes].concat());
         }
     }

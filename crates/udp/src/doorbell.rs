@@ -1,4 +1,4 @@
-//! A doorbell: another thread ends the worker's wait (`eventfd(2)`).
+//! A doorbell, with which another thread ends the worker's wait (`eventfd(2)`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -7,44 +7,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Rings at a worker; clones ring at the same one.
+/// Doorbell of a worker; all clones ring at the same worker.
 #[derive(Clone, Debug)]
 pub struct Doorbell(Arc<Bell>);
 
 #[derive(Debug)]
 struct Bell {
     event: EventFd,
-    /// Whether it was rung and not yet heard: most rings need no system call.
+    /// Whether it was rung and not yet noticed; further rings then need no system call.
     rung: AtomicBool,
 }
 
 impl Doorbell {
-    /// A doorbell that nobody listens to yet.
+    /// Makes a doorbell that no worker waits for yet.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let event = EventFd::from_value_and_flags(0, flags)?;
         Ok(Doorbell(Arc::new(Bell { event, rung: AtomicBool::new(false) })))
     }
 
-    /// Ends the worker's present wait, or else its next one. What was done before is seen by the worker.
+    /// Ends the current wait of the worker, or else its next one. Writes of this thread before the ring are
+    /// visible to the worker.
     pub fn ring(&self) {
         if !self.0.rung.swap(true, Ordering::AcqRel) {
-            // A full counter would mean that it is readable already.
+            // A full counter means that it is already readable.
             let _ = self.0.event.write(1);
         }
     }
 
-    /// Whether it was rung since this was asked last.
+    /// Returns whether it was rung since the last call.
     pub(crate) fn was_rung(&self) -> bool {
         if !self.0.rung.load(Ordering::Relaxed) {
             return false;
         }
-        // The counter first: what is rung from here on rings again.
+        // The counter is reset first, so that a ring from here on counts again.
         let _ = self.0.event.read();
         self.0.rung.swap(false, Ordering::AcqRel)
     }
 
-    /// The descriptor to wait for.
+    /// Returns the descriptor to wait for.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.event.as_fd().as_raw_fd()
     }

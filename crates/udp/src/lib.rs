@@ -2,26 +2,26 @@
 //!
 //! | feature | kernel option | what it saves |
 //! |---|---|---|
-//! | many messages a call | `sendmmsg(2)`, `recvmmsg(2)` | a system call per datagram |
-//! | segmentation offload | `UDP_SEGMENT` | a walk through the stack per datagram sent |
-//! | receive coalescing | `UDP_GRO` | a walk through the stack per datagram received |
-//! | receive stamps | `SO_TIMESTAMPNS` | the wait in the queue, in latencies |
-//! | drop counts | `SO_MEMINFO` | guessing; exact at any time, where `SO_RXQ_OVFL` speaks only with the next datagram |
+//! | many messages in one call | `sendmmsg(2)`, `recvmmsg(2)` | a system call per datagram |
+//! | segmentation offload | `UDP_SEGMENT` | network stack work per sent datagram |
+//! | receive coalescing | `UDP_GRO` | network stack work per received datagram |
+//! | receive timestamps | `SO_TIMESTAMPNS` | waiting time in the queue, which latencies would include |
+//! | drop counts | `SO_MEMINFO` | estimates: exact at any time, while `SO_RXQ_OVFL` comes only with the next datagram |
 //! | large buffers | `SO_RCVBUFFORCE`, `SO_SNDBUFFORCE` | drops in bursts |
-//! | the address asked | `IP_PKTINFO`, `IPV6_PKTINFO` | a socket per address for wildcard binds |
+//! | destination address | `IP_PKTINFO`, `IPV6_PKTINFO` | a socket per address for wildcard binds |
 //!
-//! Each is probed when a socket is made, is left out where the kernel lacks it, and can be switched
-//! off. Segmentation that fails at run time (`EIO`, `EINVAL`, `EMSGSIZE`: a device that cannot) is
-//! switched off for good and the datagrams are sent one by one.
+//! Each feature is probed when a socket is opened, left out if the kernel lacks it, and can be switched off.
+//! If segmentation fails at run time (`EIO`, `EINVAL`, `EMSGSIZE`: the device does not support it), it is
+//! switched off permanently, and the datagrams are sent one by one.
 //!
 //! ```text
 //!   socket    one socket: options, probes, errors that name the address
-//!   ready     which sockets have something: a sweep over few, epoll over many
-//!   receive   recvmmsg, ancillary data to frames        cmsg     ancillary data
+//!   ready     sockets with datagrams: a sweep over few sockets, epoll over many
+//!   receive   recvmmsg, frames from ancillary data       cmsg     ancillary data
 //!   send      sendmmsg, errors, retries                 address  socket addresses
-//!   sockets   the sockets of one worker                       options  what is asked, what is in force
-//!   doorbell  another thread ends a wait
-//!   stamp     the wall clock of stamps to the engine's clock
+//!   sockets   the sockets of one worker                 options  requested and active options
+//!   doorbell  lets another thread end a wait
+//!   stamp     converts timestamps to the engine's clock
 //! ```
 //!
 //! Beside the engine: `capture` (packet sockets) and `sys` (a worker's core, timers and open files). Each `unsafe` here

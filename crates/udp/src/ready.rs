@@ -1,8 +1,8 @@
-//! Which sockets have something.
+//! Sockets that have datagrams.
 //!
-//! Few sockets are simply asked in turn, and `ppoll(2)` waits for them: no bookkeeping by the kernel for
-//! each datagram. Many are watched by `epoll(7)`, so that the idle ones cost nothing. Both go round: what a
-//! batch has no room for comes first in the next, so a busy socket never starves another.
+//! Few sockets are read in turn, and `ppoll(2)` waits for them, so that the kernel keeps no state per
+//! datagram. Many sockets are watched by `epoll(7)`, so that idle ones cost nothing. Both are fair: sockets
+//! for which a batch had no room come first in the next batch, so that a busy socket never starves another.
 
 #![allow(unsafe_code)]
 
@@ -14,31 +14,32 @@ use measure::Nanos;
 use crate::options::BATCH;
 use crate::socket::{UdpSocket, check};
 
-/// So many sockets are asked in turn; asking one in vain costs about as much as asking epoll.
+/// Highest number of sockets that are read in turn; reading an empty socket costs about as much as a call of
+/// epoll.
 const SWEEP: usize = 4;
 
-/// The sockets of an engine and those that may have something now.
+/// The sockets of an engine, and those that may have datagrams now.
 pub(crate) struct Ready {
-    /// What `ppoll` is asked; all sockets, in the order of their ids.
+    /// Argument of `ppoll`: all sockets, in the order of their ids.
     polled: Vec<libc::pollfd>,
     /// The epoll instance once there are many sockets.
     epoll: Option<OwnedFd>,
     events: Vec<libc::epoll_event>,
-    /// Sockets to be asked, as a stack.
+    /// Sockets to read, as a stack.
     pending: Vec<usize>,
-    /// Where the next sweep begins, so that no socket is always last.
+    /// First socket of the next sweep; it changes so that no socket is always last.
     first: usize,
     /// Whether the kernel knows `epoll_pwait2` (Linux 5.11).
     pwait2: bool,
-    /// What else ends a wait.
+    /// Descriptor of the doorbell, which also ends a wait.
     doorbell: Option<RawFd>,
 }
 
-/// Stands for the doorbell among the events of epoll.
+/// Number of the doorbell among the events of epoll.
 const DOORBELL: u64 = u64::MAX;
 
 impl Ready {
-    /// No sockets.
+    /// Makes an empty set of sockets.
     pub(crate) fn new() -> Self {
         Ready {
             polled: Vec::new(),
@@ -51,16 +52,16 @@ impl Ready {
         }
     }
 
-    /// Lets `fd`, which outlives this, end waits when it becomes readable.
+    /// Makes `fd`, which must outlive this, end waits when it becomes readable.
     pub(crate) fn set_doorbell(&mut self, fd: RawFd) -> io::Result<()> {
         self.doorbell = Some(fd);
-        // With epoll there is one wait for both.
+        // With epoll one call waits for both.
         self.start_epoll()
     }
 
-    /// Watches another socket in the place of one.
+    /// Watches another socket in place of `index`.
     pub(crate) fn replace(&mut self, index: usize, socket: &UdpSocket) -> io::Result<()> {
-        // The old one has left epoll by being closed.
+        // Closing the old socket has removed it from epoll.
         self.polled[index].fd = socket.fd();
         match &self.epoll {
             Some(epoll) => watch(epoll, index as u64, socket.fd()),
@@ -68,7 +69,7 @@ impl Ready {
         }
     }
 
-    /// From now on epoll watches all sockets.
+    /// Starts epoll for all sockets.
     fn start_epoll(&mut self) -> io::Result<()> {
         let epoll = epoll_create()?;
         for (index, polled) in self.polled.iter().enumerate() {
@@ -81,7 +82,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Takes in the next socket.
+    /// Adds the next socket.
     pub(crate) fn add(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.polled.push(libc::pollfd { fd: socket.fd(), events: libc::POLLIN, revents: 0 });
         match &self.epoll {
@@ -93,22 +94,22 @@ impl Ready {
         Ok(())
     }
 
-    /// Whether epoll watches.
+    /// Returns whether epoll watches.
     pub(crate) fn is_epoll(&self) -> bool {
         self.epoll.is_some()
     }
 
-    /// The next socket to be asked.
+    /// Returns the next socket to read.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<usize> {
         self.pending.pop()
     }
 
-    /// Finds sockets to ask, without waiting; whether there are any.
+    /// Finds sockets to read, without waiting; returns whether there are any.
     #[inline]
     pub(crate) fn look(&mut self) -> io::Result<bool> {
         if !self.pending.is_empty() {
-            // What the last batch had no room for.
+            // Sockets for which the last batch had no room.
             return Ok(true);
         }
         if self.epoll.is_some() {
@@ -121,7 +122,7 @@ impl Ready {
         Ok(true)
     }
 
-    /// Waits until a socket has something, `timeout` at most; whether there are any to ask.
+    /// Waits until a socket has datagrams, at most for `timeout`; returns whether there are any to read.
     pub(crate) fn wait(&mut self, timeout: Nanos) -> io::Result<bool> {
         self.pending.clear();
         let spec = libc::timespec {
@@ -188,28 +189,28 @@ impl Ready {
         Ok(())
     }
 
-    /// Takes over the first `n` events; the longest ready is asked first.
+    /// Takes the first `n` events; the socket that was ready first is read first.
     fn note(&mut self, n: i32) {
         let sockets = self.events[..n as usize].iter().rev().filter(|e| e.u64 != DOORBELL);
         self.pending.extend(sockets.map(|e| e.u64 as usize));
     }
 
-    /// Behaves like a kernel before Linux 5.11.
+    /// Makes it behave like a kernel before Linux 5.11.
     #[cfg(test)]
     pub(crate) fn without_pwait2(&mut self) {
         self.pwait2 = false;
     }
 }
 
-/// An epoll instance.
+/// Makes an epoll instance.
 fn epoll_create() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers.
     let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the kernel just made this descriptor, nobody else owns it.
+    // SAFETY: the kernel just made this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has epoll watch a socket, or the doorbell, under a number.
+/// Makes epoll watch a socket or the doorbell under a number.
 fn watch(epoll: &OwnedFd, index: u64, fd: i32) -> io::Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index };
     // SAFETY: both descriptors are open and `event` is valid for the call.

@@ -1,7 +1,7 @@
 //! `recvmmsg(2)` into the slots of a batch.
 //!
-//! Header `i` always belongs to slot `i`, so between calls only the slot's address and what the kernel changed
-//! are set again.
+//! Header `i` always belongs to slot `i`, so that between calls only the address of the slot and the fields
+//! that the kernel changed are set again.
 
 #![allow(unsafe_code)]
 
@@ -16,25 +16,25 @@ use crate::send::is_unreachable;
 use crate::socket::{UdpSocket, check};
 use crate::stamp::StampClock;
 
-/// Headers for received messages, one for each slot of the batch in use.
+/// Headers for received messages, one for each slot of the current batch.
 pub(crate) struct Receiver {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
     names: Vec<Name>,
     controls: Vec<ControlBuffer>,
-    /// What each header is ready for.
+    /// State of each header.
     armed: Vec<Armed>,
     stamps: StampClock,
 }
 
-/// What a header is ready for.
+/// State of a header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
-    /// Nothing: the kernel wrote to it.
+    /// The kernel wrote to it: it must be set again.
     No,
-    /// A message whose peer is known, from a connected socket.
+    /// Ready for a message of a connected socket, whose peer is known.
     Connected,
-    /// A message of anybody.
+    /// Ready for a message of any sender.
     Named,
 }
 
@@ -43,7 +43,7 @@ enum Armed {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    /// No headers yet: their number is that of the first batch's slots.
+    /// Makes a receiver without headers; the first batch sets their number.
     pub(crate) fn new() -> Self {
         Receiver {
             headers: Vec::new(),
@@ -55,7 +55,7 @@ impl Receiver {
         }
     }
 
-    /// Receives what socket `index` has, as far as there are slots.
+    /// Receives the datagrams of socket `index`, as far as there are slots.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -82,9 +82,9 @@ impl Receiver {
             Ok(n) => self.take(index, socket, first, n as usize, rx, counters),
             Err(e) => match e.raw_os_error() {
                 Some(libc::EAGAIN | libc::EINTR) => {}
-                // The pending error of an earlier datagram; it is cleared by being told.
+                // A pending error of an earlier datagram; reading it clears it.
                 Some(code) if is_unreachable(code) => counters.refused += 1,
-                // A shortage in the kernel passes.
+                // A temporary shortage in the kernel.
                 Some(libc::ENOMEM | libc::ENOBUFS) => {}
                 _ => return Err(e),
             },
@@ -92,7 +92,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Makes the headers from `first` on ready for a socket of the stated kind, and points them to their slots.
+    /// Prepares the headers from `first` on for a socket of this kind, and points them to their slots.
     #[inline]
     fn arm(&mut self, first: usize, connected: bool, rx: &mut RxBatch) {
         if self.headers.len() < rx.slots() {
@@ -115,7 +115,7 @@ impl Receiver {
         }
     }
 
-    /// Makes a header for each of `slots` slots.
+    /// Makes one header for each of `slots` slots.
     #[cold]
     fn grow(&mut self, slots: usize) {
         // SAFETY: all-zero is a valid value of these plain C structures.
@@ -131,7 +131,7 @@ impl Receiver {
         }
     }
 
-    /// Turns `n` received headers into frames.
+    /// Makes frames from `n` received headers.
     #[inline]
     fn take(
         &mut self,
@@ -142,7 +142,7 @@ impl Receiver {
         rx: &mut RxBatch,
         counters: &mut EngineCounters,
     ) {
-        // After the call: no stamp is later.
+        // Read after the call, so that no timestamp is later.
         let now = clock::monotonic();
         self.stamps.refresh(now);
         for i in first..first + n {

@@ -1,14 +1,15 @@
-//! `sendmmsg(2)` from the arena of a batch, and what to do when the kernel says no.
+//! `sendmmsg(2)` from the arena of a batch, and the handling of its errors.
 //!
 //! ```text
 //!   batch      message            message  ...      one destination each, 1 to 64 datagrams
-//!   pieces     whole, segmented by the kernel       while segmentation works
-//!              each datagram by itself              when it is off, or on trial
+//!   pieces     complete, segmented by the kernel    while segmentation works
+//!              one datagram each                   when it is off, or on trial
 //! ```
 //!
-//! An error tells about the first piece of a call. It is tried again within a bound when it may pass, else
-//! its datagrams are counted as not sent. When the kernel refuses a segmented message it is tried in single
-//! datagrams: if these pass, segmentation is switched off for good; if not, it was not to blame.
+//! An error concerns the first piece of a call. It is tried again a limited number of times if the error may
+//! be temporary; otherwise its datagrams are counted as not sent. When the kernel refuses a segmented
+//! message, its datagrams are sent one by one: if this works, segmentation is switched off permanently; if
+//! not, segmentation was not the cause.
 
 #![allow(unsafe_code)]
 
@@ -23,36 +24,36 @@ use crate::cmsg::ControlBuffer;
 use crate::options::BATCH;
 use crate::socket::{UdpSocket, check};
 
-/// Waits for room during one batch, of [`PAUSE`] each at most: after 100 ms the kernel has made up its mind.
+/// Highest number of waits for room during one batch, each of at most [`PAUSE`]: 100 ms in total.
 const MAX_PAUSES: u32 = 100;
-/// How long to wait for room.
+/// Longest single wait for room.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Pending errors of earlier datagrams that are passed over before this one is given up.
+/// Highest number of pending errors of earlier datagrams that are ignored before this datagram is dropped.
 const MAX_REFUSALS: u32 = 4;
 
-/// What one header sends.
+/// Part of a batch that one header sends.
 #[derive(Clone, Copy)]
 struct Piece {
-    /// The message it is of, and where in it it ends, bytes.
+    /// Its message, and its end within the message in bytes.
     message: usize,
     end: usize,
-    /// Datagrams in it.
+    /// Number of its datagrams.
     datagrams: u64,
 }
 
-/// What is sent already: all messages before `message`, and `bytes` of that one.
+/// Progress of sending: all messages before `message` are sent, and `bytes` of that one.
 #[derive(Clone, Copy)]
 struct Cursor {
     message: usize,
     bytes: usize,
 }
 
-/// What to do after an error.
+/// Action after an error.
 enum Verdict {
     Again,
-    /// Try the message in single datagrams.
+    /// Send the message as single datagrams.
     Split,
-    /// Give up the piece, or the message that is on trial.
+    /// Drop the piece, or the message that is on trial.
     Drop,
 }
 
@@ -63,9 +64,9 @@ pub(crate) struct Sender {
     names: Vec<Name>,
     controls: Vec<ControlBuffer>,
     pieces: Vec<Piece>,
-    /// The message whose segmentation was refused and that is tried in single datagrams.
+    /// Message whose segmentation was refused and that is sent as single datagrams.
     trial: Option<usize>,
-    /// Waits and refusals left to this batch and this piece.
+    /// Number of waits in this batch, and of refusals of this piece.
     pauses: u32,
     refusals: u32,
 }
@@ -75,7 +76,7 @@ pub(crate) struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    /// Headers for a call's messages.
+    /// Makes the headers of one call.
     pub(crate) fn new() -> Self {
         // SAFETY: all-zero is a valid value of these plain C structures.
         let (header, vector) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -91,7 +92,7 @@ impl Sender {
         }
     }
 
-    /// Sends all of `tx`; `gso` is cleared when segmentation turns out not to work.
+    /// Sends all of `tx`; clears `gso` if segmentation does not work.
     pub(crate) fn send(
         &mut self,
         sockets: &[UdpSocket],
@@ -136,7 +137,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Fills headers with the pieces from `cursor` on, as far as they leave by one socket.
+    /// Fills headers with the pieces from `cursor` on that leave by the same socket.
     fn fill(&mut self, tx: &TxBatch, cursor: Cursor, gso: bool) {
         self.pieces.clear();
         let socket = tx.messages()[cursor.message].to.socket();
@@ -192,7 +193,7 @@ impl Sender {
         self.pieces.push(Piece { message: index, end: begin + len, datagrams });
     }
 
-    /// What to do about the error of the first piece.
+    /// Decides what to do about the error of the first piece.
     fn verdict(
         &mut self,
         error: io::Error,
@@ -213,7 +214,7 @@ impl Sender {
                 Ok(Verdict::Again)
             }
             Some(code) if is_unreachable(code) && self.refusals < MAX_REFUSALS => {
-                // Most often the pending error of an earlier datagram; it is cleared by being told.
+                // Usually a pending error of an earlier datagram; reading it clears it.
                 self.refusals += 1;
                 counters.refused += 1;
                 Ok(Verdict::Again)
@@ -221,17 +222,17 @@ impl Sender {
             Some(
                 libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT,
             ) if piece.datagrams > 1 => Ok(Verdict::Split),
-            // Ours to blame, and no better with the next datagram.
+            // An error of this program, which the next datagram would cause again.
             None | Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EDESTADDRREQ) => {
                 let peer = tx.messages()[piece.message].to;
                 Err(io::Error::new(error.kind(), format!("cannot send to {peer:?}: {error}")))
             }
-            // A destination that the host or its firewall refuses.
+            // The host or its firewall refuses the destination.
             Some(_) => Ok(Verdict::Drop),
         }
     }
 
-    /// Passes over the first piece, or over all of a message whose single datagrams are refused too.
+    /// Skips the first piece, or the rest of a message whose single datagrams are refused too.
     fn drop_first(
         &mut self,
         tx: &TxBatch,
@@ -249,7 +250,7 @@ impl Sender {
     }
 }
 
-/// The cursor when a message is sent up to `end`.
+/// Returns the cursor after a message is sent up to `end`.
 fn after(tx: &TxBatch, message: usize, end: usize) -> Cursor {
     if end == tx.messages()[message].len {
         Cursor { message: message + 1, bytes: 0 }
@@ -258,7 +259,7 @@ fn after(tx: &TxBatch, message: usize, end: usize) -> Cursor {
     }
 }
 
-/// Waits a moment for room: in the socket's queue, or (ENOBUFS, ENOMEM) in a device's, which cannot be polled.
+/// Waits for room in the socket's queue, or (ENOBUFS, ENOMEM) in that of a device, which cannot be polled.
 fn pause(socket: &UdpSocket, code: i32) {
     if code == libc::EAGAIN {
         let mut poll = libc::pollfd { fd: socket.fd(), events: libc::POLLOUT, revents: 0 };
@@ -269,7 +270,7 @@ fn pause(socket: &UdpSocket, code: i32) {
     }
 }
 
-/// Errors that an ICMP message brought to a socket, or that stand for one.
+/// Returns whether an error comes from an ICMP message or means the same.
 pub(crate) fn is_unreachable(code: i32) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! One socket: opened, its options probed, its drops counted.
+//! One socket: opening, probing of options, drop count.
 
 #![allow(unsafe_code)]
 
@@ -17,15 +17,15 @@ use crate::options::{UdpFacts, UdpOptions};
 const MEMINFO_DROPS: usize = 8;
 const MEMINFO_VARS: usize = 9;
 
-/// A socket and what never changes about it.
+/// A socket with its constant properties.
 pub(crate) struct UdpSocket {
     socket: Socket,
-    /// The peer of a connected socket.
+    /// Address of the peer of a connected socket.
     pub(crate) peer: Option<SocketAddr>,
 }
 
 impl UdpSocket {
-    /// A socket bound to `source` and connected to `target`.
+    /// Opens a socket bound to `source` and connected to `target`.
     pub(crate) fn connected(target: SocketAddr, source: SocketAddr) -> io::Result<Self> {
         let socket = open(target)?;
         if !source.ip().is_unspecified() {
@@ -41,7 +41,7 @@ impl UdpSocket {
         Ok(UdpSocket { socket, peer: Some(target) })
     }
 
-    /// A socket that listens on `address`.
+    /// Opens a socket that listens on `address`.
     pub(crate) fn listening(address: SocketAddr, share_port: bool) -> io::Result<Self> {
         let socket = open(address)?;
         if address.is_ipv6() {
@@ -62,11 +62,11 @@ impl UdpSocket {
         Ok(UdpSocket { socket, peer: None })
     }
 
-    /// Sets what is asked; what this socket does not have is taken out of the facts.
+    /// Sets the requested options; removes those that this socket lacks from the facts.
     pub(crate) fn probe(&mut self, options: &UdpOptions, facts: &mut UdpFacts) -> io::Result<()> {
         let socket = &self.socket;
         enlarge_buffers(socket, options.buffer, facts)?;
-        // Setting the option to a size and back tells whether the kernel knows it.
+        // Setting the option to a size and back shows whether the kernel has it.
         facts.gso &= set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1_200).is_ok()
             && set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         facts.gro &=
@@ -79,35 +79,37 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// The descriptor, for system calls.
+    /// Returns the descriptor, for system calls.
     pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Its own address.
+    /// Returns its own address.
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
         let address = self.socket.local_addr()?;
         address.as_socket().ok_or_else(|| io::Error::other("not an internet socket"))
     }
 
-    /// Datagrams dropped for want of room in the receive queue, since the socket was opened.
+    /// Returns the number of datagrams dropped since the socket was opened because its receive queue was
+    /// full.
     pub(crate) fn dropped(&self) -> u64 {
         u64::from(drops(self.fd()).unwrap_or(0))
     }
 
-    /// Sets an integer option, to provoke what a kernel or a device might do.
+    /// Sets an integer option, to provoke errors of a kernel or a device.
     #[cfg(test)]
     pub(crate) fn set(&self, level: i32, option: i32, value: i32) {
         set_option(&self.socket, level, option, value).expect("a settable option");
     }
 }
 
-/// The address with a port in place of 0, if no other socket holds it, not even a shared one.
+/// Returns the address with a free port in place of 0; fails if another socket uses the port, even a shared
+/// one.
 pub(crate) fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
     UdpSocket::listening(address, false)?.local_address()
 }
 
-/// A non-blocking UDP socket of the family of `address`.
+/// Opens a non-blocking UDP socket of the family of `address`.
 fn open(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
         .map_err(|e| named(e, "cannot open a socket for", address))?;
@@ -115,7 +117,7 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Buffers as large as asked where we may force them, else as large as the system lets us.
+/// Sets the buffer sizes, by force if permitted, otherwise as far as the system allows.
 fn enlarge_buffers(socket: &Socket, size: usize, facts: &mut UdpFacts) -> io::Result<()> {
     let size = i32::try_from(size).unwrap_or(i32::MAX / 2);
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size).is_err() {
@@ -129,7 +131,7 @@ fn enlarge_buffers(socket: &Socket, size: usize, facts: &mut UdpFacts) -> io::Re
     Ok(())
 }
 
-/// The count of drops of a socket (`SO_MEMINFO`, Linux 4.12).
+/// Reads the drop count of a socket (`SO_MEMINFO`, Linux 4.12).
 fn drops(fd: RawFd) -> Option<u32> {
     let mut info = [0u32; MEMINFO_VARS];
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -146,7 +148,7 @@ fn drops(fd: RawFd) -> Option<u32> {
     (result == 0 && len as usize == size_of_val(&info)).then_some(info[MEMINFO_DROPS])
 }
 
-/// A negative result of a system call as its error.
+/// Turns a negative result of a system call into an error.
 pub(crate) fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

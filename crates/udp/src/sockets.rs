@@ -1,4 +1,4 @@
-//! The engine of UDP sockets: the sockets of one worker, asked and filled in batches.
+//! The engine of UDP sockets: the sockets of one worker, read and written in batches.
 
 #[cfg(test)]
 mod tests;
@@ -16,17 +16,18 @@ use crate::receive::Receiver;
 use crate::send::Sender;
 use crate::socket::{self, UdpSocket};
 
-/// Slots of a receive batch whose messages are coalesced; up to 128 datagrams in each.
+/// Slots of a receive batch with coalesced messages of up to 128 datagrams each.
 const GRO_SLOTS: usize = 32;
-/// A message is as long as an IP packet can be.
+/// Bytes of a slot: the longest IP packet.
 const SLOT_LEN: usize = 65_535;
-/// Datagrams of a send batch: an answer to each that a receive batch can hold.
+/// Datagrams of a send batch: one reply to each datagram of a receive batch.
 const SEND_BATCH: usize = GRO_SLOTS * 128;
-/// Bytes of a send batch; what is not used is not resident.
+/// Bytes of a send batch; unused memory is not resident.
 const SEND_BYTES: usize = 8 << 20;
-/// Datagrams to a segmented message: the kernel's limit before Linux 6.9 (`UDP_MAX_SEGMENTS`).
+/// Highest number of datagrams in a segmented message: the kernel's limit before Linux 6.9
+/// (`UDP_MAX_SEGMENTS`).
 const MAX_SEGMENTS: usize = 64;
-/// Most sockets of one engine.
+/// Highest number of sockets of one engine.
 pub const MAX_SOCKETS: usize = 4_096;
 
 /// Batched UDP sockets of one worker: connected ones, listening ones, or both.
@@ -42,10 +43,10 @@ pub struct UdpEngine {
 }
 
 impl UdpEngine {
-    /// An engine without sockets.
+    /// Makes an engine without sockets.
     ///
     /// # Errors
-    /// None so far; opening sockets has some.
+    /// None so far; opening sockets may fail.
     pub fn new(options: UdpOptions) -> io::Result<Self> {
         let facts = UdpFacts {
             gso: options.gso,
@@ -66,10 +67,11 @@ impl UdpEngine {
         })
     }
 
-    /// A client: one socket for each of `sources`, connected to `target`. Port 0 takes a free one.
+    /// Makes a client engine: one socket for each of `sources`, connected to `target`. Port 0 means a free
+    /// port.
     ///
     /// # Errors
-    /// A source address that cannot be bound or the target that cannot be reached, named.
+    /// When a source address cannot be bound or the target cannot be reached; the error names it.
     pub fn client(
         target: SocketAddr,
         sources: &[SocketAddr],
@@ -82,11 +84,11 @@ impl UdpEngine {
         Ok(engine)
     }
 
-    /// A server: one socket for each of `listen`. With `share_port` other workers may listen on the
-    /// same addresses, and the kernel spreads the clients over them (`SO_REUSEPORT`).
+    /// Makes a server engine: one socket for each of `listen`. With `share_port` other workers may listen on
+    /// the same addresses, and the kernel distributes the clients over them (`SO_REUSEPORT`).
     ///
     /// # Errors
-    /// An address that cannot be bound, named.
+    /// When an address cannot be bound; the error names it.
     pub fn server(
         listen: &[SocketAddr],
         share_port: bool,
@@ -99,11 +101,11 @@ impl UdpEngine {
         Ok(engine)
     }
 
-    /// One server for each of `workers` workers, all on the same addresses. An address that another
-    /// process shares its port on is refused too: it would take a part of the datagrams in silence.
+    /// Makes a server engine for each of `workers` workers, all on the same addresses. An address whose port
+    /// another process shares is refused too, since that process would get a part of the datagrams.
     ///
     /// # Errors
-    /// An address that cannot be bound, named.
+    /// When an address cannot be bound; the error names it.
     pub fn servers(
         listen: &[SocketAddr],
         workers: usize,
@@ -111,7 +113,7 @@ impl UdpEngine {
     ) -> io::Result<Vec<Self>> {
         let mut listen = listen.to_vec();
         for address in &mut listen {
-            // A free port, chosen by the kernel, is the same for all workers.
+            // A free port chosen by the kernel is the same for all workers.
             *address = socket::free_address(*address)?;
         }
         (0..workers).map(|_| Self::server(&listen, workers > 1, options)).collect()
@@ -133,8 +135,8 @@ impl UdpEngine {
         self.add(UdpSocket::listening(address, share_port)?)
     }
 
-    /// Puts a new socket, bound to `source` and connected to `target`, in the place of one, which is closed with
-    /// all that it has not given yet. On an error the old one stays.
+    /// Replaces a socket by a new one, bound to `source` and connected to `target`. The old one is closed
+    /// with its unread datagrams. After an error the old one stays.
     ///
     /// # Errors
     /// As [`client`](Self::client).
@@ -153,10 +155,10 @@ impl UdpEngine {
         Ok(())
     }
 
-    /// A bell for other threads to end this worker's waits with.
+    /// Returns a doorbell with which other threads end this worker's waits.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     pub fn doorbell(&mut self) -> io::Result<Doorbell> {
         if let Some(bell) = &self.doorbell {
             return Ok(bell.clone());
@@ -168,7 +170,7 @@ impl UdpEngine {
         Ok(bell)
     }
 
-    /// Probes the options on a new socket and takes it in.
+    /// Probes the options on a new socket and adds it.
     fn add(&mut self, mut socket: UdpSocket) -> io::Result<SocketId> {
         if self.sockets.len() == MAX_SOCKETS {
             return Err(io::Error::other(format!("more than {MAX_SOCKETS} sockets in one worker")));
@@ -182,20 +184,20 @@ impl UdpEngine {
         Ok(id)
     }
 
-    /// The address of a socket.
+    /// Returns the address of a socket.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     pub fn local_address(&self, id: SocketId) -> io::Result<SocketAddr> {
         self.sockets[usize::from(id.0)].local_address()
     }
 
-    /// What is in force; segmentation may have been switched off since the start.
+    /// Returns the active options; segmentation may have been switched off since the start.
     pub fn facts(&self) -> UdpFacts {
         self.facts
     }
 
-    /// Receives from the sockets that have something, as far as there are slots.
+    /// Receives from the sockets that have datagrams, as far as there are slots.
     fn collect(&mut self, rx: &mut RxBatch) -> io::Result<()> {
         while !rx.is_full() {
             let Some(index) = self.ready.next() else { break };
@@ -247,7 +249,8 @@ impl Engine for UdpEngine {
     }
 }
 
-/// Sources for a client: `count` sockets over the addresses of `ips` in turn, each with a free port.
+/// Makes source addresses for a client: `count` sockets over the addresses of `ips` in turn, each with a free
+/// port.
 pub fn sources(ips: &[IpAddr], count: usize) -> Vec<SocketAddr> {
     ips.iter()
         .cycle()

@@ -1,19 +1,19 @@
-//! Receive stamps are wall-clock times; engines count on the monotonic clock.
+//! Converts receive timestamps, which are wall-clock times, to the monotonic clock of the engines.
 //!
-//! Both clocks are slewed alike, so their difference changes only when the wall clock is set. It is
-//! measured anew each second.
+//! Both clocks run at the same rate, so that their difference changes only when the wall clock is set. It is
+//! measured again every second.
 
 use engine::clock;
 use measure::Nanos;
 
-/// The difference of the clocks is this old at most.
+/// Highest age of the measured difference.
 const MAX_AGE: Nanos = Nanos::from_secs(1);
-/// A measurement of the difference that took longer was interrupted.
+/// Longest measurement that counts as not interrupted.
 const MAX_WIDTH: Nanos = Nanos(500);
-/// Measurements until the narrowest is taken.
+/// Highest number of measurements, of which the shortest is used.
 const TRIES: usize = 10;
 
-/// Wall clock minus monotonic clock, and when it was measured.
+/// Wall clock minus monotonic clock, and the time of the measurement.
 pub(crate) struct StampClock {
     offset: u64,
     measured: Nanos,
@@ -37,13 +37,14 @@ impl StampClock {
         StampClock { offset: narrowest.1, measured: narrowest.2 }
     }
 
-    /// A stamp of the wall clock on the monotonic clock: not after `now`, when it was read.
+    /// Converts a wall-clock timestamp to the monotonic clock; the result is never after `now`, the time of
+    /// reading.
     #[inline]
     pub(crate) fn to_monotonic(&self, wall: u64, now: Nanos) -> Nanos {
         Nanos(wall.wrapping_sub(self.offset)).min(now)
     }
 
-    /// Measures again when it is time.
+    /// Measures again if the last measurement is too old.
     #[inline]
     pub(crate) fn refresh(&mut self, now: Nanos) {
         if now.since(self.measured) > MAX_AGE {
@@ -57,11 +58,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_mapped_and_never_later_than_read() {
+    fn timestamps_are_converted_and_never_later_than_now() {
         let clock = StampClock { offset: 1_000, measured: Nanos(0) };
         assert_eq!(clock.to_monotonic(1_500, Nanos(600)), Nanos(500));
         assert_eq!(clock.to_monotonic(1_700, Nanos(600)), Nanos(600));
-        // The wall clock was set back since the stamp: as early as can be told, not a panic.
+        // The wall clock was set back after the timestamp: the result is limited, without a panic.
         assert_eq!(clock.to_monotonic(900, Nanos(600)), Nanos(600));
         let now = clock::monotonic();
         let mapped = StampClock::new().to_monotonic(clock::realtime().0, Nanos::MAX);

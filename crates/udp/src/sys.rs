@@ -1,4 +1,4 @@
-//! What a worker asks of the operating system besides sockets: its core, its timers, its open files.
+//! Settings of a worker in the operating system: cores, timers, open files.
 
 #![allow(unsafe_code)]
 
@@ -9,17 +9,17 @@ use measure::Nanos;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// How long the calling thread was ready to run but did not get its core, so far
-/// (second field of `/proc/thread-self/schedstat`); `None` where the kernel does not count it.
+/// Returns how long the calling thread was ready to run but had no core so far (second field of
+/// `/proc/thread-self/schedstat`); `None` if the kernel does not count it.
 pub fn thread_run_delay() -> Option<Nanos> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
 }
 
-/// Binds the calling thread to `cpus`.
+/// Pins the calling thread to `cpus`.
 ///
 /// # Errors
-/// When one of them does not exist or is not allowed here.
+/// When one of them does not exist or is not permitted.
 pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -31,10 +31,10 @@ pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
         .map_err(|e| io::Error::other(format!("cannot run on CPUs {cpus:?}: {e}")))
 }
 
-/// The CPUs the calling thread may run on.
+/// Returns the CPUs on which the calling thread may run.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of the kernel.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = nix::sched::sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
@@ -54,13 +54,13 @@ struct SchedAttr {
     period: u64,
 }
 
-/// The slice that a thread prepared for timing asks for.
+/// Time slice that a thread prepared for timing requests.
 const SLICE: Nanos = Nanos::from_micros(100);
 
-/// Prepares the calling thread for exact timing: timers fire when they are due (slack of 1 ns instead
-/// of 50 us), and, from Linux 6.12 on, a woken thread is given a slice of 100 us, so that it gets the
-/// core ahead of those that ask for long ones (`sched_setattr(2)`, `sched_runtime` of SCHED_OTHER).
-/// What the kernel does not know is left as it is, and so are niceness and a real-time policy.
+/// Prepares the calling thread for exact timing: timers fire when they are due (slack of 1 ns instead of 50
+/// us), and from Linux 6.12 on a woken thread has a time slice of 100 us, so that it gets the core before
+/// threads with long ones (`sched_setattr(2)`, `sched_runtime` of SCHED_OTHER). Settings that the kernel
+/// lacks stay unchanged, as do niceness and a real-time policy.
 pub fn prepare_for_timing() {
     let _ = nix::sys::prctl::set_timerslack(1);
     let size = size_of::<SchedAttr>() as u32;
@@ -74,32 +74,32 @@ pub fn prepare_for_timing() {
     }
 }
 
-/// Open files that suffice for any load: 2^20, the kernel's own bound (`fs.nr_open`).
+/// Number of open files that is enough for any load: 2^20, the kernel's own limit (`fs.nr_open`).
 const MANY_FILES: u64 = 1 << 20;
 
-/// Raises the limit of open files to what is allowed, for many sockets; root is allowed more.
+/// Raises the limit of open files as far as permitted, for many sockets; root may raise it further.
 pub fn raise_open_files() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     let many = hard.max(MANY_FILES);
     if setrlimit(Resource::RLIMIT_NOFILE, many, many).is_err() {
-        // Where this fails, opening a socket says so.
+        // If this fails, opening a socket reports it.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
-/// How many files this process may have open (`RLIMIT_NOFILE`).
+/// Returns how many files this process may have open (`RLIMIT_NOFILE`).
 pub fn open_files() -> u64 {
     use nix::sys::resource::{Resource, getrlimit};
-    // A kernel that does not say allows what it allows by default.
+    // Assume the default limit if the kernel does not tell it.
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
 }
 
-/// Gives the calling thread a table of open files of its own, which begins as a copy of the process's: the limit of
-/// open files is one of each table. What other threads open from now on this one does not have, and the reverse.
+/// Gives the calling thread its own table of open files, a copy of that of the process, since the limit of
+/// open files is per table. Files that other threads open later are not in it, and the reverse.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of the kernel.
 pub fn own_open_files() -> io::Result<()> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).map_err(io::Error::from)
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pins_and_refuses() {
+    fn threads_are_pinned_to_existing_cpus_only() {
         std::thread::spawn(|| {
             let first = allowed_cpus().expect("readable")[0];
             pin_to_cpus(&[first]).expect("an allowed CPU");

@@ -8,7 +8,7 @@ use engine::{Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMo
 use measure::Nanos;
 use udp::{UdpEngine, UdpOptions, sources};
 
-/// Sends everything back where it came from.
+/// Sends every datagram back to its sender.
 struct Echo;
 
 impl Role for Echo {
@@ -24,7 +24,8 @@ impl Role for Echo {
     }
 }
 
-/// Sends `total` datagrams of changing length in bursts over all sockets, a few outstanding, and checks the echoes.
+/// Sends `total` datagrams of varying length in bursts over all sockets, with a few outstanding, and checks
+/// the echoes.
 struct Caller {
     sockets: u16,
     total: u32,
@@ -36,7 +37,7 @@ struct Caller {
 
 impl Caller {
     fn len(k: u32) -> usize {
-        // Runs of equal length with shorter ones between: all shapes of segmented messages.
+        // Runs of equal length with shorter ones between them, to get all shapes of segmented messages.
         if k.is_multiple_of(7) { 20 } else { 48 }
     }
 }
@@ -50,7 +51,7 @@ impl Role for Caller {
             assert_eq!(u32::from(received.socket.0), k / 16 % u32::from(self.sockets));
             assert!(
                 received.at <= now && received.at >= self.started,
-                "stamped {:?} at {now:?}",
+                "timestamp {:?} at {now:?}",
                 received.at
             );
             assert!(!std::mem::replace(&mut self.seen[k as usize], true), "{k} twice");
@@ -102,7 +103,7 @@ fn exchange(listen: &str, target: &str, sockets: u16, options: UdpOptions) {
 }
 
 #[test]
-fn every_offload_on_and_off_over_both_families() {
+fn datagrams_are_exchanged_with_each_offload_on_and_off() {
     for bits in 0..8 {
         let options = UdpOptions {
             gso: bits & 1 != 0,
@@ -116,13 +117,13 @@ fn every_offload_on_and_off_over_both_families() {
 }
 
 #[test]
-fn a_wildcard_bind_answers_from_the_address_asked() {
+fn a_wildcard_bind_answers_from_the_destination_address() {
     exchange("0.0.0.0:0", "127.0.0.77", 3, UdpOptions::default());
     exchange("[::]:0", "::1", 1, UdpOptions::default());
 }
 
 #[test]
-fn many_sockets() {
+fn datagrams_are_exchanged_over_many_sockets() {
     exchange(
         "127.0.0.1:0",
         "127.0.0.1",
@@ -132,7 +133,7 @@ fn many_sockets() {
 }
 
 #[test]
-fn sources_need_not_be_on_an_interface() {
+fn source_addresses_need_not_be_on_an_interface() {
     for (target, source) in [("127.0.0.1:9", "198.51.100.77:0"), ("[::1]:9", "[2001:db8::77]:0")] {
         let source: SocketAddr = source.parse().expect("an address");
         let target: SocketAddr = target.parse().expect("an address");
@@ -141,14 +142,14 @@ fn sources_need_not_be_on_an_interface() {
                 let address = client.local_address(SocketId(2)).expect("bound");
                 assert_eq!(address.ip(), source.ip());
             }
-            // Without a route for the source the kernel may find no way, but binding is never the hindrance.
+            // Without a route for the source the kernel may find no path, but binding always works.
             Err(e) => assert!(e.to_string().starts_with("cannot send to"), "{e}"),
         }
     }
 }
 
 #[test]
-fn an_occupied_port_is_named() {
+fn the_error_for_a_port_in_use_names_it() {
     let first = UdpEngine::server(
         &["127.0.0.1:0".parse().expect("an address")],
         false,
@@ -164,7 +165,7 @@ fn an_occupied_port_is_named() {
 }
 
 #[test]
-fn a_peer_that_does_not_listen_is_counted() {
+fn a_peer_without_a_listener_is_counted() {
     struct Once(u32);
     impl Role for Once {
         fn handle(&mut self, now: Nanos, _: &RxBatch, tx: &mut TxBatch) -> Next {

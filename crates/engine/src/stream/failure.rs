@@ -1,33 +1,33 @@
-//! Why a connection failed.
+//! Failures of connections.
 
-/// Why a connection failed, or did not come to be.
+/// Reason why a connection failed or could not be established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Nobody listens.
+    /// No process listens at the address.
     Refused,
     /// The peer reset it.
     Reset,
-    /// There is no way to the peer.
+    /// There is no route to the peer.
     Unreachable,
-    /// The peer's kernel did not take the connection in time.
+    /// The peer's kernel did not accept the connection in time.
     ConnectStalled,
-    /// The handshake was not done in time.
+    /// The handshake did not end in time.
     HandshakeStalled,
     /// The peer's certificate is not trusted, not for its name, or out of date.
     BadCertificate,
-    /// The handshake failed otherwise: no common version, cipher or protocol, or an alert.
+    /// The handshake failed for another reason: no common version, cipher or protocol, or an alert.
     Handshake,
-    /// The peer sent what the protocol does not allow.
+    /// The peer sent something that the protocol does not allow.
     Protocol,
-    /// HTTP gave another status than success.
+    /// The HTTP status was not a success.
     Status,
     /// A message longer than allowed.
     Oversized,
-    /// The peer closed it while replies were due.
+    /// The peer closed the connection while replies were due.
     ClosedEarly,
-    /// Replies were due and nothing came for the timeout.
+    /// Replies were due, and nothing arrived within the timeout.
     Stalled,
-    /// This host has no port left for it.
+    /// This host has no free port.
     NoPort,
     /// This process may open no more files.
     NoFile,
@@ -55,12 +55,12 @@ impl Failure {
         Failure::Other,
     ];
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns its index in [`ALL`](Self::ALL).
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// The stable word of the JSON.
+    /// Returns the stable word for JSON.
     pub fn reason(self) -> &'static str {
         match self {
             Failure::Refused => "refused",
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_has_its_place_and_word() {
+    fn every_failure_has_an_index_and_a_word() {
         for (i, failure) in Failure::ALL.into_iter().enumerate() {
             assert_eq!(failure.index(), i);
         }

@@ -1,4 +1,5 @@
-//! An alarm on the monotonic clock, to the nanosecond; tokio's own timers go by milliseconds.
+//! A timer on the monotonic clock with nanosecond precision; tokio's own timers have a precision of
+//! milliseconds.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +12,7 @@ use measure::Nanos;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel that tokio waits for.
+/// A kernel timer that tokio waits for.
 pub(super) struct Alarm {
     timer: AsyncFd<Timer>,
 }
@@ -31,7 +32,7 @@ impl AsRawFd for Timer {
 }
 
 impl Alarm {
-    /// An alarm that is not set. Must be called on a runtime.
+    /// Makes a timer that is not set. Must be called on a runtime.
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
@@ -40,9 +41,9 @@ impl Alarm {
         Ok(Alarm { timer })
     }
 
-    /// Sets it to go off `after` so long; forgets what it was set to before.
+    /// Sets it to expire `after` this time; replaces an earlier setting.
     pub(super) fn set(&self, after: Nanos) -> io::Result<()> {
-        // Nothing would disarm it.
+        // Zero would disarm it.
         let after = Duration::from_nanos(after.0.max(1));
         self.timer
             .get_ref()
@@ -51,7 +52,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Ready when it has gone off.
+    /// Ready when it has expired.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.timer.poll_read_ready(cx))?;
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_off_when_it_is_due_and_again() {
+    fn a_timer_expires_when_it_is_due_and_can_be_set_again() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let alarm = Alarm::new().unwrap();

@@ -1,5 +1,5 @@
-//! A client that asks by datagrams: its connection is a connected UDP socket, so that clients of every transport make
-//! one population. For the most queries a second there is the crate `udp`.
+//! A client that sends queries by UDP: its connection is a connected UDP socket, so that clients of all
+//! transports form one population. For the highest query rates there is the crate `udp`.
 
 use std::io;
 use std::rc::Rc;
@@ -15,18 +15,18 @@ use super::failure;
 use super::meter::Meter;
 use super::runtime::Shared;
 
-/// One client's part of the way.
+/// One client with its socket.
 pub(super) struct Datagrams {
     conn: ConnId,
     socket: UdpSocket,
-    /// What stands in front of each message: a header of the PROXY protocol, or nothing.
+    /// Bytes in front of each message: a header of the PROXY protocol, or nothing.
     header: Vec<u8>,
     meter: Meter,
-    /// How much of the output has left.
+    /// Number of bytes of the output that are sent.
     sent: usize,
-    /// Whether the role knows that it is up.
+    /// Whether the role knows that the connection is established.
     announced: bool,
-    /// The datagram in the making.
+    /// The datagram that is being composed.
     datagram: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl Datagrams {
         Datagrams { conn, socket, header, meter, sent: 0, announced: false, datagram }
     }
 
-    /// Receives and sends until there is nothing to be done; ready when the client is done.
+    /// Receives and sends until nothing is left to do; ready when the client is done.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &Rc<Shared<R>>,
@@ -66,7 +66,7 @@ impl Datagrams {
         }
     }
 
-    /// Hands a datagram that is there to the role; whether there was one.
+    /// Passes an available datagram to the role; returns whether there was one.
     fn receive<R: StreamRole>(
         &mut self,
         shared: &Shared<R>,
@@ -90,7 +90,8 @@ impl Datagrams {
         Ok(true)
     }
 
-    /// Sends what was ordered, as far as the kernel takes it; whether all has left and the role wants the end.
+    /// Sends the ordered messages, as far as the kernel accepts them; returns whether all are sent and the
+    /// role closes the connection.
     fn send<R: StreamRole>(
         &mut self,
         shared: &Shared<R>,
@@ -110,7 +111,7 @@ impl Datagrams {
             self.datagram.extend_from_slice(message);
             match self.socket.poll_send(cx, &self.datagram) {
                 Poll::Pending => break,
-                // A full queue of the interface: the datagram is lost, as others are.
+                // The queue of the interface is full: the datagram is lost, like any other.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::OutOfMemory => {}
                 Poll::Ready(Err(error)) => return Err(failure::of(&error)),
                 Poll::Ready(Ok(n)) => {
@@ -126,7 +127,7 @@ impl Datagrams {
             slot.output.clear();
             self.sent = 0;
         }
-        // A client's task is one task for life: its waker never changes.
+        // The task of a client stays the same, so that its waker never changes.
         slot.waker.get_or_insert_with(|| cx.waker().clone());
         Ok(all && slot.closing)
     }

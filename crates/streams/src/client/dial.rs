@@ -1,4 +1,4 @@
-//! How a connection comes to be: a socket from the source whose turn it is, UDP, TCP or QUIC, TLS, HTTP.
+//! Establishing connections: a socket with the next source address, then UDP, TCP or QUIC, TLS, HTTP.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,80 +30,81 @@ use super::quic::Endpoints;
 use crate::http::Resource;
 use crate::tls::{ClientTls, FullHandshakes, TlsError};
 
-/// How TLS is spoken to the peer.
+/// TLS settings of a dialer.
 #[derive(Clone, Debug)]
 pub struct TlsDialer {
     /// Versions, protocols, verification, sessions to resume.
     pub config: Arc<ClientConfig>,
-    /// The name that is sent (SNI) and that the certificate must be for.
+    /// Name that is sent (SNI) and for which the certificate must be.
     pub name: ServerName<'static>,
-    /// Send what is ordered with the handshake where a session allows it (0-RTT).
+    /// Whether ordered messages are sent with the handshake if a session permits it (0-RTT).
     pub early_data: bool,
-    /// Handshakes that were full ones, so far.
+    /// Number of full handshakes so far.
     pub(super) full_handshakes: FullHandshakes,
 }
 
 impl TlsDialer {
-    /// Speaks TLS as `asked` to the server of this name.
+    /// Makes the TLS settings of a client for the server of this name.
     ///
     /// # Errors
     /// As [`ClientTls::build`].
-    pub fn new(asked: &ClientTls, name: ServerName<'static>) -> Result<Self, TlsError> {
-        let (config, full_handshakes) = asked.build_counted()?;
-        let (config, early_data) = (Arc::new(config), asked.early_data);
+    pub fn new(settings: &ClientTls, name: ServerName<'static>) -> Result<Self, TlsError> {
+        let (config, full_handshakes) = settings.build_counted()?;
+        let (config, early_data) = (Arc::new(config), settings.early_data);
         Ok(TlsDialer { config, name, early_data, full_handshakes })
     }
 }
 
-/// What carries messages on a connection.
+/// Transport of messages on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carriage {
-    /// A datagram of UDP each.
+    /// One UDP datagram per message.
     Datagrams,
-    /// A length before each, on TCP, or on TLS if there is a [`TlsDialer`].
+    /// Messages with a length in front, on TCP, or on TLS if there is a [`TlsDialer`].
     Framed,
-    /// Requests of HTTP/2.
+    /// HTTP/2 requests.
     Http2(Resource),
-    /// Streams of QUIC.
+    /// QUIC streams.
     Quic,
-    /// Requests of HTTP/3.
+    /// HTTP/3 requests.
     Http3(Resource),
 }
 
 impl Carriage {
-    /// Whether connections are QUIC's, not TCP's.
+    /// Returns whether connections use QUIC, not TCP.
     pub fn is_quic(&self) -> bool {
         matches!(self, Carriage::Quic | Carriage::Http3(_))
     }
 }
 
-/// How connections come to be.
+/// Settings with which connections are established.
 #[derive(Clone, Debug)]
 pub struct Dialer {
-    /// The peer.
+    /// Address of the peer.
     pub target: SocketAddr,
-    /// Source addresses, used in turn by the connections' numbers; none: the kernel's choice.
+    /// Source addresses, used in turn by the numbers of the connections; empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
-    /// Clients that connections are for, by the PROXY protocol, used in turn; none: it is not spoken.
+    /// Clients named in the PROXY protocol, used in turn; empty: the protocol is not used.
     pub proxied: Vec<IpAddr>,
-    /// Where there is TLS, the PROXY protocol is the first that is said in it, not what stands in front of it.
+    /// Whether the header of the PROXY protocol is inside TLS, not in front of it.
     pub proxied_within: bool,
-    /// TCP and TLS together must be done within this time.
+    /// Timeout of establishing a connection, TCP and TLS together.
     pub timeout: Duration,
-    /// What carries messages.
+    /// Transport of the messages.
     pub carriage: Carriage,
-    /// TLS, if it is spoken; QUIC cannot do without.
+    /// TLS settings, if TLS is used; QUIC requires them.
     pub tls: Option<TlsDialer>,
-    /// TCP Fast Open (RFC 7413): the first message travels with the SYN where the kernel has a cookie.
+    /// Whether TCP Fast Open (RFC 7413) is used: the first message is in the SYN if the kernel has a cookie.
     pub fast_open: bool,
-    /// End connections with a reset instead of a FIN, so that none of this host's ports waits (TIME_WAIT).
+    /// Whether connections end with a reset instead of a FIN, so that no port of this host stays in
+    /// TIME_WAIT.
     pub reset: bool,
-    /// A message longer than this ends the connection.
+    /// Longest message in bytes; a longer one ends the connection.
     pub max_message: usize,
 }
 
 impl Dialer {
-    /// Plain TCP to `target`, 5 s.
+    /// Makes a dialer for plain TCP to `target` with a timeout of 5 s.
     pub fn tcp(target: SocketAddr) -> Self {
         Dialer {
             target,
@@ -119,13 +120,13 @@ impl Dialer {
         }
     }
 
-    /// The ports that QUIC is spoken from; none for another carriage.
+    /// Makes the endpoints for QUIC; `None` for other transports.
     pub(super) fn endpoints(&self, connections: usize) -> io::Result<Option<Endpoints>> {
         let tls = self.tls.as_ref().filter(|_| self.carriage.is_quic());
         tls.map(|tls| Endpoints::new(self.target, &self.sources, connections, tls)).transpose()
     }
 
-    /// Opens the connection number `conn`.
+    /// Opens the connection with number `conn`.
     pub(super) async fn dial(
         &self,
         conn: ConnId,
@@ -151,7 +152,7 @@ impl Dialer {
         })
     }
 
-    /// Opens a connection of TCP, and of TLS on it.
+    /// Opens a TCP connection, with TLS if configured.
     async fn dial_tcp(
         &self,
         conn: ConnId,
@@ -165,7 +166,7 @@ impl Dialer {
             Err(_) => return Err(Failure::ConnectStalled),
             Ok(connected) => connected.map_err(failed)?,
         };
-        // A failure here shows with the first read.
+        // A failure here shows at the first read.
         let _ = stream.set_nodelay(true);
         if self.reset {
             reset_at_end(&stream);
@@ -176,7 +177,7 @@ impl Dialer {
         let header = self.header(conn, port, proxy::Carries::Stream);
         let within = self.proxied_within && self.tls.is_some();
         if !within {
-            // So short a thing fits into the buffer of a new connection.
+            // The header fits into the buffer of a new connection.
             tcp.write_all(&header).await.map_err(failed)?;
         }
         let Some(tls) = &self.tls else { return Ok(Stream::Tcp { tcp, connect }) };
@@ -186,13 +187,14 @@ impl Dialer {
             Ok(tls) => Box::new(tls.map_err(failed)?),
         };
         if within {
-            // The same; not flushed, since with early data that would be the end of the handshake.
+            // The header fits into the buffer here too. It is not flushed, since with early data a flush
+            // would wait for the end of the handshake.
             tls.write_all(&header).await.map_err(failed)?;
         }
         Ok(Stream::Tls { tls, began, connect })
     }
 
-    /// The PROXY protocol's header for a connection from `port`; nothing where there is none.
+    /// Returns the PROXY protocol header of a connection from `port`; empty without the protocol.
     fn header(&self, conn: ConnId, port: u16, carries: proxy::Carries) -> Vec<u8> {
         if self.proxied.is_empty() {
             return Vec::new();
@@ -201,7 +203,7 @@ impl Dialer {
         proxy::header(SocketAddr::new(client, port), self.target, carries)
     }
 
-    /// A client that asks by UDP.
+    /// Makes a client that sends queries by UDP.
     fn datagrams(&self, conn: ConnId, meter: Meter) -> io::Result<Datagrams> {
         let socket = self.bound(conn, Type::DGRAM)?;
         socket.connect(&self.target.into())?;
@@ -211,7 +213,7 @@ impl Dialer {
         Ok(Datagrams::new(conn, socket, header, meter))
     }
 
-    /// A socket that is bound where it shall come from.
+    /// Opens a TCP socket bound to the source address of a connection.
     fn socket(&self, conn: ConnId) -> io::Result<TcpSocket> {
         let socket = self.bound(conn, Type::STREAM)?;
         if self.fast_open {
@@ -220,14 +222,14 @@ impl Dialer {
         Ok(TcpSocket::from_std_stream(socket.into()))
     }
 
-    /// The same of any type.
+    /// Opens a socket of any type bound to the source address of a connection.
     fn bound(&self, conn: ConnId, kind: Type) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(self.target), kind, None)?;
         socket.set_nonblocking(true)?;
         if !self.sources.is_empty() {
             let source = self.sources[conn as usize % self.sources.len()];
-            // Addresses of a routed prefix need not be on an interface; the port is chosen when
-            // the peer is known, so that each peer has all of them.
+            // Addresses of a routed prefix need not be on an interface. The port is chosen when the peer is
+            // known, so that all ports are available for each peer.
             let _ = if source.is_ipv4() {
                 socket.set_freebind_v4(true)
             } else {
@@ -240,15 +242,15 @@ impl Dialer {
     }
 }
 
-/// Has the kernel reset the connection when it is closed.
+/// Makes the kernel reset the connection when it is closed.
 fn reset_at_end(stream: &TcpStream) {
-    // Where this fails it is closed in the usual way.
+    // If this fails, it is closed in the usual way.
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// What a connection is to its task.
+/// An established connection, by its kind of transport.
 pub(super) enum Dialed {
-    /// Messages one behind the other.
+    /// Messages one after another.
     Framed(Stream),
     /// A stream for each message.
     Exchange(Box<dyn Exchange>),
@@ -256,7 +258,7 @@ pub(super) enum Dialed {
     Datagrams(Datagrams),
 }
 
-/// A connection that is up, or whose first messages may travel with the handshake.
+/// A connection that is established, or whose first messages may be sent with the handshake.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp { tcp: Metered, connect: Nanos },
@@ -264,7 +266,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// How it came to be, once the handshake is done.
+    /// Returns how it was established, once the handshake is done.
     pub(super) fn opened(&self) -> Option<Opened> {
         match *self {
             Stream::Tcp { connect, .. } => {
@@ -282,10 +284,10 @@ impl Stream {
         }
     }
 
-    /// Says goodbye, for a moment at most, and closes.
-    pub(super) async fn close(mut self, goodbye: Duration) {
-        // Whoever does not take the goodbye goes without.
-        let _ = timeout(goodbye, self.shutdown()).await;
+    /// Closes the connection properly, waiting at most `grace` for the peer.
+    pub(super) async fn close(mut self, grace: Duration) {
+        // A peer that does not accept the closing in time is not waited for.
+        let _ = timeout(grace, self.shutdown()).await;
     }
 }
 

@@ -1,7 +1,8 @@
-//! A connection on which each message has a stream of its own, its reply on the same: HTTP/2, HTTP/3, QUIC.
+//! A connection on which each message and its reply have their own stream: HTTP/2, HTTP/3, QUIC.
 //!
-//! Their streams tell replies apart, so the tag of a message goes out as 0 (RFC 8484 section 4.1, RFC 9250
-//! section 4.2.1) and is put back into the reply. Here libraries allocate for each message, as any client's do.
+//! Streams relate replies to queries, so that the tag of a message is sent as 0 (RFC 8484 section 4.1, RFC
+//! 9250 section 4.2.1) and put back into the reply. The libraries allocate memory for each message, as in any
+//! client.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,34 +16,34 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::runtime::Shared;
 
-/// A question under way; its reply.
-pub(super) type Asking = Pin<Box<dyn Future<Output = Result<Vec<u8>, End>>>>;
+/// A pending query, which returns its reply.
+pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, End>>>>;
 
-/// A connection that carries questions.
+/// A connection for queries with their own streams.
 pub(super) trait Exchange {
-    /// Asks `message`.
-    fn ask(&mut self, message: Bytes) -> Asking;
-    /// Does what the connection itself needs; ready when it is over.
+    /// Sends the query `message`.
+    fn send_query(&mut self, message: Bytes) -> PendingReply;
+    /// Does the work of the connection itself; ready when it has ended.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End>;
-    /// How it came to be, once the handshake is done.
+    /// Returns how it was established, once the handshake is done.
     fn opened(&mut self) -> Option<Opened>;
-    /// Says goodbye.
+    /// Closes the connection properly.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
-/// One connection's part of the way.
+/// One connection with its pending queries.
 pub(super) struct Exchanged {
     conn: ConnId,
     exchange: Box<dyn Exchange>,
-    asking: FuturesUnordered<Tagged>,
-    /// Whether the role knows that it is up.
+    pending: FuturesUnordered<Tagged>,
+    /// Whether the role knows that the connection is established.
     announced: bool,
 }
 
-/// A question with its tag.
+/// A pending query with its tag.
 struct Tagged {
     tag: [u8; 2],
-    asking: Asking,
+    pending: PendingReply,
 }
 
 impl Future for Tagged {
@@ -50,22 +51,22 @@ impl Future for Tagged {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let tag = self.tag;
-        self.asking.as_mut().poll(cx).map(|reply| (tag, reply))
+        self.pending.as_mut().poll(cx).map(|reply| (tag, reply))
     }
 }
 
 impl Exchanged {
     pub(super) fn new(conn: ConnId, exchange: Box<dyn Exchange>) -> Self {
-        Exchanged { conn, exchange, asking: FuturesUnordered::new(), announced: false }
+        Exchanged { conn, exchange, pending: FuturesUnordered::new(), announced: false }
     }
 
     /// Closes the connection.
     pub(super) fn close(self) -> Pin<Box<dyn Future<Output = ()>>> {
-        drop(self.asking);
+        drop(self.pending);
         self.exchange.close()
     }
 
-    /// Asks and listens until there is nothing to be done; ready when the connection is over.
+    /// Sends and receives until nothing is left to do; ready when the connection has ended.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &Rc<Shared<R>>,
@@ -73,21 +74,21 @@ impl Exchanged {
     ) -> Poll<End> {
         loop {
             let mut news = self.announce(shared);
-            let closing = match self.ask(shared, cx) {
+            let closing = match self.send_query(shared, cx) {
                 Ok(closing) => closing,
                 Err(end) => return Poll::Ready(end),
             };
-            match self.listen(shared, cx) {
+            match self.receive(shared, cx) {
                 Ok(any) => news |= any,
                 Err(end) => return Poll::Ready(end),
             }
-            if closing && self.asking.is_empty() {
+            if closing && self.pending.is_empty() {
                 return Poll::Ready(End::Ordered);
             }
-            // What was asked leaves here.
+            // The queries leave here.
             if let Poll::Ready(end) = self.exchange.poll_over(cx) {
-                // Replies that came before the end count.
-                return Poll::Ready(self.listen(shared, cx).err().unwrap_or(end));
+                // Replies that arrived before the end count.
+                return Poll::Ready(self.receive(shared, cx).err().unwrap_or(end));
             }
             if !news {
                 return Poll::Pending;
@@ -106,8 +107,8 @@ impl Exchanged {
         true
     }
 
-    /// Hands what was ordered to the connection; whether the role wants the end.
-    fn ask<R: StreamRole>(
+    /// Passes the ordered messages to the connection; returns whether the role closes it.
+    fn send_query<R: StreamRole>(
         &mut self,
         shared: &Shared<R>,
         cx: &mut Context<'_>,
@@ -125,27 +126,27 @@ impl Exchanged {
             output = &output[2 + message.len()..];
             let Some((&tag, rest)) = message.split_first_chunk() else { continue };
             let untagged = [&[0, 0], rest].concat();
-            let asking = self.exchange.ask(untagged.into());
-            self.asking.push(Tagged { tag, asking });
+            let pending = self.exchange.send_query(untagged.into());
+            self.pending.push(Tagged { tag, pending });
         }
         slot.output.clear();
-        // A connection's task is one task for life: its waker never changes.
+        // The task of a connection stays the same, so that its waker never changes.
         slot.waker.get_or_insert_with(|| cx.waker().clone());
         Ok(slot.closing)
     }
 
-    /// Hands the replies that are there to the role; whether there were any.
-    fn listen<R: StreamRole>(
+    /// Passes the available replies to the role; returns whether there were any.
+    fn receive<R: StreamRole>(
         &mut self,
         shared: &Shared<R>,
         cx: &mut Context<'_>,
     ) -> Result<bool, End> {
         let mut ready = VecDeque::new();
-        while let Poll::Ready(Some((tag, reply))) = self.asking.poll_next_unpin(cx) {
+        while let Poll::Ready(Some((tag, reply))) = self.pending.poll_next_unpin(cx) {
             ready.push_back((tag, reply));
         }
         let any = !ready.is_empty();
-        // A 0-RTT reply comes with the end of the handshake.
+        // A 0-RTT reply arrives with the end of the handshake.
         if any && !self.announced && self.exchange.opened().is_some() {
             self.announce(shared);
         }

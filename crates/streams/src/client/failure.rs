@@ -1,10 +1,10 @@
-//! Which failure of a connection an error stands for.
+//! Maps errors to failures of connections.
 
 use std::io;
 
 use engine::stream::Failure;
 
-/// The failure that an error of input or output stands for; errors of TLS travel inside such errors.
+/// Returns the failure for an I/O error; errors of TLS are inside such errors.
 pub(super) fn of(error: &io::Error) -> Failure {
     if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         return of_tls(tls);
@@ -27,7 +27,7 @@ pub(super) fn of(error: &io::Error) -> Failure {
     }
 }
 
-/// The failure that an error of TLS stands for.
+/// Returns the failure for a TLS error.
 fn of_tls(error: &rustls::Error) -> Failure {
     match error {
         rustls::Error::InvalidCertificate(_)
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_apart() {
+    fn errors_map_to_failures() {
         let os = |code| of(&io::Error::from_raw_os_error(code));
         assert_eq!(os(libc::ECONNREFUSED), Failure::Refused);
         assert_eq!(os(libc::ECONNRESET), Failure::Reset);

@@ -1,5 +1,5 @@
-//! A connection that carries messages behind a 16-bit length (RFC 7766, RFC 7858): what is there is
-//! read at once, judged, answered with new orders, and these are written at once.
+//! A connection for messages with a 16-bit length in front (RFC 7766, RFC 7858). All available messages are
+//! read together and passed to the role, and its new orders are written together.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,30 +12,30 @@ use super::dial::Stream;
 use super::failure;
 use super::runtime::Shared;
 
-/// One connection's part of the way.
+/// One connection with its buffers.
 pub(super) struct Framed {
     conn: ConnId,
     stream: Stream,
-    /// The begin of a message whose rest is yet to come.
-    begun: Vec<u8>,
-    /// How much of the output is written.
+    /// First bytes of a message that is not complete.
+    partial: Vec<u8>,
+    /// Number of bytes of the output that are written.
     written: usize,
-    /// Whether the role knows that it is up.
+    /// Whether the role knows that the connection is established.
     announced: bool,
     flushing: bool,
 }
 
 impl Framed {
     pub(super) fn new(conn: ConnId, stream: Stream) -> Self {
-        Framed { conn, stream, begun: Vec::new(), written: 0, announced: false, flushing: false }
+        Framed { conn, stream, partial: Vec::new(), written: 0, announced: false, flushing: false }
     }
 
-    /// The connection itself, to close it.
+    /// Returns the stream, to close it.
     pub(super) fn into_stream(self) -> Stream {
         self.stream
     }
 
-    /// Reads and writes until there is nothing to be done; ready when the connection is over.
+    /// Reads and writes until nothing is left to do; ready when the connection has ended.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &std::rc::Rc<Shared<R>>,
@@ -63,7 +63,7 @@ impl Framed {
         }
     }
 
-    /// Tells the role once that the connection is up; whether it did so now.
+    /// Notifies the role once that the connection is established; returns whether it did so now.
     fn announce<R: StreamRole>(&mut self, shared: &Shared<R>) -> bool {
         if self.announced {
             return false;
@@ -74,7 +74,8 @@ impl Framed {
         true
     }
 
-    /// Reads what is there and hands the whole messages of it to the role; whether anything came.
+    /// Reads the available bytes and passes the complete messages to the role; returns whether any bytes
+    /// arrived.
     fn read<R: StreamRole>(
         &mut self,
         shared: &Shared<R>,
@@ -82,12 +83,12 @@ impl Framed {
     ) -> Result<bool, End> {
         let mut scratch = shared.scratch.borrow_mut();
         let mut buf = ReadBuf::new(&mut scratch);
-        buf.put_slice(&self.begun);
+        buf.put_slice(&self.partial);
         match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Err(error)) => return Err(End::Failed(failure::of(&error))),
-            Poll::Ready(Ok(())) if buf.filled().len() == self.begun.len() => {
-                return Err(if self.begun.is_empty() {
+            Poll::Ready(Ok(())) if buf.filled().len() == self.partial.len() => {
+                return Err(if self.partial.is_empty() {
                     End::ByPeer
                 } else {
                     End::Failed(Failure::ClosedEarly)
@@ -96,7 +97,7 @@ impl Framed {
             Poll::Ready(Ok(())) => {}
         }
         let (now, mut input) = (clock::monotonic(), buf.filled());
-        // Early data is answered when the handshake is done.
+        // Replies to early data arrive after the handshake.
         self.announce(shared);
         let mut role = shared.role.borrow_mut();
         while let Some(message) = first_message(input) {
@@ -111,13 +112,13 @@ impl Framed {
         {
             return Err(End::Failed(Failure::Oversized));
         }
-        self.begun.clear();
-        self.begun.extend_from_slice(input);
+        self.partial.clear();
+        self.partial.extend_from_slice(input);
         Ok(true)
     }
 
-    /// Writes what was ordered, as far as the kernel takes it; whether all is written and the role
-    /// wants the end.
+    /// Writes the ordered messages, as far as the kernel accepts them; returns whether all are written and
+    /// the role closes the connection.
     fn write<R: StreamRole>(
         &mut self,
         shared: &Shared<R>,
@@ -155,7 +156,7 @@ impl Framed {
             slot.output.clear();
             self.written = 0;
         }
-        // A connection's task is one task for life: its waker never changes.
+        // The task of a connection stays the same, so that its waker never changes.
         slot.waker.get_or_insert_with(|| cx.waker().clone());
         Ok(all && slot.closing)
     }

@@ -1,4 +1,4 @@
-//! HTTP/2 (RFC 8484 over RFC 9113): a request for each message.
+//! HTTP/2 (RFC 8484 over RFC 9113): one request per message.
 
 use std::cell::Cell;
 use std::io;
@@ -14,27 +14,28 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 use super::dial::Stream;
-use super::exchange::{Asking, Exchange};
+use super::exchange::{Exchange, PendingReply};
 use super::failure;
 use crate::http::{Resource, is_message};
 
-/// What a peer may send before we have read it, bytes: no reply waits for it.
+/// Receive window in bytes: so large that no reply waits for it.
 const WINDOW: u32 = 16 << 20;
-/// Requests at once until the peer has said how many it takes: what it should take (RFC 9113 section 6.5.2).
+/// Highest number of requests until the peer has announced its limit: the least that it should allow (RFC
+/// 9113 section 6.5.2).
 const FIRST_STREAMS: usize = 100;
-/// A request that the peer has refused, unseen, is asked again so often in all (RFC 9113 section 8.7).
+/// Highest number of attempts of a request that the peer refuses unprocessed (RFC 9113 section 8.7).
 const ATTEMPTS: u32 = 4;
-/// So long a peer has to take our goodbye.
-const GOODBYE: Duration = Duration::from_millis(200);
+/// Longest wait for a peer when a connection is closed.
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
-/// A stream that tells when its handshake is done while a library owns it.
+/// A stream that records when its handshake is done while a library owns it.
 struct Watched {
     stream: Stream,
     opened: Rc<Cell<Option<Opened>>>,
 }
 
 impl Watched {
-    fn look(&self) {
+    fn check_opened(&self) {
         if self.opened.get().is_none() {
             self.opened.set(self.stream.opened());
         }
@@ -48,7 +49,7 @@ impl AsyncRead for Watched {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.look();
+        self.check_opened();
         read
     }
 }
@@ -60,7 +61,7 @@ impl AsyncWrite for Watched {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.look();
+        self.check_opened();
         written
     }
 
@@ -73,7 +74,7 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection.
 pub(super) struct Http2 {
     connection: Connection<Watched>,
     requests: SendRequest<Bytes>,
@@ -83,7 +84,7 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// Speaks HTTP/2 on `stream`.
+    /// Starts HTTP/2 on `stream`.
     pub(super) async fn new(
         stream: Stream,
         resource: Resource,
@@ -104,13 +105,13 @@ impl Http2 {
 }
 
 impl Exchange for Http2 {
-    fn ask(&mut self, message: Bytes) -> Asking {
+    fn send_query(&mut self, message: Bytes) -> PendingReply {
         let (requests, most) = (self.requests.clone(), self.max_message);
         let resource = self.resource.clone();
         Box::pin(async move {
             let mut attempts = 1;
             loop {
-                let error = match ask(requests.clone(), &resource, &message, most).await {
+                let error = match send_query(requests.clone(), &resource, &message, most).await {
                     Ok(reply) => return reply,
                     Err(error) => error,
                 };
@@ -138,14 +139,15 @@ impl Exchange for Http2 {
         let Http2 { connection, requests, .. } = *self;
         drop(requests);
         Box::pin(async move {
-            // Without requests it ends by itself; whoever does not take the goodbye goes without.
-            let _ = timeout(GOODBYE, connection).await;
+            // Without requests it ends by itself; a peer that does not accept the closing in time is not
+            // waited for.
+            let _ = timeout(CLOSE_GRACE, connection).await;
         })
     }
 }
 
-/// One request; its reply, or what is wrong with that.
-async fn ask(
+/// Sends one request; returns its reply, or what is wrong with it.
+async fn send_query(
     requests: SendRequest<Bytes>,
     resource: &Resource,
     message: &Bytes,
@@ -170,7 +172,7 @@ async fn ask(
     let (mut reply, mut body) = (BytesMut::new(), response.into_body());
     while let Some(part) = body.data().await {
         let part = part?;
-        // The window of a stream that has ended is nobody's business.
+        // The window of a stream that has ended does not matter.
         let _ = body.flow_control().release_capacity(part.len());
         reply.extend_from_slice(&part);
         if reply.len() > most {
@@ -180,7 +182,7 @@ async fn ask(
     Ok(Ok(reply.into()))
 }
 
-/// How a connection ended with `error`.
+/// Returns how a connection ended with `error`.
 fn end(error: &h2::Error) -> End {
     match error.reason() {
         Some(h2::Reason::NO_ERROR) if error.is_go_away() => End::ByPeer,

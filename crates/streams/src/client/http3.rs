@@ -1,4 +1,4 @@
-//! HTTP/3 (RFC 8484 over RFC 9114): a request for each message.
+//! HTTP/3 (RFC 8484 over RFC 9114): one request per message.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,13 +8,13 @@ use engine::stream::{End, Failure, Opened};
 use h3::client::{Connection, SendRequest};
 use h3::error::{ConnectionError, StreamError};
 
-use super::exchange::{Asking, Exchange};
+use super::exchange::{Exchange, PendingReply};
 use super::quic::{self, Quic};
 use crate::http::{Resource, is_message};
 
-/// A connection of HTTP/3.
+/// An HTTP/3 connection.
 pub(super) struct Http3 {
-    // Before the connection that they belong to.
+    // In front of the connection to which they belong, for the order of drops.
     requests: SendRequest<h3_quinn::OpenStreams, Bytes>,
     driver: Connection<h3_quinn::Connection, Bytes>,
     quic: Quic,
@@ -23,7 +23,7 @@ pub(super) struct Http3 {
 }
 
 impl Http3 {
-    /// Speaks HTTP/3 on `quic`.
+    /// Starts HTTP/3 on `quic`.
     pub(super) async fn new(
         quic: Quic,
         resource: Resource,
@@ -40,7 +40,7 @@ impl Http3 {
 }
 
 impl Exchange for Http3 {
-    fn ask(&mut self, message: Bytes) -> Asking {
+    fn send_query(&mut self, message: Bytes) -> PendingReply {
         let (mut requests, most) = (self.requests.clone(), self.max_message);
         let (request, connection) = (self.resource.request(&message), self.quic.connection.clone());
         Box::pin(async move {
@@ -85,12 +85,12 @@ impl Exchange for Http3 {
     }
 
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
-        // The endpoint carries the goodbye.
+        // The endpoint closes the connection.
         Box::pin(std::future::ready(()))
     }
 }
 
-/// How a connection ended when a stream of it failed with `error`.
+/// Returns how a connection ended when one of its streams failed with `error`.
 fn stream_end(connection: &quinn::Connection, error: &StreamError) -> End {
     match (connection.close_reason(), error) {
         (Some(reason), _) => quic::end(&reason, false),

@@ -1,4 +1,4 @@
-//! Counts the bytes that go through a TCP connection: what TLS makes of messages, handshakes included.
+//! Counts the bytes of TCP connections: messages as TLS encrypts them, with handshakes.
 
 use std::cell::Cell;
 use std::io;
@@ -9,21 +9,21 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Bytes of stream payload; headers of TCP and IP come on top.
+/// Byte counts of stream payload, without headers of TCP and IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// Written.
+    /// Bytes written.
     pub sent: u64,
-    /// Read.
+    /// Bytes read.
     pub received: u64,
-    /// Calls that wrote.
+    /// Write calls.
     pub writes: u64,
-    /// Calls that read something.
+    /// Read calls that returned data.
     pub reads: u64,
 }
 
 impl Bytes {
-    /// Adds another worker's counts.
+    /// Adds the counts of another worker.
     pub fn merge(&mut self, other: &Bytes) {
         self.sent += other.sent;
         self.received += other.received;
@@ -32,10 +32,10 @@ impl Bytes {
     }
 }
 
-/// Shared by the connections of a thread.
+/// Byte counts shared by the connections of a thread.
 pub(super) type Meter = Rc<Cell<Bytes>>;
 
-/// A TCP connection whose bytes are counted.
+/// A TCP connection with byte counts.
 #[derive(Debug)]
 pub(super) struct Metered {
     pub(super) inner: TcpStream,

@@ -1,17 +1,18 @@
-//! The client's side of streams: many connections, each carrying many messages.
+//! The client side of streams: many connections with many messages each.
 //!
 //! ```text
 //!   StreamRole (a state machine)      decides which connection opens, what it sends, when it closes
 //!     ^ opened, message, closed  | Orders
 //!     |                          v
-//!   StreamEngine                      one thread: a tokio runtime, a task for each connection, one for the time
+//!   StreamEngine                      one thread: a tokio runtime, one task per connection, one for timing
 //!     ^                          |
 //!     |                          v
-//!   dial                              TCP, TLS, QUIC, HTTP: how a connection comes to be, and why it does not
+//!   dial                              TCP, TLS, QUIC, HTTP: establishes connections, or returns why not
 //! ```
 //!
-//! What is ordered together for a connection is written together; what arrived together is read together.
-//! No task is made for a message, and, unless each has a stream of its own (`exchange`), nothing allocated.
+//! Messages ordered together for a connection are written together, and messages that arrived together are
+//! read together. No task is made for a message, and nothing is allocated unless each message has its own
+//! stream (`exchange`).
 
 mod alarm;
 mod datagrams;

@@ -1,4 +1,4 @@
-//! In place of QUIC where the feature `quic` is off: opening its ports is an error that says so.
+//! Replaces QUIC without the feature `quic`: opening an endpoint returns an error that says so.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,11 +11,11 @@ use super::dial::TlsDialer;
 use super::exchange::Exchange;
 use super::meter::Meter;
 
-/// The ports of a thread: there are none.
+/// The endpoints of a thread: there are none.
 pub(super) enum Endpoints {}
 
 impl Endpoints {
-    /// Refuses.
+    /// Returns the error.
     pub(super) fn new(
         _target: SocketAddr,
         _sources: &[IpAddr],
@@ -25,7 +25,7 @@ impl Endpoints {
         Err(crate::no_quic())
     }
 
-    /// Is never called: there is no value of this type.
+    /// Is never called, since this type has no value.
     pub(super) async fn open(
         &self,
         _conn: ConnId,
@@ -37,7 +37,7 @@ impl Endpoints {
         match *self {}
     }
 
-    /// Is never called, either.
+    /// Is never called, since this type has no value.
     pub(super) async fn close(&self) {
         match *self {}
     }

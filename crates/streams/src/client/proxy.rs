@@ -1,26 +1,26 @@
-//! The PROXY protocol, version 2, in its binary form: whom a connection is for, said before anything else, and whom a
-//! datagram is for, said in front of its message.
+//! The PROXY protocol, version 2, in its binary form. It names the client of a connection in front of all
+//! other data, and the client of a datagram in front of its message.
 //!
-//! Nothing is said in front of QUIC: its packets are not one by one for somebody, and servers that read the header from
-//! UDP and TCP have none there.
+//! It is not used with QUIC: its packets do not belong to single clients, and servers that accept the header
+//! over UDP and TCP do not accept it there.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// How a header begins (section 2.2 of the protocol's description).
+/// First bytes of a header (section 2.2 of the protocol's description).
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Version 2, command PROXY.
 const PROXY: u8 = 0x21;
 
-/// What a header stands in front of.
+/// Transport behind a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carries {
-    /// A connection of TCP.
+    /// A TCP connection.
     Stream = 1,
-    /// A datagram of UDP.
+    /// A UDP datagram.
     Datagrams = 2,
 }
 
-/// The header of what goes from `client` to `server`; both in IPv6 if one is.
+/// Returns the header for data from `client` to `server`; both addresses are IPv6 if one is.
 pub(super) fn header(client: SocketAddr, server: SocketAddr, carries: Carries) -> Vec<u8> {
     let mut out = SIGNATURE.to_vec();
     let carries = carries as u8;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_as_the_protocol_has_them() {
+    fn headers_have_the_form_of_the_protocol() {
         let header_of = |from: &str, to: &str, carries| {
             header(from.parse().unwrap(), to.parse().unwrap(), carries)
         };

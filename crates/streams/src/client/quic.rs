@@ -1,4 +1,4 @@
-//! QUIC: endpoints to dial from, connections, and messages on streams of their own (RFC 9250).
+//! QUIC: endpoints, connections, and messages on their own streams (RFC 9250).
 
 use std::cell::RefCell;
 use std::io;
@@ -18,21 +18,21 @@ use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::TlsDialer;
-use super::exchange::{Asking, Exchange};
+use super::exchange::{Exchange, PendingReply};
 use super::http3::Http3;
 use super::meter::Meter;
 use super::{Carriage, failure};
 
-/// Source ports of the clients of a thread, unless they have more addresses.
+/// Number of source ports of a thread, unless it has more source addresses.
 const PORTS: usize = 16;
-/// A connection on which nothing moves ends after this time, if the peer does not want it earlier.
+/// Idle time after which a connection ends, unless the peer has a shorter one.
 const IDLE: Duration = Duration::from_secs(60);
-/// What our kernel keeps for a port until we read it, bytes.
+/// Receive and send buffer of a port, in bytes.
 const BUFFER: usize = 4 << 20;
-/// So long endpoints have to say goodbye for their connections.
-const GOODBYE: Duration = Duration::from_millis(100);
+/// Longest wait for closing the connections of an endpoint.
+const CLOSE_GRACE: Duration = Duration::from_millis(100);
 
-/// The ports of a thread, opened when they are needed.
+/// The endpoints of a thread, opened when needed.
 pub(super) struct Endpoints {
     target: SocketAddr,
     sources: Vec<IpAddr>,
@@ -41,7 +41,7 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// No port yet; `tls` must have TLS 1.3.
+    /// Makes the endpoints without opening one; `tls` must include TLS 1.3.
     pub(super) fn new(
         target: SocketAddr,
         sources: &[IpAddr],
@@ -60,7 +60,7 @@ impl Endpoints {
         Ok(Endpoints { target, sources: sources.to_vec(), open, config })
     }
 
-    /// The port of a connection.
+    /// Returns the endpoint of a connection.
     fn endpoint(&self, conn: ConnId) -> io::Result<Endpoint> {
         let mut open = self.open.borrow_mut();
         let place = conn as usize % open.len();
@@ -79,7 +79,7 @@ impl Endpoints {
         Ok(endpoint)
     }
 
-    /// Opens the connection `conn` for what it carries, messages of at most so many bytes.
+    /// Opens the connection `conn` for this transport and messages of at most this number of bytes.
     pub(super) async fn open(
         &self,
         conn: ConnId,
@@ -136,7 +136,7 @@ impl Endpoints {
         }
     }
 
-    /// Lets the ports say goodbye for connections that were dropped.
+    /// Closes the endpoints, so that peers learn of closed connections.
     pub(super) async fn close(&self) {
         let open = self.open.take();
         for endpoint in open.iter().flatten() {
@@ -147,34 +147,34 @@ impl Endpoints {
                 endpoint.wait_idle().await;
             }
         };
-        // Whoever does not take the goodbye goes without.
-        let _ = timeout(GOODBYE, quiet).await;
+        // A peer that does not accept the closing in time is not waited for.
+        let _ = timeout(CLOSE_GRACE, quiet).await;
     }
 }
 
-/// A free port of `source`.
+/// Opens a socket with a free port of `source`.
 fn port(source: IpAddr) -> io::Result<std::net::UdpSocket> {
     let socket = Socket::new(Domain::for_address(SocketAddr::new(source, 0)), Type::DGRAM, None)?;
-    // As for TCP: addresses of a routed prefix need not be on an interface.
+    // As for TCP, addresses of a routed prefix need not be on an interface.
     let _ =
         if source.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) };
     socket.bind(&SocketAddr::new(source, 0).into())?;
-    // Less is no error: the kernel gives what it is allowed to.
+    // A smaller buffer is no error: the kernel gives what it permits.
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = socket.set_send_buffer_size(BUFFER);
     Ok(socket.into())
 }
 
-/// What a connection of QUIC is, whatever it carries.
+/// A QUIC connection, for any transport above it.
 pub(super) struct Quic {
     pub(super) connection: quinn::Connection,
     over: Pin<Box<dyn Future<Output = ConnectionError>>>,
-    /// Queries may go before the handshake is done.
+    /// Set while messages may be sent before the end of the handshake.
     accepted: Option<ZeroRttAccepted>,
     began: Nanos,
     opened: Option<Opened>,
     meter: Meter,
-    /// What the meter knows.
+    /// Counts that the meter already has.
     counted: [u64; 4],
     tls: TlsDialer,
 }
@@ -194,7 +194,7 @@ impl Quic {
         Quic { connection, over, accepted, began, opened, meter, counted: [0; 4], tls }
     }
 
-    /// Ready when the connection is over; notes on the way when the handshake is done.
+    /// Ready when the connection has ended; also checks whether the handshake is done.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if let Some(accepted) = &mut self.accepted
             && let Poll::Ready(early_data) = Pin::new(accepted).poll(cx)
@@ -214,12 +214,12 @@ impl Quic {
         self.over.as_mut().poll(cx).map(|error| end(&error, handshaking))
     }
 
-    /// How it came to be, once the handshake is done.
+    /// Returns how it was established, once the handshake is done.
     pub(super) fn opened(&self) -> Option<Opened> {
         self.opened
     }
 
-    /// Tells the meter what came and went since the last time.
+    /// Adds the bytes since the last call to the meter.
     fn count(&mut self) {
         let stats = self.connection.stats();
         let (tx, rx) = (stats.udp_tx, stats.udp_rx);
@@ -249,7 +249,7 @@ struct Doq {
 }
 
 impl Exchange for Doq {
-    fn ask(&mut self, message: Bytes) -> Asking {
+    fn send_query(&mut self, message: Bytes) -> PendingReply {
         let (connection, most) = (self.quic.connection.clone(), self.max_message);
         Box::pin(async move {
             let (mut send, mut receive) =
@@ -260,7 +260,7 @@ impl Exchange for Doq {
                 quinn::WriteError::ConnectionLost(error) => end(&error, false),
                 _ => End::Failed(Failure::Reset),
             })?;
-            // A stream that is over already has no end to tell.
+            // A stream that has already ended needs no finish.
             let _ = send.finish();
             let mut reply = receive.read_to_end(2 + most).await.map_err(|error| match error {
                 quinn::ReadToEndError::TooLong => End::Failed(Failure::Oversized),
@@ -287,18 +287,18 @@ impl Exchange for Doq {
     }
 
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
-        // The endpoint carries the goodbye.
+        // The endpoint closes the connection.
         Box::pin(std::future::ready(()))
     }
 }
 
-/// How a connection ended with `error`, while `handshaking` or later.
+/// Returns how a connection ended with `error`, while `handshaking` or later.
 pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
     /// Codes of `CRYPTO_ERROR` (RFC 9001 section 4.8): 0x100 and the alert of TLS.
     const CRYPTO: std::ops::Range<u64> = 0x100..0x200;
     /// Alerts about certificates (RFC 8446 section 6): bad, unsupported, revoked, expired, unknown.
     const CERTIFICATE: std::ops::RangeInclusive<u64> = 0x12a..=0x12e;
-    /// The authority is not known; a signature is not of the key that it should be of.
+    /// The authority is unknown, or a signature is not valid for the key.
     const UNTRUSTED: [u64; 2] = [0x130, 0x133];
     /// `CONNECTION_REFUSED` (RFC 9000 section 20.1).
     const REFUSED: u64 = 2;
@@ -323,7 +323,7 @@ pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
         },
         ConnectionError::VersionMismatch => Failure::Handshake,
         ConnectionError::TimedOut if handshaking => Failure::HandshakeStalled,
-        // Nothing was said for the idle time that both had agreed on.
+        // Nothing was sent for the idle time on which both had agreed.
         ConnectionError::TimedOut => return End::ByPeer,
         ConnectionError::LocallyClosed => return End::Ordered,
         ConnectionError::Reset => Failure::Reset,

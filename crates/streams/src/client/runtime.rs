@@ -1,4 +1,4 @@
-//! The engine of streams: one thread, a runtime, a task for each connection, and one that keeps time.
+//! The engine of streams: one thread, a runtime, one task per connection, and one for timing.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -19,52 +19,52 @@ use super::framed::Framed;
 use super::meter::{Bytes, Meter};
 use super::quic::Endpoints;
 
-/// What one read may bring: two of the longest messages with their lengths.
+/// Highest number of bytes of one read: two of the longest messages with their lengths.
 const SCRATCH: usize = 2 * (2 + 65_535);
-/// A worker looks at its stop flag at least so often.
+/// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
-/// `Auto` spins through the last of a wait, some wake-ups' worth.
+/// Time that `Auto` spins at the end of a wait: a few times as long as a wake-up takes.
 const AUTO_SPIN: Nanos = Nanos::from_micros(60);
-/// So long a peer has to take our goodbye.
-const GOODBYE: Duration = Duration::from_millis(200);
+/// Longest wait for a peer when a connection is closed.
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
-/// What the tasks of an engine share.
+/// State shared by the tasks of an engine.
 pub(super) struct Shared<R> {
     pub(super) role: RefCell<R>,
     pub(super) orders: RefCell<Orders>,
-    /// Where all connections read to.
+    /// Read buffer of all connections.
     pub(super) scratch: RefCell<Box<[u8]>>,
-    ways: Ways,
+    dialers: Dialers,
     meter: Meter,
     next: Cell<Next>,
-    /// Wakes the task that keeps time.
+    /// Wakes the timing task.
     keeper: RefCell<Option<Waker>>,
 }
 
-/// How the connections come to be.
-struct Ways {
-    /// Each with the ports that QUIC is spoken from.
+/// Dialers of the connections.
+struct Dialers {
+    /// Each dialer with its QUIC endpoints.
     dialers: Vec<(Dialer, Option<Endpoints>)>,
     mix: Mix,
 }
 
-impl Ways {
-    /// That of a connection.
+impl Dialers {
+    /// Returns the dialer of a connection.
     fn of(&self, conn: ConnId) -> &(Dialer, Option<Endpoints>) {
         &self.dialers[self.mix.kind(conn)]
     }
 }
 
 impl<R> Shared<R> {
-    /// How a connection comes to be.
+    /// Returns the dialer of a connection.
     #[inline]
     pub(super) fn dialer(&self, conn: ConnId) -> &Dialer {
-        &self.ways.of(conn).0
+        &self.dialers.of(conn).0
     }
 }
 
 impl<R: StreamRole + 'static> Shared<R> {
-    /// Asks the role for orders and has them carried out; the task of `asking` looks at its own.
+    /// Gets orders from the role and carries them out; the task of `asking` handles its own.
     pub(super) fn pump(self: &Rc<Self>, asking: Option<ConnId>) {
         let mut orders = self.orders.borrow_mut();
         let next = self.role.borrow_mut().orders(clock::monotonic(), &mut orders);
@@ -81,9 +81,9 @@ impl<R: StreamRole + 'static> Shared<R> {
     }
 }
 
-/// A connection from its dialing to its end.
+/// Runs a connection from dialing to its end.
 async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId) {
-    let (dialer, endpoints) = shared.ways.of(conn);
+    let (dialer, endpoints) = shared.dialers.of(conn);
     let end = match dialer.dial(conn, shared.meter.clone(), endpoints.as_ref()).await {
         Err(failure) => End::Failed(failure),
         Ok(Dialed::Exchange(exchange)) => {
@@ -101,7 +101,7 @@ async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId
             let mut framed = Framed::new(conn, stream);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;
             if end == End::Ordered {
-                framed.into_stream().close(GOODBYE).await;
+                framed.into_stream().close(CLOSE_GRACE).await;
             }
             end
         }
@@ -112,14 +112,15 @@ async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId
 
 /// Carries out the orders of a role.
 pub struct StreamEngine<R> {
-    // Before the runtime, since its tasks need that when they are dropped.
+    // In front of the runtime, since the tasks need it when they are dropped.
     local: LocalSet,
     runtime: tokio::runtime::Runtime,
     shared: Rc<Shared<R>>,
 }
 
 impl<R: StreamRole + 'static> StreamEngine<R> {
-    /// An engine of at most `connections` at once for `role`; which of the `dialers` opens which is the mix's.
+    /// Makes an engine of at most `connections` connections for `role`; `mix` assigns each connection to one
+    /// of the `dialers`.
     ///
     /// # Errors
     /// When the runtime cannot be made.
@@ -136,7 +137,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
             role: RefCell::new(role),
             orders: RefCell::new(Orders::new(connections)),
             scratch: RefCell::new(vec![0; SCRATCH].into()),
-            ways: Ways { dialers, mix },
+            dialers: Dialers { dialers, mix },
             meter: Meter::default(),
             next: Cell::new(Next::Now),
             keeper: RefCell::new(None),
@@ -145,18 +146,18 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
         Ok(StreamEngine { local: LocalSet::new(), runtime, shared })
     }
 
-    /// Looks at the role, or changes it, between two drives.
+    /// Gives access to the role between two drives.
     pub fn role<T>(&mut self, with: impl FnOnce(&mut R) -> T) -> T {
         with(&mut self.shared.role.borrow_mut())
     }
 
-    /// Bytes through all connections so far.
+    /// Returns the byte counts of all connections so far.
     pub fn bytes(&self) -> Bytes {
         self.shared.meter.get()
     }
 
-    /// Works until the role is done or `stop` is set. Connections stay open, and stand still, until
-    /// the next time.
+    /// Works until the role is done or `stop` is set. Connections stay open, without being served, until the
+    /// next call.
     ///
     /// # Errors
     /// When the kernel has no timer.
@@ -164,11 +165,12 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
         self.local.block_on(&self.runtime, keep_time(&self.shared, mode, stop))
     }
 
-    /// Closes all connections; the role as it is then.
+    /// Closes all connections and returns the role.
     pub fn into_role(self) -> R {
         let StreamEngine { local, runtime, shared } = self;
         drop(local);
-        for endpoints in shared.ways.dialers.iter().filter_map(|(_, endpoints)| endpoints.as_ref())
+        for endpoints in
+            shared.dialers.dialers.iter().filter_map(|(_, endpoints)| endpoints.as_ref())
         {
             runtime.block_on(endpoints.close());
         }
@@ -177,7 +179,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
     }
 }
 
-/// Calls the role whenever its time has come.
+/// Calls the role whenever it is due.
 async fn keep_time<R: StreamRole + 'static>(
     shared: &Rc<Shared<R>>,
     mode: WaitMode,
@@ -195,7 +197,7 @@ async fn keep_time<R: StreamRole + 'static>(
         };
         if due <= now {
             shared.pump(None);
-            // The connections have their turn.
+            // Let the connections work.
             tokio::task::yield_now().await;
             continue;
         }

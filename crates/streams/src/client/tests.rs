@@ -1,4 +1,4 @@
-//! The engine against servers of its own: what goes right, and each way to go wrong.
+//! Tests of the engine with servers of its own: success, and each kind of failure.
 
 mod exchanges;
 
@@ -16,8 +16,8 @@ use super::*;
 use crate::tcp::{self, Carried, Listener, TcpLimits};
 use crate::tls::{ALPN_DOT, Authority, ClientTls, ServerTls, Verify};
 
-/// Opens one connection, sends `messages` together, notes what becomes of it, and is done when as many
-/// replies came or the connection ended.
+/// Opens one connection, sends `messages` together and records the events; done when as many replies have
+/// arrived or the connection has ended.
 struct Client {
     messages: Vec<Vec<u8>>,
     ordered: bool,
@@ -73,7 +73,7 @@ fn run(dialer: Dialer, messages: Vec<Vec<u8>>) -> Client {
     engine.into_role()
 }
 
-/// Runs `client` while a server reverses what it gets, over TLS if told to.
+/// Runs `client` while a server reverses the messages it gets, over TLS if configured.
 fn with_server<T>(tls: Option<ServerTls>, client: impl FnOnce(SocketAddr) -> T) -> T {
     let listener = tcp::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
@@ -84,7 +84,7 @@ fn with_server<T>(tls: Option<ServerTls>, client: impl FnOnce(SocketAddr) -> T) 
     with_listener(listener, || client(address))
 }
 
-/// Runs `client` while a server reverses what `listener` gets.
+/// Runs `client` while a server reverses the messages of `listener`.
 fn with_listener<T>(listener: Listener, client: impl FnOnce() -> T) -> T {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
@@ -100,15 +100,15 @@ fn with_listener<T>(listener: Listener, client: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs a client of `dialer` against a peer that does `deed` with its first connection.
+/// Runs a client of `dialer` against a peer that does `action` with its first connection.
 fn against(
-    deed: impl FnOnce(TcpStream) + Send + 'static,
+    action: impl FnOnce(TcpStream) + Send + 'static,
     change: impl FnOnce(&mut Dialer),
 ) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut dialer = Dialer::tcp(listener.local_addr().unwrap());
     change(&mut dialer);
-    let peer = std::thread::spawn(move || deed(listener.accept().unwrap().0));
+    let peer = std::thread::spawn(move || action(listener.accept().unwrap().0));
     let client = run(dialer, vec![b"abc".to_vec()]);
     peer.join().unwrap();
     client
@@ -120,7 +120,7 @@ fn tls_dialer(tls: &ClientTls, name: &str) -> TlsDialer {
 }
 
 #[test]
-fn messages_come_back_whatever_their_size() {
+fn messages_of_all_sizes_are_answered() {
     let messages: Vec<Vec<u8>> =
         [1, 65_535, 3, 40_000].iter().zip(1u8..).map(|(&n, k)| vec![k; n]).collect();
     let client = with_server(None, |address| run(Dialer::tcp(address), messages.clone()));
@@ -130,14 +130,14 @@ fn messages_come_back_whatever_their_size() {
 }
 
 #[test]
-fn tls_is_verified_and_resumed_and_takes_early_data() {
+fn tls_verifies_resumes_and_accepts_early_data() {
     let dir = std::env::temp_dir().join(format!("dnsdyno-streams-tls-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     Authority::new().unwrap().write(&dir, &["localhost", "127.0.0.1"]).unwrap();
     let files = (dir.join("server.pem"), dir.join("server.key"));
     let server = ServerTls::from_files(&files.0, &files.1, &[ALPN_DOT], true).unwrap();
     let verify = Verify::Authorities(dir.join("ca.pem"));
-    let asked = ClientTls {
+    let settings = ClientTls {
         verify,
         alpn: vec![ALPN_DOT.to_vec()],
         sessions: 10,
@@ -147,7 +147,7 @@ fn tls_is_verified_and_resumed_and_takes_early_data() {
     let messages = vec![b"abc".to_vec(), b"de".to_vec()];
     with_server(Some(server.clone()), |address| {
         let dialer = |tls| Dialer { tls: Some(tls), ..Dialer::tcp(address) };
-        let good = dialer(tls_dialer(&asked, "localhost"));
+        let good = dialer(tls_dialer(&settings, "localhost"));
         let (first, second) = (run(good.clone(), messages.clone()), run(good, messages.clone()));
         assert_eq!((first.replies.len(), second.replies.len()), (2, 2));
         let (first, second) = (first.opened.unwrap(), second.opened.unwrap());
@@ -156,15 +156,15 @@ fn tls_is_verified_and_resumed_and_takes_early_data() {
 
         let bad = |tls| run(dialer(tls), messages.clone()).end;
         let untrusted = Some(End::Failed(Failure::BadCertificate));
-        assert_eq!(bad(tls_dialer(&asked, "example.com")), untrusted);
-        // After another authority has signed, only its believers come through.
+        assert_eq!(bad(tls_dialer(&settings, "example.com")), untrusted);
+        // After a change of the authority, only clients that trust the new one succeed.
         Authority::new().unwrap().write(&dir, &["localhost"]).unwrap();
         assert_eq!(
-            bad(tls_dialer(&ClientTls { sessions: 0, ..asked.clone() }, "localhost")),
+            bad(tls_dialer(&ClientTls { sessions: 0, ..settings.clone() }, "localhost")),
             untrusted
         );
         server.reload().unwrap();
-        let again = ClientTls { sessions: 0, early_data: false, ..asked.clone() };
+        let again = ClientTls { sessions: 0, early_data: false, ..settings.clone() };
         assert_eq!(bad(tls_dialer(&again, "localhost")), Some(End::Ordered));
         let odd = ClientTls { alpn: vec![b"odd".to_vec()], ..again };
         assert_eq!(bad(tls_dialer(&odd, "localhost")), Some(End::Failed(Failure::Handshake)));
@@ -173,8 +173,8 @@ fn tls_is_verified_and_resumed_and_takes_early_data() {
 }
 
 #[test]
-fn each_failure_has_its_reason() {
-    // A port that nobody listens on.
+fn each_failure_has_its_own_reason() {
+    // A port without a listener.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refused = run(Dialer::tcp(free), vec![b"abc".to_vec()]);
     assert_eq!(refused.end, Some(End::Failed(Failure::Refused)));
@@ -184,10 +184,10 @@ fn each_failure_has_its_reason() {
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     };
     assert_eq!(end(against(reset, |_| {})), End::Failed(Failure::Reset));
-    let goodbye = |mut stream: TcpStream| {
+    let close_properly = |mut stream: TcpStream| {
         stream.read_exact(&mut [0; 5]).unwrap();
     };
-    assert_eq!(end(against(goodbye, |_| {})), End::ByPeer);
+    assert_eq!(end(against(close_properly, |_| {})), End::ByPeer);
     let half = |mut stream: TcpStream| {
         stream.read_exact(&mut [0; 5]).unwrap();
         stream.write_all(b"\0\x09half").unwrap();
@@ -196,14 +196,14 @@ fn each_failure_has_its_reason() {
     let long = |mut stream: TcpStream| {
         stream.read_exact(&mut [0; 5]).unwrap();
         stream.write_all(b"\x02\0").unwrap();
-        // Until the other side has enough.
+        // Until the peer stops reading.
         let _ = stream.read(&mut [0; 1]);
     };
     assert_eq!(end(against(long, |d| d.max_message = 511)), End::Failed(Failure::Oversized));
 }
 
 #[test]
-fn a_proxys_header_comes_first() {
+fn a_proxy_header_is_sent_first() {
     let peer = |mut stream: TcpStream| {
         let mut header = [0; 16 + 12];
         stream.read_exact(&mut header).unwrap();
@@ -219,7 +219,7 @@ fn a_proxys_header_comes_first() {
 }
 
 #[test]
-fn a_handshake_has_its_time_and_its_protocol() {
+fn a_handshake_has_a_timeout_and_a_protocol() {
     let tls = |dialer: &mut Dialer| {
         dialer.tls = Some(tls_dialer(&ClientTls::default(), "localhost"));
         dialer.timeout = Duration::from_millis(200);

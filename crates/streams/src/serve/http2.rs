@@ -12,13 +12,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Answer, MAX_MESSAGE, StreamLimits};
-use crate::http::{self as doh, Asked, PATH};
+use crate::http::{self as doh, PATH, RequestHead};
 
-/// Serves a connection of HTTP/2, of which `early` has come with the handshake, until it ends or has been idle for too
-/// long.
+/// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
 ///
 /// # Errors
-/// What the connection died of.
+/// The error with which the connection ended.
 pub async fn http2<A: Answer>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     early: Vec<u8>,
@@ -49,7 +48,7 @@ pub async fn http2<A: Answer>(
                 deadline = Instant::now() + limits.idle;
             }
             () = sleep_until(deadline), if requests.is_empty() => {
-                // Says goodbye, and gives it the time of an idle connection.
+                // Closes the connection properly, within the idle time.
                 connection.graceful_shutdown();
                 let end = std::future::poll_fn(|cx| connection.poll_closed(cx));
                 return timeout(limits.idle, end).await?.map_err(io::Error::other);
@@ -58,23 +57,23 @@ pub async fn http2<A: Answer>(
     }
 }
 
-/// One request; whatever becomes of it is its client's business.
+/// Handles one request; an error concerns only its client.
 async fn request<A: Answer>(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     client: SocketAddr,
     answer: &A,
 ) -> Result<(), h2::Error> {
-    let message = match doh::asked(&request, PATH, MAX_MESSAGE) {
-        Asked::Message(message) => message,
-        Asked::InBody => match body(request.into_body()).await? {
+    let message = match doh::read_head(&request, PATH, MAX_MESSAGE) {
+        RequestHead::Message(message) => message,
+        RequestHead::InBody => match body(request.into_body()).await? {
             Some(message) => message,
             None => {
                 let refusal = doh::refusal(StatusCode::PAYLOAD_TOO_LARGE);
                 return respond.send_response(refusal, true).map(drop);
             }
         },
-        Asked::Refused(status) => {
+        RequestHead::Refused(status) => {
             return respond.send_response(doh::refusal(status), true).map(drop);
         }
     };
@@ -86,7 +85,7 @@ async fn request<A: Answer>(
     respond.send_response(head, false)?.send_data(reply.into(), true)
 }
 
-/// A request's body; `None` when it is too long.
+/// Reads a request's body; `None` if it is too long.
 async fn body(mut body: RecvStream) -> Result<Option<Vec<u8>>, h2::Error> {
     let mut message = Vec::new();
     while let Some(part) = body.data().await {

@@ -1,4 +1,4 @@
-//! In place of QUIC where the feature `quic` is off: listening is an error that says so.
+//! Replaces QUIC without the feature `quic`: listening returns an error that says so.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::{Answer, StreamLimits};
 use crate::tls::ServerTls;
 
-/// Refuses.
+/// Returns the error.
 ///
 /// # Errors
 /// Always.
@@ -15,7 +15,7 @@ pub fn listen(_address: SocketAddr) -> io::Result<UdpSocket> {
     Err(crate::no_quic())
 }
 
-/// Refuses.
+/// Returns the error.
 ///
 /// # Errors
 /// Always.

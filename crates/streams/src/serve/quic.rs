@@ -1,5 +1,5 @@
-//! QUIC: messages on its streams (RFC 9250), or requests of HTTP/3 (RFC 8484 over RFC 9114), as the client
-//! and the certificate's configuration agree by ALPN.
+//! QUIC: messages on its streams (RFC 9250), or HTTP/3 requests (RFC 8484 over RFC 9114), as negotiated by
+//! ALPN.
 
 use std::cell::Cell;
 use std::io;
@@ -17,25 +17,25 @@ use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Answer, MAX_MESSAGE, StreamLimits};
-use crate::http::{self as doh, ALPN_H3, Asked, PATH};
+use crate::http::{self as doh, ALPN_H3, PATH, RequestHead};
 use crate::tls::ServerTls;
 
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
-/// What the kernel keeps for us until we read it, bytes.
+/// Receive and send buffer of the socket, in bytes.
 const BUFFER: usize = 4 << 20;
 
-/// A socket for [`quic`].
+/// Opens a socket for [`quic`].
 ///
 /// # Errors
-/// An address that cannot be bound, named.
+/// When the address cannot be bound; the error names it.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
-    // Less is no error: the kernel gives what it is allowed to.
+    // A smaller buffer is no error: the kernel gives what it permits.
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = socket.set_send_buffer_size(BUFFER);
     Ok(socket.into())
@@ -44,15 +44,15 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
 /// Serves connections to `socket` until it is dropped, each in a local task.
 ///
 /// # Errors
-/// A certificate's configuration that QUIC cannot do with, a socket that the runtime does not take.
+/// When QUIC cannot use the TLS configuration, or the runtime refuses the socket.
 pub async fn quic<A: Answer + 'static>(
     socket: std::net::UdpSocket,
     tls: ServerTls,
     limits: StreamLimits,
     answer: Rc<A>,
 ) -> io::Result<()> {
-    let mut shown = tls.current();
-    let mut config = Arc::new(configuration(&shown, limits)?);
+    let mut current = tls.current();
+    let mut config = Arc::new(configuration(&current, limits)?);
     let server = Some((*config).clone());
     let endpoint =
         Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
@@ -63,16 +63,16 @@ pub async fn quic<A: Answer + 'static>(
             incoming.refuse();
             continue;
         };
-        // The certificate may have been read again.
+        // The certificate may have been reloaded.
         let now = tls.current();
-        if !Arc::ptr_eq(&now, &shown) {
+        if !Arc::ptr_eq(&now, &current) {
             config = Arc::new(configuration(&now, limits)?);
-            shown = now;
+            current = now;
         }
         open.set(open.get() + 1);
         let (config, open, answer) = (config.clone(), open.clone(), answer.clone());
         tokio::task::spawn_local(async move {
-            // The end of a connection, whatever its reason, is nobody else's business.
+            // The end of a connection, for any reason, affects no other connection.
             let _ = connection(incoming, config, limits, &*answer).await;
             open.set(open.get() - 1);
             drop(place);
@@ -81,14 +81,14 @@ pub async fn quic<A: Answer + 'static>(
     Ok(())
 }
 
-/// What QUIC makes of a certificate's configuration.
+/// Makes the QUIC configuration from a TLS configuration.
 fn configuration(
-    shown: &Arc<rustls::ServerConfig>,
+    current: &Arc<rustls::ServerConfig>,
     limits: StreamLimits,
 ) -> io::Result<quinn::ServerConfig> {
-    let mut tls = (**shown).clone();
+    let mut tls = (**current).clone();
     if tls.max_early_data_size > 0 {
-        // How much is QUIC's own business (RFC 9001 section 4.6.1).
+        // QUIC itself limits the amount (RFC 9001 section 4.6.1).
         tls.max_early_data_size = u32::MAX;
     }
     let tls = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
@@ -101,7 +101,7 @@ fn configuration(
     Ok(config)
 }
 
-/// One connection, from its handshake on.
+/// Serves one connection from its handshake on.
 async fn connection<A: Answer>(
     incoming: Incoming,
     config: Arc<quinn::ServerConfig>,
@@ -113,7 +113,7 @@ async fn connection<A: Answer>(
     let http = handshake
         .downcast_ref::<HandshakeData>()
         .is_some_and(|data| data.protocol.as_deref() == Some(ALPN_H3));
-    // What comes before the handshake is done is there only if the configuration allows it.
+    // Data before the end of the handshake exists only if the configuration permits it.
     let connection = match connecting.into_0rtt() {
         Ok((connection, _)) => connection,
         Err(connecting) => timeout(limits.idle, connecting).await??,
@@ -125,7 +125,7 @@ async fn connection<A: Answer>(
     }
 }
 
-/// Messages on streams of their own; the transport's idle timeout ends it.
+/// Serves messages on their own streams; the idle timeout of the transport ends the connection.
 async fn messages<A: Answer>(
     connection: quinn::Connection,
     limits: StreamLimits,
@@ -148,10 +148,10 @@ async fn messages<A: Answer>(
     }
 }
 
-/// A stream does not hold one message with id 0.
+/// The stream does not contain exactly one message with id 0.
 struct Malformed;
 
-/// One stream.
+/// Serves one stream.
 async fn message<A: Answer>(
     mut send: quinn::SendStream,
     mut receive: quinn::RecvStream,
@@ -169,19 +169,19 @@ async fn message<A: Answer>(
     }
     let reply = answer.answer(client, message.split_off(2)).await;
     if reply.is_empty() || reply.len() > MAX_MESSAGE {
-        // The stream's end without a message is the answer.
+        // The end of the stream without a message means that there is no reply.
         let _ = send.reset(VarInt::from_u32(1));
         return Ok(());
     }
     let framed = [&(reply.len() as u16).to_be_bytes()[..], &reply].concat();
-    // A client that does not take its answer goes without.
+    // A client that does not accept its reply gets none.
     if send.write_all(&framed).await.is_ok() {
         let _ = send.finish();
     }
     Ok(())
 }
 
-/// Requests of HTTP/3; they have the time of an idle connection.
+/// Serves HTTP/3 requests; each must end within the idle time.
 async fn http3<A: Answer>(
     connection: quinn::Connection,
     limits: StreamLimits,
@@ -216,17 +216,17 @@ async fn http3<A: Answer>(
     }
 }
 
-/// One request; whatever becomes of it is its client's business.
+/// Handles one request; an error concerns only its client.
 async fn http3_request<A: Answer>(
     request: http::Request<()>,
     mut stream: h3::server::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
     client: SocketAddr,
     answer: &A,
 ) -> Result<(), h3::error::StreamError> {
-    let refused = match doh::asked(&request, PATH, MAX_MESSAGE) {
-        Asked::Message(message) => Ok(message),
-        Asked::Refused(status) => Err(status),
-        Asked::InBody => {
+    let refused = match doh::read_head(&request, PATH, MAX_MESSAGE) {
+        RequestHead::Message(message) => Ok(message),
+        RequestHead::Refused(status) => Err(status),
+        RequestHead::InBody => {
             let mut message = Vec::new();
             while let Some(mut part) = stream.recv_data().await?
                 && message.len() <= MAX_MESSAGE

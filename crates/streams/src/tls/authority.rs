@@ -1,4 +1,4 @@
-//! A certification authority of our own, for labs and tests: its key lives as long as it does.
+//! A certification authority for labs and tests; its key exists only in memory.
 
 use std::io;
 use std::path::Path;
@@ -19,10 +19,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new one, valid from 1975 to 4096.
+    /// Makes a new authority, valid from 1975 to 4096.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// When the system gives no random numbers.
     pub fn new() -> Result<Self, TlsError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -33,25 +33,25 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(params, key), pem })
     }
 
-    /// Its own certificate, PEM: what a client believes in.
+    /// Returns its own certificate in PEM, which clients must trust.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate and key for a server of these names and addresses.
+    /// Makes a certificate and key for a server with these names and addresses.
     ///
     /// # Errors
-    /// A name that is none.
+    /// When a name is not valid.
     pub fn identity(&self, names: &[&str]) -> Result<Identity, TlsError> {
         let (certificate, key) = self.sign(names)?;
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         Ok(Identity { chain: vec![certificate.into()], key: key.into() })
     }
 
-    /// The same in PEM.
+    /// Makes a certificate and key in PEM.
     ///
     /// # Errors
-    /// A name that is none.
+    /// When a name is not valid.
     pub fn issue(&self, names: &[&str]) -> Result<(String, String), TlsError> {
         let (certificate, key) = self.sign(names)?;
         Ok((certificate.pem(), key.serialize_pem()))
@@ -67,10 +67,10 @@ impl Authority {
         Ok((certificate, key))
     }
 
-    /// Writes `ca.pem`, `server.pem` and `server.key` for a server of these names into `dir`.
+    /// Writes `ca.pem`, `server.pem` and `server.key` for a server with these names into `dir`.
     ///
     /// # Errors
-    /// A folder that cannot be written to, a name that is none.
+    /// When the folder is not writable, or a name is not valid.
     pub fn write(&self, dir: &Path, names: &[&str]) -> Result<(), TlsError> {
         let (certificate, key) = self.issue(names)?;
         let put = |name: &str, text: &str| -> Result<(), TlsError> {

@@ -1,4 +1,4 @@
-//! What a client asks for and believes.
+//! TLS settings of clients, and verification of certificates.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use super::sessions::Sessions;
 use super::{TlsError, provider};
 
-/// Which certificates are believed.
+/// Certificates that a client accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// All (opportunistic privacy, RFC 7858 section 4.1); what a load generator needs.
+    /// All certificates (opportunistic privacy, RFC 7858 section 4.1), as a load generator needs.
     #[default]
     Nothing,
-    /// Those that the authorities of this PEM file vouch for, for the peer's name.
+    /// Certificates for the peer's name, signed by an authority in this PEM file.
     Authorities(PathBuf),
 }
 
 /// Versions of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// The newest that the peer has.
+    /// The newest version that the peer supports.
     #[default]
     Any,
     /// TLS 1.2.
@@ -36,31 +36,31 @@ pub enum TlsVersion {
     V13,
 }
 
-/// What a client asks for.
+/// TLS settings of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
-    /// Which certificates are believed.
+    /// Certificates that it accepts.
     pub verify: Verify,
-    /// Which version is spoken.
+    /// TLS version.
     pub version: TlsVersion,
-    /// Application protocols offered.
+    /// Application protocols that it offers.
     pub alpn: Vec<Vec<u8>>,
-    /// Sessions kept for resumption; 0: each handshake is a full one.
+    /// Number of sessions kept for resumption; 0 makes each handshake a full one.
     pub sessions: usize,
-    /// Ask to send data with the handshake of a resumed session (0-RTT).
+    /// Whether it requests to send data with the handshake of a resumed session (0-RTT).
     pub early_data: bool,
 }
 
 impl ClientTls {
-    /// The configuration for rustls; connections that share it share its sessions.
+    /// Makes the configuration for rustls; connections that share it share its sessions.
     ///
     /// # Errors
-    /// A file of authorities that cannot be read.
+    /// When the file of authorities cannot be read.
     pub fn build(&self) -> Result<ClientConfig, TlsError> {
         Ok(self.build_counted()?.0)
     }
 
-    /// The same, and what counts the full handshakes of its connections.
+    /// Makes the configuration, and the count of the full handshakes of its connections.
     pub(crate) fn build_counted(&self) -> Result<(ClientConfig, FullHandshakes), TlsError> {
         let versions = match self.version {
             TlsVersion::Any => rustls::ALL_VERSIONS,
@@ -70,7 +70,7 @@ impl ClientTls {
         let builder =
             ClientConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
         let inner: Arc<dyn ServerCertVerifier> = match &self.verify {
-            Verify::Nothing => Arc::new(Believer(provider())),
+            Verify::Nothing => Arc::new(AcceptAny(provider())),
             Verify::Authorities(path) => {
                 let mut roots = RootCertStore::empty();
                 let read = CertificateDer::pem_file_iter(path)
@@ -78,14 +78,14 @@ impl ClientTls {
                     .map_err(|e| {
                         TlsError::file(
                             path,
-                            format!("{e}; PEM certificates of authorities are wanted"),
+                            format!("{e}; expected PEM certificates of authorities"),
                         )
                     })?;
                 for certificate in read {
                     roots.add(certificate).map_err(|e| TlsError::file(path, e))?;
                 }
                 if roots.is_empty() {
-                    return Err(TlsError::file(path, "no certificate in it; PEM is wanted"));
+                    return Err(TlsError::file(path, "the file has no certificate; expected PEM"));
                 }
                 WebPkiServerVerifier::builder_with_provider(roots.into(), provider())
                     .build()
@@ -109,13 +109,13 @@ impl ClientTls {
     }
 }
 
-/// Handshakes in which a certificate was looked at, and no session resumed: quinn does not tell of which
-/// kind a connection's was.
+/// Number of handshakes with verification of a certificate, so without resumption; quinn does not report the
+/// kind of a handshake.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FullHandshakes(Arc<AtomicU64>);
 
 impl FullHandshakes {
-    /// Takes one of them; whether there was one.
+    /// Subtracts one; returns whether there was one.
     pub(crate) fn take(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full| full.checked_sub(1))
@@ -123,7 +123,7 @@ impl FullHandshakes {
     }
 }
 
-/// Counts the certificates that another believes.
+/// Counts the certificates that another verifier accepts.
 #[derive(Debug)]
 struct Counting {
     inner: Arc<dyn ServerCertVerifier>,
@@ -139,7 +139,7 @@ impl ServerCertVerifier for Counting {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let believed = self.inner.verify_server_cert(
+        let accepted = self.inner.verify_server_cert(
             end_entity,
             intermediates,
             server_name,
@@ -147,7 +147,7 @@ impl ServerCertVerifier for Counting {
             now,
         )?;
         self.full.0.fetch_add(1, Ordering::Relaxed);
-        Ok(believed)
+        Ok(accepted)
     }
 
     fn verify_tls12_signature(
@@ -173,11 +173,11 @@ impl ServerCertVerifier for Counting {
     }
 }
 
-/// Believes every certificate, but holds its owner to having the key.
+/// Accepts every certificate, but verifies that the peer has its key.
 #[derive(Debug)]
-struct Believer(Arc<CryptoProvider>);
+struct AcceptAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Believer {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! What a server shows, and how it is renewed without a restart.
+//! TLS settings of servers, whose certificate can be reloaded without a restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,18 +11,18 @@ use rustls::server::ServerSessionMemoryCache;
 
 use super::{TlsError, provider};
 
-/// How much a resumed client may send before the handshake is done, bytes.
+/// Highest number of bytes that a client with a resumed session may send before the end of the handshake.
 const MAX_EARLY_DATA: u32 = 16 << 10;
 
-/// Sessions remembered where they are not left to the clients; one takes about 3 KiB, measured.
+/// Number of sessions in memory if the clients do not keep them; each takes about 3 KiB, as measured.
 const SESSIONS: usize = 1 << 13;
 
 /// A certificate chain and its key.
 #[derive(Debug)]
 pub struct Identity {
-    /// The server's certificate first.
+    /// Certificates, that of the server first.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The key of the first.
+    /// Key of the first certificate.
     pub key: PrivateKeyDer<'static>,
 }
 
@@ -32,12 +32,12 @@ impl Clone for Identity {
     }
 }
 
-/// A configuration that shows `identity` and speaks `alpn` (a client that offers protocols must offer
-/// one of them). With `early_data`, queries may come with the handshake (RFC 9250 section 4.5 applies:
-/// only what may be replayed).
+/// Makes a configuration with the certificate of `identity` and the protocols `alpn` (a client that offers
+/// protocols must offer one of them). With `early_data`, queries are accepted with the handshake (only
+/// queries that may be replayed, RFC 9250 section 4.5).
 ///
 /// # Errors
-/// A key that is not the certificate's, or of an unknown kind.
+/// When the key does not belong to the certificate, or is of an unknown kind.
 pub fn server_config(
     identity: Identity,
     alpn: &[&[u8]],
@@ -49,7 +49,8 @@ pub fn server_config(
         .with_single_cert(identity.chain, identity.key)?;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     if early_data {
-        // What is sent before the handshake is taken once: rustls wants to remember its sessions for it.
+        // Data before the end of the handshake must be accepted only once: rustls needs sessions in memory
+        // for that.
         config.max_early_data_size = MAX_EARLY_DATA;
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
     } else {
@@ -59,26 +60,24 @@ pub fn server_config(
 }
 
 impl Identity {
-    /// Reads a certificate chain and its key, PEM.
+    /// Reads a certificate chain and its key in PEM.
     ///
     /// # Errors
-    /// A file that cannot be read, or has none of them.
+    /// When a file cannot be read, or has no certificate or key.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let chain = CertificateDer::pem_file_iter(certificate)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|e| {
-                TlsError::file(certificate, format!("{e}; PEM certificates are wanted"))
-            })?;
+            .map_err(|e| TlsError::file(certificate, format!("{e}; expected PEM certificates")))?;
         if chain.is_empty() {
-            return Err(TlsError::file(certificate, "no certificate in it; PEM is wanted"));
+            return Err(TlsError::file(certificate, "the file has no certificate; expected PEM"));
         }
         let key = PrivateKeyDer::from_pem_file(key)
-            .map_err(|e| TlsError::file(key, format!("{e}; a private key in PEM is wanted")))?;
+            .map_err(|e| TlsError::file(key, format!("{e}; expected a private key in PEM")))?;
         Ok(Identity { chain, key })
     }
 }
 
-/// A server's TLS whose certificate can be read again while it serves.
+/// TLS settings of a server whose certificate can be reloaded while it serves.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     files: Option<(PathBuf, PathBuf)>,
@@ -88,7 +87,7 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// From files, which [`reload`](Self::reload) reads again.
+    /// Reads the certificate and key from files, which [`reload`](Self::reload) reads again.
     ///
     /// # Errors
     /// As [`Identity::read`] and [`server_config`].
@@ -104,7 +103,7 @@ impl ServerTls {
         Ok(tls)
     }
 
-    /// From an identity that stays.
+    /// Uses an identity that does not change.
     ///
     /// # Errors
     /// As [`server_config`].
@@ -117,10 +116,10 @@ impl ServerTls {
         Ok(ServerTls { files: None, alpn, early_data, current: Arc::new(RwLock::new(config)) })
     }
 
-    /// Reads the files again; connections from now on see what they hold. All clones share it.
+    /// Reads the files again; connections from now on use their content. All clones share it.
     ///
     /// # Errors
-    /// As [`from_files`](Self::from_files); what was shown is shown further then.
+    /// As [`from_files`](Self::from_files); the old certificate then stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let Some((certificate, key)) = &self.files else { return Ok(()) };
         let identity = Identity::read(certificate, key)?;
@@ -129,7 +128,7 @@ impl ServerTls {
         Ok(())
     }
 
-    /// What is shown now.
+    /// Returns the current configuration.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

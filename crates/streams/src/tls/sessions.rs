@@ -1,4 +1,4 @@
-//! Sessions to resume: a bounded store, for one peer, of many clients' tickets.
+//! Sessions to resume: a bounded store of tickets for one peer, shared by many clients.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,7 +8,7 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
 
-/// Tickets in the order they came; the oldest go first, each once (RFC 8446 section C.4).
+/// Tickets in order of arrival; the oldest are used first, each only once (RFC 8446 section C.4).
 pub(super) struct Sessions {
     most: usize,
     kept: Mutex<Kept>,
@@ -22,13 +22,14 @@ struct Kept {
 }
 
 impl Sessions {
-    /// A store of at most `most` tickets. (rustls's own keeps 8 for each peer, and we have but one.)
+    /// Makes a store of at most `most` tickets. The store of rustls keeps only 8 per peer, and here is only
+    /// one peer.
     pub(super) fn new(most: usize) -> Self {
         Sessions { most, kept: Mutex::default() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whoever panicked left whole tickets.
+        // A panic cannot have left a ticket incomplete.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! What needs a look inside the engine: shapes of messages, the way down when the kernel refuses.
+//! Tests with access to the engine's internals: shapes of messages, and the fallback when the kernel refuses
+//! segmentation.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +10,7 @@ use engine::{Engine, RxBatch, SocketId, TxBatch, Wait, clock};
 
 use crate::*;
 
-/// A listening engine, and a connected one that talks to it, over `host`.
+/// Makes a listening engine and a connected one for it, over `host`.
 fn pair(host: &str, sockets: usize, options: UdpOptions) -> (UdpEngine, UdpEngine) {
     let host: IpAddr = host.parse().unwrap();
     let server = UdpEngine::server(&[SocketAddr::new(host, 0)], false, options).unwrap();
@@ -18,7 +19,7 @@ fn pair(host: &str, sockets: usize, options: UdpOptions) -> (UdpEngine, UdpEngin
     (server, client)
 }
 
-/// Datagrams of these lengths, to the peer of the first socket, filled with their number.
+/// Adds datagrams of these lengths to the peer of the first socket, filled with their number.
 fn push(tx: &mut TxBatch, lens: &[usize]) {
     for (k, &len) in lens.iter().enumerate() {
         let pushed = tx.push(Destination::Connected(SocketId(0)), len, |room| {
@@ -29,12 +30,12 @@ fn push(tx: &mut TxBatch, lens: &[usize]) {
     }
 }
 
-/// Receives until `count` datagrams have come; their lengths, after a look at their bytes.
+/// Receives until `count` datagrams have arrived; checks their bytes and returns their lengths.
 fn receive(engine: &mut UdpEngine, rx: &mut RxBatch, count: usize) -> Vec<usize> {
     let mut lens = Vec::new();
     while lens.len() < count {
         engine.receive(rx, Wait::Until(engine_deadline())).unwrap();
-        assert!(!rx.is_empty(), "{} of {count} came", lens.len());
+        assert!(!rx.is_empty(), "{} of {count} arrived", lens.len());
         for r in rx.iter() {
             assert!(r.bytes.iter().all(|&b| b == lens.len() as u8), "{:?}", r.bytes);
             lens.push(r.bytes.len());
@@ -43,13 +44,13 @@ fn receive(engine: &mut UdpEngine, rx: &mut RxBatch, count: usize) -> Vec<usize>
     lens
 }
 
-/// A generous bound for what loopback does at once.
+/// Returns a generous deadline for loopback.
 fn engine_deadline() -> Nanos {
     clock::monotonic() + Nanos::from_secs(10)
 }
 
 #[test]
-fn segments_arrive_as_they_were_sent_short_ones_too() {
+fn segments_arrive_unchanged_also_short_ones() {
     let lens = [76, 76, 76, 40, 1_232, 1_232, 5, 4_000, 4_000, 76];
     for host in ["127.0.0.1", "::1"] {
         let (mut server, mut client) = pair(host, 1, UdpOptions::default());
@@ -57,7 +58,7 @@ fn segments_arrive_as_they_were_sent_short_ones_too() {
         push(&mut tx, &lens);
         let facts = client.facts();
         if facts.gso {
-            // Long datagrams stay alone: the kernel refuses segments beyond the MTU.
+            // Long datagrams are not joined: the kernel refuses segments beyond the MTU.
             let shape: Vec<_> = tx.messages().iter().map(|m| m.segments).collect();
             assert_eq!(shape, [4, 3, 1, 1, 1]);
         }
@@ -71,7 +72,7 @@ fn segments_arrive_as_they_were_sent_short_ones_too() {
 }
 
 #[test]
-fn segmentation_that_fails_is_switched_off_and_all_is_sent() {
+fn failing_segmentation_is_switched_off_and_all_is_sent() {
     for host in ["127.0.0.1", "::1"] {
         let (mut server, mut client) = pair(host, 1, UdpOptions::default());
         if !client.facts().gso {
@@ -99,12 +100,12 @@ fn segmentation_that_fails_is_switched_off_and_all_is_sent() {
 }
 
 #[test]
-fn a_bad_destination_costs_its_datagrams_and_nothing_else() {
+fn a_bad_destination_drops_only_its_own_datagrams() {
     let (mut server, _) = pair("127.0.0.1", 1, UdpOptions::default());
     let own = server.local_address(SocketId(0)).unwrap();
     let (mut rx, mut tx) = server.batches();
     let gso = server.facts().gso;
-    // Port 0 is refused with EINVAL, as a device without segmentation might.
+    // The kernel refuses port 0 with EINVAL, as a device without segmentation might.
     let nowhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
     for (k, peer) in [own, nowhere, nowhere, nowhere, own, nowhere, own].into_iter().enumerate() {
         let to = Destination::Peer { socket: SocketId(0), peer, from: None };
@@ -117,14 +118,14 @@ fn a_bad_destination_costs_its_datagrams_and_nothing_else() {
     server.send(&mut tx).unwrap();
     assert_eq!(receive(&mut server, &mut rx, 3), [10, 10, 10]);
     assert_eq!((server.counters().sent, server.counters().send_errors), (3, 4));
-    assert_eq!(server.facts().gso, gso, "segmentation was not to blame");
+    assert_eq!(server.facts().gso, gso, "segmentation was not the cause");
 }
 
 #[test]
-fn drops_are_counted_without_a_further_datagram() {
+fn drops_are_counted_immediately() {
     let small = UdpOptions { buffer: 1, ..UdpOptions::default() };
     let (server, mut client) = pair("127.0.0.1", 1, small);
-    assert!(server.facts().drop_counts, "SO_MEMINFO is as old as Linux 4.12");
+    assert!(server.facts().drop_counts, "SO_MEMINFO exists since Linux 4.12");
     let (_, mut tx) = client.batches();
     for _ in 0..100 {
         push(&mut tx, &[1_000]);
@@ -135,7 +136,7 @@ fn drops_are_counted_without_a_further_datagram() {
 }
 
 #[test]
-fn few_sockets_are_swept_many_are_watched_and_none_starves() {
+fn few_or_many_sockets_none_is_starved() {
     for (sockets, old_kernel) in [(3, false), (20, false), (20, true)] {
         let (mut server, mut client) = pair("127.0.0.1", sockets, UdpOptions::default());
         assert_eq!(client.facts().epoll, sockets > 4);
@@ -145,7 +146,8 @@ fn few_sockets_are_swept_many_are_watched_and_none_starves() {
         let (mut rx, mut tx) = client.batches();
         let peers: Vec<_> =
             (0..sockets as u16).map(|s| client.local_address(SocketId(s)).unwrap()).collect();
-        // The first socket gets far more than a batch holds, as single messages; the others one datagram each.
+        // The first socket gets many more datagrams than a batch holds, as single messages; the others get
+        // one each.
         let flood = 4 * rx.slots();
         for k in 0..flood + sockets - 1 {
             let peer = peers[k.saturating_sub(flood - 1)];
@@ -176,14 +178,14 @@ fn few_sockets_are_swept_many_are_watched_and_none_starves() {
 }
 
 #[test]
-fn a_shared_port_is_ours_alone() {
+fn a_port_shared_with_another_process_is_refused() {
     let any = "127.0.0.1:0".parse().unwrap();
     let workers =
         UdpEngine::servers(&[any, "[::1]:0".parse().unwrap()], 3, UdpOptions::default()).unwrap();
     let address = |w: &UdpEngine| w.local_address(SocketId(0)).unwrap();
     assert!(workers.iter().all(|w| w.facts().sockets == 2 && address(w) == address(&workers[0])));
     let taken = UdpEngine::servers(&[address(&workers[0])], 2, UdpOptions::default());
-    let error = taken.err().expect("the port is taken").to_string();
+    let error = taken.err().expect("the port is in use").to_string();
     assert!(
         error.contains(&address(&workers[0]).to_string()) && error.contains("ss -lptun"),
         "{error}"
@@ -215,11 +217,11 @@ fn listening_and_connected_sockets_share_an_engine() {
         engine.send(&mut tx).unwrap();
     };
     say(&mut client, Destination::Connected(SocketId(0)), b"query");
-    let (socket, asked, back) = pass(&mut proxy, &mut rx, b"query");
-    assert_eq!((socket, asked), (listening, Some(target.ip())));
+    let (socket, destination, back) = pass(&mut proxy, &mut rx, b"query");
+    assert_eq!((socket, destination), (listening, Some(target.ip())));
     say(&mut proxy, Destination::Connected(SocketId(1)), b"to upstream");
-    let (_, asked, up) = pass(&mut upstream, &mut rx, b"to upstream");
-    assert_eq!(asked, None, "not a wildcard socket");
+    let (_, destination, up) = pass(&mut upstream, &mut rx, b"to upstream");
+    assert_eq!(destination, None, "not a wildcard socket");
     say(&mut upstream, up, b"answer");
     assert_eq!(pass(&mut proxy, &mut rx, b"answer").0, SocketId(1));
     say(&mut proxy, back, b"reply");
@@ -227,7 +229,7 @@ fn listening_and_connected_sockets_share_an_engine() {
 }
 
 #[test]
-fn a_bell_ends_a_wait_and_a_replaced_socket_hears() {
+fn a_doorbell_ends_a_wait_and_a_replaced_socket_receives() {
     for others in [0, 8] {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = server.local_addr().unwrap();

@@ -1,11 +1,11 @@
-//! HTTP/2, QUIC and HTTP/3.
+//! Tests of HTTP/2, QUIC and HTTP/3.
 
 use super::*;
 use crate::http::{ALPN_H2, ALPN_H3, Method, PATH, Resource};
 use crate::serve;
 use crate::tls::ALPN_DOQ;
 
-/// A message that a server which turns it around gives back as it is, once its tag is off.
+/// Makes a message that equals its reversal after its tag.
 fn palindrome(tag: u8, len: usize) -> Vec<u8> {
     let mut message = vec![tag; len];
     message[len - 2..].fill(0);
@@ -16,7 +16,7 @@ fn resource(method: Method) -> Resource {
     Resource { authority: "localhost".into(), path: PATH.into(), method }
 }
 
-/// What the transports are, and the protocol that is agreed on.
+/// Returns the transports and the protocol to negotiate for each.
 fn carriages() -> [(Carriage, &'static [&'static [u8]]); 5] {
     [
         (Carriage::Http2(resource(Method::Get)), &[ALPN_H2]),
@@ -45,15 +45,15 @@ fn with_carriage<T>(
         (Listener::Tls(socket, server), address)
     };
     let dialer = Dialer { carriage, ..Dialer::tcp(address) };
-    let tls = |asked: &ClientTls| {
+    let tls = |settings: &ClientTls| {
         let alpn = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-        tls_dialer(&ClientTls { alpn, ..asked.clone() }, "localhost")
+        tls_dialer(&ClientTls { alpn, ..settings.clone() }, "localhost")
     };
     with_listener(listener, || client(dialer, &tls))
 }
 
 #[test]
-fn replies_find_their_queries() {
+fn replies_are_related_to_their_queries() {
     for carriage in carriages() {
         let name = format!("{carriage:?}");
         let messages: Vec<_> =
@@ -71,13 +71,13 @@ fn replies_find_their_queries() {
 }
 
 #[test]
-fn sessions_are_resumed_and_early_data_taken() {
+fn sessions_are_resumed_and_early_data_is_accepted() {
     for carriage in carriages() {
         let name = format!("{:?}", carriage.0);
         with_carriage(carriage, |dialer, tls| {
             for early_data in [false, true] {
-                let asked = ClientTls { sessions: 10, early_data, ..ClientTls::default() };
-                let dialer = Dialer { tls: Some(tls(&asked)), ..dialer.clone() };
+                let settings = ClientTls { sessions: 10, early_data, ..ClientTls::default() };
+                let dialer = Dialer { tls: Some(tls(&settings)), ..dialer.clone() };
                 let kinds: Vec<_> = (0..3)
                     .map(|_| {
                         let client = run(dialer.clone(), vec![palindrome(1, 9)]);
@@ -93,12 +93,12 @@ fn sessions_are_resumed_and_early_data_taken() {
 }
 
 #[test]
-fn what_goes_wrong_is_named() {
+fn failures_are_named() {
     for carriage in carriages() {
         let name = format!("{:?}", carriage.0);
         with_carriage(carriage, |dialer, tls| {
             let end = |dialer| run(dialer, vec![palindrome(1, 900)]).end;
-            let tls = |asked: &ClientTls| Some(tls(asked));
+            let tls = |settings: &ClientTls| Some(tls(settings));
             let dir = tempdir();
             Authority::new().unwrap().write(&dir, &["localhost"]).unwrap();
             let verify = Verify::Authorities(dir.join("ca.pem"));
@@ -136,12 +136,12 @@ fn tempdir() -> std::path::PathBuf {
 }
 
 #[test]
-fn a_silent_peer_of_quic_has_its_time() {
+fn a_silent_quic_peer_runs_into_the_timeout() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut dialer = Dialer::tcp(socket.local_addr().unwrap());
-    let asked = ClientTls { alpn: vec![ALPN_DOQ.to_vec()], ..ClientTls::default() };
+    let settings = ClientTls { alpn: vec![ALPN_DOQ.to_vec()], ..ClientTls::default() };
     dialer.carriage = Carriage::Quic;
-    dialer.tls = Some(tls_dialer(&asked, "localhost"));
+    dialer.tls = Some(tls_dialer(&settings, "localhost"));
     dialer.timeout = Duration::from_millis(200);
     let end = run(dialer, vec![palindrome(1, 9)]).end;
     assert_eq!(end, Some(End::Failed(Failure::HandshakeStalled)));
