@@ -108,12 +108,9 @@ impl Sampler {
                     || (ended && samples.is_empty() && since.elapsed() >= SHORTEST);
                 if due {
                     let now = read();
-                    let used = now.since(before);
-                    if used.total > 0 {
-                        samples.push(
-                            100.0 * (used.total - used.idle.min(used.total)) as f64
-                                / used.total as f64,
-                        );
+                    let used = now.since(&before);
+                    if used.total() > 0 {
+                        samples.push(100.0 * used.busy() as f64 / used.total() as f64);
                     }
                     (before, since) = (now, std::time::Instant::now());
                 }

@@ -560,17 +560,18 @@ fn gather(threads: Vec<JoinHandle<anyhow::Result<Report>>>) -> anyhow::Result<Ve
 /// The share of the pinned cores that others used: processes that are not our workers, and the hypervisor.
 fn foreign_share(
     pinned: &[usize],
-    before: &std::collections::BTreeMap<usize, host::CoreTicks>,
+    before: &std::collections::BTreeMap<usize, measure::procfs::CoreTimes>,
     reports: &[Report],
 ) -> Option<f64> {
     if pinned.is_empty() {
         return None;
     }
-    let used = host::sum(&host::cores(), Some(pinned)).since(host::sum(before, Some(pinned)));
+    let used = host::sum(&host::cores(), Some(pinned)).since(&host::sum(before, Some(pinned)));
     let own: f64 = reports.iter().map(|report| report.cpu.as_secs_f64() * host::TICKS_PER_S).sum();
     // Below half a second a tick is too coarse a measure.
-    (used.total >= 50)
-        .then(|| ((used.processes as f64 - own).max(0.0) + used.steal as f64) / used.total as f64)
+    (used.total() >= 50).then(|| {
+        ((used.processes() as f64 - own).max(0.0) + used.steal as f64) / used.total() as f64
+    })
 }
 
 /// The command line as it was given.

@@ -20,6 +20,7 @@ use std::fs;
 use std::io;
 use std::time::Instant;
 
+use measure::procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_cores, parse_links};
 use nix::unistd::{SysconfVar, sysconf};
 
 use measure::Link;
@@ -27,8 +28,6 @@ use measure::Link;
 use crate::cpus::CpuList;
 use crate::testbed::{Host, Testbed};
 pub use sample::{Sampler, Watched};
-
-use procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters};
 
 /// CPU time of a host's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +68,7 @@ impl Snapshot {
             networks[host.index()] = testbed.namespace(host).run(read_network)?;
         }
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let cores = procfs::parse_cores(&stat);
+        let cores = parse_cores(&stat);
         Ok(Self { at: Instant::now(), cores, processes, networks })
     }
 }
@@ -93,7 +92,7 @@ fn read_network() -> Network {
     };
     Network {
         udp: UdpCounters::parse(&read("snmp"), &read("snmp6")),
-        links: procfs::parse_links(&read("dev")),
+        links: parse_links(&read("dev")),
     }
 }
 

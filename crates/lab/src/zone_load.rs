@@ -17,6 +17,7 @@ use crate::enter::Lab;
 use crate::probe::{Sampler, Watched, procfs};
 use crate::server::{Installed, Server, ServerError, Service};
 use crate::testbed::{Host, Testbed};
+use measure::procfs::{parse_memory, parse_proportional};
 
 /// How often memory and CPU are looked at while a zone loads.
 const SAMPLING: Duration = Duration::from_millis(100);
@@ -99,8 +100,8 @@ fn memory(server: &Server) -> [(&'static str, u64); 3] {
             .filter_map(move |pid| fs::read_to_string(format!("/proc/{pid}/{file}")).ok());
         texts.collect::<Vec<_>>()
     };
-    let status: Vec<_> = read("status").iter().map(|text| procfs::parse_memory(text)).collect();
-    let proportional = read("smaps_rollup").iter().map(|t| procfs::parse_proportional(t)).sum();
+    let status: Vec<_> = read("status").iter().map(|text| parse_memory(text)).collect();
+    let proportional = read("smaps_rollup").iter().map(|t| parse_proportional(t)).sum();
     [
         ("memory_resident", status.iter().map(|memory| memory.resident).sum()),
         ("memory_proportional", proportional),

@@ -12,6 +12,7 @@ pub mod histogram;
 pub mod limiter;
 pub mod link;
 pub mod pacing;
+pub mod procfs;
 pub mod rng;
 pub mod stats;
 pub mod transport;

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use measure::Nanos;
+use measure::procfs::parse_schedstat;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -13,7 +14,7 @@ use nix::unistd::Pid;
 /// `/proc/thread-self/schedstat`); `None` if the kernel does not count it.
 pub fn thread_run_delay() -> Option<Nanos> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
+    parse_schedstat(&text).map(|thread| Nanos(thread.delay))
 }
 
 /// Pins the calling thread to `cpus`.

@@ -8,7 +8,7 @@ use record::HostFacts;
 use record::host::{KernelFacts, Timer};
 
 use crate::cpus::CpuList;
-use crate::probe::procfs::{CoreTimes, parse_cores};
+use measure::procfs::{CoreTimes, parse_cores};
 
 /// Others may use so large a share (0 to 1) of the cores before it is worth a word.
 const OTHERS: f64 = 0.05;

@@ -1,98 +1,30 @@
-//! Text of `/proc`, read into numbers. See proc(5); each parser takes what it knows and skips the rest.
+//! Files of `/proc`, read into numbers by the parsers of [`measure::procfs`]; and the processes that descend from one.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use measure::procfs::{
+    SchedStat, StatLine, Switches, counts_of, parse_schedstat, parse_stat, parse_switches,
+};
+
 use crate::cpus::CpuList;
 
-/// CPU time of a process, in clock ticks, from `/proc/PID/stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatLine {
-    /// The parent's process number.
-    pub ppid: u32,
-    /// In user mode, all threads, ended ones too.
-    pub user: u64,
-    /// In the kernel, all threads, ended ones too.
-    pub system: u64,
+/// The cores a thread may run on, from `/proc/PID/task/TID/status`.
+pub fn parse_affinity(text: &str) -> Option<CpuList> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    line.trim().parse().ok()
 }
 
-/// Reads `/proc/PID/stat`; the name in parentheses may hold anything, parentheses too.
-pub fn parse_stat(text: &str) -> Option<StatLine> {
-    let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(1);
-    let ppid = fields.next()?.parse().ok()?;
-    // Fields 14 and 15; the parent's number was field 4.
-    let user = fields.nth(9)?.parse().ok()?;
-    let system = fields.next()?.parse().ok()?;
-    Some(StatLine { ppid, user, system })
-}
-
-/// Time of one core by what it did, in clock ticks, from `/proc/stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CoreTimes {
-    /// Programs, nice ones too.
-    pub user: u64,
-    /// The kernel on behalf of programs.
-    pub system: u64,
-    /// Nothing.
-    pub idle: u64,
-    /// Nothing, while something waited for a disk.
-    pub wait: u64,
-    /// Hardware interrupts.
-    pub irq: u64,
-    /// Software interrupts: among others the receive path of the network.
-    pub softirq: u64,
-    /// Taken by the machine's host.
-    pub steal: u64,
-}
-
-impl CoreTimes {
-    /// All but idle and waiting.
-    pub fn busy(&self) -> u64 {
-        self.user + self.system + self.irq + self.softirq + self.steal
-    }
-
-    /// What has been added since `earlier`.
-    pub fn since(&self, earlier: &CoreTimes) -> CoreTimes {
-        CoreTimes {
-            user: self.user.saturating_sub(earlier.user),
-            system: self.system.saturating_sub(earlier.system),
-            idle: self.idle.saturating_sub(earlier.idle),
-            wait: self.wait.saturating_sub(earlier.wait),
-            irq: self.irq.saturating_sub(earlier.irq),
-            softirq: self.softirq.saturating_sub(earlier.softirq),
-            steal: self.steal.saturating_sub(earlier.steal),
-        }
-    }
-
-    /// The sum with `other`.
-    pub fn plus(&self, other: &CoreTimes) -> CoreTimes {
-        CoreTimes {
-            user: self.user + other.user,
-            system: self.system + other.system,
-            idle: self.idle + other.idle,
-            wait: self.wait + other.wait,
-            irq: self.irq + other.irq,
-            softirq: self.softirq + other.softirq,
-            steal: self.steal + other.steal,
-        }
-    }
-}
-
-/// Reads the per-core lines of `/proc/stat`, by the core's number.
-pub fn parse_cores(text: &str) -> BTreeMap<usize, CoreTimes> {
-    let core = |line: &str| {
-        let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
-        let number = fields.next()?.parse().ok()?;
-        let t: Vec<u64> = fields.map_while(|field| field.parse().ok()).take(8).collect();
-        let [user, nice, system, idle, wait, irq, softirq, steal] = t[..] else { return None };
-        let user = user.saturating_add(nice);
-        Some((number, CoreTimes { user, system, idle, wait, irq, softirq, steal }))
-    };
-    // The line of the sum, "cpu  ...", reads as the core whose number is its user time: it is told
-    // apart by the space behind "cpu".
-    text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(core).collect()
+/// The switches of all threads of a process that live.
+pub fn read_switches(pid: u32) -> Switches {
+    let task = format!("/proc/{pid}/task");
+    let threads = numbers(Path::new(&task)).into_iter();
+    let texts = threads.filter_map(|tid| fs::read_to_string(format!("{task}/{tid}/status")).ok());
+    texts.map(|text| parse_switches(&text)).fold(Switches::default(), |sum, s| Switches {
+        voluntary: sum.voluntary + s.voluntary,
+        involuntary: sum.involuntary + s.involuntary,
+    })
 }
 
 /// Software interrupts for receiving (`NET_RX`) of each core since the start of the host, from `/proc/softirqs`.
@@ -105,192 +37,6 @@ pub fn receive_softirqs() -> Vec<u64> {
 pub fn interrupts_between_cores() -> u64 {
     let text = fs::read_to_string("/proc/interrupts").unwrap_or_default();
     ["RES:", "CAL:"].iter().flat_map(|row| counts_of(&text, row)).sum()
-}
-
-/// The counts in the row that begins with `name`, one for each core.
-fn counts_of(text: &str, name: &str) -> Vec<u64> {
-    let row = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
-    let counts = row.unwrap_or_default().split_ascii_whitespace();
-    counts.map_while(|count| count.parse().ok()).collect()
-}
-
-/// How long a thread ran and how long it waited for a core, nanoseconds, from `schedstat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SchedStat {
-    /// Time on a core.
-    pub run: u64,
-    /// Time ready to run without a core.
-    pub delay: u64,
-}
-
-/// Reads `/proc/PID/task/TID/schedstat`.
-pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
-    let mut fields = text.split_ascii_whitespace().map(str::parse);
-    Some(SchedStat { run: fields.next()?.ok()?, delay: fields.next()?.ok()? })
-}
-
-/// UDP datagrams of a network namespace that reached nobody, IPv4 and IPv6 together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UdpCounters {
-    /// Not delivered: a full receive queue, no memory, a wrong checksum.
-    pub in_errors: u64,
-    /// Of these for a full receive queue.
-    pub receive_buffer: u64,
-    /// Not sent for want of send buffer.
-    pub send_buffer: u64,
-    /// For a port where nobody listens; not among the errors.
-    pub no_ports: u64,
-}
-
-impl UdpCounters {
-    /// Reads `/proc/net/snmp` and `/proc/net/snmp6`.
-    pub fn parse(snmp: &str, snmp6: &str) -> Self {
-        let both = |name: &str| snmp_field(snmp, "Udp", name) + snmp6_field(snmp6, "Udp6", name);
-        Self {
-            in_errors: both("InErrors"),
-            receive_buffer: both("RcvbufErrors"),
-            send_buffer: both("SndbufErrors"),
-            no_ports: both("NoPorts"),
-        }
-    }
-
-    /// What has been added since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            in_errors: self.in_errors.saturating_sub(earlier.in_errors),
-            receive_buffer: self.receive_buffer.saturating_sub(earlier.receive_buffer),
-            send_buffer: self.send_buffer.saturating_sub(earlier.send_buffer),
-            no_ports: self.no_ports.saturating_sub(earlier.no_ports),
-        }
-    }
-}
-
-/// A counter of `/proc/net/snmp`, where a line of names stands above a line of values; 0 when absent.
-fn snmp_field(text: &str, table: &str, name: &str) -> u64 {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-    let mut pairs = names.split_ascii_whitespace().zip(values.split_ascii_whitespace());
-    pairs.find(|(n, _)| *n == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-}
-
-/// A counter of `/proc/net/snmp6`, one to a line; 0 when absent.
-fn snmp6_field(text: &str, table: &str, name: &str) -> u64 {
-    let value = |line: &str| line.strip_prefix(table)?.strip_prefix(name)?.trim().parse().ok();
-    text.lines().find_map(value).unwrap_or(0)
-}
-
-/// Packets of one interface that were lost on it, from `/proc/net/dev`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounters {
-    /// Received packets dropped, or damaged.
-    pub received: u64,
-    /// Packets dropped, or damaged, on the way out; on veth also what the receiver's backlog refused.
-    pub sent: u64,
-}
-
-impl LinkCounters {
-    /// What has been added since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            received: self.received.saturating_sub(earlier.received),
-            sent: self.sent.saturating_sub(earlier.sent),
-        }
-    }
-}
-
-/// Reads `/proc/net/dev`, by the interface's name.
-pub fn parse_links(text: &str) -> BTreeMap<String, LinkCounters> {
-    let link = |line: &str| {
-        let (name, rest) = line.split_once(':')?;
-        let n: Vec<u64> = rest.split_ascii_whitespace().map_while(|f| f.parse().ok()).collect();
-        // bytes packets errs drop fifo frame compressed multicast, then the same for sending.
-        let received = n.get(2)?.saturating_add(*n.get(3)?);
-        let sent = n.get(10)?.saturating_add(*n.get(11)?);
-        Some((name.trim().to_owned(), LinkCounters { received, sent }))
-    };
-    text.lines().filter_map(link).collect()
-}
-
-/// The cores a thread may run on, from `/proc/PID/task/TID/status`.
-pub fn parse_affinity(text: &str) -> Option<CpuList> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    line.trim().parse().ok()
-}
-
-/// Since the machine started, all cores together, from `/proc/stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SystemCounts {
-    /// Context switches.
-    pub switches: u64,
-    /// Interrupts.
-    pub interrupts: u64,
-}
-
-/// Reads the lines `ctxt` and `intr` of `/proc/stat`.
-pub fn parse_system(text: &str) -> SystemCounts {
-    let first = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
-    };
-    SystemCounts { switches: first("ctxt"), interrupts: first("intr") }
-}
-
-/// What `/proc/PID/status` or `/proc/PID/smaps_rollup` say of memory, bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Resident, pages shared with others counted whole.
-    pub resident: u64,
-    /// The most that was ever resident.
-    pub peak: u64,
-}
-
-/// Reads `/proc/PID/status`.
-pub fn parse_memory(text: &str) -> Memory {
-    Memory { resident: kilobytes(text, "VmRSS:"), peak: kilobytes(text, "VmHWM:") }
-}
-
-/// Reads the proportional set size of `/proc/PID/smaps_rollup`, bytes: a page shared by two counts half.
-pub fn parse_proportional(text: &str) -> u64 {
-    kilobytes(text, "Pss:")
-}
-
-/// The value of a line such as `VmRSS:  12 kB`, bytes; 0 when absent.
-fn kilobytes(text: &str, name: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let value: Option<u64> =
-        line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
-    value.unwrap_or(0).saturating_mul(1024)
-}
-
-/// How often a thread gave up its core, and how often it was taken from it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// It waited for something.
-    pub voluntary: u64,
-    /// Others were to run.
-    pub involuntary: u64,
-}
-
-/// Reads `/proc/PID/task/TID/status`.
-pub fn parse_switches(text: &str) -> Switches {
-    let count = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
-    };
-    let (voluntary, involuntary) =
-        (count("voluntary_ctxt_switches:"), count("nonvoluntary_ctxt_switches:"));
-    Switches { voluntary, involuntary }
-}
-
-/// The switches of all threads of a process that live.
-pub fn read_switches(pid: u32) -> Switches {
-    let task = format!("/proc/{pid}/task");
-    let threads = numbers(Path::new(&task)).into_iter();
-    let texts = threads.filter_map(|tid| fs::read_to_string(format!("{task}/{tid}/status")).ok());
-    texts.map(|text| parse_switches(&text)).fold(Switches::default(), |sum, s| Switches {
-        voluntary: sum.voluntary + s.voluntary,
-        involuntary: sum.involuntary + s.involuntary,
-    })
 }
 
 /// The process `root` and all that descend from it, `root` first; without those that have ended.
@@ -352,80 +98,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_counts_are_read() {
-        let text = "       CPU0  CPU1\n NET_RX:  12  34\n  RES:  5  6  Rescheduling interrupts\n";
-        assert_eq!(counts_of(text, "NET_RX:"), [12, 34]);
-        assert_eq!(counts_of(text, "RES:"), [5, 6]);
-        assert!(counts_of(text, "CAL:").is_empty());
-    }
-    use proptest::prelude::*;
-
-    #[test]
-    fn reads_stat() {
-        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 111 222 5 6 20 0 1 0 99 1 2";
-        assert_eq!(parse_stat(text), Some(StatLine { ppid: 7, user: 111, system: 222 }));
-        for bad in ["", "1 (x)", "1 (x) S", "1 x S 1 1 1", "1 (x) S 1 1 1 1 1 1 1 1 1 1 y z"] {
-            assert_eq!(parse_stat(bad), None, "{bad}");
-        }
+    fn this_process_can_be_read() {
         assert!(read_stat(std::process::id()).is_some());
-    }
-
-    #[test]
-    fn reads_cores() {
-        let text =
-            "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 10 0 0 1 0 0 0 0\nintr 5\n";
-        let cores = parse_cores(text);
-        assert_eq!(cores.len(), 2);
-        let zero = CoreTimes { user: 3, system: 3, idle: 4, wait: 5, irq: 6, softirq: 7, steal: 8 };
-        assert_eq!((cores[&0], cores[&0].busy()), (zero, 27));
-        assert_eq!(cores[&1].since(&CoreTimes { user: 4, ..CoreTimes::default() }).user, 6);
-    }
-
-    #[test]
-    fn reads_udp_counters() {
-        let snmp = "Ip: A B\nIp: 1 2\n\
-                    Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\n\
-                    Udp: 100 1 5 90 4 2\nUdpLite: InErrors\nUdpLite: 77\n";
-        let snmp6 = "Udp6InDatagrams    \t7\nUdp6NoPorts 10\nUdp6InErrors  20\nUdp6RcvbufErrors 20\n\
-                     UdpLite6InErrors 99\n";
-        let counters = UdpCounters::parse(snmp, snmp6);
-        let wanted =
-            UdpCounters { in_errors: 25, receive_buffer: 24, send_buffer: 2, no_ports: 11 };
-        assert_eq!(counters, wanted);
-        assert_eq!(counters.since(&wanted), UdpCounters::default());
-    }
-
-    #[test]
-    fn reads_links() {
-        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame\n\
-                    to-dut: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n    lo:0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
-        let links = parse_links(text);
-        assert_eq!(links["to-dut"], LinkCounters { received: 7, sent: 23 });
-        assert_eq!(links["lo"], LinkCounters::default());
-        assert_eq!(links.len(), 2);
-    }
-
-    #[test]
-    fn reads_affinity_and_schedstat() {
-        let text = "Name:\tx\nCpus_allowed:\t3\nCpus_allowed_list:\t0-1\n";
-        assert_eq!(parse_affinity(text).unwrap().cpus(), [0, 1]);
-        assert_eq!(parse_schedstat("10 20 3\n"), Some(SchedStat { run: 10, delay: 20 }));
-        assert_eq!(parse_schedstat("10"), None);
-    }
-
-    #[test]
-    fn reads_memory_and_switches() {
-        let text = "Name:\tx\nVmHWM:\t    20 kB\nVmRSS:\t    12 kB\n\
-                    voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\n";
-        assert_eq!(parse_memory(text), Memory { resident: 12 << 10, peak: 20 << 10 });
-        assert_eq!(parse_switches(text), Switches { voluntary: 5, involuntary: 7 });
-        assert_eq!(
-            parse_proportional("a-b ---p 00 [rollup]\nRss: 9 kB\nPss:  3 kB\nPss_Anon: 1 kB"),
-            3072
-        );
-        let system = parse_system("cpu 1\nintr 17 1 2\nctxt 9\n");
-        assert_eq!(system, SystemCounts { switches: 9, interrupts: 17 });
         assert!(read_switches(std::process::id()).voluntary > 0);
+        assert_eq!(
+            parse_affinity("Name:\tx\nCpus_allowed:\t3\nCpus_allowed_list:\t0-1\n").unwrap().cpus(),
+            [0, 1]
+        );
+        assert_eq!(parse_affinity("Name:\tx\n"), None);
     }
 
     #[test]
@@ -440,34 +120,10 @@ mod tests {
         assert!(!affinities(me).is_empty());
     }
 
-    proptest! {
+    proptest::proptest! {
         #[test]
-        fn no_text_upsets_a_parser(text in "[ -~\n\t:()]{0,300}") {
-            parse_stat(&text);
-            parse_cores(&text);
-            parse_schedstat(&text);
-            parse_links(&text);
+        fn no_text_upsets_the_parser_of_affinities(text in "[ -~\n\t:()]{0,300}") {
             parse_affinity(&text);
-            parse_memory(&text);
-            parse_proportional(&text);
-            parse_switches(&text);
-            parse_system(&text);
-            UdpCounters::parse(&text, &text);
-        }
-
-        #[test]
-        fn any_stat_line_is_read(
-            name in "[ -~]{1,15}", ppid in any::<u32>(), user in any::<u64>(), system in any::<u64>()
-        ) {
-            let text = format!("1 ({name}) R {ppid} 1 1 0 -1 0 0 0 0 0 {user} {system} 0 0 20 0");
-            prop_assert_eq!(parse_stat(&text), Some(StatLine { ppid, user, system }));
-        }
-
-        #[test]
-        fn any_core_line_is_read(number in 0usize..1000, t in proptest::array::uniform8(0u64..1 << 60)) {
-            let fields: Vec<String> = t.iter().map(u64::to_string).collect();
-            let cores = parse_cores(&format!("cpu{number} {}\n", fields.join(" ")));
-            prop_assert_eq!(cores[&number].softirq, t[6]);
         }
     }
 }

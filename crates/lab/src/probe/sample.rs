@@ -25,11 +25,15 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use measure::procfs::{
+    CoreTimes, Memory, StatLine, Switches, SystemCounts, UdpCounters, parse_cores, parse_memory,
+    parse_proportional, parse_system,
+};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use record::Series;
 
-use super::procfs::{self, CoreTimes, Memory, StatLine, Switches, SystemCounts, UdpCounters};
+use super::procfs;
 use super::ticks_per_second;
 use crate::cpus::CpuList;
 use crate::watch::{Sight, Watcher};
@@ -129,8 +133,8 @@ impl Look {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         Look {
             at: Instant::now(),
-            cores: procfs::parse_cores(&stat),
-            system: procfs::parse_system(&stat),
+            cores: parse_cores(&stat),
+            system: parse_system(&stat),
             roles: watched.iter().map(RoleLook::take).collect(),
         }
     }
@@ -158,7 +162,7 @@ impl Program {
     fn read(pid: u32) -> Option<Self> {
         let stat = procfs::read_stat(pid)?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let memory = procfs::parse_memory(&status);
+        let memory = parse_memory(&status);
         if memory.resident == 0 {
             return None;
         }
@@ -329,7 +333,7 @@ impl Samples {
         for (watched, look) in self.watched.iter().zip(&self.last.roles) {
             let read = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
             let sizes = look.programs.keys().filter_map(read);
-            let size: u64 = sizes.map(|text| procfs::parse_proportional(&text)).sum();
+            let size: u64 = sizes.map(|text| parse_proportional(&text)).sum();
             if size > 0 {
                 let name = format!("{}.proportional", watched.role);
                 self.series.entry(name).or_insert(("B", Vec::new())).1.push((at, size as f64));
