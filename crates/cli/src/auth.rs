@@ -217,7 +217,8 @@ fn private(args: &AuthArgs) -> Result<Vec<Private>, TlsError> {
             addresses.iter().map(private).collect::<Vec<_>>()
         };
     let mut all = spoken("TLS", &args.tls, Some(&dot), None);
-    all.extend(spoken("HTTPS", &args.https, Some(&h2), Some(&h3)));
+    let h3 = cfg!(feature = "quic").then_some(&h3);
+    all.extend(spoken("HTTPS", &args.https, Some(&h2), h3));
     all.extend(spoken("QUIC", &args.quic, None, Some(&doq)));
     Ok(all)
 }

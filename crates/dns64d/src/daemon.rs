@@ -225,7 +225,10 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
     {
         for &address in &config.doh {
             listeners.push(Listener::Http(tcp::listen(address).context("tls.doh")?, h2.clone()));
-            listeners.push(Listener::Quic(serve::listen(address).context("tls.doh")?, h3.clone()));
+            if cfg!(feature = "quic") {
+                let socket = serve::listen(address).context("tls.doh")?;
+                listeners.push(Listener::Quic(socket, h3.clone()));
+            }
         }
     }
     if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {

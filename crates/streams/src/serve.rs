@@ -4,7 +4,7 @@
 //! Connections, streams, idle time and sizes are limited.
 
 mod http2;
-#[cfg_attr(not(feature = "quic"), path = "no_quic.rs")]
+#[cfg_attr(not(feature = "quic"), path = "serve/no_quic.rs")]
 mod quic;
 
 pub use http2::http2;

@@ -116,6 +116,7 @@ pub(crate) struct FullHandshakes(Arc<AtomicU64>);
 
 impl FullHandshakes {
     /// Subtracts one; returns whether there was one.
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "only quinn needs to be told"))]
     pub(crate) fn take(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full| full.checked_sub(1))

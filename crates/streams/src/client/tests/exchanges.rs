@@ -1,4 +1,4 @@
-//! Tests of HTTP/2, QUIC and HTTP/3.
+//! Tests of HTTP/2, and of QUIC and HTTP/3 as far as they are built.
 
 use super::*;
 use crate::http::{ALPN_H2, ALPN_H3, Method, PATH, Resource};
@@ -17,14 +17,15 @@ fn resource(method: Method) -> Resource {
 }
 
 /// Returns the transports and the protocol to negotiate for each.
-fn carriages() -> [(Carriage, &'static [&'static [u8]]); 5] {
-    [
+fn carriages() -> Vec<(Carriage, &'static [&'static [u8]])> {
+    let all: [(Carriage, &[&[u8]]); 5] = [
         (Carriage::Http2(resource(Method::Get)), &[ALPN_H2]),
         (Carriage::Http2(resource(Method::Post)), &[ALPN_H2]),
         (Carriage::Quic, &[ALPN_DOQ]),
         (Carriage::Http3(resource(Method::Get)), &[ALPN_H3]),
         (Carriage::Http3(resource(Method::Post)), &[ALPN_H3]),
-    ]
+    ];
+    all.into_iter().filter(|(carriage, _)| cfg!(feature = "quic") || !carriage.is_quic()).collect()
 }
 
 /// Runs `client` against a server of `carriage`, with a dialer for it.
@@ -135,6 +136,22 @@ fn tempdir() -> std::path::PathBuf {
     dir
 }
 
+#[cfg(not(feature = "quic"))]
+#[test]
+fn a_build_without_quic_says_so() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let mut dialer = Dialer::tcp(any);
+    dialer.carriage = Carriage::Quic;
+    let settings = ClientTls { alpn: vec![ALPN_DOQ.to_vec()], ..ClientTls::default() };
+    dialer.tls = Some(tls_dialer(&settings, "localhost"));
+    for error in [serve::listen(any).map(drop), dialer.endpoints(1).map(drop)] {
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("the feature `quic`"), "{error}");
+    }
+}
+
+#[cfg(feature = "quic")]
 #[test]
 fn a_silent_quic_peer_runs_into_the_timeout() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
