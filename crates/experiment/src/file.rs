@@ -172,12 +172,7 @@ impl From<toml::de::Error> for Wrong {
 
 /// The file's tables less `[quick]`, and the same with it merged in.
 fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, DeTable<'t>), Wrong> {
-    raise_repeats(&mut whole);
-    let mut quick = take_table(&mut whole, "quick")?;
-    if let Some(quick) = &mut quick {
-        lower_search(quick);
-        raise_repeats(quick);
-    }
+    let quick = take_table(&mut whole, "quick")?;
     let mut short = whole.clone();
     if let Some(mut quick) = quick {
         // What is varied otherwise in the short form replaces the dimension, not its values.
@@ -194,28 +189,6 @@ fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, DeTable<'t>), Wrong
         }
     }
     Ok((whole, short))
-}
-
-/// The first files had `repeats` in `[search]`: there was no other method.
-fn raise_repeats(table: &mut DeTable<'_>) {
-    let Some(DeValue::Table(search)) = table.get_mut("search").map(Spanned::get_mut) else {
-        return;
-    };
-    if let Some((key, value)) = search.remove_entry("repeats") {
-        table.entry(key).or_insert(value);
-    }
-}
-
-/// And `[quick]` had the keys of `[search]` without its name.
-fn lower_search(quick: &mut DeTable<'_>) {
-    for key in ["goal", "start", "max", "resolution", "duration"] {
-        let Some((key, value)) = quick.remove_entry(key) else { continue };
-        let empty = || Spanned::new(key.span(), DeValue::Table(DeTable::new()));
-        let search = quick.entry(Spanned::new(key.span(), "search".into())).or_insert_with(empty);
-        if let DeValue::Table(search) = search.get_mut() {
-            search.entry(key).or_insert(value);
-        }
-    }
 }
 
 /// Removes a table that is optional.

@@ -49,14 +49,14 @@ fn a_good_file_and_its_quick_form() {
 }
 
 #[test]
-fn the_first_form_of_files_is_understood() {
-    let first = GOOD
+fn keys_of_a_method_stand_in_its_table_and_repeats_outside() {
+    let repeats = GOOD
         .replace("repeats = 20\n", "")
-        .replace("timeout = \"1s\"", "timeout = \"1s\"\nrepeats = 20")
-        .replace("search.duration", "duration");
-    let experiment = parse(&first);
-    assert_eq!(experiment.common(), parse(GOOD).common());
-    assert_eq!(experiment.quick().common(), parse(GOOD).quick().common());
+        .replace("timeout = \"1s\"", "timeout = \"1s\"\nrepeats = 20");
+    let got = error(&repeats);
+    assert!(got.starts_with("x.toml:14:1: unknown field `repeats`"), "{got}");
+    let got = error(&GOOD.replace("search.duration", "duration"));
+    assert!(got.starts_with("x.toml:18:1: ") && got.contains("`duration`"), "{got}");
 }
 
 #[test]
