@@ -8,7 +8,7 @@ use wire::{Namespace, Pref64};
 use crate::faults::FaultSpec;
 
 /// Largest TTL in seconds (RFC 2181 section 8).
-pub const MAX_TTL: u32 = i32::MAX as u32;
+pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
 
 /// The choice of names with AAAA records.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,7 +114,7 @@ pub enum ConfigError {
         "the loss and the shares of all faults sum to {0}: a reply has at most one fault, so the sum is at most 1"
     )]
     Sum(f64),
-    /// A TTL is above [`MAX_TTL`].
+    /// A TTL is above `MAX_TTL`.
     #[error("the {what} is {value}: write at most {max} seconds (RFC 2181 section 8)", max = MAX_TTL)]
     Ttl {
         /// The name of the value.

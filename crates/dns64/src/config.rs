@@ -29,11 +29,11 @@ pub use text::Bytes;
 pub const DEFAULTS: &str = include_str!("config/defaults.toml");
 
 /// Highest number of blocks: the blocks of a client are a set of 32 bits.
-pub const MAX_BLOCKS: usize = 32;
+pub(crate) const MAX_BLOCKS: usize = 32;
 /// Highest number of upstream servers.
 pub const MAX_UPSTREAMS: usize = 16;
 /// Highest number of upstream sockets of a worker, for all servers together.
-pub const MAX_SOURCE_PORTS: usize = 2_048;
+pub(crate) const MAX_SOURCE_PORTS: usize = 2_048;
 /// Highest number of outstanding queries: an index has 31 bits, and each query takes about a kilobyte.
 pub const MAX_OUTSTANDING: usize = 1 << 22;
 

@@ -113,7 +113,7 @@ impl Policy {
 
     /// Returns whether an AAAA record with this address counts as absent in a view: all its blocks must
     /// exclude it.
-    pub fn is_excluded(&self, view: View, address: Ipv6Addr) -> bool {
+    pub(crate) fn is_excluded(&self, view: View, address: Ipv6Addr) -> bool {
         let mut blocks = self.served(view).peekable();
         let excludes = |block: &Block| block.exclude.iter().any(|n| n.contains(&address));
         blocks.peek().is_some() && blocks.all(excludes)
@@ -125,12 +125,16 @@ impl Policy {
     }
 
     /// Works as [`map`](Self::map) for an address that all prefixes map (those of `ipv4only.arpa`, RFC 7050).
-    pub fn map_always(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
+    pub(crate) fn map_always(
+        &self,
+        view: View,
+        address: Ipv4Addr,
+    ) -> impl Iterator<Item = Ipv6Addr> {
         self.served(view).map(move |block| block.embed(address))
     }
 
     /// Returns the IPv4 address in an IPv6 address of a view, and whether it is mapped.
-    pub fn unmap(&self, view: View, address: Ipv6Addr) -> Option<(Ipv4Addr, bool)> {
+    pub(crate) fn unmap(&self, view: View, address: Ipv6Addr) -> Option<(Ipv4Addr, bool)> {
         let found = self.served(view).find_map(|block| Some((block, block.extract(address)?)));
         found.map(|(block, inner)| (inner, block.maps(inner)))
     }

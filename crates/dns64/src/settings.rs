@@ -29,7 +29,7 @@ impl Settings {
     }
 
     /// Returns the cache size of one worker, in octets.
-    pub fn cache_size(&self) -> usize {
+    pub(crate) fn cache_size(&self) -> usize {
         self.config.cache.size.0 / self.workers
     }
 }

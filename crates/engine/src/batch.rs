@@ -167,7 +167,7 @@ impl RxBatch {
     }
 
     /// Works as [`put`](Self::put), with the destination address.
-    pub fn put_to(
+    pub(crate) fn put_to(
         &mut self,
         socket: SocketId,
         peer: SocketAddr,

@@ -26,11 +26,11 @@ use std::collections::VecDeque;
 use measure::{Nanos, Pacing};
 
 /// Number of slots of a ring: one for each 16-bit DNS id.
-pub const RING: usize = 1 << 16;
+pub(crate) const RING: usize = 1 << 16;
 
 /// State of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// The slot was never used.
     Free,
     /// No reply yet.
@@ -48,7 +48,7 @@ pub enum State {
 /// word 1   the workload's key (32) | nanoseconds from due to sent, at most 4.29 s (32)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// Current state of the query.
     pub state: State,
     /// Key of the workload.
@@ -104,7 +104,7 @@ fn set_state(slot: &mut Slot, state: u64) {
 
 /// The outstanding queries of one socket.
 #[derive(Debug)]
-pub struct Ring {
+pub(crate) struct Ring {
     slots: Box<[Slot]>,
     /// Sequence number of the next query.
     next: u64,
@@ -138,14 +138,14 @@ const fn inverse(odd: u16) -> u16 {
 impl Ring {
     /// Makes an empty ring whose ids are mixed with `salt`. It takes 1.5 MiB of address space, resident as it
     /// is used.
-    pub fn new(salt: u16) -> Self {
+    pub(crate) fn new(salt: u16) -> Self {
         let slots = vec![[0; 2]; RING].into();
         Ring { slots, next: 0, oldest: 0, watched: VecDeque::with_capacity(MAX_WATCHED), salt }
     }
 
     /// Returns whether there is a free id for a query; skips the slots of queries that are still outstanding.
     #[inline]
-    pub fn has_room(&mut self) -> bool {
+    pub(crate) fn has_room(&mut self) -> bool {
         loop {
             let slot = self.next as usize % RING;
             if self.next - self.oldest == RING as u64 {
@@ -175,7 +175,7 @@ impl Ring {
 
     /// Returns the sequence number of the next query.
     #[inline]
-    pub fn next_sequence(&self) -> u64 {
+    pub(crate) fn next_sequence(&self) -> u64 {
         self.next
     }
 
@@ -185,7 +185,7 @@ impl Ring {
     /// # Panics
     /// When the ring has no room; [`has_room`](Self::has_room) must be called before.
     #[inline]
-    pub fn launch(&mut self, due: Nanos, key: u32) -> u16 {
+    pub(crate) fn launch(&mut self, due: Nanos, key: u32) -> u16 {
         let sequence = self.next;
         let slot = &mut self.slots[sequence as usize % RING];
         let last = slot[0] & STATE;
@@ -198,7 +198,7 @@ impl Ring {
 
     /// Marks the query `sequence` as sent at `at`; returns its schedule error.
     #[inline]
-    pub fn mark_sent(&mut self, sequence: u64, at: Nanos) -> Nanos {
+    pub(crate) fn mark_sent(&mut self, sequence: u64, at: Nanos) -> Nanos {
         let slot = &mut self.slots[sequence as usize % RING];
         let lag = at.since(Nanos(slot[0] >> DUE));
         slot[1] |= lag.0.min(u64::from(u32::MAX));
@@ -207,20 +207,20 @@ impl Ring {
 
     /// Returns the query that used `id` last.
     #[inline]
-    pub fn find(&self, id: u16) -> Found {
+    pub(crate) fn find(&self, id: u16) -> Found {
         Found::unpack(self.slots[self.slot_of(id)])
     }
 
     /// Marks the query that used `id` last as answered.
     #[inline]
-    pub fn mark_answered(&mut self, id: u16) {
+    pub(crate) fn mark_answered(&mut self, id: u16) {
         let slot = self.slot_of(id);
         set_state(&mut self.slots[slot], ANSWERED);
     }
 
     /// Notes that the reply to the lost previous query with `id` has arrived.
     #[inline]
-    pub fn mark_predecessor_answered(&mut self, id: u16) {
+    pub(crate) fn mark_predecessor_answered(&mut self, id: u16) {
         let slot = self.slot_of(id);
         self.slots[slot][0] &= !AFTER_LOST;
     }
@@ -234,7 +234,7 @@ impl Ring {
     /// their number.
     ///
     /// Each query is visited once, so that the cost of this walk is constant per query.
-    pub fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
+    pub(crate) fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
         let mut lost = 0;
         while let Some(&(slot, sent)) = self.watched.front() {
             let slot = &mut self.slots[usize::from(slot)];
@@ -264,7 +264,7 @@ impl Ring {
 }
 
 /// Highest number of sockets of one worker.
-pub const MAX_SOCKETS: usize = 1_024;
+pub(crate) const MAX_SOCKETS: usize = 1_024;
 
 /// Returns how many sockets `rate_per_s` queries with `timeout` need, so that an id is used again only after
 /// four timeouts: a late reply then finds the slot of its own query.

@@ -10,13 +10,13 @@
 
 pub mod clients;
 mod connections;
-pub mod flight;
+mod flight;
 pub mod live;
 pub mod lockstep;
 pub mod measurer;
 mod outcome;
 mod pace;
-pub mod permutation;
+mod permutation;
 pub mod pipeline;
 pub mod plan;
 pub mod population;

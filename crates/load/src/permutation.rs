@@ -5,7 +5,7 @@ use measure::rng::splitmix64;
 
 /// A bijection of `0..count` onto itself.
 #[derive(Clone, Debug)]
-pub struct Permutation {
+pub(crate) struct Permutation {
     count: u64,
     mask: u64,
     shift: u32,
@@ -14,7 +14,7 @@ pub struct Permutation {
 
 impl Permutation {
     /// Makes the permutation of `0..count` for `seed`; `count` is at most 2^62.
-    pub fn new(count: u64, seed: u64) -> Self {
+    pub(crate) fn new(count: u64, seed: u64) -> Self {
         let bits = (64 - count.max(2).saturating_sub(1).leading_zeros()).max(1);
         let mut x = seed;
         // Multiplication by an odd factor is invertible modulo a power of two, and so are xor and xor-shift:
@@ -26,7 +26,7 @@ impl Permutation {
     /// Returns the value at `index`. A value outside of `0..count` is mapped again until one is inside
     /// ("cycle walking"). The mask is below twice the count, so that this takes at most two steps on average.
     #[inline]
-    pub fn map(&self, index: u64) -> u64 {
+    pub(crate) fn map(&self, index: u64) -> u64 {
         debug_assert!(index < self.count);
         let mut x = index;
         loop {

@@ -31,7 +31,7 @@ use crate::workload::file::check_by_hash;
 use crate::workload::{Composed, Workload};
 
 /// Longest query in bytes: as much as a datagram holds.
-pub const MAX_REPLAYED: usize = 65_507;
+pub(crate) const MAX_REPLAYED: usize = 65_507;
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 /// Bytes in front of each query: due time (8), hash of the question (4), client (4), length (2).

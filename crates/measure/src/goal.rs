@@ -27,7 +27,7 @@ impl Goal {
     }
 
     /// Returns whether no query may be lost.
-    pub fn is_zero_loss(&self) -> bool {
+    pub(crate) fn is_zero_loss(&self) -> bool {
         self.max_loss == 0.0
     }
 
@@ -39,7 +39,7 @@ impl Goal {
 
     /// Returns whether a running trial of `planned` queries can no longer pass, whatever the other replies
     /// are.
-    pub fn cannot_pass(&self, planned: u64, bad: u64, latency: &Histogram) -> bool {
+    pub(crate) fn cannot_pass(&self, planned: u64, bad: u64, latency: &Histogram) -> bool {
         self.lost_too_many(planned, bad) || self.too_slow(planned, latency)
     }
 

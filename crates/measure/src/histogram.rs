@@ -72,12 +72,12 @@ impl Histogram {
     }
 
     /// Returns how many recorded times are longer than `time`, to the histogram's precision.
-    pub fn count_above(&self, time: Nanos) -> u64 {
+    pub(crate) fn count_above(&self, time: Nanos) -> u64 {
         self.count() - self.0.count_between(0, time.0.min(HIGHEST))
     }
 
     /// Returns how many recorded times are at least `time`; those in the bucket of `time` count.
-    pub fn count_from(&self, time: Nanos) -> u64 {
+    pub(crate) fn count_from(&self, time: Nanos) -> u64 {
         let bucket = self.0.lowest_equivalent(time.0.min(HIGHEST));
         bucket
             .checked_sub(1)

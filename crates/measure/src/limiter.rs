@@ -264,11 +264,11 @@ pub struct Evidence {
 }
 
 /// A Measurer that waits longer than this share for its CPU is starved.
-pub const MAX_RUN_DELAY: f64 = 0.10;
+pub(crate) const MAX_RUN_DELAY: f64 = 0.10;
 /// A Tester that shares its cores with more foreign load than this share is starved.
 pub const MAX_FOREIGN: f64 = 0.25;
 /// From this share on a core counts as saturated.
-pub const SATURATED: f64 = 0.90;
+pub(crate) const SATURATED: f64 = 0.90;
 
 impl Evidence {
     /// Whether the Tester lacked CPU, so that its trial says nothing of the server.

@@ -5,10 +5,7 @@ mod interval;
 mod ratio;
 
 pub use doubts::{Doubt, doubts};
-pub use interval::{
-    BOOTSTRAP_MIN_VALUES, Interval, bootstrap, bootstrap_difference, median_interval,
-    shown_median_interval, student_probability, student_quantile,
-};
+pub use interval::{Interval, bootstrap, shown_median_interval};
 pub use ratio::{Ratio, Repeated, Terms, Verdict, ratio};
 
 /// Returns the value at percentile `p` (0 to 100) with linear interpolation between the closest ranks

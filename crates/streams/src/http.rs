@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 
 /// Media type of DNS messages (RFC 8484 section 6).
-pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
+pub(crate) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
 /// Usual path of requests.
 pub const PATH: &str = "/dns-query";
 /// Application protocol of HTTP/2 over TLS (RFC 9113 section 3.2).

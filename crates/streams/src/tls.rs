@@ -13,7 +13,7 @@ mod sessions;
 pub use authority::Authority;
 pub(crate) use client::FullHandshakes;
 pub use client::{ClientTls, TlsVersion, Verify};
-pub use server::{Identity, ServerTls, server_config};
+pub use server::{Identity, ServerTls};
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use crate::source::{self, Source};
 mod pcapng;
 
 /// Largest size of a frame in bytes: MAXIMUM_SNAPLEN of libpcap.
-pub const MAX_FRAME: usize = 256 << 10;
+pub(crate) const MAX_FRAME: usize = 256 << 10;
 /// Size of the read buffer in bytes; it holds the longest packet block.
 const WINDOW: usize = 1 << 20;
 

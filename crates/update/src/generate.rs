@@ -20,7 +20,7 @@ use crate::Update;
 use crate::message::{MessageError, Operation, Prerequisite};
 
 /// Largest number of updates in one stream; their sample is kept in memory.
-pub const MAX_UPDATES: u64 = 4_000_000;
+pub(crate) const MAX_UPDATES: u64 = 4_000_000;
 /// Smallest number of delegations in the sample; their name servers are used for new and changed delegations.
 const DONORS: u64 = 1_024;
 /// The type NS.

@@ -20,7 +20,7 @@ use domain::rdata::AllRecordData;
 use wire::Name;
 
 /// The opcode UPDATE in the second word of a header.
-pub const OPCODE_UPDATE: u16 = 5 << 11;
+pub(crate) const OPCODE_UPDATE: u16 = 5 << 11;
 const CLASS_IN: u16 = 1;
 const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;

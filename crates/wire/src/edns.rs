@@ -15,10 +15,10 @@ use crate::message::{OPT_FIXED, Record};
 use crate::rr::Qtype;
 
 /// Smallest UDP payload size, in octets; a smaller value counts as this one (RFC 6891 section 6.2.3).
-pub const MIN_UDP_SIZE: u16 = 512;
+pub(crate) const MIN_UDP_SIZE: u16 = 512;
 
 /// UDP payload size that DNS flag day 2020 recommends to avoid fragments, in octets.
-pub const DEFAULT_UDP_SIZE: u16 = 1232;
+pub(crate) const DEFAULT_UDP_SIZE: u16 = 1232;
 
 /// Largest size of the options in one OPT record, in octets.
 pub const MAX_OPTIONS: usize = u16::MAX as usize;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   [ id ][ flags, counts ][ 0f 010-000-000-000 | zone | type class ][ OPT ]
-//!     ^ set_id                  ^ set_label             ^ set_qtype
+//!     ^ set_id                  ^ set_label
 //! ```
 //!
 //! For workloads with names of different lengths (query files), [`compose`] joins a header, a given question and a
@@ -80,12 +80,6 @@ impl QueryTemplate {
         HEADER..self.question_end
     }
 
-    /// Returns the offset of the text of the first label, after its length octet.
-    #[inline]
-    pub fn label_offset(&self) -> usize {
-        HEADER + 1
-    }
-
     /// Writes the message with `id` to the start of `out` and returns its length.
     ///
     /// # Panics
@@ -118,16 +112,6 @@ impl QueryTemplate {
     pub fn set_label(&self, out: &mut [u8], label: &[u8; LABEL]) {
         debug_assert_eq!(usize::from(out[HEADER]), LABEL, "the first label has another length");
         out[HEADER + 1..][..LABEL].copy_from_slice(label);
-    }
-
-    /// Replaces the query type of a written message.
-    ///
-    /// # Panics
-    ///
-    /// If `out` is not a message of this template.
-    #[inline]
-    pub fn set_qtype(&self, out: &mut [u8], qtype: Qtype) {
-        out[self.question_end - 4..self.question_end - 2].copy_from_slice(&qtype.0.to_be_bytes());
     }
 }
 
@@ -176,11 +160,10 @@ mod tests {
         let mut label = [0; LABEL];
         Namespace::write_label(Ipv4Addr::new(10, 1, 2, 3), &mut label);
         template.set_label(&mut out, &label);
-        assert_eq!(out[template.label_offset()..][..LABEL], label);
+        assert_eq!(out[HEADER + 1..][..LABEL], label);
         template.set_id(&mut out, 7);
-        template.set_qtype(&mut out, Qtype::A);
         let query = Query::parse(&out[..len]).unwrap();
-        assert_eq!((query.id, query.qtype, query.qclass), (7, Qtype::A, Qclass::IN));
+        assert_eq!((query.id, query.qtype, query.qclass), (7, Qtype::AAAA, Qclass::IN));
         assert!(query.rd && query.cd && !query.ad);
         assert_eq!(namespace.address(query.qname), Some(Ipv4Addr::new(10, 1, 2, 3)));
         assert_eq!(query.question, &out[template.question_range()]);

@@ -252,7 +252,7 @@ fn is_plain_opt(tail: &[u8]) -> bool {
 
 /// Whether two questions are equal, ignoring the case of their names.
 #[inline]
-pub fn same_question(left: &[u8], right: &[u8]) -> bool {
+pub(crate) fn same_question(left: &[u8], right: &[u8]) -> bool {
     if left == right {
         return true;
     }

@@ -73,7 +73,7 @@ impl Record {
     }
 
     /// Returns the record as `domain` parsed it; `None` if it was in a plain line.
-    pub fn scanned(&self) -> Option<&ScannedRecord> {
+    pub(crate) fn scanned(&self) -> Option<&ScannedRecord> {
         self.scanned.as_ref()
     }
 }

@@ -20,11 +20,11 @@ const RESAMPLES: usize = 2_000;
 
 /// Smallest number of values for a bootstrap. With fewer, its interval of the median is far too narrow, since
 /// a resample contains no other values.
-pub const BOOTSTRAP_MIN_VALUES: usize = 10;
+pub(crate) const BOOTSTRAP_MIN_VALUES: usize = 10;
 
 /// Computes the interval of `statistic` over `values` by the percentile bootstrap (Efron): the central share
 /// `confidence` of the statistic over resamples. Equal seeds give equal intervals. Returns `None` below
-/// [`BOOTSTRAP_MIN_VALUES`] values.
+/// `BOOTSTRAP_MIN_VALUES` values.
 pub fn bootstrap(
     values: &[f64],
     statistic: impl Fn(&[f64]) -> Option<f64>,
@@ -42,7 +42,7 @@ pub fn bootstrap(
 
 /// Computes the interval of `statistic(a) - statistic(b)` over two independent sets of values, as
 /// [`bootstrap`].
-pub fn bootstrap_difference(
+pub(crate) fn bootstrap_difference(
     a: &[f64],
     b: &[f64],
     statistic: impl Fn(&[f64]) -> Option<f64>,
@@ -80,7 +80,7 @@ fn central_interval(statistics: &[f64], confidence: f64) -> Option<Interval> {
 /// `confidence`. When the values are too few for that, the interval is from the smallest to the largest, with
 /// the confidence that it has: two values have the median between them in half of the cases, five in 94 of
 /// 100 cases. Returns `None` below two values.
-pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let n = values.len();
     if n < 2 {
         return None;
@@ -105,7 +105,7 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 }
 
 /// Computes the interval of the median that tables and error bars show: by bootstrap from
-/// [`BOOTSTRAP_MIN_VALUES`] values on, with fewer by the order statistics, whose confidence may be lower.
+/// `BOOTSTRAP_MIN_VALUES` values on, with fewer by the order statistics, whose confidence may be lower.
 /// Returns `None` below two values.
 pub fn shown_median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     bootstrap(values, median, confidence, 1).or_else(|| median_interval(values, confidence))
@@ -116,7 +116,7 @@ pub fn shown_median_interval(values: &[f64], confidence: f64) -> Option<Interval
 ///
 /// # Panics
 /// With no degree of freedom.
-pub fn student_probability(t: f64, degrees: usize) -> f64 {
+fn student_probability(t: f64, degrees: usize) -> f64 {
     assert!(degrees > 0, "a spread needs two values");
     let theta = (t.abs() / (degrees as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
@@ -137,7 +137,7 @@ pub fn student_probability(t: f64, degrees: usize) -> f64 {
 ///
 /// # Panics
 /// With no degree of freedom, or a confidence that is not within 0 and 1.
-pub fn student_quantile(confidence: f64, degrees: usize) -> f64 {
+pub(crate) fn student_quantile(confidence: f64, degrees: usize) -> f64 {
     assert!((0.0..1.0).contains(&confidence), "a confidence of {confidence}");
     let (mut low, mut high) = (0.0, 1.0);
     while student_probability(high, degrees) < confidence && high < 1e12 {

@@ -16,8 +16,8 @@
 //!    from hour to hour. One run cannot measure by how much. A margin takes its place: a ratio within the margin
 //!    counts as no difference.
 
-use super::interval::bootstrap_difference;
-use super::{BOOTSTRAP_MIN_VALUES, mean, median, student_quantile};
+use super::interval::{BOOTSTRAP_MIN_VALUES, bootstrap_difference, student_quantile};
+use super::{mean, median};
 
 /// The repeated values of one figure.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -73,7 +73,7 @@ pub enum Carriage {
 
 impl Carriage {
     /// Returns whether connections use QUIC, not TCP.
-    pub fn is_quic(&self) -> bool {
+    pub(crate) fn is_quic(&self) -> bool {
         matches!(self, Carriage::Quic | Carriage::Http3(_))
     }
 }

@@ -38,7 +38,7 @@ impl Clone for Identity {
 ///
 /// # Errors
 /// When the key does not belong to the certificate, or is of an unknown kind.
-pub fn server_config(
+pub(crate) fn server_config(
     identity: Identity,
     alpn: &[&[u8]],
     early_data: bool,
@@ -90,7 +90,7 @@ impl ServerTls {
     /// Reads the certificate and key from files, which [`reload`](Self::reload) reads again.
     ///
     /// # Errors
-    /// As [`Identity::read`] and [`server_config`].
+    /// As [`Identity::read`] and [`new`](Self::new).
     pub fn from_files(
         certificate: &Path,
         key: &Path,
@@ -106,7 +106,7 @@ impl ServerTls {
     /// Uses an identity that does not change.
     ///
     /// # Errors
-    /// As [`server_config`].
+    /// When the key does not belong to the certificate, or is of an unknown kind.
     pub fn new(
         identity: Identity,
         alpn: &'static [&'static [u8]],

@@ -3,7 +3,7 @@
 use measure::Nanos;
 
 /// Largest number of bins in a series.
-pub const MAX_BINS: usize = 1_024;
+pub(crate) const MAX_BINS: usize = 1_024;
 /// Largest count of a window that is kept exactly; larger ones have a resolution of 1/128.
 const EXACT: u64 = 1 << 12;
 /// Number of significant bits of a count above [`EXACT`].

@@ -35,7 +35,7 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
 
 /// Returns the canonical order of two labels, given without their length octets.
 #[inline]
-pub fn compare_labels(a: &[u8], b: &[u8]) -> Ordering {
+pub(crate) fn compare_labels(a: &[u8], b: &[u8]) -> Ordering {
     let lower = |octet: &u8| octet.to_ascii_lowercase();
     a.iter().map(lower).cmp(b.iter().map(lower))
 }
