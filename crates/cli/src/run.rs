@@ -245,7 +245,7 @@ fn told(event: &Event<'_>) -> String {
 fn words(found: &Found) -> String {
     match found {
         Found::Capacity(capacity) => capacity.verdict.clone(),
-        Found::Figures(figures) => {
+        Found::Figures(figures) | Found::Replicated { figures, .. } => {
             let words: Vec<String> = figures
                 .iter()
                 .map(|(name, unit, value)| {

@@ -382,8 +382,11 @@ fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
         lost: tally.lost,
         per_second: tally.acknowledged() as f64 / sent.seconds.max(1e-9),
         latency_us: Times::from(&tally.latency),
+        interrupted: sent.interrupted,
+        killed: sent.killed,
         ended_by: sent.ended_by.clone(),
         durability: None,
+        lags: Vec::new(),
     }
 }
 

@@ -59,6 +59,8 @@ pub(crate) struct Sent {
     pub(crate) bad_input: bool,
     /// Whether the primary was killed.
     pub(crate) killed: bool,
+    /// Whether it was ended from outside.
+    pub(crate) interrupted: bool,
 }
 
 /// What the workers share.
@@ -110,6 +112,7 @@ impl Sender {
         if let Some((why, bad_input)) = lock(&shared.ended).take() {
             (sent.ended_by, sent.bad_input) = (Some(why), bad_input);
         } else if stop.load(Ordering::Relaxed) {
+            sent.interrupted = true;
             sent.ended_by = Some("it was interrupted".to_owned());
         }
         sent

@@ -4,6 +4,7 @@ use measure::Nanos;
 pub use record::request::TrialSpec;
 use record::{LockStepRow, Trial};
 
+use crate::replication::Replication;
 use crate::settings::Generator;
 
 /// dns64perf's experiments to be run.
@@ -74,6 +75,14 @@ pub trait Bench {
     fn generate(&mut self, _spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         Err(BenchError::Failed("this bench runs no other generators".to_owned()))
     }
+
+    /// The primary and the secondaries beside the server that trials ask.
+    ///
+    /// # Errors
+    /// When this bench has none.
+    fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
+        Err(BenchError::Failed("this bench has no primary and no secondaries".to_owned()))
+    }
 }
 
 /// Why a trial could not be run.
@@ -82,6 +91,9 @@ pub enum BenchError {
     /// Somebody wants it to stop.
     #[error("interrupted")]
     Interrupted,
+    /// Nothing can be said of the server: every try was void.
+    #[error("void: {0}")]
+    Void(String),
     /// The bench failed.
     #[error("{0}")]
     Failed(String),

@@ -57,6 +57,10 @@ fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
 const START: f64 = 1.5;
 /// Names a second that a usual server loads from its zone file, and that a zone file is written with.
 const ZONE_RATE: f64 = 250_000.0;
+/// Names a second that a usual primary signs.
+const SIGNING_RATE: f64 = 10_000.0;
+/// Updates a second that a usual primary commits.
+const UPDATE_RATE: f64 = 300.0;
 /// What a trial takes beside its sending: starting, the last timeout, settling.
 const TRIAL: f64 = 1.0;
 
@@ -93,6 +97,15 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
             };
             TRIAL + f64::from(settings.generators.experiments) * each
         }
+        Method::UpdateRate => {
+            let r = &settings.replication;
+            // The primary is started again after it was killed.
+            (r.updates + r.killed_after) as f64 / UPDATE_RATE + START + zone_s(settings)
+        }
+        Method::QueryUnderUpdate | Method::SignedUnsigned => {
+            let others = settings.replication.secondaries.len() + 1;
+            trial(settings.closed.duration) + others as f64 * (START + zone_s(settings))
+        }
     };
     let warm_up = if settings.warm_up == Nanos::ZERO { 0.0 } else { trial(settings.warm_up) };
     span(START + zone_s(settings) + warm_up + measuring)
@@ -108,6 +121,11 @@ const EARLY: f64 = 0.75;
 
 /// Loading the zone of an authoritative server.
 fn zone_s(settings: &Settings) -> f64 {
+    if settings.method.replicates() {
+        let (r, delegations) = (&settings.replication, settings.replication.delegations as f64);
+        let signed = r.signed && settings.method != Method::SignedUnsigned;
+        return delegations / ZONE_RATE + if signed { delegations / SIGNING_RATE } else { 0.0 };
+    }
     let len = settings.workload.namespace.rsplit_once('/').and_then(|(_, len)| len.parse().ok());
     match (settings.role, len) {
         (Role::Authoritative, Some(len @ 0..=32)) => 2f64.powi(32 - len) / ZONE_RATE,

@@ -1,8 +1,8 @@
 //! What makes no sense though it can be read: the key, and what would be accepted.
 
-use measure::Nanos;
+use measure::{Nanos, Transport, UpdateRate};
 
-use crate::settings::{Method, Role, Settings};
+use crate::settings::{Method, ReplicationSettings, Role, Settings, ZoneLoadSettings};
 
 /// The longest lock-step experiment, and the most repeats: beyond is a slip of the finger.
 const MAX_EXPERIMENTS: u32 = 1_000_000;
@@ -10,13 +10,17 @@ const MAX_REPEATS: u32 = 10_000;
 const MAX_THREADS: usize = 4_096;
 /// dns64perf's experiment is 256 queries, so many lanes at most share them.
 const MAX_LANES: u32 = 256;
+/// The most delegations of a zone, updates of a stream, and secondaries of a primary.
+const MAX_DELEGATIONS: u64 = 200_000_000;
+const MAX_UPDATES: u64 = 1_000_000;
+const MAX_SECONDARIES: usize = 8;
 
 /// A key (dots between), and what is wrong with its value.
 type Complaint = (&'static str, String);
 
 /// What makes no sense, if anything.
 pub(crate) fn nonsense(s: &Settings) -> Option<Complaint> {
-    let checks = [common, workload, search, methods, machine, cpus];
+    let checks = [common, workload, search, methods, replication, machine, cpus];
     checks.iter().find_map(|check| check(s).err())
 }
 
@@ -154,6 +158,70 @@ fn methods(s: &Settings) -> Result<(), Complaint> {
         s.method != Method::Generators || s.role == Role::Dns64,
         "method",
         "the method `generators` is about a DNS64 server; this experiment's role is authoritative",
+    )
+}
+
+fn replication(s: &Settings) -> Result<(), Complaint> {
+    let (r, method) = (&s.replication, s.method);
+    if !method.replicates() {
+        return must(
+            *r == ReplicationSettings::default(),
+            "replication",
+            "`[replication]` is about the methods `update-rate`, `query-under-update` and `signed-unsigned`",
+        );
+    }
+    must(
+        s.role == Role::Authoritative,
+        "method",
+        "this method is about authoritative servers: the role is `authoritative`",
+    )?;
+    must(
+        matches!(s.tester.transport, Transport::Udp | Transport::Tcp),
+        "tester.transport",
+        "servers that replicate are asked over udp or tcp",
+    )?;
+    must(s.zone_load == ZoneLoadSettings::default(), "zone-load", "the method is not `zone-load`")?;
+    let under_update = method == Method::QueryUnderUpdate;
+    must(
+        under_update <= r.primary.is_some(),
+        "method",
+        "the method `query-under-update` needs a `replication.primary`: the server that takes the updates",
+    )?;
+    must(
+        method != Method::UpdateRate || r.primary.is_none(),
+        "replication.primary",
+        "the servers of the method `update-rate` are primaries themselves: there is no other `primary`",
+    )?;
+    must(
+        r.secondaries.is_empty() || r.primary.is_some(),
+        "replication.secondaries",
+        "`secondaries` follow a `primary`, and there is none",
+    )?;
+    let twice = |(i, name): (usize, &String)| r.secondaries[..i].contains(name);
+    must(
+        r.secondaries.len() < MAX_SECONDARIES && !r.secondaries.iter().enumerate().any(twice),
+        "replication.secondaries",
+        "`secondaries` has each server once, and 7 at most beside the one that is measured",
+    )?;
+    must(
+        under_update || r.update_rate == UpdateRate::None,
+        "replication.update-rate",
+        "`update-rate` is about the method `query-under-update`",
+    )?;
+    must(
+        (100..=MAX_DELEGATIONS).contains(&r.delegations),
+        "replication.delegations",
+        "`delegations` is a number from 100 to 200000000",
+    )?;
+    must(
+        (1..=MAX_UPDATES).contains(&r.updates),
+        "replication.updates",
+        "`updates` is a number from 1 to 1000000",
+    )?;
+    must(
+        (1..=MAX_UPDATES).contains(&r.killed_after),
+        "replication.killed-after",
+        "`killed-after` is a number from 1 to 1000000",
     )
 }
 

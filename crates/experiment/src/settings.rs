@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport};
+use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -51,7 +51,7 @@ pub struct Settings {
     pub lockstep: LockStepSettings,
     /// Of the method `load`.
     pub load: Option<LoadSettings>,
-    /// Of the method `closed`, and of the rate of `zone-load`.
+    /// Of the method `closed`, of the rate of `zone-load`, and of queries beside updates.
     #[serde(default)]
     pub closed: ClosedSettings,
     /// Of the method `zone-load`.
@@ -60,6 +60,9 @@ pub struct Settings {
     /// Of the method `generators`.
     #[serde(default)]
     pub generators: GeneratorSettings,
+    /// Of the methods about updates: `update-rate`, `query-under-update`, `signed-unsigned`.
+    #[serde(default)]
+    pub replication: ReplicationSettings,
     /// The server under test.
     #[serde(default)]
     pub dut: DutSettings,
@@ -109,6 +112,12 @@ pub enum Method {
     ZoneLoad,
     /// Experiments of 256 queries by different generators.
     Generators,
+    /// Updates into a primary as fast as it commits them, and whether they survive SIGKILL.
+    UpdateRate,
+    /// Queries to a secondary whose primary is updated.
+    QueryUnderUpdate,
+    /// Queries for a zone that is signed or not, and the octets of their replies.
+    SignedUnsigned,
 }
 
 impl Method {
@@ -121,7 +130,17 @@ impl Method {
             Method::Closed => "closed",
             Method::ZoneLoad => "zone-load",
             Method::Generators => "generators",
+            Method::UpdateRate => "update-rate",
+            Method::QueryUnderUpdate => "query-under-update",
+            Method::SignedUnsigned => "signed-unsigned",
         }
+    }
+}
+
+impl Method {
+    /// Whether it is about a zone of delegations, its primary and its secondaries (`[replication]`).
+    pub fn replicates(self) -> bool {
+        matches!(self, Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned)
     }
 }
 
@@ -282,6 +301,44 @@ pub struct GeneratorSettings {
 impl Default for GeneratorSettings {
     fn default() -> Self {
         GeneratorSettings { generator: Generator::Lockstep1, experiments: 256 }
+    }
+}
+
+/// A primary, the servers that follow it, and the zone they have.
+///
+/// The servers of the experiment are those that are measured. With `primary` they follow that one; without it each
+/// has the zone from its file, and takes the updates itself where the method sends any.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ReplicationSettings {
+    /// The server that takes the updates, by the name of its adapter.
+    pub primary: Option<String>,
+    /// Further servers that follow it beside the one that is measured, which is left out here.
+    pub secondaries: Vec<String>,
+    /// Delegations of the zone.
+    pub delegations: u64,
+    /// Whether the zone is signed: by its primary, or once for all servers where nothing is updated.
+    pub signed: bool,
+    /// How fast updates are sent while queries are.
+    #[serde(deserialize_with = "scalar_text")]
+    pub update_rate: UpdateRate,
+    /// Updates of the method `update-rate`.
+    pub updates: u64,
+    /// Acknowledged updates after which the method `update-rate` kills the primary.
+    pub killed_after: u64,
+}
+
+impl Default for ReplicationSettings {
+    fn default() -> Self {
+        ReplicationSettings {
+            primary: None,
+            secondaries: Vec::new(),
+            delegations: 1_000_000,
+            signed: false,
+            update_rate: UpdateRate::None,
+            updates: 10_000,
+            killed_after: 1_000,
+        }
     }
 }
 
@@ -487,6 +544,13 @@ pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// The same of a value that may also be written as a number, such as `8`.
+fn scalar_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Scalar::deserialize(deserializer)?.0.parse().map_err(D::Error::custom)
 }
 
 /// The same, when it is there.

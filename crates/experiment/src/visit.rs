@@ -4,7 +4,7 @@
 //! again, in their order, and only then new ones are run. A method decides by its trials alone, so it comes
 //! to the point where it was.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use measure::pacing::EXPERIMENT;
 use measure::{Limiter, Nanos, Pacing};
@@ -13,6 +13,7 @@ use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord};
 use crate::bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
 use crate::names::NameBudget;
 use crate::repeats::sum_up;
+use crate::replication::Replication;
 use crate::settings::{Method, Settings};
 
 /// Names are set aside for so many workers: independent Poisson arrivals scatter more than those of one.
@@ -20,16 +21,28 @@ const MOST_WORKERS: u32 = 16;
 /// A closed loop is given so many names for each second: more than a server behind one link answers.
 const CLOSED_NAMES_PER_S: f64 = 500_000.0;
 /// So often a void trial of an open or a closed load is run again.
-const VOID_RETRIES: u32 = 2;
+pub(crate) const VOID_RETRIES: u32 = 2;
 
 /// What a visit found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A search's capacity.
     Capacity(Capacity),
-    /// Other figures: name, unit, value.
-    Figures(Vec<(String, &'static str, f64)>),
+    /// Other figures.
+    Figures(Figures),
+    /// What a primary under update and its secondaries did.
+    Replicated {
+        /// Of the server that is measured, and of all.
+        figures: Figures,
+        /// Of each secondary by itself, in the cell's order.
+        secondaries: Vec<Figures>,
+        /// What limited the figures, where it was no trial that says so.
+        limiter: Option<Limiter>,
+    },
 }
+
+/// Figures: name, unit, value.
+pub type Figures = Vec<(String, &'static str, f64)>;
 
 /// Measures a cell once, as repeat number `repeat`; `seen` is told of each trial.
 ///
@@ -57,6 +70,9 @@ pub fn visit(
             visit.closed().map(|qps| figures([("qps", "qps", Some(qps))]))
         }
         Method::Generators => visit.generators(),
+        Method::UpdateRate => visit.update_rate(),
+        Method::QueryUnderUpdate => visit.under_update(),
+        Method::SignedUnsigned => visit.signed_unsigned(),
     }
 }
 
@@ -72,9 +88,9 @@ fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Found
 }
 
 /// A visit that goes on.
-struct Visiting<'a> {
-    settings: &'a Settings,
-    bench: &'a mut dyn Bench,
+pub(crate) struct Visiting<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) bench: &'a mut dyn Bench,
     names: &'a mut NameBudget,
     repeat: u32,
     seen: &'a mut dyn FnMut(&TrialRecord),
@@ -102,14 +118,20 @@ impl Visiting<'_> {
             let (first_name, names) = self.names(spec.names, at_most)?;
             let spec = TrialSpec { first_name, names, ..spec.clone() };
             let trial = self.bench.trial(&spec)?;
-            let rate_qps = if rate_qps > 0.0 { rate_qps } else { trial.offered_qps };
-            let record = TrialRecord { repeat: self.repeat, rate_qps, trial };
-            (self.seen)(&record);
+            let trial = self.tell(rate_qps, trial);
             tries += 1;
-            if !record.trial.void.is_void() || tries > VOID_RETRIES {
-                return Ok(record.trial);
+            if !trial.void.is_void() || tries > VOID_RETRIES {
+                return Ok(trial);
             }
         }
+    }
+
+    /// Tells of a trial at `rate_qps` (0 where none was asked for), and gives it back.
+    pub(crate) fn tell(&mut self, rate_qps: f64, trial: Trial) -> Trial {
+        let rate_qps = if rate_qps > 0.0 { rate_qps } else { trial.offered_qps };
+        let record = TrialRecord { repeat: self.repeat, rate_qps, trial };
+        (self.seen)(&record);
+        record.trial
     }
 
     /// A trial at each rate.
@@ -199,13 +221,16 @@ pub fn take_up(
     over_ipv6: bool,
 ) {
     cell.repeats += 1;
+    let mut told = None;
     match found {
         Found::Capacity(capacity) => cell.capacities.push(capacity),
-        Found::Figures(figures) => {
-            for (name, unit, value) in figures {
-                let empty = || Figure::new(unit, Vec::new());
-                cell.figures.entry(name).or_insert_with(empty).values.push(value);
+        Found::Figures(figures) => add_figures(&mut cell.figures, figures),
+        Found::Replicated { figures, secondaries, limiter } => {
+            add_figures(&mut cell.figures, figures);
+            for (secondary, figures) in cell.secondaries.iter_mut().zip(secondaries) {
+                add_figures(&mut secondary.figures, figures);
             }
+            told = limiter;
         }
     }
     match settings.search() {
@@ -214,10 +239,19 @@ pub fn take_up(
         }
         // Only a search finds a capacity; what limited the last trial is told all the same.
         _ => {
-            cell.limiter = cell.trials.last().map_or(Limiter::Unknown, |t| t.trial.limiter);
+            let last = || cell.trials.last().map_or(Limiter::Unknown, |t| t.trial.limiter);
+            cell.limiter = told.unwrap_or_else(last);
             cell.differs =
                 vec![format!("the method is `{}`, not a search", settings.method.word())];
         }
+    }
+}
+
+/// Adds the figures of one more repeat.
+fn add_figures(to: &mut BTreeMap<String, Figure>, figures: Figures) {
+    for (name, unit, value) in figures {
+        let empty = || Figure::new(unit, Vec::new());
+        to.entry(name).or_insert_with(empty).values.push(value);
     }
 }
 
@@ -257,5 +291,9 @@ impl Bench for Replay<'_> {
 
     fn generate(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         self.bench.generate(spec)
+    }
+
+    fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
+        self.bench.replication()
     }
 }

@@ -1,11 +1,13 @@
 //! The search against a scripted bench: what it tries, what it concludes.
 
+mod scripted;
+
 use experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Search, TrialSpec, certify,
     differs, take_up, visit,
 };
-use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps, Void};
-use record::{CellRecord, Conditions, Drops, SCHEMA, Times, Trial, Voidness};
+use measure::{Goal, Limiter, Nanos, OpenPacing, Pacing, Qps, Void};
+use record::{CellRecord, Trial};
 
 /// What the scripted bench does with a rate.
 #[derive(Clone, Copy)]
@@ -32,7 +34,6 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
         self.ranges.push((spec.first_name, spec.first_name + spec.names));
         let fate = (self.fate)(rate(spec));
-        let none = Times::from(&Histogram::new());
         let (passed, limiter, void) = match fate {
             Fate::Pass => (true, Limiter::Offered, None),
             Fate::Fail(limiter) => (false, limiter, None),
@@ -41,38 +42,7 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
                 (true, starved.limiter(), Some(starved))
             }
         };
-        Ok(Trial {
-            schema: SCHEMA,
-            planned: spec.names,
-            sent: spec.names,
-            answered: spec.names,
-            valid: spec.names,
-            invalid: Default::default(),
-            late: 0,
-            lost: 0,
-            duplicates: 0,
-            unexpected: 0,
-            unresolved: 0,
-            offered_qps: rate(spec),
-            answered_qps: rate(spec),
-            duration_s: spec.duration.as_secs_f64(),
-            latency_us: none.clone(),
-            latency_from_send_us: none.clone(),
-            schedule_error_us: none,
-            rcodes: Default::default(),
-            limiter,
-            void: Voidness(void),
-            goal: spec.goal.as_ref().map(Goal::to_string),
-            passed: Some(passed),
-            stopped_early: false,
-            cpu: Default::default(),
-            drops: Drops::default(),
-            connections: None,
-            series: Vec::new(),
-            probes: Vec::new(),
-            conditions: Conditions::default(),
-            warnings: Vec::new(),
-        })
+        Ok(scripted::trial(spec, rate(spec), passed, limiter, void))
     }
 }
 

@@ -133,6 +133,11 @@ pub enum Void {
     Interrupted,
     /// Nothing was sent.
     NothingSent,
+    /// The updates that were to be sent meanwhile ended before the queries did.
+    UpdatesRanOut {
+        /// How long there were some, seconds.
+        after_s: f64,
+    },
     /// A sentence of a record that had no types for reasons (schema 1); nothing new is one.
     Other {
         /// The sentence.
@@ -165,6 +170,7 @@ impl Void {
             | Void::LinkUnseated { .. }
             | Void::Interrupted
             | Void::NothingSent
+            | Void::UpdatesRanOut { .. }
             | Void::Other { .. } => Limiter::Unknown,
         }
     }
@@ -193,6 +199,9 @@ impl fmt::Display for Void {
             }
             Void::Interrupted => f.write_str("interrupted"),
             Void::NothingSent => f.write_str("nothing was sent"),
+            Void::UpdatesRanOut { after_s } => {
+                write!(f, "the updates ran out after {after_s:.1} s")
+            }
             Void::Other { text } => f.write_str(text),
         }
     }
@@ -386,6 +395,11 @@ mod tests {
                 "processes that are not of the testbed used 30 % of the server's cores",
             ),
             (Void::NothingSent, r#"{"reason":"nothing-sent"}"#, "nothing was sent"),
+            (
+                Void::UpdatesRanOut { after_s: 2.0 },
+                r#"{"reason":"updates-ran-out","after_s":2.0}"#,
+                "the updates ran out after 2.0 s",
+            ),
             (Void::Other { text: "why".into() }, r#"{"reason":"other","text":"why"}"#, "why"),
         ];
         for (void, json, sentence) in table {

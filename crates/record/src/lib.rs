@@ -26,6 +26,7 @@ pub mod store;
 pub mod testbed;
 pub mod times;
 pub mod trace;
+pub mod transfers;
 pub mod trial;
 pub mod updates;
 mod v1;
@@ -51,8 +52,9 @@ pub use trace::{
     TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries, TraceStats,
     TraceType,
 };
+pub use transfers::{TransferCount, TransferCounts, Transfers};
 pub use trial::{Conditions, Cpu, Drops, Second, Trial, Voidness};
-pub use updates::{Durability, UpdateRun};
+pub use updates::{Durability, Lag, UpdateRun};
 
 /// The version of these types' JSON.
 ///

@@ -37,12 +37,37 @@ pub struct UpdateRun {
     pub per_second: f64,
     /// Time to the acknowledgement, from when the update was due.
     pub latency_us: Times,
+    /// Whether it was ended from outside, before the stream did.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub interrupted: bool,
+    /// Whether the primary was killed on purpose.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub killed: bool,
     /// Why it ended before the stream did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// What was found after the primary was killed and started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// How far each server that was watched was behind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lags: Vec<Lag>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// How long a secondary took to have what its primary had acknowledged. One update at a time is watched: what is
+/// acknowledged meanwhile is not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lag {
+    /// The secondary.
+    pub server: String,
+    /// Time from the acknowledgement to its first right answer.
+    pub lag_us: Times,
+    /// Updates watched that it never had as long as it was watched.
+    pub unseen: u64,
 }
 
 /// Acknowledged updates looked up in the server.

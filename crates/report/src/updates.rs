@@ -56,6 +56,15 @@ fn write_updates(run: &UpdateRun, out: &mut String) -> std::fmt::Result {
             writeln!(out, "             gone: {name}")?;
         }
     }
+    for lag in &run.lags {
+        let (p50, p99) = (time_us(lag.lag_us.p50), time_us(lag.lag_us.p99));
+        let (seen, unseen) = (lag.lag_us.count, lag.unseen);
+        writeln!(
+            out,
+            "  {} behind by {p50} (median), {p99} (99 %) of {seen} updates; {unseen} not seen",
+            lag.server
+        )?;
+    }
     if let Some(why) = &run.ended_by {
         writeln!(out, "  ended before the stream did: {why}")?;
     }
@@ -66,7 +75,7 @@ fn write_updates(run: &UpdateRun, out: &mut String) -> std::fmt::Result {
 mod tests {
     use std::collections::BTreeMap;
 
-    use record::updates::Durability;
+    use record::updates::{Durability, Lag};
 
     use super::*;
 
@@ -86,12 +95,19 @@ mod tests {
             lost: 1,
             per_second: 500.0,
             latency_us: record::Times::default(),
+            interrupted: false,
+            killed: true,
             ended_by: Some("it was killed".to_owned()),
             durability: Some(Durability {
                 acknowledged: 1_000,
                 gone: 1,
                 examples: vec!["a.test".to_owned()],
             }),
+            lags: vec![Lag {
+                server: "127.0.0.2:53".to_owned(),
+                lag_us: record::Times { p50: 4e3, p99: 5e3, count: 9, ..Default::default() },
+                unseen: 1,
+            }],
         };
         let text = updates(&run);
         for part in [
@@ -101,6 +117,7 @@ mod tests {
             "no reply   1\n",
             "1 acknowledged updates are gone (1000 looked up)\n",
             "gone: a.test\n",
+            "127.0.0.2:53 behind by 4.00 ms (median), 5.00 ms (99 %) of 9 updates; 1 not seen\n",
             "ended before the stream did: it was killed\n",
         ] {
             assert!(text.contains(part), "{text}");

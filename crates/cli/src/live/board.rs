@@ -218,11 +218,13 @@ impl State {
                 let cell = self.cell(cell);
                 match found {
                     Found::Capacity(capacity) => cell.capacity_qps = capacity.qps,
-                    Found::Figures(figures) => cell.figures.extend(
-                        figures
-                            .iter()
-                            .map(|(name, unit, v)| ((name.to_string(), unit.to_string()), *v)),
-                    ),
+                    Found::Figures(figures) | Found::Replicated { figures, .. } => {
+                        cell.figures.extend(
+                            figures
+                                .iter()
+                                .map(|(name, unit, v)| ((name.to_string(), unit.to_string()), *v)),
+                        )
+                    }
                 }
             }
             Event::Skipped(_) => self.skipped += 1,

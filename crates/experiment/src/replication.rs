@@ -1,0 +1,285 @@
+//! The methods about dynamic updates: a primary under update, the secondaries that follow it, and queries beside.
+//!
+//! ```text
+//! update-rate          send ──> look up ──> send, kill the primary ──> start it again ──> look up
+//! query-under-update   begin to send ──> trial at the server asked ──> stop sending: updates done, lag
+//! signed-unsigned      trial ──> octets of queries and replies
+//! ```
+//!
+//! Pure as all methods: a [`Replication`] starts the servers and sends, this module decides and counts. A void trial
+//! gives no figure.
+
+use measure::{Limiter, Nanos, Pacing, UpdateRate, Void};
+use record::{Durability, TransferCounts, Transfers, Trial, UpdateRun};
+
+use crate::bench::{BenchError, TrialSpec};
+use crate::settings::Settings;
+use crate::visit::{Figures, Found, VOID_RETRIES, Visiting, valid_qps};
+
+/// Updates of the stream to be sent one after the other, each when the one before is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateSpec {
+    /// How many.
+    pub count: u64,
+    /// The primary is killed (SIGKILL) after so many acknowledgements, if at all.
+    pub kill_after: Option<u64>,
+}
+
+/// Octets of messages, averaged over some queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// Of a query.
+    pub query: f64,
+    /// Of its reply.
+    pub reply: f64,
+}
+
+/// A primary, perhaps with secondaries, all of them in step when it is handed out.
+///
+/// The stream of updates is sent once: each call goes on where the last one ended.
+pub trait Replication {
+    /// Sends updates as fast as they are acknowledged, and waits for the end of it.
+    ///
+    /// # Errors
+    /// When they cannot be sent.
+    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError>;
+
+    /// Looks up every update acknowledged so far in the primary.
+    ///
+    /// # Errors
+    /// When the primary does not answer.
+    fn look_up(&mut self) -> Result<Durability, BenchError>;
+
+    /// Starts the primary again, which was killed, with what it left behind.
+    ///
+    /// # Errors
+    /// When it does not serve the zone again.
+    fn restart(&mut self) -> Result<(), BenchError>;
+
+    /// Begins to send at `per_second` updates a second (`None`: as fast as they are acknowledged), and to watch how far
+    /// each secondary is behind.
+    ///
+    /// # Errors
+    /// When it cannot be begun.
+    fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError>;
+
+    /// Ends what [`begin`](Self::begin) began.
+    ///
+    /// # Errors
+    /// When nothing is known of what was sent.
+    fn end(&mut self) -> Result<UpdateRun, BenchError>;
+
+    /// Octets of some queries to the server under test and of their replies.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    fn sizes(&mut self) -> Result<Sizes, BenchError>;
+
+    /// The transfers since the servers were started, of each secondary in its order; `None` without secondaries.
+    ///
+    /// # Errors
+    /// When they could not be counted.
+    fn transfers(&mut self) -> Result<Option<Transfers>, BenchError>;
+}
+
+/// What became of updates that were sent as fast as they were acknowledged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Updated {
+    /// The sender's result.
+    pub run: UpdateRun,
+    /// Why it says nothing of the primary, if so.
+    pub void: Option<Void>,
+    /// The busy share (0 to 1) of the primary's cores.
+    pub busy: f64,
+    /// What limited it.
+    pub limiter: Limiter,
+}
+
+impl Visiting<'_> {
+    fn group(&mut self) -> Result<&mut dyn Replication, BenchError> {
+        self.bench.replication()
+    }
+
+    /// Updates as fast as the primary commits them, and whether they survive SIGKILL.
+    pub(crate) fn update_rate(&mut self) -> Result<Found, BenchError> {
+        let s = &self.settings.replication;
+        let sent = self.group()?.send(&UpdateSpec { count: s.updates, kill_after: None })?;
+        if let Some(why) = &sent.void {
+            return Err(BenchError::Void(why.to_string()));
+        }
+        all_sent(&sent.run)?;
+        let not_done = self.group()?.look_up()?.gone;
+        // More than it lives to acknowledge, so that some are under way when it dies.
+        let last = UpdateSpec { count: 2 * s.killed_after, kill_after: Some(s.killed_after) };
+        let last = self.group()?.send(&last)?;
+        if !last.run.killed {
+            let why = last.run.ended_by.unwrap_or_else(|| "the updates were too few".to_owned());
+            return Err(BenchError::Failed(format!("the primary was not killed: {why}")));
+        }
+        self.group()?.restart()?;
+        let found = self.group()?.look_up()?;
+        let run = &sent.run;
+        let seconds = |us: f64| us / 1e6;
+        let figures = [
+            ("updates", "1/s", run.acknowledged as f64 / run.seconds.max(1e-9)),
+            ("latency_p50", "s", seconds(run.latency_us.p50)),
+            ("latency_p99", "s", seconds(run.latency_us.p99)),
+            ("primary_busy", "%", sent.busy * 100.0),
+            ("not_acknowledged", "", (run.sent - run.acknowledged) as f64),
+            ("acknowledged_but_not_done", "", not_done as f64),
+            ("looked_up_after_SIGKILL", "", found.acknowledged as f64),
+            ("gone_after_SIGKILL", "", found.gone as f64),
+        ];
+        Ok(Found::Replicated {
+            figures: owned(figures),
+            secondaries: Vec::new(),
+            limiter: Some(sent.limiter),
+        })
+    }
+
+    /// Queries to a secondary while its primary is updated, and how far each secondary is behind.
+    pub(crate) fn under_update(&mut self) -> Result<Found, BenchError> {
+        let s = &self.settings.replication;
+        let updated =
+            (s.update_rate != UpdateRate::None).then(|| s.update_rate.per_second(s.delegations));
+        let mut sent = None;
+        let trial = self.settled(|visiting, spec| {
+            let Some(per_second) = updated else { return visiting.bench.trial(spec) };
+            visiting.group()?.begin(per_second)?;
+            let trial = visiting.bench.trial(spec);
+            // What was begun is ended, also when the trial failed.
+            let run = visiting.group()?.end();
+            let (mut trial, run) = (trial?, run?);
+            if !run.interrupted && !trial.void.is_void() {
+                all_sent(&run)?;
+                trial.void = record::Voidness(Some(Void::UpdatesRanOut { after_s: run.seconds }));
+            }
+            sent = Some(run);
+            Ok(trial)
+        })?;
+        let mut figures = owned([("qps", "qps", valid_qps(&trial))]);
+        let mut secondaries = Vec::new();
+        if let Some(run) = &sent {
+            figures.extend(owned([
+                ("updates_done", "1/s", run.acknowledged as f64 / run.seconds.max(1e-9)),
+                ("not_acknowledged", "", (run.sent - run.acknowledged) as f64),
+            ]));
+            secondaries = run.lags.iter().map(lag_figures).collect();
+            // The first is the one asked, which the whole cell is about.
+            figures.extend(secondaries.first().into_iter().flatten().cloned());
+        }
+        self.followed(figures, secondaries)
+    }
+
+    /// Queries for the zone as it is, and the octets of queries and replies.
+    pub(crate) fn signed_unsigned(&mut self) -> Result<Found, BenchError> {
+        let trial = self.settled(|visiting, spec| visiting.bench.trial(spec))?;
+        let sizes = self.group()?.sizes()?;
+        let figures = owned([
+            ("qps", "qps", valid_qps(&trial)),
+            ("query_octets", "octets", sizes.query),
+            ("reply_octets", "octets", sizes.reply),
+        ]);
+        self.followed(figures, Vec::new())
+    }
+
+    /// A closed loop run by `run`, again while it is void.
+    fn settled(
+        &mut self,
+        mut run: impl FnMut(&mut Self, &TrialSpec) -> Result<Trial, BenchError>,
+    ) -> Result<Trial, BenchError> {
+        let spec = closed(self.settings);
+        let mut tries = 0;
+        loop {
+            let trial = run(self, &spec)?;
+            let trial = self.tell(0.0, trial);
+            tries += 1;
+            match &trial.void.0 {
+                None => return Ok(trial),
+                Some(why) if tries > VOID_RETRIES => {
+                    return Err(BenchError::Void(format!("{tries} of {tries} trials: {why}")));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The figures with those of the transfers.
+    fn followed(
+        &mut self,
+        mut figures: Figures,
+        mut secondaries: Vec<Figures>,
+    ) -> Result<Found, BenchError> {
+        if let Some(transfers) = self.group()?.transfers()? {
+            figures.extend(transfer_figures(transfers.all()));
+            if transfers.packets_lost > 0 {
+                // What is counted is then too little.
+                figures.extend(owned([(
+                    "packets_of_transfers_lost",
+                    "",
+                    transfers.packets_lost as f64,
+                )]));
+            }
+            secondaries.resize_with(transfers.secondaries.len(), Vec::new);
+            for (figures, counts) in secondaries.iter_mut().zip(&transfers.secondaries) {
+                figures.extend(transfer_figures(counts.clone()));
+            }
+        }
+        Ok(Found::Replicated { figures, secondaries, limiter: None })
+    }
+}
+
+/// The trial of queries: a closed loop. Names come from the file of queries, so that none are taken.
+fn closed(settings: &Settings) -> TrialSpec {
+    let closed = &settings.closed;
+    TrialSpec {
+        pacing: Pacing::Window { outstanding: closed.window },
+        duration: closed.duration,
+        timeout: closed.timeout,
+        goal: None,
+        first_name: 0,
+        names: 0,
+    }
+}
+
+/// That a stream was not ended by what the primary answered.
+fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
+    match &run.ended_by {
+        Some(why) => Err(BenchError::Failed(format!("the updates ended early: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// Figures with names of their own.
+fn owned<const N: usize>(figures: [(&str, &'static str, f64); N]) -> Figures {
+    figures.map(|(name, unit, value)| (name.to_owned(), unit, value)).into()
+}
+
+/// How far a secondary was behind.
+fn lag_figures(lag: &record::Lag) -> Figures {
+    let count = lag.lag_us.count;
+    let mut figures = owned([
+        ("lag_watched", "", (count + lag.unseen) as f64),
+        ("lag_unseen", "", lag.unseen as f64),
+    ]);
+    if count > 0 {
+        let seconds = |us: f64| Nanos((us * 1e3) as u64).as_secs_f64();
+        figures.extend(owned([
+            ("lag_p50", "s", seconds(lag.lag_us.p50)),
+            ("lag_p99", "s", seconds(lag.lag_us.p99)),
+        ]));
+    }
+    figures
+}
+
+/// Transfers of each kind that occurred, and of AXFR and IXFR in any case.
+fn transfer_figures(counts: TransferCounts) -> Figures {
+    let mut figures = Vec::new();
+    for (kind, count) in counts {
+        if count.transfers > 0 || matches!(kind.as_str(), "axfr" | "ixfr") {
+            figures.push((format!("{kind}_octets"), "octets", count.octets as f64));
+            figures.push((kind, "", count.transfers as f64));
+        }
+    }
+    figures
+}

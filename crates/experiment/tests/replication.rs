@@ -1,0 +1,359 @@
+//! The methods about updates against a scripted primary and its secondaries: what they send, what they count, what a
+//! void trial leaves of them. And what their files may say.
+
+mod scripted;
+
+use std::path::Path;
+
+use experiment::{
+    Bench, BenchError, Experiment, Found, NameBudget, Replication, Sizes, TrialSpec, UpdateSpec,
+    Updated, take_up, visit, visit_estimate,
+};
+use measure::{Histogram, Limiter, Nanos, UpdateRate, Void};
+use record::{
+    CellRecord, Durability, Lag, SCHEMA, Secondary, Times, TransferCount, Transfers, Trial,
+    UpdateRun,
+};
+
+const FILE: &str = r#"
+name = "x"
+title = "an experiment about updates"
+role = "authoritative"
+method = "query-under-update"
+servers = ["nsd", "bind9"]
+
+[closed]
+duration = "2s"
+
+[replication]
+primary = "knot"
+secondaries = ["yadifa"]
+delegations = 8_640_000
+
+[matrix]
+replication.update-rate = ["0", 8, "100%/day", "max"]
+replication.signed = [false, true]
+
+[quick]
+replication.delegations = 1_000
+matrix.replication.update-rate = ["max"]
+"#;
+
+fn parse(text: &str) -> Experiment {
+    Experiment::parse(text, Path::new("x.toml")).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+#[test]
+fn a_file_varies_rates_and_signatures() {
+    let experiment = parse(FILE);
+    let rates: Vec<_> =
+        experiment.points.iter().map(|p| p.settings.replication.update_rate).collect();
+    let [none, some, share, max] = [
+        UpdateRate::None,
+        UpdateRate::PerSecond(8.0),
+        UpdateRate::PercentPerDay(100.0),
+        UpdateRate::Max,
+    ];
+    assert_eq!(rates, [none, none, some, some, share, share, max, max]);
+    let varied = &experiment.points[3].varied;
+    assert_eq!((varied["update-rate"].as_str(), varied["signed"].as_str()), ("8", "true"));
+    let quick = experiment.quick();
+    assert_eq!((quick.points.len(), quick.common().replication.delegations), (2, 1_000));
+    assert!(visit_estimate(quick.common()) < Nanos::from_secs(30));
+}
+
+#[test]
+fn mistakes_have_their_place() {
+    let rates = "replication.update-rate = [\"0\", 8, \"100%/day\", \"max\"]";
+    let table = [
+        (
+            ("8,", "\"fast\","),
+            "x.toml:17:33: `fast` is not a rate of updates: write 0 for none, 8 or",
+        ),
+        (("8,", "-8,"), "x.toml:17:33: `-8` is not a rate of updates"),
+        (("\"100%/day\"", "\"100%\""), "x.toml:17:36: `100%` is not a rate of updates"),
+        (
+            (rates, "tester.transport = [\"tls\"]"),
+            "x.toml:17:21: servers that replicate are asked over udp or tcp",
+        ),
+        (
+            ("primary = \"knot\"\n", ""),
+            "x.toml:5:10: the method `query-under-update` needs a `replication.primary`",
+        ),
+        (
+            ("\"query-under-update\"", "\"update-rate\""),
+            "x.toml:12:11: the servers of the method `update-rate` are",
+        ),
+        (
+            ("\"query-under-update\"", "\"closed\""),
+            "x.toml:17:28: `[replication]` is about the methods `update-rate`",
+        ),
+        (
+            ("\"query-under-update\"", "\"signed-unsigned\""),
+            "x.toml:17:33: `update-rate` is about the method",
+        ),
+        (
+            ("\"authoritative\"", "\"dns64\""),
+            "x.toml:5:10: this method is about authoritative servers",
+        ),
+        (
+            ("[\"yadifa\"]", "[\"yadifa\", \"yadifa\"]"),
+            "x.toml:13:15: `secondaries` has each server once",
+        ),
+        (("8_640_000", "10"), "x.toml:14:15: `delegations` is a number from 100"),
+        (("delegations = 8_640_000", "updates = 0"), "x.toml:14:11: `updates` is a number from 1"),
+        (
+            ("delegations = 8_640_000", "killed-after = 0"),
+            "x.toml:14:16: `killed-after` is a number",
+        ),
+        (
+            ("delegations = 8_640_000", "killed_after = 1"),
+            "x.toml:14:1: unknown field `killed_after`",
+        ),
+    ];
+    for ((from, to), start) in table {
+        let text = FILE.replacen(from, to, 1);
+        assert_ne!(text, FILE, "{from}");
+        let error = Experiment::parse(&text, Path::new("x.toml")).expect_err(&text).to_string();
+        assert!(error.starts_with(start), "{error}\nwanted {start}");
+    }
+}
+
+/// What a scripted group was told, in order.
+#[derive(Default)]
+struct Group {
+    told: Vec<String>,
+    /// The limiter of each trial, and why it is void; the last one again and again.
+    trials: Vec<Option<Void>>,
+    /// Why sending ends by itself.
+    ended_by: Option<String>,
+    ran_out: bool,
+    void: Option<Void>,
+}
+
+impl Group {
+    fn run(&self, sent: u64, acknowledged: u64) -> UpdateRun {
+        let mut times = Histogram::new();
+        times.record(Nanos::from_millis(2));
+        UpdateRun {
+            schema: SCHEMA,
+            server: "primary".to_owned(),
+            transport: "udp".to_owned(),
+            key: None,
+            rate: None,
+            window: 1,
+            seconds: 2.0,
+            sent,
+            acknowledged,
+            rcodes: Default::default(),
+            lost: sent - acknowledged,
+            per_second: acknowledged as f64 / 2.0,
+            latency_us: Times::from(&times),
+            interrupted: false,
+            killed: false,
+            ended_by: self.ended_by.clone(),
+            durability: None,
+            lags: Vec::new(),
+        }
+    }
+}
+
+impl Bench for Group {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        self.told.push(format!("trial of {}", spec.duration));
+        let void =
+            if self.trials.len() > 1 { self.trials.remove(0) } else { self.trials[0].clone() };
+        let limiter = if void.is_some() { Limiter::TesterCpu } else { Limiter::Dut };
+        Ok(Trial { valid: 5_000, ..scripted::trial(spec, 2_500.0, true, limiter, void) })
+    }
+
+    fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
+        Ok(self)
+    }
+}
+
+impl Replication for Group {
+    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError> {
+        self.told.push(format!("send {}, kill after {:?}", spec.count, spec.kill_after));
+        let done = spec.kill_after.unwrap_or(spec.count - 1);
+        let mut run = self.run(spec.count, done);
+        run.killed = spec.kill_after.is_some();
+        Ok(Updated { run, void: self.void.clone(), busy: 0.25, limiter: Limiter::Dut })
+    }
+
+    fn look_up(&mut self) -> Result<Durability, BenchError> {
+        self.told.push("look up".to_owned());
+        let gone = self.told.iter().filter(|told| *told == "restart").count() as u64;
+        Ok(Durability { acknowledged: 7, gone, examples: Vec::new() })
+    }
+
+    fn restart(&mut self) -> Result<(), BenchError> {
+        self.told.push("restart".to_owned());
+        Ok(())
+    }
+
+    fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError> {
+        self.told.push(format!("begin at {per_second:?}"));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<UpdateRun, BenchError> {
+        self.told.push("end".to_owned());
+        let mut times = Histogram::new();
+        times.record(Nanos::from_millis(4));
+        let lag = |unseen, times: &Histogram| Lag {
+            server: String::new(),
+            lag_us: Times::from(times),
+            unseen,
+        };
+        let lags = vec![lag(1, &times), lag(3, &Histogram::new())];
+        let interrupted = !self.ran_out && self.ended_by.is_none();
+        Ok(UpdateRun { interrupted, lags, ..self.run(40, 39) })
+    }
+
+    fn sizes(&mut self) -> Result<Sizes, BenchError> {
+        self.told.push("sizes".to_owned());
+        Ok(Sizes { query: 40.0, reply: 150.0 })
+    }
+
+    fn transfers(&mut self) -> Result<Option<Transfers>, BenchError> {
+        let count = |transfers, octets| TransferCount { transfers, octets };
+        let one = |kind: &str, count| [(kind.to_owned(), count), ("ixfr".to_owned(), count)].into();
+        let secondaries = vec![one("axfr", count(1, 100)), one("axfr", count(0, 0))];
+        let others = [("ixfr_in_full".to_owned(), count(0, 0))].into();
+        Ok(Some(Transfers { schema: SCHEMA, packets_lost: 0, secondaries, others }))
+    }
+}
+
+fn sound() -> Group {
+    Group { trials: vec![None], ..Group::default() }
+}
+
+/// Visits the first point of a file; the cell with it, and what was told to the group.
+fn measure(text: &str, mut group: Group) -> (Result<CellRecord, BenchError>, Vec<String>) {
+    let experiment = parse(text);
+    let settings = experiment.common();
+    let mut cell = CellRecord::new("nsd", Default::default(), settings.method.word());
+    cell.secondaries = vec![Secondary::default(), Secondary::default()];
+    let mut names = NameBudget::new(u64::MAX, false);
+    let mut trials = Vec::new();
+    let found = visit(settings, &mut group, &mut names, 0, &mut |trial| trials.push(trial.clone()));
+    cell.trials = trials;
+    let cell = found.map(|found: Found| {
+        take_up(&mut cell, settings, found, false, false);
+        cell
+    });
+    (cell, group.told)
+}
+
+/// A figure's only value.
+fn figure(figures: &std::collections::BTreeMap<String, record::Figure>, name: &str) -> f64 {
+    let figure = figures.get(name).unwrap_or_else(|| panic!("no figure {name}: {figures:?}"));
+    assert_eq!(figure.values.len(), 1);
+    figure.values[0]
+}
+
+#[test]
+fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
+    let text = FILE
+        .replace("query-under-update", "update-rate")
+        .replace("primary = \"knot\"\nsecondaries = [\"yadifa\"]", "updates = 10\nkilled-after = 3")
+        .replace("replication.update-rate = [\"0\", 8, \"100%/day\", \"max\"]\n", "")
+        .replace("matrix.replication.update-rate = [\"max\"]\n", "");
+    let (cell, told) = measure(&text, sound());
+    let wanted =
+        ["send 10, kill after None", "look up", "send 6, kill after Some(3)", "restart", "look up"];
+    assert_eq!(told, wanted);
+    let cell = cell.expect("a cell");
+    let table = [
+        ("updates", 4.5),
+        ("not_acknowledged", 1.0),
+        ("acknowledged_but_not_done", 0.0),
+        ("looked_up_after_SIGKILL", 7.0),
+        ("gone_after_SIGKILL", 1.0),
+        ("primary_busy", 25.0),
+    ];
+    for (name, value) in table {
+        assert_eq!(figure(&cell.figures, name), value, "{name}");
+    }
+    assert_eq!((cell.limiter, cell.repeats), (Limiter::Dut, 1));
+    // A Tester that was starved says nothing of the primary.
+    let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
+    let starved = Group { void: Some(why.clone()), ..sound() };
+    let (cell, told) = measure(&text, starved);
+    assert_eq!(cell, Err(BenchError::Void(why.to_string())));
+    assert_eq!(told.len(), 1);
+    let refused = Group { ended_by: Some("NOTAUTH".to_owned()), ..sound() };
+    let error = measure(&text, refused).0.expect_err("refused").to_string();
+    assert_eq!(error, "the updates ended early: NOTAUTH");
+}
+
+/// The file with one rate of updates.
+fn at(rate: &str) -> String {
+    FILE.replace("[\"0\", 8, \"100%/day\", \"max\"]", &format!("[\"{rate}\"]"))
+}
+
+#[test]
+fn queries_run_while_updates_are_sent() {
+    for (rate, begun) in [("8", "Some(8.0)"), ("100%/day", "Some(100.0)"), ("max", "None")] {
+        let (cell, told) = measure(&at(rate), sound());
+        assert_eq!(told, [format!("begin at {begun}"), "trial of 2s".to_owned(), "end".to_owned()]);
+        let cell = cell.expect("a cell");
+        let table = [
+            ("qps", 2_500.0),
+            ("updates_done", 19.5),
+            ("not_acknowledged", 1.0),
+            ("lag_watched", 2.0),
+            ("lag_unseen", 1.0),
+            ("axfr", 1.0),
+            ("ixfr", 1.0),
+            ("ixfr_octets", 100.0),
+        ];
+        for (name, value) in table {
+            assert_eq!(figure(&cell.figures, name), value, "{name}");
+        }
+        assert!((figure(&cell.figures, "lag_p50") - 0.004).abs() < 1e-4);
+        assert!(!cell.figures.contains_key("ixfr_in_full"), "none occurred");
+        // Each secondary by itself; the second one never had an update.
+        let [first, second] = [&cell.secondaries[0].figures, &cell.secondaries[1].figures];
+        assert_eq!((figure(first, "axfr"), figure(second, "axfr")), (1.0, 0.0));
+        assert_eq!((figure(first, "lag_unseen"), figure(second, "lag_unseen")), (1.0, 3.0));
+        assert!(first.contains_key("lag_p99") && !second.contains_key("lag_p99"));
+        assert_eq!(cell.limiter, Limiter::Dut);
+    }
+    let (cell, told) = measure(&at("0"), sound());
+    assert_eq!(told, ["trial of 2s"]);
+    let cell = cell.expect("a cell");
+    assert!(!cell.figures.contains_key("updates_done") && cell.figures.contains_key("axfr"));
+}
+
+#[test]
+fn a_void_trial_is_run_again_with_its_updates_and_gives_no_figure() {
+    let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
+    let starved = || Some(why.clone());
+    let once = Group { trials: vec![starved(), None], ..sound() };
+    let (cell, told) = measure(&at("8"), once);
+    assert_eq!(told.iter().filter(|told| told.starts_with("begin")).count(), 2);
+    let cell = cell.expect("a cell");
+    assert_eq!((cell.trials.len(), figure(&cell.figures, "qps")), (2, 2_500.0));
+    let always = Group { trials: vec![starved()], ..sound() };
+    let (cell, told) = measure(&at("8"), always);
+    assert_eq!(cell, Err(BenchError::Void(format!("3 of 3 trials: {why}"))));
+    assert_eq!(told.iter().filter(|told| *told == "end").count(), 3);
+    // Queries without updates beside them are no queries under update.
+    let (cell, _) = measure(&at("8"), Group { ran_out: true, ..sound() });
+    let why = "3 of 3 trials: the updates ran out after 2.0 s".to_owned();
+    assert_eq!(cell, Err(BenchError::Void(why)));
+}
+
+#[test]
+fn sizes_stand_beside_the_rate() {
+    let text = at("0").replace("query-under-update", "signed-unsigned");
+    let text = text.replace("replication.update-rate = [\"max\"]", "replication.signed = [true]");
+    let (cell, told) = measure(&text, sound());
+    assert_eq!(told, ["trial of 2s", "sizes"]);
+    let cell = cell.expect("a cell");
+    for (name, value) in [("qps", 2_500.0), ("query_octets", 40.0), ("reply_octets", 150.0)] {
+        assert_eq!(figure(&cell.figures, name), value, "{name}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Trials that a scripted bench gives.
+
+use experiment::TrialSpec;
+use measure::{Goal, Histogram, Limiter, Void};
+use record::{Conditions, Drops, SCHEMA, Times, Trial, Voidness};
+
+/// A trial whose queries all were answered right, at `rate` queries per second.
+pub(crate) fn trial(
+    spec: &TrialSpec,
+    rate: f64,
+    passed: bool,
+    limiter: Limiter,
+    void: Option<Void>,
+) -> Trial {
+    let none = Times::from(&Histogram::new());
+    Trial {
+        schema: SCHEMA,
+        planned: spec.names,
+        sent: spec.names,
+        answered: spec.names,
+        valid: spec.names,
+        invalid: Default::default(),
+        late: 0,
+        lost: 0,
+        duplicates: 0,
+        unexpected: 0,
+        unresolved: 0,
+        offered_qps: rate,
+        answered_qps: rate,
+        duration_s: spec.duration.as_secs_f64(),
+        latency_us: none.clone(),
+        latency_from_send_us: none.clone(),
+        schedule_error_us: none,
+        rcodes: Default::default(),
+        limiter,
+        void: Voidness(void),
+        goal: spec.goal.as_ref().map(Goal::to_string),
+        passed: Some(passed),
+        stopped_early: false,
+        cpu: Default::default(),
+        drops: Drops::default(),
+        connections: None,
+        series: Vec::new(),
+        probes: Vec::new(),
+        conditions: Conditions::default(),
+        warnings: Vec::new(),
+    }
+}
