@@ -23,6 +23,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
+use crate::replication::part::{Part, Signing};
 use crate::server::PORT;
 use crate::template::{self, Setting};
 
@@ -87,6 +88,35 @@ pub struct Adapter {
     /// Its configuration.
     #[serde(default)]
     pub files: Vec<FileTemplate>,
+    /// How it is told to be a primary or a secondary; absent where it is not driven as one.
+    #[serde(default)]
+    pub replication: Option<ReplicationTable>,
+}
+
+/// How a server is told to be a primary or a secondary of a zone. Its arguments are those of `start`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ReplicationTable {
+    /// Whether it takes dynamic updates as a primary (RFC 2136).
+    pub updates: bool,
+    /// How the zone of a primary may be signed.
+    #[serde(default)]
+    pub signing: Vec<Signing>,
+    /// Primaries that it cannot follow, by the names of their adapters, and why.
+    #[serde(default)]
+    pub cannot_follow: BTreeMap<String, String>,
+    /// Files that say that it still runs, and are taken away before it is started again after SIGKILL.
+    #[serde(default)]
+    pub stale_files: Vec<String>,
+    /// Commands run in its directory before its first start, one a line; a template.
+    #[serde(default = "no_text")]
+    pub prepare: Spanned<String>,
+    /// Its configuration.
+    pub files: Vec<FileTemplate>,
+}
+
+fn no_text() -> Spanned<String> {
+    Spanned::new(0..0, String::new())
 }
 
 fn one() -> u64 {
@@ -232,6 +262,14 @@ pub enum AdapterError {
         /// What it can be.
         known: String,
     },
+    /// The server is driven neither as a primary nor as a secondary.
+    #[error(
+        "{title} is not driven as a primary or a secondary: its adapter has no table `[replication]`"
+    )]
+    NotReplicating {
+        /// The server.
+        title: String,
+    },
     /// The server's program is not on this machine.
     #[error(
         "{title} is not installed: no program {binaries} on PATH or in /usr/sbin; \
@@ -263,8 +301,8 @@ impl Adapter {
         if let Some(why) = adapter.nonsense() {
             return Err(bad(0, why));
         }
-        for template in adapter.templates() {
-            for sample in adapter.samples() {
+        for (template, samples) in adapter.templates_and_samples() {
+            for sample in samples {
                 template::render(template.get_ref(), &sample).map_err(|e| {
                     let (start, _) = place(text, template.span().start);
                     // The text of a multi-line string begins on the line after its quotes.
@@ -309,6 +347,7 @@ impl Adapter {
             ready: Ready { timeout: custom.ready.into() },
             stop: Stop::default(),
             files: files.collect(),
+            replication: None,
         };
         let bad = |line: usize, why: String| {
             let path = PathBuf::from(format!("server {name}"));
@@ -335,6 +374,28 @@ impl Adapter {
     fn templates(&self) -> impl Iterator<Item = &Spanned<String>> {
         let files = self.files.iter().map(|file| &file.text);
         files.chain(&self.start.arguments).chain(self.start.environment.values())
+    }
+
+    /// Everything of it that is a template, each with the values to try it with.
+    fn templates_and_samples(&self) -> Vec<(&Spanned<String>, Vec<Setting>)> {
+        let usual: Vec<Setting> = self.samples().collect();
+        let all = self.templates().map(|template| (template, usual.clone()));
+        let replication = self.replication.iter().flat_map(|r| {
+            let parts = Part::samples();
+            let samples: Vec<Setting> = parts.into_iter().flat_map(Setting::replicating).collect();
+            let files = r.files.iter().map(|file| &file.text);
+            files.chain([&r.prepare]).map(move |template| (template, samples.clone()))
+        });
+        all.chain(replication).collect()
+    }
+
+    /// How it is told to be a primary or a secondary.
+    ///
+    /// # Errors
+    /// When it is not driven as one.
+    pub fn replicating(&self) -> Result<&ReplicationTable, AdapterError> {
+        let title = || self.title.clone();
+        self.replication.as_ref().ok_or_else(|| AdapterError::NotReplicating { title: title() })
     }
 
     /// Whether its `version` speaks `transport`.
@@ -376,8 +437,11 @@ impl Adapter {
         if self.listen.port == 0 || !(self.listen.ipv4 || self.listen.ipv6) {
             return Some("`listen` needs a port, and IPv6 or IPv4".to_owned());
         }
-        let file = self.files.iter().find(|file| outside(&file.path))?;
-        Some(format!("the path `{}` does not stay in the directory of the run", file.path))
+        let replication = self.replication.iter();
+        let files = replication.clone().flat_map(|r| &r.files).chain(&self.files);
+        let paths = replication.flat_map(|r| &r.stale_files).chain(files.map(|file| &file.path));
+        let path = { paths }.find(|path| outside(path))?;
+        Some(format!("the path `{path}` does not stay in the directory of the run"))
     }
 
     /// Whether it can be `role`.

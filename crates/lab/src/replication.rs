@@ -11,6 +11,7 @@
 //! Each server works in a folder of its own, is bound to its cores, and ends with the lab.
 
 pub mod nodes;
+pub mod part;
 pub mod plan;
 
 use std::ffi::OsStr;

@@ -359,6 +359,7 @@ impl Installed {
             upstream,
             behind: None,
             zone_file: zone_file.unwrap_or_default(),
+            replication: None,
             variables: service.variables.clone(),
         }
     }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use experiment::file::Role;
 
 use crate::adapter::role_word;
+use crate::replication::part::Part;
 
 /// The variables of an adapter's templates. Beside them there is `since("1.2")`: whether the
 /// server's version is at least that.
@@ -50,6 +51,9 @@ pub struct Setting {
     pub behind: Option<Place>,
     /// The generated zone's file; empty for a server that needs none.
     pub zone_file: String,
+    /// Its part among the servers that replicate a zone; absent where it is none of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replication: Option<Part>,
     /// What the experiment's `[variables]` say; a template gives each a default.
     #[serde(flatten)]
     pub variables: BTreeMap<String, String>,
@@ -74,6 +78,12 @@ impl Setting {
             .map(|(version, privileged)| Self::sample(role, front, version, privileged))
     }
 
+    /// The same for a server with a part in a group.
+    pub(crate) fn replicating(part: Part) -> [Self; 2] {
+        Self::samples(Role::Authoritative, false)
+            .map(|sample| Self { replication: Some(part.clone()), ..sample })
+    }
+
     fn sample(role: Role, front: bool, version: &str, privileged: bool) -> Self {
         let place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: 53 };
         Self {
@@ -94,6 +104,7 @@ impl Setting {
             upstream: place,
             behind: front.then_some(place),
             zone_file: "/tmp/run/zone".to_owned(),
+            replication: None,
             variables: BTreeMap::new(),
         }
     }
