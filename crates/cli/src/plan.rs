@@ -5,7 +5,6 @@ use std::path::Path;
 use experiment::{Experiment, estimate, self_test_estimate, visit_estimate};
 use lab::Checked;
 use lab::built_in::EXPERIMENTS;
-use lab::replication::plan::ReplicationPlan;
 use measure::Nanos;
 use report::view::{Align, align, setting_words, span};
 
@@ -22,14 +21,8 @@ pub(crate) fn list() {
             rows.push([(*name).to_owned(), time(&experiment.quick()), full, title]);
         }
     }
-    for (name, text) in EXPERIMENTS {
-        if let Ok(plan) = ReplicationPlan::parse(text, Path::new(name), false) {
-            rows.push([(*name).to_owned(), "-".into(), "-".into(), plan.title]);
-        }
-    }
     print!("{}", align(&rows, &[Align::Left, Align::Right, Align::Right, Align::Left]));
     println!("\nTimes are for all servers of each. `dnsdyno run NAME --dry-run` shows the plan.");
-    println!("How long experiments with updates take is up to the servers: they say no time.");
 }
 
 fn time(experiment: &Experiment) -> String {

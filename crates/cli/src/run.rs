@@ -17,7 +17,6 @@ use crate::keep::Keeper;
 use crate::live::{self, Board, View};
 use crate::metrics::{self, Listener};
 use crate::plan;
-use crate::replicate;
 use crate::store::{self, RunRef, StoreArgs};
 use crate::tester::command_line;
 
@@ -25,9 +24,6 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     if args.list {
         plan::list();
         return Ok(());
-    }
-    if let Some(text) = replicate::text(&args) {
-        return replicate::run(&args, &text);
     }
     let resumed = args.resume.as_ref().map(|which| unfinished(&args.store, which)).transpose()?;
     let experiment = match &resumed {

@@ -12,7 +12,7 @@ use udp::capture::{LiveCapture, Only, Until};
 
 use crate::failure::Failure;
 use crate::load::interruption;
-use crate::{trace_export, trace_select, trace_stats};
+use crate::{trace_export, trace_select, trace_stats, trace_transfers};
 
 /// `dnsdyno trace`
 #[derive(Args, Clone, Debug)]
@@ -36,6 +36,9 @@ enum TraceCommand {
     Anonymise(trace_select::AnonymiseArgs),
     /// Write a table of transactions, each query with its reply, for a data base
     Export(trace_export::ExportArgs),
+    /// Count zone transfers that pass an interface, until Ctrl-C
+    #[command(hide = true)]
+    Transfers(trace_transfers::TransfersArgs),
 }
 
 const STATS_EXAMPLES: &str = "Examples:
@@ -74,6 +77,7 @@ pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
         TraceCommand::Slice(args) => trace_select::slice(&args),
         TraceCommand::Anonymise(args) => trace_select::anonymise(&args),
         TraceCommand::Export(args) => trace_export::run(&args),
+        TraceCommand::Transfers(args) => trace_transfers::run(&args),
     }
 }
 

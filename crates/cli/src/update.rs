@@ -3,16 +3,22 @@
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use measure::{Nanos, UpdateRate};
-use record::{SCHEMA, Times, UpdateRun};
+use record::{SCHEMA, Times, UpdateCheck, UpdateRun};
 use update::apply::{ApplyError, Changes};
+use update::check::{check, wait_ready, watch};
 use update::outcome::rcode_name;
 use update::{
-    Generate, GenerateError, Key, Prerequisites, StreamError, UpdateReader, script, stream,
+    CheckError, Generate, GenerateError, Key, Kill, Lag, Prerequisites, Sender, Sent, UpdateReader,
+    script, stream,
 };
 use zone::Reader;
 use zone::stats::Stats;
@@ -20,8 +26,6 @@ use zone::stats::Stats;
 use crate::failure::Failure;
 use crate::load::interruption;
 use crate::options::parse_target;
-use crate::update_check::{check, wait_ready};
-use crate::update_send::{Sender, Sent};
 use crate::zone::{create, output, parse_count};
 use crate::zone_files::Input;
 
@@ -166,6 +170,15 @@ struct SendArgs {
     /// How long a reply is waited for
     #[arg(long, value_name = "TIME", default_value = "10s")]
     timeout: Nanos,
+    /// Leave out so many updates at the beginning of the stream
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0")]
+    skip: u64,
+    /// Send so many updates at most
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    count: Option<u64>,
+    /// Watch how far this secondary is behind: one update at a time, from its acknowledgement to the first right answer
+    #[arg(long, value_name = "SERVER", value_parser = parse_target)]
+    watch: Vec<SocketAddr>,
     /// Write what became of each update: its number from 0, RCODE or LOST, microseconds
     #[arg(long, value_name = "FILE")]
     outcomes: Option<PathBuf>,
@@ -173,7 +186,7 @@ struct SendArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Kill this process, the primary, with SIGKILL in the middle of it
-    #[arg(long, value_name = "PID", requires = "restart")]
+    #[arg(long, value_name = "PID")]
     kill: Option<i32>,
     /// After so many acknowledged updates
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1k")]
@@ -194,6 +207,9 @@ struct CheckArgs {
     /// Only those that were acknowledged, by what `update send` wrote
     #[arg(long, value_name = "FILE")]
     outcomes: Option<PathBuf>,
+    /// Write the result as JSON (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -279,6 +295,7 @@ fn key(args: &SendArgs) -> Result<Option<Key>, Failure> {
 fn send(args: &SendArgs) -> Result<(), Failure> {
     let rate = args.rate.unwrap_or(UpdateRate::Max);
     let rate = per_second(rate, || delegations(args.of.as_deref()))?;
+    let (watched, seen): (Vec<_>, Vec<_>) = args.watch.iter().map(|_| sync_channel(0)).unzip();
     let sender = Sender {
         server: args.server,
         tcp: args.tcp,
@@ -286,8 +303,14 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         timeout: Duration::from_nanos(args.timeout.0),
         rate,
         window: args.window,
-        kill: args.kill.map(|pid| (pid, args.kill_after)),
-        watch: Vec::new(),
+        skip: args.skip,
+        count: args.count,
+        kill: args.kill.map(|pid| Kill {
+            pid,
+            after: args.kill_after,
+            how: lab::durability::kill_at_once,
+        }),
+        watch: watched,
     };
     let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
     let updates = open()?;
@@ -301,10 +324,18 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     };
     let mut outcomes = BufWriter::new(create(&path)?);
     let stop = interruption()?;
+    let watchers = watchers(args, seen, &stop);
     let sent = sender.run(updates, &mut outcomes, &stop);
     outcomes.flush().map_err(Failure::run)?;
     drop(outcomes);
     let mut result = result(args, &sender, &sent);
+    // The watchers end when nobody sends to them any more.
+    drop(sender);
+    for (watcher, server) in watchers.into_iter().zip(&args.watch) {
+        let lag = watcher.join().map_err(|_| Failure::run(anyhow!("a watcher panicked")))?;
+        let (lag_us, unseen) = (Times::from(&lag.times), lag.unseen);
+        result.lags.push(record::Lag { server: server.to_string(), lag_us, unseen });
+    }
     let mut failed = None;
     if let (true, Some(command)) = (sent.killed, &args.restart) {
         match survivors(args, command, &path) {
@@ -333,6 +364,20 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     }
 }
 
+/// Watches the secondaries, each in a thread of its own.
+fn watchers(
+    args: &SendArgs,
+    seen: Vec<Receiver<(update::Update, Instant)>>,
+    stop: &Arc<AtomicBool>,
+) -> Vec<JoinHandle<Lag>> {
+    let servers = args.watch.iter().copied().zip(seen);
+    let watchers = servers.map(|(server, seen)| {
+        let stop = stop.clone();
+        std::thread::spawn(move || watch(server, seen, &stop))
+    });
+    watchers.collect()
+}
+
 /// Starts the primary again and looks for what it acknowledged.
 fn survivors(
     args: &SendArgs,
@@ -342,17 +387,24 @@ fn survivors(
     let open = || UpdateReader::open(&args.updates);
     let first = open()?.next_update()?.ok_or_else(|| anyhow!("there are no updates"))?;
     let mut started = lab::durability::start_again(command)?;
-    wait_ready(args.server, first.zone(), RESTART, || match started.try_wait()? {
+    wait_ready(args.server, first.zone(), RESTART, || match started.try_wait() {
         // Gone well, it may have left the server behind.
-        Some(status) if !status.success() => Err(anyhow!("`{command}` failed: {status}")),
-        _ => Ok(()),
+        Ok(Some(status)) if !status.success() => Err(format!("`{command}` failed: {status}")),
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.to_string()),
     })?;
     let acknowledged = acknowledged(outcomes)?;
-    check(args.server, open()?, |number| acknowledged.contains(&number))
+    Ok(durability(check(args.server, open()?, |number| acknowledged.contains(&number))?))
+}
+
+/// A look-up for the record.
+fn durability(found: update::Checked) -> record::Durability {
+    let update::Checked { looked_up, gone, examples } = found;
+    record::Durability { acknowledged: looked_up, gone, examples }
 }
 
 /// The numbers of the updates with NOERROR.
-pub(crate) fn acknowledged(path: &Path) -> anyhow::Result<std::collections::HashSet<u64>> {
+fn acknowledged(path: &Path) -> anyhow::Result<std::collections::HashSet<u64>> {
     let text = std::fs::read_to_string(path)?;
     let number = |(at, line): (usize, &str)| {
         let mut words = line.split(' ');
@@ -395,9 +447,14 @@ fn look_up(args: &CheckArgs) -> Result<(), Failure> {
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
     let acknowledged = acknowledged.map_err(Failure::BadInput)?;
     let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
-    let found = check(args.server, updates, wanted).map_err(|error| {
-        if error.is::<StreamError>() { Failure::BadInput(error) } else { Failure::Failed(error) }
+    let found = check(args.server, updates, wanted).map_err(|error| match error {
+        CheckError::Stream(error) => Failure::input(error),
+        error => Failure::run(error),
     })?;
+    let found = durability(found);
+    if let Some(json) = &args.json {
+        return record::write(json, &UpdateCheck { schema: SCHEMA, found }).map_err(Failure::run);
+    }
     println!("{} updates looked up, {} are not there", found.acknowledged, found.gone);
     found.examples.iter().for_each(|name| println!("  not there: {name}"));
     if found.gone > 0 { Err(Failure::Silent) } else { Ok(()) }

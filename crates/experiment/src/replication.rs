@@ -14,7 +14,7 @@ use record::{Durability, TransferCounts, Transfers, Trial, UpdateRun};
 
 use crate::bench::{BenchError, TrialSpec};
 use crate::settings::Settings;
-use crate::visit::{Figures, Found, VOID_RETRIES, Visiting, valid_qps};
+use crate::visit::{Figures, Found, VOID_RETRIES, Visiting};
 
 /// Updates of the stream to be sent one after the other, each when the one before is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Visiting<'_> {
             sent = Some(run);
             Ok(trial)
         })?;
-        let mut figures = owned([("qps", "qps", valid_qps(&trial))]);
+        let mut figures = owned([("qps", "qps", trial.valid_qps())]);
         let mut secondaries = Vec::new();
         if let Some(run) = &sent {
             figures.extend(owned([
@@ -176,7 +176,7 @@ impl Visiting<'_> {
         let trial = self.settled(|visiting, spec| visiting.bench.trial(spec))?;
         let sizes = self.group()?.sizes()?;
         let figures = owned([
-            ("qps", "qps", valid_qps(&trial)),
+            ("qps", "qps", trial.valid_qps()),
             ("query_octets", "octets", sizes.query),
             ("reply_octets", "octets", sizes.reply),
         ]);

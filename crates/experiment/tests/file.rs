@@ -172,8 +172,6 @@ fn built_in() -> Vec<(PathBuf, String)> {
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|e| e == "toml"))
         .map(|path| (path.clone(), std::fs::read_to_string(path).expect("a text")))
-        // Those of replication have a form of their own.
-        .filter(|(_, text)| !text.contains("\nrole = \"replication\"\n"))
         .collect();
     files.sort();
     files

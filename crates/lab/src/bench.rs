@@ -7,6 +7,7 @@
 //! ```
 
 mod measurer;
+mod updates;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use experiment::settings::{Generator, TesterSettings};
-use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
+use experiment::{
+    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, Replication, TrialSpec,
+};
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Void, Warning};
 use nix::sys::signal::Signal;
@@ -28,8 +31,9 @@ use crate::generator;
 use crate::judge::{evidence, judge};
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
-use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs};
+use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs, time_of_processes};
 use crate::process::{Launch, Patience, Process};
+use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
 use crate::watch::{Reader, Sight, Watcher};
@@ -82,6 +86,17 @@ pub struct Target {
     pub tester: TesterSettings,
     /// Whose certificates are believed, PEM; of transports with TLS.
     pub authority: Option<PathBuf>,
+    /// Queries of a file are sent instead of names of the namespace.
+    pub queries: Option<QueryFile>,
+}
+
+/// A file of queries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Whether signatures are asked for (DO).
+    pub dnssec: bool,
 }
 
 /// Trials in the lab.
@@ -93,6 +108,8 @@ pub struct LabBench<'a> {
     target: Target,
     authdns: Option<Process>,
     server: Option<Running<'a>>,
+    // The primary and the secondaries beside the server.
+    group: Option<Group>,
     // How many cores' time the server may have, where that is limited.
     cpu_limit: Option<f64>,
     // Whether the last trial left the server with work.
@@ -107,17 +124,25 @@ struct Spent {
     before: Snapshot,
     after: Snapshot,
     series: Vec<Series>,
+    // What each role beside the server spent: seconds in user mode and in the kernel.
+    beside: Vec<(&'static str, Host, (f64, f64))>,
 }
 
 /// A server under test that can be started again.
 #[derive(Debug)]
 struct Running<'a> {
-    installed: &'a Installed,
-    service: &'a Service,
+    starts: Starts<'a>,
     // Absent only between a stop and a start.
     server: Option<Server>,
     // Holds it to its share of CPU time while it is there.
     limit: Option<CpuLimit>,
+}
+
+/// What is started: a server of the names that are asked, or one among those that replicate a zone.
+#[derive(Clone, Copy, Debug)]
+enum Starts<'a> {
+    Service(&'a Installed, &'a Service),
+    Member(&'a Member),
 }
 
 impl<'a> LabBench<'a> {
@@ -153,6 +178,7 @@ impl<'a> LabBench<'a> {
             target,
             authdns: None,
             server: None,
+            group: None,
             cpu_limit: None,
             overloaded: false,
             watcher: None,
@@ -174,7 +200,8 @@ impl<'a> LabBench<'a> {
         (installed, service): (&'a Installed, &'a Service),
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
-        let server = Some(Running { installed, service, server: None, limit: None });
+        let starts = Starts::Service(installed, service);
+        let server = Some(Running { starts, server: None, limit: None });
         let mut bench =
             Self { authdns, server, cpu_limit, ..Self::bare(lab, testbed, dir, target) };
         bench.start_server()?;
@@ -202,16 +229,32 @@ impl<'a> LabBench<'a> {
     /// Starts the server, from scratch, and limits it.
     fn start_server(&mut self) -> Result<(), crate::ServerError> {
         let Some(running) = &mut self.server else { return Ok(()) };
-        let Running { installed, service, .. } = *running;
         let (testbed, lab, dir) = (self.testbed, self.lab, self.dir);
-        let server = installed.start(service, testbed, lab, dir)?;
-        if let Some(cores) = self.cpu_limit {
-            let cpus = testbed.cpus(Host::Dut).count();
-            let limit = CpuLimit::apply(&server.pids(), cores, cpus)
-                .map_err(|e: LimitError| crate::ServerError::Limit(e))?;
-            running.limit = Some(limit);
-        }
+        let server = match running.starts {
+            Starts::Service(installed, service) => installed.start(service, testbed, lab, dir)?,
+            Starts::Member(member) => {
+                let mut server = member.start(testbed, lab, dir)?;
+                if let Some(group) = &mut self.group {
+                    group.wait(&mut server, Ground { testbed, lab, dir })?;
+                }
+                server
+            }
+        };
         running.server = Some(server);
+        self.limit_server()
+    }
+
+    /// Holds the server to the time that it may have.
+    fn limit_server(&mut self) -> Result<(), crate::ServerError> {
+        let Some(Running { server: Some(server), limit, .. }) = &mut self.server else {
+            return Ok(());
+        };
+        if let Some(cores) = self.cpu_limit {
+            let cpus = self.testbed.cpus(Host::Dut).count();
+            let applied = CpuLimit::apply(&server.pids(), cores, cpus)
+                .map_err(|e: LimitError| crate::ServerError::Limit(e))?;
+            *limit = Some(applied);
+        }
         Ok(())
     }
 
@@ -238,6 +281,9 @@ impl<'a> LabBench<'a> {
     /// Stops the server as its adapter says, and the AuthDNS.
     pub fn stop(mut self) {
         self.stop_server();
+        if let Some(group) = self.group {
+            group.stop();
+        }
         if let Some(mut authdns) = self.authdns {
             authdns.stop(Signal::SIGTERM, GRACE);
         }
@@ -248,7 +294,14 @@ impl<'a> LabBench<'a> {
         let authdns = self.authdns.iter().map(|process| (Host::Auth, process.pid()));
         let server = self.server.iter().filter_map(|running| running.server.as_ref());
         let server = server.flat_map(Server::pids).map(|pid| (Host::Dut, pid));
-        authdns.chain(server).collect()
+        let beside = self.companions().into_iter();
+        let beside = beside.flat_map(|c| c.pids.into_iter().map(move |pid| (c.host, pid)));
+        authdns.chain(server).chain(beside).collect()
+    }
+
+    /// The processes beside the server, by role.
+    fn companions(&self) -> Vec<Companions> {
+        self.group.as_ref().map_or_else(Vec::new, Group::companions)
     }
 
     /// Looks at every role while a trial runs, on the Tester's cores.
@@ -259,9 +312,10 @@ impl<'a> LabBench<'a> {
             let cpus = self.testbed.cpus(host).clone();
             (!pids.is_empty()).then_some(Watched { role, pids, children_only: false, cpus })
         };
+        let auth = if self.group.is_some() { "primary" } else { "authdns" };
         let watched = [
             role("tester", Host::Tester, Some(tester)),
-            role("authdns", Host::Auth, None),
+            role(auth, Host::Auth, None),
             role("dut", Host::Dut, None),
         ];
         let interval = (duration / SAMPLES).clamp(SAMPLING.0, SAMPLING.1);
@@ -279,7 +333,9 @@ impl<'a> LabBench<'a> {
         limit: Duration,
     ) -> Result<(Process, Spent), BenchError> {
         let mut watched = self.watched();
+        let companions = self.companions();
         let before = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let beside_before = time_of(&companions);
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let mut tester = Process::start(&Launch {
             name: "tester",
@@ -295,8 +351,12 @@ impl<'a> LabBench<'a> {
         // It has ended, but its accounts are still there.
         watched.push((Host::Tester, tester.pid()));
         let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let beside = time_of(&companions).into_iter().zip(beside_before);
+        let beside = beside
+            .map(|((role, host, now), (_, _, then))| (role, host, (now.0 - then.0, now.1 - then.1)))
+            .collect();
         let series = sampler.stop();
-        Ok((tester, Spent { before, after, series }))
+        Ok((tester, Spent { before, after, series, beside }))
     }
 
     /// Runs a load that writes its result to `json`; the result, and what was spent and lost.
@@ -317,9 +377,9 @@ impl<'a> LabBench<'a> {
         Ok((record::read(json).map_err(failed)?, spent))
     }
 
-    /// Whether the AuthDNS of this bench runs on the Measurer's core.
+    /// Whether the AuthDNS of this bench, or a primary, runs on the Measurer's core.
     fn shares_core(&self) -> bool {
-        self.authdns.is_some()
+        (self.authdns.is_some() || self.group.as_ref().is_some_and(Group::uses_auth))
             && self.testbed.cpus(Host::Auth).shares_with(self.testbed.cpus(Host::Tester))
     }
 
@@ -342,6 +402,9 @@ impl<'a> LabBench<'a> {
             }
             if let Some(authdns) = &mut self.authdns {
                 authdns.check().map_err(failed)?;
+            }
+            if let Some(group) = &mut self.group {
+                group.check().map_err(failed)?;
             }
             if patience.is_over() {
                 return Err(failed(tester.late("end its trial", limit)));
@@ -383,12 +446,16 @@ impl<'a> LabBench<'a> {
 
     /// Adds to the Measurer's record what the probes saw, and judges what limited the trial.
     fn conclude(&self, mut trial: Trial, spent: Spent) -> Trial {
-        let Spent { before, after, series } = spent;
+        let Spent { before, after, series, beside } = spent;
         let observed = &Observed::between(&before, &after, self.testbed, trial.duration_s);
         // Beside its own, of latencies.
         trial.probes.extend(series);
         let shared = self.shares_core();
         let mut evidence = evidence(&trial, observed, shared, self.server.is_some());
+        if self.group.is_some() {
+            // A primary that is busy keeps nobody from asking its secondary.
+            evidence.authdns_busy = None;
+        }
         if let (Some(busy), Some(cores)) = (&mut evidence.dut_busy, self.cpu_limit) {
             // A server that has used up what it is given is at its end.
             *busy = (*busy * self.testbed.cpus(Host::Dut).count() as f64 / cores).min(1.0);
@@ -411,6 +478,12 @@ impl<'a> LabBench<'a> {
         let cpu = |host| cpu_of(observed.usage(host), self.testbed.cpus(host).cpus());
         if self.authdns.is_some() {
             trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
+        }
+        for (role, host, (user_s, system_s)) in beside {
+            let cpus = self.testbed.cpus(host).cpus().to_vec();
+            let busy = (user_s + system_s) / (trial.duration_s * cpus.len() as f64).max(1e-3);
+            let cpu = Cpu { user_s, system_s, busy: busy.min(1.0), cpus, ..Cpu::default() };
+            trial.cpu.insert(role.to_owned(), cpu);
         }
         if self.server.is_some() {
             trial.cpu.insert("dut".to_owned(), cpu(Host::Dut));
@@ -488,6 +561,10 @@ impl Bench for LabBench<'_> {
         Ok(row)
     }
 
+    fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
+        Ok(self)
+    }
+
     fn generate(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let (lanes, experiments, first_name) = match spec.generator {
             Generator::Lockstep1 => (1, spec.experiments, spec.first_name),
@@ -535,6 +612,11 @@ impl LabBench<'_> {
         let (tester, _) = self.run(command, Nanos::from_secs(10), limit)?;
         generator::read_times(spec, tester.log()).map_err(failed)
     }
+}
+
+/// What the processes of each role have spent until now: seconds in user mode and in the kernel.
+fn time_of(companions: &[Companions]) -> Vec<(&'static str, Host, (f64, f64))> {
+    companions.iter().map(|c| (c.role, c.host, time_of_processes(&c.pids))).collect()
 }
 
 /// What a host spent, for the record.

@@ -21,11 +21,11 @@ mod tests {
     use super::*;
     use crate::run::{RunOptions, check};
 
-    /// Name and text of each experiment, without those of replication, which have a form of their own.
+    /// Name and text of each experiment.
     fn experiments() -> impl Iterator<Item = (&'static str, Experiment)> {
-        let own_form = |text: &str| !text.contains("\nrole = \"replication\"\n");
-        let experiments = EXPERIMENTS.iter().filter(move |(_, text)| own_form(text));
-        experiments.map(|(name, text)| (*name, Experiment::parse(text, Path::new(name)).unwrap()))
+        EXPERIMENTS
+            .iter()
+            .map(|(name, text)| (*name, Experiment::parse(text, Path::new(name)).unwrap()))
     }
 
     #[test]

@@ -98,21 +98,6 @@ pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkE
     })
 }
 
-/// Gives the loopback more addresses: a server that looks for its own among those of the interfaces must see them.
-pub(crate) fn loopback_addresses(
-    namespace: &Namespace,
-    addresses: &[IpAddr],
-) -> Result<(), LinkError> {
-    inside(namespace, async |wires| {
-        let index = wires.index("lo")?;
-        for &address in addresses {
-            let len = if address.is_ipv4() { 32 } else { 128 };
-            wires.add_address(index, address, len).await?;
-        }
-        Ok(())
-    })
-}
-
 /// Runs `work` in the namespace with a connection to its routing socket.
 fn inside<F>(namespace: &Namespace, work: F) -> Result<(), LinkError>
 where

@@ -85,6 +85,14 @@ impl Processes {
     }
 }
 
+/// What processes and their children have spent until now: seconds in user mode and in the kernel.
+pub(crate) fn time_of_processes(pids: &[u32]) -> (f64, f64) {
+    let mut spent = Processes::default();
+    pids.iter().for_each(|&pid| spent.add_tree(pid));
+    let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
+    (seconds(spent.user), seconds(spent.system))
+}
+
 /// The counters of the calling thread's network namespace.
 fn read_network() -> Network {
     let read = |name: &str| {

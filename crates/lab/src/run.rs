@@ -12,7 +12,7 @@
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use experiment::{BenchError, Custom, Experiment, FileError, Found, Point, Settings};
+use experiment::{BenchError, Custom, Experiment, FileError, Found, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
@@ -206,6 +206,8 @@ pub struct Checked<'e> {
     pub experiment: &'e Experiment,
     /// The adapters of its servers that are to be measured, in its order.
     pub adapters: Vec<Adapter>,
+    /// The adapters of the primaries and secondaries beside them.
+    pub(crate) companions: Vec<Adapter>,
     /// What is asked at each point.
     pub(crate) asked: Vec<Asked>,
 }
@@ -240,7 +242,8 @@ pub fn check<'e>(
         catalogue.add(Adapter::custom(name, common.role, custom)?);
     }
     let adapters = chosen(experiment, options, &catalogue)?;
-    Ok(Checked { experiment, adapters, asked })
+    let companions = companions(experiment, &adapters, &catalogue)?;
+    Ok(Checked { experiment, adapters, companions, asked })
 }
 
 /// Runs a checked experiment in the lab.
@@ -293,6 +296,45 @@ pub fn run_experiment(
         tell(Event::Kept(dir.keep()));
     }
     Ok(run)
+}
+
+/// The adapters of the primaries and secondaries beside the experiment's `servers`, each checked for its part.
+fn companions(
+    experiment: &Experiment,
+    servers: &[Adapter],
+    catalogue: &Catalogue,
+) -> Result<Vec<Adapter>, RunError> {
+    let mut all: Vec<Adapter> = Vec::new();
+    for point in &experiment.points {
+        let (r, method) = (&point.settings.replication, point.settings.method);
+        if !method.replicates() {
+            continue;
+        }
+        let bad = |key: &str, why: String| RunError::File(experiment.bad(point, key, why));
+        let check = |key: &str, adapter: &Adapter, updated: bool| {
+            if adapter.remote.is_some() {
+                let why = format!("{} is remote: it cannot be started with a zone", adapter.name);
+                return Err(bad(key, why));
+            }
+            let table = adapter.replicating().map_err(|e| bad(key, e.to_string()))?;
+            let why =
+                || format!("{} takes no dynamic updates: it can be a secondary", adapter.title);
+            (table.updates || !updated).then_some(()).ok_or_else(|| bad(key, why()))
+        };
+        for server in servers {
+            check("servers", server, method == Method::UpdateRate)?;
+        }
+        let beside = r.secondaries.iter().map(|name| ("replication.secondaries", name, false));
+        let primary = r.primary.iter().map(|name| ("replication.primary", name, true));
+        for (key, name, updated) in primary.chain(beside) {
+            let adapter = catalogue.get(name).map_err(|e| bad(key, e.to_string()))?;
+            check(key, adapter, updated)?;
+            if !all.iter().any(|known| known.name == adapter.name) {
+                all.push(adapter.clone());
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// The adapters of the experiment's servers, all of them checked before anything is started.

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use experiment::file::Role;
 use measure::Transport;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::signal::Signal;
 use wire::{Namespace, Pref64};
 
-use crate::adapter::{Adapter, AdapterError, Stop, role_word};
+use crate::adapter::{Adapter, AdapterError, FileTemplate, Stop, role_word};
 use crate::enter::Lab;
 use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Question, wait_ready};
@@ -62,6 +63,9 @@ pub enum ServerError {
     /// Its process is not as it should be.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// What is run before its start failed.
+    #[error(transparent)]
+    Preparation(#[from] crate::signer::SignError),
     /// Its CPU time cannot be limited.
     #[error(transparent)]
     Limit(#[from] crate::limit::LimitError),
@@ -108,6 +112,17 @@ pub struct Server {
 struct Part {
     process: Process,
     stop: Stop,
+}
+
+/// One of the processes of a server, where there are several in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instance<'a> {
+    /// The name of its log.
+    pub(crate) name: &'a str,
+    /// Where it runs.
+    pub(crate) host: Host,
+    /// Where it keeps its configuration and state.
+    pub(crate) state: &'a Path,
 }
 
 /// Where a server is started.
@@ -261,20 +276,58 @@ impl Installed {
         state: &Path,
         files: &mut BTreeMap<String, String>,
     ) -> Result<Process, ServerError> {
+        self.write_files(&self.adapter.files, setting, state, files)?;
+        let instance = Instance { name: &self.adapter.name, host: Host::Dut, state };
+        self.spawn(&instance, setting, testbed)
+    }
+
+    /// Writes files of its configuration below `state`, and what they say to `written`.
+    pub(crate) fn write_files(
+        &self,
+        files: &[FileTemplate],
+        setting: &Setting,
+        state: &Path,
+        written: &mut BTreeMap<String, String>,
+    ) -> Result<(), ServerError> {
         let io = |path: &Path| {
             let path = path.display().to_string();
             move |source| ServerError::Io { path, source }
         };
         fs::create_dir_all(state).map_err(io(state))?;
-        for file in &self.adapter.files {
+        for file in files {
             let path = state.join(&file.path);
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(io(parent))?;
             }
             let text = self.render(file.text.get_ref(), setting)?;
             fs::write(&path, &text).map_err(io(&path))?;
-            files.insert(file.path.clone(), text);
+            written.insert(file.path.clone(), text);
         }
+        Ok(())
+    }
+
+    /// Writes `files` and starts its process as `instance`; it is not waited for.
+    pub(crate) fn launch_instance(
+        &self,
+        instance: &Instance<'_>,
+        files: &[FileTemplate],
+        setting: &Setting,
+        testbed: &Testbed,
+    ) -> Result<Server, ServerError> {
+        let mut written = BTreeMap::new();
+        self.write_files(files, setting, instance.state, &mut written)?;
+        let process = self.spawn(instance, setting, testbed)?;
+        let parts = vec![Part { process, stop: self.adapter.stop.clone() }];
+        Ok(Server { parts, files: written, loaded: Duration::ZERO })
+    }
+
+    /// Starts its process.
+    fn spawn(
+        &self,
+        instance: &Instance<'_>,
+        setting: &Setting,
+        testbed: &Testbed,
+    ) -> Result<Process, ServerError> {
         let program = self.adapter.start.through.as_ref().unwrap_or(&self.program);
         let mut command = vec![program.clone().into_os_string()];
         for argument in &self.adapter.start.arguments {
@@ -285,10 +338,10 @@ impl Installed {
             environment.push((name.clone(), self.render(value.get_ref(), setting)?));
         }
         Ok(Process::start(&Launch {
-            name: &self.adapter.name,
-            namespace: testbed.namespace(Host::Dut),
-            cpus: testbed.cpus(Host::Dut),
-            dir: state,
+            name: instance.name,
+            namespace: testbed.namespace(instance.host),
+            cpus: testbed.cpus(instance.host),
+            dir: instance.state,
             command,
             environment,
         })?)
@@ -322,7 +375,8 @@ impl Installed {
         Ok(loaded)
     }
 
-    fn render(&self, text: &str, setting: &Setting) -> Result<String, ServerError> {
+    /// A template of its adapter with the values of `setting`.
+    pub(crate) fn render(&self, text: &str, setting: &Setting) -> Result<String, ServerError> {
         template::render(text, setting).map_err(|e| ServerError::Template {
             title: self.adapter.title.clone(),
             line: e.line,
@@ -342,25 +396,44 @@ impl Installed {
             port: PORT,
         };
         Setting {
-            dir: state.display().to_string(),
-            program: self.program.display().to_string(),
             role: role_word(service.role),
-            version: self.version.clone().unwrap_or_default(),
             cpus: cpus.to_string(),
             threads,
             slabs: threads.next_power_of_two(),
-            cache_mb: cache_mb(),
-            privileged: lab.privileged(),
             zone: zone.trim_end_matches('.').to_owned(),
             namespace: service.namespace.prefix().to_string(),
             reverse_zone: reverse_zone(&service.namespace),
             pref64: service.pref64.to_string(),
             listen: listening(port),
             upstream,
-            behind: None,
             zone_file: zone_file.unwrap_or_default(),
-            replication: None,
             variables: service.variables.clone(),
+            ..self.common_setting(lab, state)
+        }
+    }
+
+    /// What holds whatever it serves: an authoritative server with one thread, and nothing of its zone.
+    pub(crate) fn common_setting(&self, lab: &Lab, state: &Path) -> Setting {
+        Setting {
+            dir: state.display().to_string(),
+            program: self.program.display().to_string(),
+            role: role_word(Role::Authoritative),
+            version: self.version.clone().unwrap_or_default(),
+            cpus: String::new(),
+            threads: 1,
+            slabs: 1,
+            cache_mb: cache_mb(),
+            privileged: lab.privileged(),
+            zone: String::new(),
+            namespace: String::new(),
+            reverse_zone: String::new(),
+            pref64: String::new(),
+            listen: listening(PORT),
+            upstream: listening(PORT),
+            behind: None,
+            zone_file: String::new(),
+            replication: None,
+            variables: BTreeMap::new(),
         }
     }
 }
@@ -403,6 +476,31 @@ impl Server {
     /// How long it took from its start to the first right answer for the last name.
     pub fn loaded(&self) -> Duration {
         self.loaded
+    }
+
+    /// Checks that all its threads are bound to its host's cores, and binds them.
+    ///
+    /// # Errors
+    /// When a thread may run elsewhere all the same.
+    pub(crate) fn hold_to_cpus(&self) -> Result<(), ProcessError> {
+        self.parts.iter().try_for_each(|part| part.process.hold_to_cpus())
+    }
+
+    /// An error that says that it did not do `what` in time.
+    pub(crate) fn late(&self, what: &str, limit: Duration) -> ProcessError {
+        self.parts[0].process.late(what, limit)
+    }
+
+    /// An error that says that the run was interrupted.
+    pub(crate) fn interrupted(&self) -> ProcessError {
+        self.parts[0].process.interrupted()
+    }
+
+    /// Ends it without warning (SIGKILL), or waits for that if it was done already.
+    pub(crate) fn kill(mut self) {
+        for part in &mut self.parts {
+            part.process.stop(Signal::SIGKILL, part.stop.timeout);
+        }
     }
 
     /// Stops it as its adapter says, then what stands behind it.

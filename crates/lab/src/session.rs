@@ -21,6 +21,7 @@ use crate::asked::Asked;
 use crate::authdns::{self, Serves};
 use crate::bench::{LabBench, Target};
 use crate::enter::Lab;
+use crate::replication::Made;
 use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
 use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
@@ -79,6 +80,7 @@ pub(crate) struct Session<'a> {
     began: Instant,
     installed: BTreeMap<String, Installed>,
     zones: Vec<(Namespace, ZoneRecords, PathBuf)>,
+    pub(crate) made: Made,
 }
 
 impl<'a> Session<'a> {
@@ -90,8 +92,8 @@ impl<'a> Session<'a> {
         dir: &'a Path,
         began: Instant,
     ) -> Self {
-        let (installed, zones) = (BTreeMap::new(), Vec::new());
-        Self { lab, checked, options, testbed, dir, began, installed, zones }
+        let (installed, zones, made) = (BTreeMap::new(), Vec::new(), Made::new());
+        Self { lab, checked, options, testbed, dir, began, installed, zones, made }
     }
 
     /// Certifies the Tester, then makes visit after visit.
@@ -272,6 +274,7 @@ impl<'a> Session<'a> {
             seed: self.options.seed,
             tester,
             authority: None,
+            queries: None,
         };
         let mut bench = LabBench::self_test(self.lab, testbed, dir, target, authdns)
             .watched_by(self.options.watcher.clone());
@@ -307,6 +310,9 @@ impl<'a> Session<'a> {
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
         let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
         let outcome = match self.linked(point) {
+            Ok(()) if point.settings.method.replicates() => {
+                self.measure_group(v, cell, &installed, tell)
+            }
             Ok(()) if adapter.remote.is_some() => self.measure_remote(v, cell, &installed, tell),
             Ok(()) => self.measure(v, cell, &installed, tell),
             Err(why) => Err(Shortfall::Cannot(why)),
@@ -343,7 +349,7 @@ impl<'a> Session<'a> {
     }
 
     /// The server's program, looked for once.
-    fn find(&mut self, adapter: &Adapter) -> Result<Installed, Shortfall> {
+    pub(crate) fn find(&mut self, adapter: &Adapter) -> Result<Installed, Shortfall> {
         if let Some(installed) = self.installed.get(&adapter.name) {
             return Ok(installed.clone());
         }

@@ -89,6 +89,18 @@ pub fn address_v6(host: Host, other: Host) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 9, link, 0, 0, 0, 0, u16::from(end))
 }
 
+/// The most servers that follow a primary beside the one under test.
+pub(crate) const MOST_FOLLOWERS: usize = 7;
+
+/// The address of follower `number` (from 1), a further server in the DUT's host, on the link to the auth host.
+pub(crate) fn follower(number: usize) -> Ipv4Addr {
+    let [a, b, c, _] = address_v4(Host::Dut, Host::Auth).octets();
+    Ipv4Addr::new(a, b, c, FOLLOWERS + number as u8)
+}
+
+/// Followers have the addresses after this one.
+const FOLLOWERS: u8 = 10;
+
 /// The link between two hosts, and which end (1 or 2) `host` is.
 fn place(host: Host, other: Host) -> (u16, u8) {
     for (link, (first, second)) in (0..).zip(LINKS) {
@@ -346,14 +358,18 @@ fn end(host: Host, other: Host) -> End {
     } else {
         Vec::new()
     };
-    let addresses =
-        |host, other| [IpAddr::V4(address_v4(host, other)), address_v6(host, other).into()];
-    let [v4, v6] = addresses(host, other);
+    let addresses = |host, other| {
+        let followers = if (host, other) == (Host::Dut, Host::Auth) { MOST_FOLLOWERS } else { 0 };
+        let own = [IpAddr::V4(address_v4(host, other)), address_v6(host, other).into()];
+        let followers = (1..=followers).map(|number| IpAddr::V4(follower(number)));
+        own.into_iter().chain(followers).collect::<Vec<_>>()
+    };
+    let with_length = |address: IpAddr| (address, if address.is_ipv4() { 24 } else { 64 });
     End {
         name: Host::interface(other),
         hardware: hardware(host, other),
-        neighbours: (addresses(other, host).to_vec(), hardware(other, host)),
-        addresses: vec![(v4, 24), (v6, 64)],
+        neighbours: (addresses(other, host), hardware(other, host)),
+        addresses: addresses(host, other).into_iter().map(with_length).collect(),
         routes,
     }
 }

@@ -54,7 +54,7 @@ pub use trace::{
 };
 pub use transfers::{TransferCount, TransferCounts, Transfers};
 pub use trial::{Conditions, Cpu, Drops, Second, Trial, Voidness};
-pub use updates::{Durability, Lag, UpdateRun};
+pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 
 /// The version of these types' JSON.
 ///

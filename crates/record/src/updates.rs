@@ -70,6 +70,16 @@ pub struct Lag {
     pub unseen: u64,
 }
 
+/// A look-up of updates in a server, as a record of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateCheck {
+    /// The version of the types.
+    pub schema: u32,
+    /// What was found.
+    #[serde(flatten)]
+    pub found: Durability,
+}
+
 /// Acknowledged updates looked up in the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durability {

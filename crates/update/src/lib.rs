@@ -1,22 +1,28 @@
-//! Streams of dynamic updates (RFC 2136): generated for a zone, kept in files, signed, and applied to the zone file.
+//! Streams of dynamic updates (RFC 2136): generated for a zone, kept in files, signed, sent, looked up, and applied to the
+//! zone file.
 //!
 //! ```text
-//!   zone ──> generate ──> stream (script, binary) ──> message ──> tsig ──> the primary ──> outcome
+//!   zone ──> generate ──> stream (script, binary) ──> message ──> tsig ──> send ──> the primary ──> outcome
 //!     └────────────────────────────────┴──> apply ──> the expected zone
 //! ```
 //!
-//! This crate opens no socket and reads no clock; the command that sends updates does.
+//! Only `send` and `check` open sockets and read a clock. No process is started here.
 
 pub mod apply;
+pub mod check;
+mod connection;
 pub mod generate;
 pub mod message;
 pub mod outcome;
 pub mod script;
+pub mod send;
 pub mod stream;
 pub mod tsig;
 
+pub use check::{CheckError, Checked, Lag};
 pub use generate::{Generate, GenerateError, Prerequisites};
 pub use message::{Operation, Update};
 pub use outcome::{Outcome, Tally};
+pub use send::{Kill, Sender, Sent};
 pub use stream::{StreamError, UpdateReader};
 pub use tsig::{Key, KeyError, TsigError};

@@ -87,11 +87,16 @@ impl LabBench<'_> {
         let mut option = |flag: &str, value: &dyn fmt::Display| {
             args.extend([OsString::from(flag), value.to_string().into()]);
         };
-        option("--namespace", &t.namespace.prefix());
-        option("--zone", t.namespace.zone());
-        option("--type", &t.qtype);
-        if let Some(pref64) = &t.expect_pref64 {
-            option("--expect-pref64", pref64);
+        match &t.queries {
+            Some(queries) => option("--queries", &queries.file.display()),
+            None => {
+                option("--namespace", &t.namespace.prefix());
+                option("--zone", t.namespace.zone());
+                option("--type", &t.qtype);
+                if let Some(pref64) = &t.expect_pref64 {
+                    option("--expect-pref64", pref64);
+                }
+            }
         }
         option("--seed", &t.seed);
         option("--cpus", self.testbed.cpus(Host::Tester));
@@ -114,11 +119,13 @@ impl LabBench<'_> {
         if self.watcher.is_some() {
             option("--live", &self.live_file().display());
         }
-        if t.repeats.0 > 0.0 {
+        if t.repeats.0 > 0.0 && t.queries.is_none() {
             option("--repeat-share", &t.repeats.0);
             option("--repeat-names", &t.repeats.1);
         }
-        if t.reuse_names {
+        if t.queries.is_some() {
+            // The file has its own order.
+        } else if t.reuse_names {
             // A range that ends with the namespace, wherever the budget's count has come to.
             option("--first-name", &(first_name % t.namespace.size()));
         } else {
@@ -128,7 +135,8 @@ impl LabBench<'_> {
             }
         }
         let flags = [
-            (t.reuse_names, "--reuse-names"),
+            (t.reuse_names && t.queries.is_none(), "--reuse-names"),
+            (t.queries.as_ref().is_some_and(|queries| queries.dnssec), "--dnssec"),
             (!t.recursion, "--no-recursion"),
             (!t.tester.gro, "--no-gro"),
             (self.shares_core(), "--shared-core"),

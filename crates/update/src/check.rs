@@ -1,4 +1,4 @@
-//! Whether updates are in a server: each is looked up by the RRsets it made or took away.
+//! Looking updates up in a server, each by the RRsets that it made or took away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
 use measure::{Histogram, Nanos};
-use record::Durability;
-use update::{Operation, Update, UpdateReader};
-use wire::{Name, Qtype};
+use wire::Name;
 
-use crate::update_send::Connection;
+use crate::connection::Connection;
+use crate::{Operation, StreamError, Update, UpdateReader};
 
 /// How long a server may take to answer a query.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,31 +27,73 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The type NS.
 const NS: u16 = 2;
 
+/// Why updates could not be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The stream of updates is not valid.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The server does not answer.
+    #[error("cannot look updates up in {server}: {source}")]
+    Server {
+        /// The server.
+        server: SocketAddr,
+        /// The error of its socket.
+        source: io::Error,
+    },
+    /// The server does not serve the zone in time.
+    #[error("{server} does not serve {zone} within {limit:?} of its start")]
+    NotServing {
+        /// The server.
+        server: SocketAddr,
+        /// The zone.
+        zone: Name,
+        /// The time limit.
+        limit: Duration,
+    },
+    /// The server is gone, in words of the caller.
+    #[error("{0}")]
+    Gone(String),
+}
+
+/// Updates looked up in a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Number of updates looked up.
+    pub looked_up: u64,
+    /// Number of updates that are not there.
+    pub gone: u64,
+    /// Names of the first updates that are not there.
+    pub examples: Vec<String>,
+}
+
 /// An RRset as it must be.
 type Rrsets = BTreeMap<(Vec<u8>, u16), BTreeSet<Vec<u8>>>;
 
 /// Looks up the updates of a stream that `wanted` says yes to, by their number from 0.
-pub(crate) fn check<R: BufRead>(
+pub fn check<R: BufRead>(
     server: SocketAddr,
     mut updates: UpdateReader<R>,
     wanted: impl Fn(u64) -> bool,
-) -> anyhow::Result<Durability> {
-    let mut connection = Connection::to(server, false, PATIENCE)?;
-    let mut found = Durability { acknowledged: 0, gone: 0, examples: Vec::new() };
+) -> Result<Checked, CheckError> {
+    let failed = |source| CheckError::Server { server, source };
+    let mut connection = Connection::to(server, false, PATIENCE).map_err(failed)?;
+    let mut found = Checked::default();
     let mut number = 0;
     while let Some(update) = updates.next_update()? {
         number += 1;
         if !wanted(number - 1) {
             continue;
         }
-        found.acknowledged += 1;
+        found.looked_up += 1;
         for ((name, rtype), records) in expected(&update) {
-            let there = look_up(&mut connection, server, &name, rtype)
-                .with_context(|| format!("cannot look updates up in {server}"))?;
+            let there = look_up(&mut connection, server, &name, rtype).map_err(failed)?;
             if there != records {
                 found.gone += 1;
                 if found.examples.len() < EXAMPLES {
-                    found.examples.push(Name::from_wire(&name)?.to_string());
+                    let name =
+                        Name::from_wire(&name).map_or_else(|e| e.to_string(), |n| n.to_string());
+                    found.examples.push(name);
                 }
                 break;
             }
@@ -63,12 +103,12 @@ pub(crate) fn check<R: BufRead>(
 }
 
 /// Waits until a server answers for a zone, as long as `is_alive` finds nothing wrong.
-pub(crate) fn wait_ready(
+pub fn wait_ready(
     server: SocketAddr,
     zone: &Name,
     limit: Duration,
-    mut is_alive: impl FnMut() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+    mut is_alive: impl FnMut() -> Result<(), String>,
+) -> Result<(), CheckError> {
     let until = Instant::now() + limit;
     loop {
         let asked = Connection::to(server, false, PATIENCE)
@@ -76,12 +116,10 @@ pub(crate) fn wait_ready(
         match asked {
             Ok(reply) if reply[3] & 0x0f == 0 => return Ok(()),
             _ if Instant::now() > until => {
-                return Err(anyhow!(
-                    "{server} does not serve {zone} within {limit:?} of its start"
-                ));
+                return Err(CheckError::NotServing { server, zone: zone.clone(), limit });
             }
             _ => {
-                is_alive()?;
+                is_alive().map_err(CheckError::Gone)?;
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
@@ -90,18 +128,15 @@ pub(crate) fn wait_ready(
 
 /// How long a secondary took to have what its primary had acknowledged.
 #[derive(Debug, Default)]
-pub(crate) struct Lag {
-    pub(crate) times: Histogram,
+pub struct Lag {
+    /// Times from the acknowledgement to the first right answer.
+    pub times: Histogram,
     /// Updates it never had as long as it was watched.
-    pub(crate) unseen: u64,
+    pub unseen: u64,
 }
 
 /// Looks in `server` for each update that comes, again and again until it is there.
-pub(crate) fn watch(
-    server: SocketAddr,
-    updates: Receiver<(Update, Instant)>,
-    stop: &AtomicBool,
-) -> Lag {
+pub fn watch(server: SocketAddr, updates: Receiver<(Update, Instant)>, stop: &AtomicBool) -> Lag {
     let mut lag = Lag::default();
     let Ok(mut connection) = Connection::to(server, false, PATIENCE) else { return lag };
     for (update, acknowledged) in updates {
@@ -126,63 +161,6 @@ pub(crate) fn watch(
         }
     }
     lag
-}
-
-/// The serial number of a zone in a server.
-pub(crate) fn serial(server: SocketAddr, zone: &str) -> Option<u32> {
-    let records = records(server, zone, 6)?;
-    let soa = records.first()?;
-    // Behind two names stand the serial and four more numbers (RFC 1035 section 3.3.13).
-    let at = soa.len().checked_sub(20)?;
-    Some(u32::from_be_bytes(soa.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// Whether a server has records of a type at the zone's apex.
-pub(crate) fn has_records(server: SocketAddr, zone: &str, rtype: u16) -> bool {
-    records(server, zone, rtype).is_some_and(|records| !records.is_empty())
-}
-
-fn records(server: SocketAddr, zone: &str, rtype: u16) -> Option<BTreeSet<Vec<u8>>> {
-    let name: Name = zone.parse().ok()?;
-    let mut connection = Connection::to(server, false, PATIENCE).ok()?;
-    let reply = ask(&mut connection, name.as_wire(), rtype).ok()?;
-    update::message::records_of(&reply, name.as_wire(), rtype)
-}
-
-/// The average octets of queries from a file and of their replies, over UDP; with EDNS and DO, or without.
-pub(crate) fn average_sizes(
-    server: SocketAddr,
-    queries: impl BufRead,
-    most: usize,
-    dnssec: bool,
-) -> anyhow::Result<(f64, f64)> {
-    let mut connection = Connection::to(server, false, PATIENCE)?;
-    let (mut asked, mut sent, mut received) = (0, 0, 0);
-    for line in queries.lines().take(most) {
-        let line = line?;
-        let Some((name, rtype)) = line.split_once(' ') else { continue };
-        let (name, rtype): (Name, Qtype) = (name.parse()?, rtype.parse()?);
-        let mut query = question(name.as_wire(), rtype.0);
-        if dnssec {
-            // An OPT record for 1232 octets with DO (RFC 6891, RFC 3225).
-            query[11] = 1;
-            query.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
-        }
-        let mut tries = 1..TRIES;
-        let reply = loop {
-            match connection.ask(&query, PATIENCE) {
-                Ok(reply) => break reply,
-                // A late reply must not be taken for the next.
-                Err(_) if tries.next().is_some() => {
-                    connection = Connection::to(server, false, PATIENCE)?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        };
-        (asked, sent, received) = (asked + 1, sent + query.len(), received + reply.len());
-    }
-    let average = |octets: usize| octets as f64 / f64::max(1.0, f64::from(asked));
-    Ok((average(sent), average(received)))
 }
 
 /// The RRsets that an update leaves, in lower case.
@@ -215,7 +193,7 @@ fn look_up(
     server: SocketAddr,
     name: &[u8],
     rtype: u16,
-) -> anyhow::Result<BTreeSet<Vec<u8>>> {
+) -> io::Result<BTreeSet<Vec<u8>>> {
     let mut tries = 0;
     let reply = loop {
         match ask(connection, name, rtype) {
@@ -223,14 +201,14 @@ fn look_up(
             Err(error) => {
                 tries += 1;
                 if tries == TRIES {
-                    return Err(error.into());
+                    return Err(error);
                 }
                 *connection = Connection::to(server, false, PATIENCE)?;
             }
         }
     };
-    let records = update::message::records_of(&reply, name, rtype);
-    records.ok_or_else(|| anyhow!("a malformed reply"))
+    let records = crate::message::records_of(&reply, name, rtype);
+    records.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a malformed reply"))
 }
 
 /// Asks a question without recursion.

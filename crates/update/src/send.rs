@@ -1,4 +1,4 @@
-//! Updates on their way: paced, signed, sent, acknowledged.
+//! Sending updates: paced, signed, acknowledged.
 //!
 //! ```text
 //!   stream ──> next update, when it is due ──> worker: sign, send, wait ──> tally, outcomes
@@ -9,16 +9,18 @@
 //! stream. A primary commits tens to thousands of updates a second (RFC 2136 section 3.5 wants each on disk before its
 //! answer), which plain blocking sockets do not hold up.
 
-use std::io::{self, BufRead, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io::{self, BufRead, Write};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::Nanos;
-use update::outcome::rcode_name;
-use update::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
+
+use crate::connection::Connection;
+use crate::outcome::{NOERROR, rcode_name};
+use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
 /// How often a worker that waits looks whether it shall end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -34,33 +36,55 @@ const HOPELESS: [(u8, &str); 4] = [
 
 /// How updates are sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Sender {
-    pub(crate) server: SocketAddr,
-    pub(crate) tcp: bool,
-    pub(crate) key: Option<Key>,
-    pub(crate) timeout: Duration,
-    /// Updates a second; none for as fast as they are acknowledged.
-    pub(crate) rate: Option<f64>,
+pub struct Sender {
+    /// The primary.
+    pub server: SocketAddr,
+    /// Whether updates travel over TCP.
+    pub tcp: bool,
+    /// Key that updates are signed with.
+    pub key: Option<Key>,
+    /// Time within which a reply counts.
+    pub timeout: Duration,
+    /// Rate, updates per second; `None` for as fast as they are acknowledged.
+    pub rate: Option<f64>,
     /// Updates under way at once.
-    pub(crate) window: u32,
-    /// Kills the primary after so many acknowledgements.
-    pub(crate) kill: Option<(i32, u64)>,
-    /// Who wants to know of acknowledged updates, as far as he keeps up.
-    pub(crate) watch: Vec<SyncSender<(Update, Instant)>>,
+    pub window: u32,
+    /// Number of updates of the stream that are left out at its beginning.
+    pub skip: u64,
+    /// The most updates that are sent; all of them where it is absent.
+    pub count: Option<u64>,
+    /// Kills the primary in the middle of it.
+    pub kill: Option<Kill>,
+    /// Receivers of acknowledged updates; one that is still busy with an earlier update misses the next.
+    pub watch: Vec<SyncSender<(Update, Instant)>>,
 }
 
-/// What came of it.
+/// A primary to be killed.
+#[derive(Clone, Copy, Debug)]
+pub struct Kill {
+    /// Number of its process.
+    pub pid: i32,
+    /// Number of acknowledged updates before it is killed.
+    pub after: u64,
+    /// Kills a process.
+    pub how: fn(i32) -> io::Result<()>,
+}
+
+/// Result of sending a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
-    pub(crate) tally: Tally,
-    pub(crate) seconds: f64,
-    pub(crate) ended_by: Option<String>,
+pub struct Sent {
+    /// Counts of the outcomes.
+    pub tally: Tally,
+    /// Duration, seconds.
+    pub seconds: f64,
+    /// Reason why it ended before the stream did.
+    pub ended_by: Option<String>,
     /// The stream itself was bad.
-    pub(crate) bad_input: bool,
+    pub bad_input: bool,
     /// Whether the primary was killed.
-    pub(crate) killed: bool,
+    pub killed: bool,
     /// Whether it was ended from outside.
-    pub(crate) interrupted: bool,
+    pub interrupted: bool,
 }
 
 /// What the workers share.
@@ -78,13 +102,15 @@ struct Shared<'a, R> {
 
 struct Source<R> {
     updates: UpdateReader<R>,
+    // Number of the next update, and the number before which the sending ends.
     next: u64,
+    end: u64,
 }
 
 impl Sender {
     /// Sends a stream to its end, or to where no further update can succeed. A line for each update goes to
     /// `outcomes`: its number from 0, what became of it, and the time to that in microseconds.
-    pub(crate) fn run<R: BufRead + Send>(
+    pub fn run<R: BufRead + Send>(
         &self,
         updates: UpdateReader<R>,
         outcomes: &mut (dyn Write + Send),
@@ -93,7 +119,7 @@ impl Sender {
         let shared = Shared {
             sender: self,
             stop,
-            source: Mutex::new(Source { updates, next: 0 }),
+            source: Mutex::new(Source { updates, next: 0, end: self.end() }),
             outcomes: Mutex::new(outcomes),
             ended: Mutex::new(None),
             over: AtomicBool::new(false),
@@ -117,6 +143,11 @@ impl Sender {
         }
         sent
     }
+
+    /// The number of the update before which the sending ends.
+    fn end(&self) -> u64 {
+        self.count.map_or(u64::MAX, |count| self.skip.saturating_add(count))
+    }
 }
 
 /// A lock whose holder may have panicked: what it guards is counters and files.
@@ -138,16 +169,23 @@ impl<R: BufRead> Shared<'_, R> {
     /// The next update and its number.
     fn next(&self) -> Option<(u64, Update)> {
         let mut source = lock(&self.source);
-        match source.updates.next_update() {
-            Ok(Some(update)) => {
-                let number = source.next;
-                source.next += 1;
-                Some((number, update))
+        loop {
+            if source.next >= source.end {
+                return None;
             }
-            Ok(None) => None,
-            Err(error) => {
-                self.end(error.to_string(), true);
-                None
+            match source.updates.next_update() {
+                Ok(Some(update)) => {
+                    let number = source.next;
+                    source.next += 1;
+                    if number >= self.sender.skip {
+                        return Some((number, update));
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => {
+                    self.end(error.to_string(), true);
+                    return None;
+                }
             }
         }
     }
@@ -167,8 +205,11 @@ impl<R: BufRead> Shared<'_, R> {
     /// Kills the primary when its time has come.
     fn acknowledged(&self) {
         let count = self.acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
-        let Some((pid, _)) = self.sender.kill.filter(|&(_, after)| after == count) else { return };
-        match lab::durability::kill_at_once(pid) {
+        let Some(Kill { pid, how, .. }) = self.sender.kill.filter(|kill| kill.after == count)
+        else {
+            return;
+        };
+        match how(pid) {
             Ok(()) => {
                 self.killed.store(true, Ordering::Relaxed);
                 self.end(format!("the primary was killed after {count} acknowledgements"), false);
@@ -196,14 +237,14 @@ impl<'a, R: BufRead> Worker<'a, R> {
             let Some((number, update)) = self.shared.next() else { break };
             let sender = self.shared.sender;
             let due = sender.rate.map_or_else(Instant::now, |rate| {
-                self.shared.began + Duration::from_secs_f64(number as f64 / rate)
+                self.shared.began + Duration::from_secs_f64((number - sender.skip) as f64 / rate)
             });
             if !self.shared.wait(due) {
                 break;
             }
             // An id is only told from the last of the same socket.
             let outcome = self.exchange(number as u16, &update);
-            if matches!(outcome, Ok(update::outcome::NOERROR)) {
+            if matches!(outcome, Ok(NOERROR)) {
                 let now = Instant::now();
                 for watcher in &sender.watch {
                     // It still looks for the one before.
@@ -227,7 +268,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
         };
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            none => none.insert(Connection::open(sender)?),
+            none => none.insert(Connection::to(sender.server, sender.tcp, sender.timeout)?),
         };
         let reply = connection.ask(&request, sender.timeout);
         if reply.is_err() {
@@ -265,7 +306,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
         }
         let Outcome::Reply(rcode) = outcome else { return };
         self.silent = 0;
-        if rcode == update::outcome::NOERROR {
+        if rcode == NOERROR {
             self.shared.acknowledged();
         }
         if let Some((_, why)) = HOPELESS.into_iter().find(|(hopeless, _)| *hopeless == rcode) {
@@ -295,77 +336,5 @@ impl From<TsigError> for SendError {
 impl From<io::Error> for SendError {
     fn from(error: io::Error) -> Self {
         SendError::Io(error)
-    }
-}
-
-/// A socket to a server.
-pub(crate) enum Connection {
-    Udp(UdpSocket),
-    Tcp(TcpStream),
-}
-
-impl Connection {
-    fn open(sender: &Sender) -> io::Result<Self> {
-        Self::to(sender.server, sender.tcp, sender.timeout)
-    }
-
-    /// A new socket.
-    pub(crate) fn to(server: SocketAddr, tcp: bool, timeout: Duration) -> io::Result<Self> {
-        if tcp {
-            let stream = TcpStream::connect_timeout(&server, timeout)?;
-            stream.set_nodelay(true)?;
-            return Ok(Connection::Tcp(stream));
-        }
-        let any: SocketAddr = if server.is_ipv4() {
-            (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
-        };
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(server)?;
-        Ok(Connection::Udp(socket))
-    }
-
-    /// Sends a message and waits for the reply with its id.
-    pub(crate) fn ask(&mut self, request: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
-        let until = Instant::now() + timeout;
-        let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let is_reply =
-            |reply: &[u8]| reply.len() >= 12 && reply[..2] == request[..2] && reply[2] & 0x80 != 0;
-        match self {
-            Connection::Udp(socket) => {
-                socket.send(request)?;
-                let mut buffer = vec![0; 65_535];
-                while Instant::now() < until {
-                    socket.set_read_timeout(Some(left()))?;
-                    let length = match socket.recv(&mut buffer) {
-                        Ok(length) => length,
-                        Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                        Err(e) => return Err(e),
-                    };
-                    if is_reply(&buffer[..length]) {
-                        buffer.truncate(length);
-                        return Ok(buffer);
-                    }
-                }
-            }
-            Connection::Tcp(stream) => {
-                let length = u16::try_from(request.len()).map_err(io::Error::other)?;
-                stream.set_write_timeout(Some(left()))?;
-                stream.write_all(&[&length.to_be_bytes(), request].concat())?;
-                while Instant::now() < until {
-                    stream.set_read_timeout(Some(left()))?;
-                    let mut length = [0; 2];
-                    stream.read_exact(&mut length)?;
-                    let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
-                    stream.read_exact(&mut reply)?;
-                    if is_reply(&reply) {
-                        return Ok(reply);
-                    }
-                }
-            }
-        }
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("no reply within {timeout:?}")))
     }
 }

@@ -1,0 +1,151 @@
+//! A bench of a server among those that replicate a zone: updates sent to the primary, which may be the server itself.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use experiment::{BenchError, Replication, Sizes, UpdateSpec, Updated};
+use measure::limiter::MAX_FOREIGN;
+use measure::{Evidence, Nanos, Void};
+use record::{Durability, Transfers, UpdateCheck, UpdateRun};
+
+use super::{LabBench, Running, Starts, Target, failed};
+use crate::enter::Lab;
+use crate::probe::Observed;
+use crate::replication::{Ground, Group, Member};
+use crate::testbed::{Host, Testbed};
+
+/// How long each update may take beside what all of them may: a primary that waits for a slow disk.
+const EACH: Duration = Duration::from_secs(1);
+const ALL: Duration = Duration::from_secs(120);
+/// Updates take so long about, for samples of a fitting interval.
+const SAMPLED: Nanos = Nanos::from_secs(10);
+
+impl<'a> LabBench<'a> {
+    /// A bench of the server `member`, which it starts, among those of `group`.
+    ///
+    /// # Errors
+    /// When a server does not come up, or cannot be limited.
+    pub(crate) fn start_member(
+        ground: Ground<'a>,
+        target: Target,
+        group: Group,
+        member: &'a Member,
+        cpu_limit: Option<f64>,
+    ) -> Result<Self, crate::ServerError> {
+        let Ground { testbed, lab, dir } = ground;
+        let server = Running { starts: Starts::Member(member), server: None, limit: None };
+        let mut bench = Self {
+            group: Some(group),
+            server: Some(server),
+            cpu_limit,
+            ..Self::bare(lab, testbed, dir, target)
+        };
+        bench.start_server()?;
+        Ok(bench)
+    }
+
+    pub(super) fn ground(&self) -> Ground<'a> {
+        let (testbed, lab, dir): (&'a Testbed, &'a Lab, _) = (self.testbed, self.lab, self.dir);
+        Ground { testbed, lab, dir }
+    }
+
+    fn group(&mut self) -> Result<&mut Group, BenchError> {
+        self.group.as_mut().ok_or_else(|| failed("this server is not among any that replicate"))
+    }
+
+    /// What the probes say about updates that were sent for `seconds`.
+    fn judge_updates(&self, run: UpdateRun, observed: &Observed) -> Updated {
+        let (tester, dut) = (observed.usage(Host::Tester), observed.usage(Host::Dut));
+        let busy = dut.busy.max(dut.busiest_thread);
+        let evidence = Evidence {
+            tester_run_delay: Some(tester.run_delay),
+            foreign_busy: Some(tester.foreign),
+            dut_busy: Some(busy),
+            ..Evidence::default()
+        };
+        let disturbed = dut.foreign > MAX_FOREIGN;
+        let void = evidence
+            .starved()
+            .or_else(|| disturbed.then_some(Void::ForeignOnServer { share: dut.foreign }));
+        Updated { run, void, busy, limiter: evidence.limiter() }
+    }
+}
+
+impl Replication for LabBench<'_> {
+    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError> {
+        let json = self.dir.join("updates.json");
+        let number = self.group()?.outcomes.len();
+        let outcomes = self.dir.join(format!("update-outcomes-{number}"));
+        let mut command = self.group()?.send_command(&json, &outcomes);
+        let mut option = |flag: &str, value: u64| {
+            command.extend([OsString::from(flag), value.to_string().into()]);
+        };
+        option("--count", spec.count);
+        // A server that is to die is not missed when it is gone.
+        let killed = spec.kill_after.and_then(|after| {
+            let server = self.server.as_mut()?.server.take()?;
+            option("--kill-after", after);
+            option("--kill", server.pid().into());
+            Some(server)
+        });
+        let limit = ALL + EACH * u32::try_from(spec.count).unwrap_or(u32::MAX);
+        let result = self.result::<UpdateRun>(command, &json, SAMPLED, limit);
+        if let Some(server) = killed {
+            server.kill();
+        }
+        let (run, spent) = result?;
+        let group = self.group()?;
+        group.sent += run.sent;
+        group.outcomes.push(outcomes);
+        let observed = Observed::between(&spent.before, &spent.after, self.testbed, run.seconds);
+        Ok(self.judge_updates(run, &observed))
+    }
+
+    fn look_up(&mut self) -> Result<Durability, BenchError> {
+        let json = self.dir.join("durability.json");
+        let mut all = Durability { acknowledged: 0, gone: 0, examples: Vec::new() };
+        for outcomes in self.group()?.outcomes.clone() {
+            let command = self.group()?.check_command(&outcomes, &json);
+            let (check, _): (UpdateCheck, _) = self.result(command, &json, SAMPLED, ALL)?;
+            let found = check.found;
+            all.acknowledged += found.acknowledged;
+            all.gone += found.gone;
+            all.examples.extend(found.examples);
+        }
+        Ok(all)
+    }
+
+    fn restart(&mut self) -> Result<(), BenchError> {
+        let ground = self.ground();
+        let Some(Running { starts: Starts::Member(member), .. }) = &self.server else {
+            return Err(failed("this server is not among any that replicate"));
+        };
+        let mut server =
+            member.start_again(ground.testbed, ground.lab, ground.dir).map_err(failed)?;
+        self.group()?.wait(&mut server, ground).map_err(failed)?;
+        if let Some(running) = &mut self.server {
+            running.server = Some(server);
+        }
+        self.limit_server().map_err(failed)
+    }
+
+    fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError> {
+        let ground = self.ground();
+        self.group()?.begin(per_second, ground)
+    }
+
+    fn end(&mut self) -> Result<UpdateRun, BenchError> {
+        let ground = self.ground();
+        self.group()?.end(ground)
+    }
+
+    fn sizes(&mut self) -> Result<Sizes, BenchError> {
+        let (ground, address) = (self.ground(), self.target.address);
+        self.group()?.sizes(address, ground)
+    }
+
+    fn transfers(&mut self) -> Result<Option<Transfers>, BenchError> {
+        let ground = self.ground();
+        self.group()?.transfers(ground)
+    }
+}

@@ -1,0 +1,108 @@
+//! A server of a group, started, killed and started again.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::ZONE;
+use super::part::Part;
+use crate::enter::Lab;
+use crate::server::{Installed, Instance, Server, ServerError};
+use crate::template::{Place, Setting};
+use crate::testbed::{Host, Testbed, address_v4, address_v6};
+
+/// The file of a primary's zone, beside its configuration.
+const ZONE_FILE: &str = "zone";
+
+/// A server with its part in a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) installed: Installed,
+    /// What it is called among the files of the run.
+    pub(crate) name: String,
+    /// Where it runs.
+    pub(crate) host: Host,
+    /// What it is to the others.
+    pub(crate) part: Part,
+    /// The zone of a primary, which it gets a copy of: its journal lies beside it.
+    pub(crate) zone_file: Option<PathBuf>,
+    /// So many threads; one for each core where it is absent.
+    pub(crate) threads: Option<usize>,
+    /// Further variables of its templates.
+    pub(crate) variables: BTreeMap<String, String>,
+}
+
+impl Member {
+    /// Starts it from scratch. It is not waited for.
+    pub(crate) fn start(
+        &self,
+        testbed: &Testbed,
+        lab: &Lab,
+        dir: &Path,
+    ) -> Result<Server, ServerError> {
+        let state = self.state(dir);
+        // Nothing of an earlier start is to be found.
+        let _ = fs::remove_dir_all(&state);
+        let setting = self.setting(testbed, lab, &state);
+        let adapter = self.installed.adapter();
+        let replication = adapter.replicating()?;
+        self.installed.write_files(&replication.files, &setting, &state, &mut BTreeMap::new())?;
+        if let Some(zone) = &self.zone_file {
+            let to = state.join(ZONE_FILE);
+            let path = to.display().to_string();
+            fs::copy(zone, &to).map_err(|source| ServerError::Io { path, source })?;
+        }
+        let commands = self.installed.render(replication.prepare.get_ref(), &setting)?;
+        for command in commands.lines().filter(|line| !line.trim().is_empty()) {
+            let mut words = command.split_whitespace();
+            let program = words.next().unwrap_or_default();
+            crate::signer::execute(program, &state, words.map(OsStr::new))?;
+        }
+        self.start_again(testbed, lab, dir)
+    }
+
+    /// Starts it with what an earlier start left behind.
+    pub(crate) fn start_again(
+        &self,
+        testbed: &Testbed,
+        lab: &Lab,
+        dir: &Path,
+    ) -> Result<Server, ServerError> {
+        let state = self.state(dir);
+        let replication = self.installed.adapter().replicating()?;
+        for stale in &replication.stale_files {
+            // It says that a killed process still runs; where there was none, it is not there.
+            let _ = fs::remove_file(state.join(stale));
+        }
+        let setting = self.setting(testbed, lab, &state);
+        let instance = Instance { name: &self.name, host: self.host, state: &state };
+        self.installed.launch_instance(&instance, &replication.files, &setting, testbed)
+    }
+
+    fn state(&self, dir: &Path) -> PathBuf {
+        dir.join(&self.name)
+    }
+
+    fn setting(&self, testbed: &Testbed, lab: &Lab, state: &Path) -> Setting {
+        let cpus = testbed.cpus(self.host);
+        let threads = self.threads.unwrap_or(cpus.count());
+        let place = Place {
+            v4: self.part.source,
+            v6: address_v6(Host::Dut, Host::Tester),
+            port: crate::server::PORT,
+        };
+        Setting {
+            zone: ZONE.to_owned(),
+            zone_file: ZONE_FILE.to_owned(),
+            listen: place,
+            upstream: Place { v4: address_v4(Host::Auth, Host::Dut), ..place },
+            threads,
+            slabs: threads.next_power_of_two(),
+            cpus: cpus.to_string(),
+            replication: Some(self.part.clone()),
+            variables: self.variables.clone(),
+            ..self.installed.common_setting(lab, state)
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Visits to a server among those that replicate a zone.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use experiment::settings::ReplicationSettings;
+use experiment::visit::take_up;
+use experiment::{Method, NameBudget, Point, Visit};
+use record::Secondary;
+
+use super::material::Material;
+use super::part::{KEY, Part, Peer, Signing};
+use super::{Ground, Group, Member, follower_address};
+use crate::bench::{LabBench, QueryFile};
+use crate::run::Event;
+use crate::server::Installed;
+use crate::session::{Cell, Session, Shortfall};
+use crate::testbed::{Host, address_v4, address_v6};
+
+/// The material of the cells that share it: what it was made for, and the files.
+pub(crate) type Made = Vec<((ReplicationSettings, Method), Material)>;
+
+/// Who is what in a cell.
+struct Cast {
+    measured: Member,
+    primary: Option<Member>,
+    others: Vec<Member>,
+}
+
+impl Session<'_> {
+    /// Starts the server with its primary and those beside it, measures it as the method says, and stops all of them.
+    pub(crate) fn measure_group(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let settings = &point.settings;
+        let material = self.material(settings.method, &settings.replication)?;
+        let cast = self.cast(point, installed, &material)?;
+        let ground = Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir };
+        let dnssec = settings.replication.signed;
+        let queries = QueryFile { file: material.queries.clone(), dnssec };
+        let group = match &cast.primary {
+            Some(primary) => Group::start(material, primary, &cast.others, ground)?,
+            None => Group::alone(material, cast.measured.part.signing),
+        };
+        let address =
+            SocketAddr::new(address_v4(Host::Dut, Host::Tester).into(), crate::server::PORT);
+        let asked = self.checked.asked[v.point];
+        let mut target = asked.target(point, self.options.seed, address);
+        target.queries = Some(queries);
+        let limit = settings.dut.cpu_limit;
+        let mut bench = LabBench::start_member(ground, target, group, &cast.measured, limit)?
+            .watched_by(self.options.watcher.clone());
+        tell(Event::Serving(&installed.adapter().title, installed.version()));
+        cell.record.server_version = installed.version().map(str::to_owned);
+        if let Some(server) = bench.server() {
+            cell.record.files = server.files().clone();
+        }
+        if cell.record.secondaries.is_empty() && cast.primary.is_some() {
+            cell.record.secondaries = secondaries(&cast);
+        }
+        let handicap = limit.zip(bench.limited()).map(|(cores, means)| {
+            format!("the server was held to the time of {cores} cores by {means}")
+        });
+        // An authority remembers nothing, so that its names never run out.
+        let mut names = NameBudget::new(u64::MAX, false);
+        let found = self.visit_with(&mut bench, v, cell, &mut names, tell);
+        bench.stop();
+        let found = found?;
+        take_up(&mut cell.record, settings, found.clone(), names.reused(), false);
+        cell.record.differs.extend(handicap);
+        cell.record.conforming = false;
+        let repeat = (v.repeat, settings.repeats);
+        tell(Event::Visited { cell: &cell.record, repeat, found: &found });
+        Ok(())
+    }
+
+    /// Zone, updates and queries; made once for all cells that can share them.
+    fn material(
+        &mut self,
+        method: Method,
+        settings: &ReplicationSettings,
+    ) -> Result<Material, Shortfall> {
+        let in_file = settings.signed && method == Method::SignedUnsigned;
+        let made_for = ReplicationSettings {
+            delegations: settings.delegations,
+            updates: settings.updates,
+            killed_after: settings.killed_after,
+            signed: in_file,
+            ..ReplicationSettings::default()
+        };
+        let key = (made_for, method);
+        if let Some((_, material)) = self.made.iter().find(|(known, _)| *known == key) {
+            return Ok(material.clone());
+        }
+        let dir = self.dir.join(format!("material-{}", self.made.len()));
+        let material = Material::make(&key.0, method, &self.testbed, &dir)
+            .map_err(|e| Shortfall::Failed(e.to_string()))?;
+        self.made.push((key, material.clone()));
+        Ok(material)
+    }
+
+    /// Who is what at a point; an error where one cannot be what it would have to be.
+    fn cast(
+        &mut self,
+        point: &Point,
+        installed: &Installed,
+        material: &Material,
+    ) -> Result<Cast, Shortfall> {
+        let settings = &point.settings;
+        let r = &settings.replication;
+        let signing = match (r.signed, &material.signed) {
+            (false, _) => Signing::Unsigned,
+            (true, Some(_)) => Signing::InFile,
+            (true, None) => Signing::ByPrimary,
+        };
+        let zone_file = material.signed.clone().unwrap_or_else(|| material.zone.clone());
+        let variables = settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone())).collect();
+        let measured = |part, zone_file| Member {
+            installed: installed.clone(),
+            name: installed.adapter().name.clone(),
+            host: Host::Dut,
+            part,
+            zone_file,
+            threads: settings.dut.threads,
+            variables,
+        };
+        let Some(primary) = &r.primary else {
+            can_sign(installed, signing)?;
+            let part = measured_part(true, signing, &[]);
+            return Ok(Cast {
+                measured: measured(part, Some(zone_file)),
+                primary: None,
+                others: Vec::new(),
+            });
+        };
+        let primary = self.group_member(primary)?;
+        can_sign(&primary, signing)?;
+        let beside = r.secondaries.iter().filter(|name| **name != installed.adapter().name);
+        let beside = beside.map(|name| self.group_member(name)).collect::<Result<Vec<_>, _>>()?;
+        for follower in beside.iter().chain([installed]) {
+            follows(follower, &primary)?;
+        }
+        let peers: Vec<Peer> =
+            (0..=beside.len()).map(|number| Peer::at(follower_address(number))).collect();
+        let at = address_v4(Host::Auth, Host::Dut);
+        let others = (1..).zip(beside).map(|(number, installed)| {
+            let part = part(false, follower_address(number), &[Peer::at(at)]);
+            member(installed, "secondary", number, Host::Dut, part, None)
+        });
+        let others = others.collect();
+        let of_primary = Part { signing, ..part(true, at, &peers) };
+        Ok(Cast {
+            measured: measured(measured_part(false, signing, &[Peer::at(at)]), None),
+            primary: Some(member(primary, "primary", 0, Host::Auth, of_primary, Some(zone_file))),
+            others,
+        })
+    }
+
+    /// The program of a server that is not measured itself.
+    fn group_member(&mut self, name: &str) -> Result<Installed, Shortfall> {
+        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
+        let adapter =
+            known.ok_or_else(|| Shortfall::Cannot(format!("there is no server {name}")))?;
+        if let Err(e) = adapter.program() {
+            return Err(Shortfall::Cannot(e.to_string()));
+        }
+        self.find(adapter)
+    }
+}
+
+/// A server beside the one that is measured, with one thread.
+fn member(
+    installed: Installed,
+    what: &str,
+    number: usize,
+    host: Host,
+    part: Part,
+    zone_file: Option<PathBuf>,
+) -> Member {
+    let name = format!("{what}-{number}-{}", installed.adapter().name);
+    let variables = std::collections::BTreeMap::new();
+    Member { installed, name, host, part, zone_file, threads: Some(1), variables }
+}
+
+/// The part of a server at one address.
+fn part(primary: bool, address: Ipv4Addr, peers: &[Peer]) -> Part {
+    Part {
+        primary,
+        signing: Signing::Unsigned,
+        v4: vec![address],
+        v6: Vec::new(),
+        source: address,
+        peers: peers.to_vec(),
+        key: KEY,
+    }
+}
+
+/// The part of the server that is measured: the Tester asks it at its usual addresses.
+fn measured_part(primary: bool, signing: Signing, peers: &[Peer]) -> Part {
+    let usual = address_v4(Host::Dut, Host::Tester);
+    let source = if primary { usual } else { follower_address(0) };
+    let mut v4 = vec![usual, source];
+    v4.dedup();
+    let v6 = vec![address_v6(Host::Dut, Host::Tester)];
+    Part { signing, v4, v6, source, ..part(primary, source, peers) }
+}
+
+/// That a server can have its zone signed like that.
+fn can_sign(installed: &Installed, signing: Signing) -> Result<(), Shortfall> {
+    let adapter = installed.adapter();
+    let table = adapter.replicating().map_err(|e| Shortfall::Cannot(e.to_string()))?;
+    if signing == Signing::Unsigned || table.signing.contains(&signing) {
+        return Ok(());
+    }
+    let how = match signing {
+        Signing::InFile => "with a zone file that is signed already",
+        _ => "as a primary that signs its zone",
+    };
+    Err(Shortfall::Cannot(format!("{} is not driven {how}", adapter.title)))
+}
+
+/// That a server can follow another.
+fn follows(follower: &Installed, primary: &Installed) -> Result<(), Shortfall> {
+    let table = follower.adapter().replicating().map_err(|e| Shortfall::Cannot(e.to_string()))?;
+    match table.cannot_follow.get(&primary.adapter().name) {
+        Some(why) => Err(Shortfall::Cannot(why.clone())),
+        None => Ok(()),
+    }
+}
+
+/// The secondaries of a cell, the one that is measured first, without figures.
+fn secondaries(cast: &Cast) -> Vec<Secondary> {
+    let followers = std::iter::once(&cast.measured).chain(&cast.others);
+    let secondary = |(number, member): (usize, &Member)| Secondary {
+        server: member.installed.adapter().name.clone(),
+        server_version: member.installed.version().map(str::to_owned),
+        address: follower_address(number).to_string(),
+        ..Secondary::default()
+    };
+    (0..).zip(followers).map(secondary).collect()
+}
