@@ -40,17 +40,21 @@ struct Left {
     code: u32,
 }
 
-/// Runs on a terminal of `rows` and `columns` until `enough`, then types `keys`.
+/// The size of a terminal.
+fn size(rows: u16, cols: u16) -> PtySize {
+    PtySize { rows, cols, ..PtySize::default() }
+}
+
+/// Runs on a terminal of a size until `enough`, then types `keys`.
 fn run(
     dir: &Path,
-    (rows, columns): (u16, u16),
+    size: PtySize,
     words: &[&str],
     enough: impl Fn(&vt100::Screen) -> bool,
     keys: &[u8],
 ) -> Left {
     let file = dir.join("x.toml");
     std::fs::write(&file, EXPERIMENT).expect("writes");
-    let size = PtySize { rows, cols: columns, ..PtySize::default() };
     let pair = native_pty_system().openpty(size).expect("a terminal");
     let before = pair.master.get_termios().expect("modes");
     let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
@@ -61,7 +65,7 @@ fn run(
     command.args(words);
     let mut child = pair.slave.spawn_command(command).expect("starts");
     let whole = |side| NonZero::new(side).expect("a size");
-    let parser = Arc::new(Mutex::new(vt100::Parser::new(whole(rows), whole(columns), 500)));
+    let parser = Arc::new(Mutex::new(vt100::Parser::new(whole(size.rows), whole(size.cols), 500)));
     let mut output = pair.master.try_clone_reader().expect("reads");
     let heard = parser.clone();
     let reader = std::thread::spawn(move || {
@@ -104,7 +108,7 @@ fn is_skipped(left: &Left) -> bool {
 
 #[test]
 fn keys_end_a_run_and_the_terminal_is_as_it_was() {
-    let sizes = [((24, 80), &b"q"[..]), ((15, 40), b"\x03"), ((60, 200), b"q")];
+    let sizes = [(size(24, 80), &b"q"[..]), (size(15, 40), b"\x03"), (size(60, 200), b"q")];
     for (size, keys) in sizes {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let wanted = ["looked-at", "authdns", "constant 500 qps", "sent ", "<", "tester", "dut "];
@@ -140,7 +144,7 @@ fn plain_lines_on_a_terminal_for_who_wants_them() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let enough = |screen: &vt100::Screen| screen.contents().contains("repeat 2");
     // The terminal makes a signal of it.
-    let left = run(dir.path(), (50, 100), &["--plain"], enough, b"\x03");
+    let left = run(dir.path(), size(50, 100), &["--plain"], enough, b"\x03");
     if is_skipped(&left) {
         return;
     }

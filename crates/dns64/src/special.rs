@@ -41,7 +41,8 @@ pub(crate) enum Special {
 /// `permitted` those that serve this query.
 pub(crate) fn answer(
     policy: &Policy,
-    (all, permitted): (View, View),
+    all: View,
+    permitted: View,
     key: &Key,
     question: &[u8],
     answer: &mut Answer,
@@ -214,7 +215,7 @@ mod tests {
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();
-        let special = answer(&policy, (view, view), &key, &question, &mut out);
+        let special = answer(&policy, view, view, &key, &question, &mut out);
         if out.len == 0 {
             return (special, String::new());
         }

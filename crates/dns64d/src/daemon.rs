@@ -107,7 +107,8 @@ impl Running {
                 settings.clone(),
                 seed,
                 number,
-                (sender.clone(), budget.clone()),
+                sender.clone(),
+                budget.clone(),
             )?;
             handles.push(worker.handle());
             ready.push(worker);

@@ -122,7 +122,8 @@ impl Worker {
         settings: Arc<Settings>,
         seed: [u8; 32],
         number: usize,
-        (streams, budget): (mpsc::UnboundedSender<Outgoing>, OutputBudget),
+        streams: mpsc::UnboundedSender<Outgoing>,
+        budget: OutputBudget,
     ) -> anyhow::Result<Self> {
         let bell = engine.doorbell()?;
         let now = engine.now();

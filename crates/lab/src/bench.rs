@@ -605,8 +605,8 @@ impl LabBench<'_> {
 
     /// Experiments of a generator that is not ours.
     fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let target = (self.target.address, &self.target.namespace);
-        let command = generator::prepare(spec, target, self.dir).map_err(failed)?;
+        let (server, namespace) = (self.target.address, &self.target.namespace);
+        let command = generator::prepare(spec, server, namespace, self.dir).map_err(failed)?;
         let limit = generator::limit(spec);
         self.begins(None, Nanos::ZERO);
         let (tester, _) = self.run(command, Nanos::from_secs(10), limit)?;

@@ -81,7 +81,8 @@ pub(crate) enum GeneratorError {
 /// Writes the names of each experiment, and gives the command line that asks for them.
 pub(crate) fn prepare(
     spec: &GeneratorSpec,
-    (server, namespace): (SocketAddr, &Namespace),
+    server: SocketAddr,
+    namespace: &Namespace,
     dir: &Path,
 ) -> Result<Vec<OsString>, GeneratorError> {
     let (text, program, package, suffix) = match spec.generator {
@@ -176,7 +177,7 @@ mod tests {
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
         let server: SocketAddr = "[fd00:9::2]:53".parse().unwrap();
         let spec = GeneratorSpec { generator: Generator::Script, experiments: 2, first_name: 10 };
-        match prepare(&spec, (server, &namespace), dir.path()) {
+        match prepare(&spec, server, &namespace, dir.path()) {
             Ok(command) => {
                 assert!(command.contains(&OsString::from("SERVER=fd00:9::2")), "{command:?}");
                 let second = fs::read_to_string(dir.path().join("names.1")).unwrap();

@@ -52,15 +52,20 @@ struct Wires {
     namespace: &'static str,
 }
 
-/// A veth pair: `ends.0` in `a`, `ends.1` in `b`.
-pub(crate) fn connect(a: &Namespace, b: &Namespace, names: (&str, &str)) -> Result<(), LinkError> {
+/// Makes a veth pair: the interface `in_a` in `a`, `in_b` in `b`.
+pub(crate) fn connect(
+    a: &Namespace,
+    in_a: &str,
+    b: &Namespace,
+    in_b: &str,
+) -> Result<(), LinkError> {
     let target = b.file().as_raw_fd();
     inside(a, async |wires| {
-        let what = || format!("make the link {} - {}", names.0, names.1);
-        let add = wires.handle.link().add(LinkVeth::new(names.0, names.1).build());
+        let what = || format!("make the link {in_a} - {in_b}");
+        let add = wires.handle.link().add(LinkVeth::new(in_a, in_b).build());
         add.execute().await.map_err(|e| wires.error(what(), e))?;
         // The peer is made beside its twin and then moved: a pair is born in one namespace.
-        let index = wires.index(names.1)?;
+        let index = wires.index(in_b)?;
         let moved = LinkUnspec::new_with_index(index).setns_by_fd(target).build();
         wires.handle.link().set(moved).execute().await.map_err(|e| wires.error(what(), e))
     })

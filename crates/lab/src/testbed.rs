@@ -202,7 +202,7 @@ impl Testbed {
         }
         for (first, second) in LINKS {
             let (a, b) = (testbed.namespace(first), testbed.namespace(second));
-            links::connect(a, b, (&Host::interface(second), &Host::interface(first)))?;
+            links::connect(a, &Host::interface(second), b, &Host::interface(first))?;
             links::configure(a, &end(first, second))?;
             links::configure(b, &end(second, first))?;
         }

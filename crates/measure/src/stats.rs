@@ -6,7 +6,7 @@ mod ratio;
 
 pub use doubts::{Doubt, doubts};
 pub use interval::{Interval, bootstrap, shown_median_interval};
-pub use ratio::{Ratio, Repeated, Terms, Verdict, ratio};
+pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, ratio};
 
 /// Returns the value at percentile `p` (0 to 100) with linear interpolation between the closest ranks
 /// (Hyndman and Fan's type 7, the default of R and NumPy); `None` when there are no values.

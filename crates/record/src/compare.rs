@@ -185,13 +185,10 @@ pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
     let count = pairs.len().max(1) as f64;
     let each = Terms { confidence: 1.0 - (1.0 - terms.confidence) / count, ..*terms };
     for (cell, other, name, a, b) in &pairs {
-        let lent = pairs
-            .iter()
-            .filter(|(.., n, _, _)| n == name)
-            .flat_map(|(.., a, b)| [a.repeated.scatter(), b.repeated.scatter()])
-            .fold((0.0, 0), |(s, d), (squares, degrees)| (s + squares, d + degrees));
-        if let Some(ratio) = stats::ratio(&a.repeated, &b.repeated, lent, &each) {
-            comparison.figures.push(compared(cell, other, name, (a, b), ratio));
+        let similar = pairs.iter().filter(|(.., n, _, _)| n == name);
+        let pooled = similar.map(|(.., a, b)| a.repeated.scatter() + b.repeated.scatter()).sum();
+        if let Some(ratio) = stats::ratio(&a.repeated, &b.repeated, pooled, &each) {
+            comparison.figures.push(compared(cell, other, name, a, b, ratio));
         }
     }
     comparison
@@ -214,7 +211,8 @@ fn compared(
     cell: &CellRecord,
     other: &CellRecord,
     name: &str,
-    (a, b): (&Values, &Values),
+    a: &Values,
+    b: &Values,
     ratio: Ratio,
 ) -> Compared {
     let mut notes = Vec::new();

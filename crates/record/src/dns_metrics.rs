@@ -11,6 +11,7 @@
 //! [dns-metrics]: https://github.com/DNS-OARC/dns-metrics
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use measure::{Histogram, Transport};
 use serde_json::{Value, json};
@@ -53,7 +54,7 @@ pub fn write_dns_metrics(run: &Run, mut out: impl Write) -> io::Result<()> {
                 let since = since + second as f64;
                 line(
                     Some(&subid),
-                    counted("stats_periodic", (since, since + 1.0), counts.sent, counts.valid),
+                    counted("stats_periodic", since..since + 1.0, counts.sent, counts.valid),
                 )?;
             }
             line(Some(&subid), summary(cell, record, since))?;
@@ -100,11 +101,12 @@ fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-fn counted(kind: &str, (since, until): (f64, f64), queries: u64, responses: u64) -> Value {
+/// Counts of the queries and responses of a time span, in seconds since the epoch.
+fn counted(kind: &str, time: Range<f64>, queries: u64, responses: u64) -> Value {
     json!({
         "type": kind,
-        "since": nanos(since),
-        "until": nanos(until),
+        "since": nanos(time.start),
+        "until": nanos(time.end),
         "queries": queries,
         "responses": responses,
         "sent": {"queries": queries},
@@ -114,7 +116,7 @@ fn counted(kind: &str, (since, until): (f64, f64), queries: u64, responses: u64)
 
 fn summary(cell: &CellRecord, record: &TrialRecord, since: f64) -> Value {
     let t = &record.trial;
-    let mut sum = counted("stats_sum", (since, since + t.duration_s), t.sent, t.answered);
+    let mut sum = counted("stats_sum", since..since + t.duration_s, t.sent, t.answered);
     sum["timeouts"] = t.lost.into();
     sum["interrupted"] = t.unresolved.into();
     sum["unexpected"] = (t.unexpected + t.duplicates).into();

@@ -156,11 +156,12 @@ mod tests {
 
     fn cell(
         server: &str,
-        setting: (&str, &str),
+        key: &str,
+        value: &str,
         method: &str,
         figures: &[(&str, &str, f64)],
     ) -> CellRecord {
-        let settings = [(setting.0.to_owned(), setting.1.to_owned()), ("cores".into(), "1".into())];
+        let settings = [(key.to_owned(), value.to_owned()), ("cores".into(), "1".into())];
         let mut cell = CellRecord::new(server, settings.into(), method);
         cell.repeats = 1;
         for (name, unit, value) in figures {
@@ -174,8 +175,8 @@ mod tests {
         let figures = [("zone_load", "s", 1.5), ("resident", "B", 2.5e6), ("qps", "qps", 12_345.0)];
         let run = Run {
             results: vec![
-                cell("nsd", ("namespace", "10.0.0.0/16"), "zone-load", &figures),
-                cell("knot", ("namespace", "10.0.0.0/12"), "zone-load", &figures[..1]),
+                cell("nsd", "namespace", "10.0.0.0/16", "zone-load", &figures),
+                cell("knot", "namespace", "10.0.0.0/12", "zone-load", &figures[..1]),
             ],
             ..Run::default()
         };
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn each_secondary_has_a_line() {
         let mut asked =
-            cell("nsd", ("primary", "knot"), "query-under-update", &[("qps", "qps", 1.0)]);
+            cell("nsd", "primary", "knot", "query-under-update", &[("qps", "qps", 1.0)]);
         for (number, server) in ["nsd", "bind9"].into_iter().enumerate() {
             let axfr = ("axfr".to_owned(), Figure::new("", vec![number as f64 + 1.0]));
             asked.secondaries.push(Secondary {
@@ -219,7 +220,7 @@ mod tests {
     fn generators_stand_side_by_side() {
         let of = |generator, s: f64| {
             let figures = [("experiment_time", "s", s), ("requests_per_second", "1/s", 256.0 / s)];
-            cell("dns64d", ("generator", generator), "generators", &figures)
+            cell("dns64d", "generator", generator, "generators", &figures)
         };
         let run =
             Run { results: vec![of("script", 4.663), of("lockstep-4", 0.049)], ..Run::default() };

@@ -133,7 +133,7 @@ impl Update {
             Prerequisite::NameAbsent => (CLASS_NONE, TYPE_ANY),
             Prerequisite::RrsetAbsent(rtype) => (CLASS_NONE, rtype),
         };
-        put_record(&mut self.prerequisites, name, (rtype, class, 0, &[]));
+        Fields { rtype, class, ttl: 0, data: &[] }.put(name, &mut self.prerequisites);
         self.prerequisite_count += 1;
         self.check_length()
     }
@@ -144,12 +144,18 @@ impl Update {
     /// If the message becomes too long.
     pub fn push(&mut self, name: &[u8], operation: Operation<'_>) -> Result<(), MessageError> {
         let record = match operation {
-            Operation::Add { rtype, ttl, data } => (rtype, CLASS_IN, ttl, data),
-            Operation::DeleteName => (TYPE_ANY, CLASS_ANY, 0, &[][..]),
-            Operation::DeleteRrset { rtype } => (rtype, CLASS_ANY, 0, &[][..]),
-            Operation::DeleteRecord { rtype, data } => (rtype, CLASS_NONE, 0, data),
+            Operation::Add { rtype, ttl, data } => Fields { rtype, class: CLASS_IN, ttl, data },
+            Operation::DeleteName => {
+                Fields { rtype: TYPE_ANY, class: CLASS_ANY, ttl: 0, data: &[] }
+            }
+            Operation::DeleteRrset { rtype } => {
+                Fields { rtype, class: CLASS_ANY, ttl: 0, data: &[] }
+            }
+            Operation::DeleteRecord { rtype, data } => {
+                Fields { rtype, class: CLASS_NONE, ttl: 0, data }
+            }
         };
-        put_record(&mut self.operations, name, record);
+        record.put(name, &mut self.operations);
         self.operation_count += 1;
         self.check_length()
     }
@@ -242,16 +248,25 @@ impl Update {
     }
 }
 
-/// Appends a record in wire form.
-fn put_record(out: &mut Vec<u8>, name: &[u8], record: (u16, u16, u32, &[u8])) {
-    let (rtype, class, ttl, data) = record;
-    out.extend_from_slice(name);
-    out.extend_from_slice(&rtype.to_be_bytes());
-    out.extend_from_slice(&class.to_be_bytes());
-    out.extend_from_slice(&ttl.to_be_bytes());
-    // The caller refuses data that is longer than a message.
-    out.extend_from_slice(&(data.len() as u16).to_be_bytes());
-    out.extend_from_slice(data);
+/// The fields of a record after its name.
+struct Fields<'a> {
+    rtype: u16,
+    class: u16,
+    ttl: u32,
+    data: &'a [u8],
+}
+
+impl Fields<'_> {
+    /// Appends the record in wire form.
+    fn put(&self, name: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(name);
+        out.extend_from_slice(&self.rtype.to_be_bytes());
+        out.extend_from_slice(&self.class.to_be_bytes());
+        out.extend_from_slice(&self.ttl.to_be_bytes());
+        // The caller refuses what is longer than a message.
+        out.extend_from_slice(&(self.data.len() as u16).to_be_bytes());
+        out.extend_from_slice(self.data);
+    }
 }
 
 /// A record in a message.

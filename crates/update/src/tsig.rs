@@ -283,7 +283,7 @@ mod tests {
         assert_eq!("lab:c2VjcmV0".parse::<Key>().unwrap().algorithm(), "hmac-sha256");
         for (text, part) in [
             ("lab", "`lab` is not a key"),
-            ("hmac-md5:lab:c2VjcmV0", "`hmac-md5` is not an algorithm"),
+            ("hmac-md5:lab:c2VjcmV0", "`hmac-md5` is not a supported algorithm"),
             ("hmac-sha1:a..b:c2VjcmV0", "`a..b` is not a domain name"),
             ("lab:%%", "the secret of the key lab is not Base64"),
             ("a:b:c:SECRET", "`a` is not a key"),

@@ -125,7 +125,8 @@ impl Dns64 {
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let special = special::answer(
             &self.settings.policy,
-            (facts.view, view),
+            facts.view,
+            view,
             &key,
             &self.scratch.question,
             &mut self.scratch.answer,

@@ -52,11 +52,41 @@ impl Repeated {
         self.logs.len()
     }
 
-    /// Returns the sum of squared distances from the mean, and its degrees of freedom.
-    pub fn scatter(&self) -> (f64, usize) {
+    /// Returns how far the values lie from their mean.
+    pub fn scatter(&self) -> Scatter {
         let mean = mean(&self.logs).unwrap_or(0.0);
         let squares = self.logs.iter().map(|x| (x - mean).powi(2)).sum();
-        (squares, self.logs.len().saturating_sub(1))
+        Scatter { squares, degrees: self.logs.len().saturating_sub(1) }
+    }
+}
+
+/// How far logarithms lie from their mean; the scatters of several figures add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scatter {
+    /// Sum of the squared distances from the mean.
+    pub squares: f64,
+    /// Degrees of freedom: one less than values, of each figure.
+    pub degrees: usize,
+}
+
+impl Scatter {
+    /// The variance; NaN without a degree of freedom.
+    fn variance(&self) -> f64 {
+        self.squares / self.degrees as f64
+    }
+}
+
+impl std::ops::Add for Scatter {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { squares: self.squares + other.squares, degrees: self.degrees + other.degrees }
+    }
+}
+
+impl std::iter::Sum for Scatter {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| sum + one)
     }
 }
 
@@ -97,12 +127,7 @@ pub enum Verdict {
 
 /// Compares `second` with `first`. `pooled` is the scatter ([`Repeated::scatter`]) summed over similar figures
 /// and these two. Returns `None` when one of the two has no value.
-pub fn ratio(
-    first: &Repeated,
-    second: &Repeated,
-    pooled: (f64, usize),
-    terms: &Terms,
-) -> Option<Ratio> {
+pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms) -> Option<Ratio> {
     let few = first.count().min(second.count()) < BOOTSTRAP_MIN_VALUES;
     let middle = |r: &Repeated| if few { mean(&r.logs) } else { median(&r.logs) };
     let difference = middle(second)? - middle(first)?;
@@ -140,23 +165,19 @@ const MAX_VARIANCE_RATIO: f64 = 3.0;
 fn student_half_width(
     first: &Repeated,
     second: &Repeated,
-    pooled: (f64, usize),
+    pooled: Scatter,
     confidence: f64,
 ) -> Option<f64> {
-    let ((s, f), (t, g)) = (first.scatter(), second.scatter());
-    let variance_of = |(squares, degrees): (f64, usize)| squares / degrees as f64;
-    let own = (s + t, f + g);
-    let (variance, degrees) = match (own.1, pooled.1) {
+    let own = first.scatter() + second.scatter();
+    let (variance, degrees) = match (own.degrees, pooled.degrees) {
         (0, 0) => return None,
-        (0, _) => (variance_of(pooled), pooled.1),
+        (0, _) => (pooled.variance(), pooled.degrees),
         // The own spread fits that of similar figures: the wider of both is used, with their degrees of
         // freedom.
-        (few, more)
-            if more > few && variance_of(own) <= MAX_VARIANCE_RATIO * variance_of(pooled) =>
-        {
-            (variance_of(own).max(variance_of(pooled)), more)
+        (few, more) if more > few && own.variance() <= MAX_VARIANCE_RATIO * pooled.variance() => {
+            (own.variance().max(pooled.variance()), more)
         }
-        (few, _) => (variance_of(own), few),
+        (few, _) => (own.variance(), few),
     };
     let error = variance * (1.0 / first.count() as f64 + 1.0 / second.count() as f64);
     Some(student_quantile(confidence, degrees) * error.sqrt())
@@ -170,7 +191,8 @@ mod tests {
     const TERMS: Terms = Terms { confidence: 0.95, margin: 0.0, seed: 1 };
 
     fn compare(first: &[f64], second: &[f64], terms: &Terms) -> Ratio {
-        ratio(&Repeated::new(first), &Repeated::new(second), (0.0, 0), terms).expect("values")
+        ratio(&Repeated::new(first), &Repeated::new(second), Scatter::default(), terms)
+            .expect("values")
     }
 
     /// Returns a random value around 100 whose logarithm has a normal distribution with standard deviation
@@ -212,12 +234,14 @@ mod tests {
     fn a_difference_below_the_resolution_of_the_search_is_not_shown() {
         // Equal repeats, as rates on a grid give them, with brackets of a tenth.
         let bracketed = |low: f64| Repeated::bracketed([(low, low * 1.1); 3]);
-        let near = ratio(&bracketed(100.0), &bracketed(109.0), (0.0, 0), &TERMS).expect("values");
+        let near = ratio(&bracketed(100.0), &bracketed(109.0), Scatter::default(), &TERMS)
+            .expect("values");
         assert_eq!(near.verdict, Verdict::NotShown);
-        let far = ratio(&bracketed(100.0), &bracketed(125.0), (0.0, 0), &TERMS).expect("values");
+        let far = ratio(&bracketed(100.0), &bracketed(125.0), Scatter::default(), &TERMS)
+            .expect("values");
         assert_eq!(far.verdict, Verdict::Higher);
         let margin = Terms { margin: 0.2, ..TERMS };
-        let within = ratio(&bracketed(100.0), &bracketed(125.0), (0.0, 0), &margin);
+        let within = ratio(&bracketed(100.0), &bracketed(125.0), Scatter::default(), &margin);
         assert_eq!(within.expect("values").verdict, Verdict::NotShown);
     }
 
@@ -259,10 +283,7 @@ mod tests {
                         Repeated::new(&values)
                     };
                     let pairs = spreads.map(|spread| (draw(spread), draw(spread)));
-                    let pooled = pairs
-                        .iter()
-                        .flat_map(|(a, b)| [a.scatter(), b.scatter()])
-                        .fold((0.0, 0), |(s, d), (squares, degrees)| (s + squares, d + degrees));
+                    let pooled = pairs.iter().map(|(a, b)| a.scatter() + b.scatter()).sum();
                     pairs.iter().any(|(a, b)| {
                         let found = ratio(a, b, pooled, &terms).expect("values");
                         found.verdict != Verdict::NotShown

@@ -136,7 +136,7 @@ impl Dialer {
     ) -> Result<Dialed, Failure> {
         let (deadline, most) = (Instant::now() + self.timeout, self.max_message);
         if let Some((endpoints, tls)) = endpoints.zip(self.tls.as_ref()) {
-            let exchange = endpoints.open(conn, (&self.carriage, most), tls, deadline, meter);
+            let exchange = endpoints.open(conn, &self.carriage, most, tls, deadline, meter);
             return Ok(Dialed::Exchange(exchange.await?));
         }
         if self.carriage == Carriage::Datagrams {

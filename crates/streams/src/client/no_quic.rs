@@ -29,7 +29,8 @@ impl Endpoints {
     pub(super) async fn open(
         &self,
         _conn: ConnId,
-        _carries: (&Carriage, usize),
+        _carriage: &Carriage,
+        _max_message: usize,
         _tls: &TlsDialer,
         _deadline: Instant,
         _meter: Meter,

@@ -83,7 +83,8 @@ impl Endpoints {
     pub(super) async fn open(
         &self,
         conn: ConnId,
-        (carriage, max_message): (&Carriage, usize),
+        carriage: &Carriage,
+        max_message: usize,
         tls: &TlsDialer,
         deadline: Instant,
         meter: Meter,

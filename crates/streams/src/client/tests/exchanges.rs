@@ -16,24 +16,34 @@ fn resource(method: Method) -> Resource {
     Resource { authority: "localhost".into(), path: PATH.into(), method }
 }
 
-/// Returns the transports and the protocol to negotiate for each.
-fn carriages() -> Vec<(Carriage, &'static [&'static [u8]])> {
-    let all: [(Carriage, &[&[u8]]); 5] = [
-        (Carriage::Http2(resource(Method::Get)), &[ALPN_H2]),
-        (Carriage::Http2(resource(Method::Post)), &[ALPN_H2]),
-        (Carriage::Quic, &[ALPN_DOQ]),
-        (Carriage::Http3(resource(Method::Get)), &[ALPN_H3]),
-        (Carriage::Http3(resource(Method::Post)), &[ALPN_H3]),
+/// The transports.
+fn carriages() -> Vec<Carriage> {
+    let all = [
+        Carriage::Http2(resource(Method::Get)),
+        Carriage::Http2(resource(Method::Post)),
+        Carriage::Quic,
+        Carriage::Http3(resource(Method::Get)),
+        Carriage::Http3(resource(Method::Post)),
     ];
-    all.into_iter().filter(|(carriage, _)| cfg!(feature = "quic") || !carriage.is_quic()).collect()
+    all.into_iter().filter(|carriage| cfg!(feature = "quic") || !carriage.is_quic()).collect()
+}
+
+/// The protocols to negotiate for `carriage`.
+fn alpn(carriage: &Carriage) -> &'static [&'static [u8]] {
+    match carriage {
+        Carriage::Http2(_) => &[ALPN_H2],
+        Carriage::Http3(_) => &[ALPN_H3],
+        _ => &[ALPN_DOQ],
+    }
 }
 
 /// Runs `client` against a server of `carriage`, with a dialer for it.
 fn with_carriage<T>(
-    (carriage, alpn): (Carriage, &'static [&'static [u8]]),
+    carriage: Carriage,
     client: impl FnOnce(Dialer, &dyn Fn(&ClientTls) -> TlsDialer) -> T,
 ) -> T {
     let identity = Authority::new().unwrap().identity(&["localhost"]).unwrap();
+    let alpn = alpn(&carriage);
     let server = ServerTls::new(identity, alpn, true).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
     let (listener, address) = if carriage.is_quic() {
@@ -74,7 +84,7 @@ fn replies_are_related_to_their_queries() {
 #[test]
 fn sessions_are_resumed_and_early_data_is_accepted() {
     for carriage in carriages() {
-        let name = format!("{:?}", carriage.0);
+        let name = format!("{carriage:?}");
         with_carriage(carriage, |dialer, tls| {
             for early_data in [false, true] {
                 let settings = ClientTls { sessions: 10, early_data, ..ClientTls::default() };
@@ -96,7 +106,7 @@ fn sessions_are_resumed_and_early_data_is_accepted() {
 #[test]
 fn failures_are_named() {
     for carriage in carriages() {
-        let name = format!("{:?}", carriage.0);
+        let name = format!("{carriage:?}");
         with_carriage(carriage, |dialer, tls| {
             let end = |dialer| run(dialer, vec![palindrome(1, 900)]).end;
             let tls = |settings: &ClientTls| Some(tls(settings));
