@@ -26,7 +26,7 @@ use measure::{Nanos, Qps};
 
 use crate::connections::ConnectionTally;
 use crate::live::{GoalWatch, Live};
-use crate::outcome::Judge;
+use crate::outcome::Outcomes;
 use crate::pace::{Due, Pace};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
@@ -134,7 +134,7 @@ enum Launch {
 /// The clients of one worker.
 pub struct Clients {
     plan: ClientPlan,
-    judge: Judge,
+    outcomes: Outcomes,
     pace: Pace,
     closed_loop: bool,
     phase: Phase,
@@ -201,7 +201,7 @@ impl Clients {
         };
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         Clients {
-            judge: Judge::new(workload, tally, plan.plan.timeout),
+            outcomes: Outcomes::new(workload, tally, plan.plan.timeout),
             pace,
             closed_loop: !plan.plan.pacing.is_open_loop(),
             phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
@@ -230,7 +230,7 @@ impl Clients {
     pub fn begin(&mut self, start: Nanos) {
         self.start = Some(start);
         self.phase = Phase::Sending;
-        self.judge.tally.started = start;
+        self.outcomes.tally.started = start;
         self.next_open = Nanos::ZERO;
         // These times were on the clock before the start.
         self.waiting.iter_mut().for_each(|(until, _)| *until = RECONNECT_DELAY);
@@ -239,9 +239,9 @@ impl Clients {
 
     /// Returns the outcomes of queries and connections; outstanding queries count as unresolved.
     pub fn into_result(mut self) -> ClientsResult {
-        self.judge.tally.unresolved = self.in_flight;
-        self.watch.show(&self.judge.tally);
-        ClientsResult { tally: self.judge.tally, connections: self.connections }
+        self.outcomes.tally.unresolved = self.in_flight;
+        self.watch.show(&self.outcomes.tally);
+        ClientsResult { tally: self.outcomes.tally, connections: self.connections }
     }
 
     /// Returns the time since the start of the trial, or the engine's time before that.
@@ -357,7 +357,7 @@ impl Clients {
         if std::mem::take(&mut self.blocked) {
             self.room_since = now;
         }
-        let (client, workload) = (&mut self.clients[conn as usize], &mut self.judge.workload);
+        let (client, workload) = (&mut self.clients[conn as usize], &mut self.outcomes.workload);
         let (mut ended, population) = (false, &self.plan.population);
         let changes = population.changes_queries();
         let room = MAX_QUERY + if changes { MAX_OPTIONS } else { 0 };
@@ -376,17 +376,17 @@ impl Clients {
                 .unwrap_or(composed.len)
         });
         if ended {
-            self.judge.tally.exhausted = true;
+            self.outcomes.tally.exhausted = true;
             return Launch::Exhausted;
         }
         client.queries_sent += 1;
         if !client.sending {
             // The wait for the connection is no error of the Tester.
-            self.judge.tally.schedule_error.record(now.since(due.max(self.room_since)));
+            self.outcomes.tally.schedule_error.record(now.since(due.max(self.room_since)));
         }
         self.in_flight += 1;
-        self.judge.tally.sent += 1;
-        self.judge.tally.second(due).sent += 1;
+        self.outcomes.tally.sent += 1;
+        self.outcomes.tally.second(due).sent += 1;
         if !self.closed_loop && !self.plan.population.random_order {
             self.dequeue();
             self.enqueue_if_room(conn);
@@ -426,10 +426,10 @@ impl Clients {
     fn count_unserved(&mut self, due: Nanos) {
         // The query has no kind of connection, so that it counts for the first kind.
         self.connections[0].unserved += 1;
-        self.judge.tally.sent += 1;
-        self.judge.tally.second(due).sent += 1;
-        self.judge.tally.schedule_error.record(Nanos::ZERO);
-        self.judge.lose(1);
+        self.outcomes.tally.sent += 1;
+        self.outcomes.tally.second(due).sent += 1;
+        self.outcomes.tally.schedule_error.record(Nanos::ZERO);
+        self.outcomes.record_lost(1);
     }
 
     /// Returns when to be called: at `at` or at the next sweep, whichever is earlier.
@@ -472,7 +472,7 @@ impl Clients {
                 continue;
             }
             self.in_flight -= lost;
-            self.judge.lose(lost);
+            self.outcomes.record_lost(lost);
             if client.last_activity + timeout <= now && client.state == ConnectionState::Open {
                 client.state = ConnectionState::Ending(Some(Failure::Stalled));
                 orders.abort(conn);
@@ -482,8 +482,8 @@ impl Clients {
             self.connections[self.plan.mix.kind(conn)].slow += first;
             self.after_query_ended(conn);
         }
-        if self.watch.is_lost(now, &self.judge.tally) && self.phase == Phase::Sending {
-            self.judge.tally.stopped_early = true;
+        if self.watch.goal_missed(now, &self.outcomes.tally) && self.phase == Phase::Sending {
+            self.outcomes.tally.stopped_early = true;
             self.phase = Phase::Draining;
         }
     }

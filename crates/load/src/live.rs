@@ -143,7 +143,7 @@ impl GoalWatch {
     /// Publishes the counters; returns whether all workers together can no longer meet the goal. Each worker
     /// knows only its own latencies: a missed latency bound is certain, but it is found later than with the
     /// latencies of all workers.
-    pub(crate) fn is_lost(&mut self, now: Nanos, tally: &Tally) -> bool {
+    pub(crate) fn goal_missed(&mut self, now: Nanos, tally: &Tally) -> bool {
         self.publisher.publish_latency(now, tally);
         let live = self.publisher.publish(tally);
         let Some(goal) = &self.goal else { return false };

@@ -18,7 +18,7 @@ use measure::pacing::EXPERIMENT;
 
 use crate::flight::Ring;
 use crate::live::{Live, Publisher};
-use crate::outcome::Judge;
+use crate::outcome::Outcomes;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
@@ -38,7 +38,7 @@ struct Lane {
 
 /// The role of a lock-step load; one worker drives all lanes, each on its own socket.
 pub struct LockStep {
-    judge: Judge,
+    outcomes: Outcomes,
     lanes: Vec<Lane>,
     timeout: Nanos,
     experiments: u32,
@@ -83,7 +83,7 @@ impl LockStep {
         let mut tally = Tally::new(SERIES);
         tally.planned = u64::from(experiments) * u64::from(EXPERIMENT);
         Ok(LockStep {
-            judge: Judge::new(workload, tally, timeout),
+            outcomes: Outcomes::new(workload, tally, timeout),
             lanes: (0..threads as u16)
                 .map(|i| Lane { ring: Ring::new(i), remaining: 0, waiting: None })
                 .collect(),
@@ -100,9 +100,9 @@ impl LockStep {
     /// Returns the result.
     pub fn into_result(mut self) -> LockStepResult {
         let waiting = self.lanes.iter().filter(|lane| lane.waiting.is_some());
-        self.judge.tally.unresolved = waiting.count() as u64;
-        self.live.publish(&self.judge.tally);
-        LockStepResult { times: self.times, tally: self.judge.tally }
+        self.outcomes.tally.unresolved = waiting.count() as u64;
+        self.live.publish(&self.outcomes.tally);
+        LockStepResult { times: self.times, tally: self.outcomes.tally }
     }
 
     /// Expires queries after their timeout, so that their lanes continue with the next name.
@@ -111,7 +111,7 @@ impl LockStep {
             let lost = lane.ring.expire(now, self.timeout);
             if lost > 0 {
                 lane.waiting = None;
-                self.judge.lose(lost);
+                self.outcomes.record_lost(lost);
             }
         }
     }
@@ -122,7 +122,7 @@ impl LockStep {
             if lane.waiting.is_some() || lane.remaining == 0 || !lane.ring.has_room() {
                 continue;
             }
-            let workload = &mut self.judge.workload;
+            let workload = &mut self.outcomes.workload;
             let mut ended = false;
             let to = Destination::Connected(SocketId(index as u16));
             let pushed = tx.push(to, MAX_QUERY, |out| {
@@ -135,7 +135,7 @@ impl LockStep {
                 composed.len
             });
             if ended {
-                self.judge.tally.exhausted = true;
+                self.outcomes.tally.exhausted = true;
                 return;
             }
             if !pushed {
@@ -143,8 +143,8 @@ impl LockStep {
             }
             lane.remaining -= 1;
             lane.waiting = Some(now);
-            self.judge.tally.sent += 1;
-            self.judge.tally.second(now).sent += 1;
+            self.outcomes.tally.sent += 1;
+            self.outcomes.tally.second(now).sent += 1;
             self.last_batch.push(index);
         }
     }
@@ -153,7 +153,7 @@ impl LockStep {
     /// query is outstanding.
     fn next_experiment(&mut self, now: Nanos) -> bool {
         let waiting = self.lanes.iter().any(|lane| lane.waiting.is_some());
-        if self.judge.tally.exhausted {
+        if self.outcomes.tally.exhausted {
             // The experiment in which the names ran out is incomplete and gets no time.
             return waiting;
         }
@@ -162,8 +162,8 @@ impl LockStep {
         }
         if let Some(experiment_start) = self.experiment_start {
             self.times.push(now.since(experiment_start));
-            self.live.publish(&self.judge.tally);
-            self.live.publish_latency(now, &self.judge.tally);
+            self.live.publish(&self.outcomes.tally);
+            self.live.publish_latency(now, &self.outcomes.tally);
         }
         if self.times.len() == self.experiments as usize {
             return false;
@@ -178,12 +178,15 @@ impl LockStep {
 impl Role for LockStep {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = *self.start.get_or_insert(now);
-        self.judge.tally.started = start;
+        self.outcomes.tally.started = start;
         self.last_batch.clear();
         for received in rx.iter() {
             let mut lane = self.lanes.get_mut(usize::from(received.socket.0));
             let ring = lane.as_mut().map(|lane| &mut lane.ring);
-            let ended = self.judge.reply(ring, received.at.since(start), received.bytes).is_some();
+            let ended = self
+                .outcomes
+                .record_reply(ring, received.at.since(start), received.bytes)
+                .is_some();
             if let (true, Some(lane)) = (ended, lane) {
                 lane.waiting = None;
             }
@@ -196,7 +199,7 @@ impl Role for LockStep {
         if !self.next_experiment(now) {
             return Next::Done;
         }
-        if !self.judge.tally.exhausted {
+        if !self.outcomes.tally.exhausted {
             self.send(now, tx);
         }
         let expiry = self.lanes.iter().filter_map(|lane| lane.waiting).min();
@@ -205,11 +208,11 @@ impl Role for LockStep {
 
     fn sent(&mut self, at: Nanos) {
         let Some(start) = self.start else { return };
-        self.judge.tally.last_sent = at;
+        self.outcomes.tally.last_sent = at;
         let at = at.since(start);
         for &index in &self.last_batch {
             let Lane { ring, waiting, .. } = &mut self.lanes[index];
-            self.judge.tally.schedule_error.record(ring.mark_sent(ring.next_sequence() - 1, at));
+            self.outcomes.tally.schedule_error.record(ring.mark_sent(ring.next_sequence() - 1, at));
             *waiting = Some(at);
         }
     }

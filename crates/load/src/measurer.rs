@@ -17,7 +17,7 @@ use measure::Nanos;
 
 use crate::flight::Ring;
 use crate::live::{GoalWatch, Live};
-use crate::outcome::Judge;
+use crate::outcome::Outcomes;
 use crate::pace::{Due, Pace};
 use crate::plan::Plan;
 use crate::tally::Tally;
@@ -54,7 +54,7 @@ impl Run {
 /// The Measurer of one worker.
 pub struct Measurer {
     plan: Plan,
-    judge: Judge,
+    outcomes: Outcomes,
     pace: Pace,
     phase: Phase,
     rings: Vec<Ring>,
@@ -83,7 +83,7 @@ impl Measurer {
         let salt = measure::Rng::part(plan.seed, u64::from(plan.worker)).next_u64() as u16;
         let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(0x5851)));
         Measurer {
-            judge: Judge::new(workload, tally, plan.timeout),
+            outcomes: Outcomes::new(workload, tally, plan.timeout),
             pace,
             phase: Phase::Sending,
             rings: (0..plan.sockets).map(ring).collect(),
@@ -108,9 +108,9 @@ impl Measurer {
 
     /// Returns the outcomes of the queries; those still outstanding count as unresolved.
     pub fn into_tally(mut self) -> Tally {
-        self.judge.tally.unresolved = self.in_flight;
-        self.watch.show(&self.judge.tally);
-        self.judge.tally
+        self.outcomes.tally.unresolved = self.in_flight;
+        self.watch.show(&self.outcomes.tally);
+        self.outcomes.tally
     }
 
     /// At intervals, expires overdue queries, publishes the counters and checks the goal. After a `full`
@@ -123,10 +123,10 @@ impl Measurer {
         for ring in self.rings.iter_mut().filter(|_| !full) {
             let lost = ring.expire(now, self.plan.timeout);
             self.in_flight -= lost;
-            self.judge.lose(lost);
+            self.outcomes.record_lost(lost);
         }
-        if self.watch.is_lost(now, &self.judge.tally) && self.phase == Phase::Sending {
-            self.judge.tally.stopped_early = true;
+        if self.watch.goal_missed(now, &self.outcomes.tally) && self.phase == Phase::Sending {
+            self.outcomes.tally.stopped_early = true;
             // Outstanding queries still count: the losses of a failed trial are all its losses.
             self.phase = Phase::Draining;
         }
@@ -138,10 +138,10 @@ impl Measurer {
             return Launch::Full;
         }
         let Some(socket) = self.free_socket() else {
-            self.judge.tally.blocked += 1;
+            self.outcomes.tally.blocked += 1;
             return Launch::Blocked;
         };
-        let (ring, workload) = (&mut self.rings[socket], &mut self.judge.workload);
+        let (ring, workload) = (&mut self.rings[socket], &mut self.outcomes.workload);
         let sequence = ring.next_sequence();
         let mut ended = false;
         tx.push(Destination::Connected(SocketId(socket as u16)), MAX_QUERY, |out| {
@@ -154,7 +154,7 @@ impl Measurer {
             composed.len
         });
         if ended {
-            self.judge.tally.exhausted = true;
+            self.outcomes.tally.exhausted = true;
             return Launch::Exhausted;
         }
         match self.last_batch.last_mut() {
@@ -163,8 +163,8 @@ impl Measurer {
         }
         self.socket_burst += 1;
         self.in_flight += 1;
-        self.judge.tally.sent += 1;
-        self.judge.tally.second(due).sent += 1;
+        self.outcomes.tally.sent += 1;
+        self.outcomes.tally.second(due).sent += 1;
         Launch::Sent
     }
 
@@ -255,12 +255,13 @@ enum Launch {
 impl Role for Measurer {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = *self.start.get_or_insert(now);
-        self.judge.tally.started = start;
+        self.outcomes.tally.started = start;
         self.last_batch.clear();
         for received in rx.iter() {
             let ring = self.rings.get_mut(usize::from(received.socket.0));
             let at = received.at.since(start);
-            self.in_flight -= u64::from(self.judge.reply(ring, at, received.bytes).is_some());
+            self.in_flight -=
+                u64::from(self.outcomes.record_reply(ring, at, received.bytes).is_some());
         }
         if now < start {
             return Next::At(start);
@@ -275,12 +276,12 @@ impl Role for Measurer {
 
     fn sent(&mut self, at: Nanos) {
         let Some(start) = self.start else { return };
-        self.judge.tally.last_sent = at;
+        self.outcomes.tally.last_sent = at;
         let at = at.since(start);
         for run in &self.last_batch {
             let ring = &mut self.rings[usize::from(run.ring)];
             for sequence in run.first..run.first + u64::from(run.count) {
-                self.judge.tally.schedule_error.record(ring.mark_sent(sequence, at));
+                self.outcomes.tally.schedule_error.record(ring.mark_sent(sequence, at));
             }
         }
     }

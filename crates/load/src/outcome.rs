@@ -44,21 +44,21 @@ impl OutstandingTable for crate::flight::Ring {
 }
 
 /// Validates replies and counts the outcomes.
-pub(crate) struct Judge {
+pub(crate) struct Outcomes {
     pub(crate) workload: Box<dyn Workload>,
     pub(crate) tally: Tally,
     timeout: Nanos,
 }
 
-impl Judge {
+impl Outcomes {
     pub(crate) fn new(workload: Box<dyn Workload>, tally: Tally, timeout: Nanos) -> Self {
-        Judge { workload, tally, timeout }
+        Outcomes { workload, tally, timeout }
     }
 
     /// Handles a message that arrived `at` on the socket or connection of `table` (`None` for an unknown
     /// one); returns the outstanding query that it ended.
     #[inline]
-    pub(crate) fn reply<T: OutstandingTable>(
+    pub(crate) fn record_reply<T: OutstandingTable>(
         &mut self,
         table: Option<&mut T>,
         at: Nanos,
@@ -80,7 +80,7 @@ impl Judge {
                 // The timeout has passed, but the query has not been expired yet.
                 self.tally.late += 1;
                 table.mark_answered(id);
-                self.lose(1);
+                self.record_lost(1);
                 return Some(found);
             }
             State::Outstanding => {
@@ -110,7 +110,7 @@ impl Judge {
     }
 
     /// Counts queries without a reply in time; they enter the latencies with the timeout.
-    pub(crate) fn lose(&mut self, count: u64) {
+    pub(crate) fn record_lost(&mut self, count: u64) {
         self.tally.lost += count;
         (0..count).for_each(|_| self.tally.latency.record(self.timeout));
     }

@@ -24,7 +24,7 @@ use wire::{Expect, Header, Invalid, reply};
 
 use crate::flight::Ring;
 use crate::live::{GoalWatch, Live};
-use crate::outcome::Judge;
+use crate::outcome::Outcomes;
 use crate::plan::Plan;
 use crate::tally::Tally;
 use crate::workload::file::check_by_hash;
@@ -220,7 +220,7 @@ pub struct ReplayPlan {
 pub struct Replayer {
     plan: ReplayPlan,
     records: RecordReader,
-    judge: Judge,
+    outcomes: Outcomes,
     rings: Vec<Ring>,
     in_flight: u64,
     start: Option<Nanos>,
@@ -247,7 +247,7 @@ impl Replayer {
         let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(0x5851)));
         Replayer {
             records: RecordReader::new(recording, worker, workers),
-            judge: Judge::new(Box::new(ByHash), tally, timeout),
+            outcomes: Outcomes::new(Box::new(ByHash), tally, timeout),
             rings: (0..sockets).map(ring).collect(),
             in_flight: 0,
             start: None,
@@ -268,9 +268,9 @@ impl Replayer {
 
     /// Returns the outcomes of the queries.
     pub fn into_tally(mut self) -> Tally {
-        self.judge.tally.unresolved = self.in_flight;
-        self.watch.show(&self.judge.tally);
-        self.judge.tally
+        self.outcomes.tally.unresolved = self.in_flight;
+        self.watch.show(&self.outcomes.tally);
+        self.outcomes.tally
     }
 
     /// Returns when a record is due.
@@ -292,10 +292,10 @@ impl Replayer {
             // A reply that arrived in time may not have been received yet.
             let lost = ring.expire(now.since(UNSEEN), self.plan.plan.timeout);
             self.in_flight -= lost;
-            self.judge.lose(lost);
+            self.outcomes.record_lost(lost);
         }
-        if self.watch.is_lost(now, &self.judge.tally) && !self.draining {
-            self.judge.tally.stopped_early = true;
+        if self.watch.goal_missed(now, &self.outcomes.tally) && !self.draining {
+            self.outcomes.tally.stopped_early = true;
             self.draining = true;
         }
     }
@@ -318,7 +318,7 @@ impl Replayer {
             let first = record.client as usize % self.rings.len();
             let sockets = (first..self.rings.len()).chain(0..first);
             let Some(socket) = { sockets }.find(|&socket| self.rings[socket].has_room()) else {
-                self.judge.tally.blocked += 1;
+                self.outcomes.tally.blocked += 1;
                 return self.wake(Nanos::MAX);
             };
             self.launch(due, socket, &record, tx);
@@ -341,8 +341,8 @@ impl Replayer {
             query.len()
         });
         self.in_flight += 1;
-        self.judge.tally.sent += 1;
-        self.judge.tally.second(due).sent += 1;
+        self.outcomes.tally.sent += 1;
+        self.outcomes.tally.second(due).sent += 1;
     }
 
     /// Returns when to be called: at `at` or at the next expiry, whichever is earlier; `Done` when nothing is
@@ -360,13 +360,14 @@ impl Replayer {
 impl Role for Replayer {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = *self.start.get_or_insert(now);
-        self.judge.tally.started = start;
+        self.outcomes.tally.started = start;
         self.last_batch.clear();
         for received in rx.iter() {
             let ours = received.peer == self.plan.target;
             let ring = self.rings.get_mut(usize::from(received.socket.0)).filter(|_| ours);
             let at = received.at.since(start);
-            self.in_flight -= u64::from(self.judge.reply(ring, at, received.bytes).is_some());
+            self.in_flight -=
+                u64::from(self.outcomes.record_reply(ring, at, received.bytes).is_some());
         }
         if now < start {
             return Next::At(start);
@@ -382,11 +383,11 @@ impl Role for Replayer {
 
     fn sent(&mut self, at: Nanos) {
         let Some(start) = self.start else { return };
-        self.judge.tally.last_sent = at;
+        self.outcomes.tally.last_sent = at;
         let at = at.since(start);
         for &(ring, sequence) in &self.last_batch {
             let lag = self.rings[usize::from(ring)].mark_sent(sequence, at);
-            self.judge.tally.schedule_error.record(lag);
+            self.outcomes.tally.schedule_error.record(lag);
         }
     }
 

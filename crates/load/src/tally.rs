@@ -106,7 +106,7 @@ impl Tally {
     /// ended early, only the queries due until then are required.
     pub fn void(&self, tolerance: &ScheduleTolerance) -> Option<Void> {
         let planned = if self.stopped_early { self.sent } else { self.planned };
-        tolerance.judge(planned, &self.schedule_error)
+        tolerance.verdict(planned, &self.schedule_error)
     }
 
     /// Returns the counts of the second at `offset` from the start.

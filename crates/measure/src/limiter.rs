@@ -1,8 +1,7 @@
-//! What limited a result: every number says what bounded it, and a slow Tester is never blamed on
-//! the server.
+//! What limited a result. Every number names its limiter, and a slow Tester is never taken for a slow server.
 //!
 //! ```text
-//! evidence of a trial ──> void?    the schedule was not kept, or the Tester starved: no verdict at all
+//! evidence of a trial ──> void?    the schedule was not kept, or the Tester lacked CPU: no result
 //!                    └──> limiter  the first that applies, the Tester's own parts before the DUT
 //! ```
 
@@ -15,14 +14,14 @@ use crate::histogram::Histogram;
 use crate::units::Nanos;
 use crate::warning::foreign_on_server;
 
-/// What bounded a result.
+/// What limited a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Limiter {
-    /// The server under test, by its CPU or its receive queue.
+    /// The server under test: its CPU or its receive queue.
     Dut,
-    /// Something beyond the Tester: the target or the way to it (no probes on the target).
+    /// The target or the path to it; the target has no probes.
     Target,
-    /// The Measurer's CPU, or something else running on it.
+    /// The Measurer's CPU, or another process on it.
     TesterCpu,
     /// The Measurer did not keep its schedule.
     TesterSchedule,
@@ -32,7 +31,7 @@ pub enum Limiter {
     AuthDns,
     /// Drops on a link.
     Link,
-    /// Nothing: all that was offered was answered.
+    /// Nothing: everything offered was answered.
     Offered,
     /// The search's own upper bound.
     SearchBound,
@@ -56,7 +55,7 @@ impl Limiter {
         Limiter::Unknown,
     ];
 
-    /// The stable word of the JSON.
+    /// Returns the stable word for JSON.
     pub fn word(self) -> &'static str {
         match self {
             Limiter::Dut => "dut",
@@ -129,16 +128,16 @@ pub enum Void {
         /// Which core received how often.
         seen: String,
     },
-    /// The trial was stopped from outside.
+    /// The trial was interrupted by the user.
     Interrupted,
     /// Nothing was sent.
     NothingSent,
-    /// The updates that were to be sent meanwhile ended before the queries did.
+    /// The updates that run beside the queries ended before the queries.
     UpdatesRanOut {
-        /// How long there were some, seconds.
+        /// Time until the last update, in seconds.
         after_s: f64,
     },
-    /// A sentence of a record that had no types for reasons (schema 1); nothing new is one.
+    /// A sentence from a record of schema 1, which had no types for reasons.
     Other {
         /// The sentence.
         text: String,
@@ -161,7 +160,7 @@ mod as_ns {
 }
 
 impl Void {
-    /// What limited a trial that is void for this reason.
+    /// Returns the limiter of a trial that is void for this reason.
     pub fn limiter(&self) -> Limiter {
         match self {
             Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
@@ -207,32 +206,33 @@ impl fmt::Display for Void {
     }
 }
 
-/// How far from its schedule an open loop may stray before its trial is void.
+/// How much an open loop may deviate from its schedule before its trial is void.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScheduleTolerance {
-    /// A query that leaves later than this after its due time is late.
+    /// Delay after its due time from which on a query is late.
     pub late_after: Nanos,
-    /// The share (0 to 1) of late queries allowed.
+    /// Highest share (0 to 1) of late queries.
     pub max_late: f64,
-    /// The share (0 to 1) of the planned queries that must be sent.
+    /// Lowest share (0 to 1) of the planned queries that must be sent.
     pub min_sent: f64,
 }
 
 impl Default for ScheduleTolerance {
     /// 1 ms, 3 %, 99.9 %.
     ///
-    /// RFC 8219 times out after 1 s and self-tests at 0.25 s: a millisecond is small beside both, and
-    /// large beside what a scheduler's hiccup costs a Measurer that has its core for itself. Virtual
-    /// machines lose up to 10 ms at once to their host, 0.5 % of the time and more, without saying so
-    /// as steal time: the catching up makes that 1 % of the queries.
+    /// RFC 8219 has a timeout of 1 s and a self-test at 0.25 s. A millisecond is small compared with both,
+    /// and large compared with scheduling delays of a Measurer with its own core. Virtual machines lose up to
+    /// 10 ms at a time to their host, 0.5 % of the time and more, which is not reported as steal time; while
+    /// the Measurer catches up, 1 % of the queries are late.
     fn default() -> Self {
         ScheduleTolerance { late_after: Nanos::from_millis(1), max_late: 0.03, min_sent: 0.999 }
     }
 }
 
 impl ScheduleTolerance {
-    /// Judges the schedule errors of a finished trial of `planned` queries.
-    pub fn judge(&self, planned: u64, errors: &Histogram) -> Option<Void> {
+    /// Returns why a finished trial of `planned` queries is void by its schedule errors; `None` if it is
+    /// valid.
+    pub fn verdict(&self, planned: u64, errors: &Histogram) -> Option<Void> {
         let sent = errors.count();
         if sent == 0 {
             return Some(Void::NothingSent);
@@ -247,22 +247,22 @@ impl ScheduleTolerance {
     }
 }
 
-/// What the probes saw of one trial. Shares are 0 to 1; `None` where there was no probe.
+/// Measurements of the probes during one trial. Shares are 0 to 1; `None` without a probe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// The Measurer's busy share of its cores, without what it spins away waiting.
+    /// Busy share of the Measurer's cores, without spinning.
     pub tester_busy: Option<f64>,
-    /// Share of the trial that the Measurer was ready to run and did not.
+    /// Share of the trial during which the Measurer was ready to run but did not.
     pub tester_run_delay: Option<f64>,
-    /// Share of the Tester's cores used by processes that are not of the testbed.
+    /// Share of the Tester's cores used by processes outside of the testbed.
     pub foreign_busy: Option<f64>,
     /// Datagrams dropped in the Measurer's receive queues.
     pub tester_drops: u64,
-    /// The AuthDNS's busy share of its cores.
+    /// Busy share of the AuthDNS's cores.
     pub authdns_busy: Option<f64>,
     /// Datagrams dropped in the AuthDNS's receive queues.
     pub authdns_drops: u64,
-    /// The DUT's busy share of its cores.
+    /// Busy share of the DUT's cores.
     pub dut_busy: Option<f64>,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
@@ -272,15 +272,15 @@ pub struct Evidence {
     pub complete: bool,
 }
 
-/// A Measurer that waits longer than this share for its CPU is starved.
+/// Share of time from which on a Measurer that waits for its CPU lacks CPU.
 pub(crate) const MAX_RUN_DELAY: f64 = 0.10;
-/// A Tester that shares its cores with more foreign load than this share is starved.
+/// Share of foreign load on the Tester's cores from which on it lacks CPU.
 pub const MAX_FOREIGN: f64 = 0.25;
-/// From this share on a core counts as saturated.
+/// Busy share from which on a core counts as saturated.
 pub(crate) const SATURATED: f64 = 0.90;
 
 impl Evidence {
-    /// Whether the Tester lacked CPU, so that its trial says nothing of the server.
+    /// Returns why the trial is void if the Tester lacked CPU, so that it shows nothing about the server.
     pub fn starved(&self) -> Option<Void> {
         let (run_delay, foreign) =
             (self.tester_run_delay.unwrap_or(0.0), self.foreign_busy.unwrap_or(0.0));
@@ -288,7 +288,7 @@ impl Evidence {
             .then_some(Void::Starved { run_delay, foreign })
     }
 
-    /// What limited this trial, the first that applies:
+    /// Returns what limited this trial, the first that applies:
     ///
     /// 1. the Tester starved: `tester-cpu`;
     /// 2. everything was answered: `offered`;
@@ -296,7 +296,7 @@ impl Evidence {
     /// 4. the AuthDNS dropped, or its core was saturated while the DUT's was not: `authdns`;
     /// 5. the DUT dropped or its cores were saturated: `dut`;
     /// 6. the Measurer's cores were saturated: `tester-cpu`;
-    /// 7. probes looked at the DUT and found it idle: `unknown`; nobody could look: `target`.
+    /// 7. the DUT has probes and was idle: `unknown`; it has no probes: `target`.
     pub fn limiter(&self) -> Limiter {
         let saturated = |busy: Option<f64>| busy.is_some_and(|b| b >= SATURATED);
         let dut_full = self.dut_drops > 0 || saturated(self.dut_busy);
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_go_both_ways() {
+    fn words_are_read_and_printed() {
         for limiter in Limiter::ALL {
             assert_eq!(limiter.word().parse(), Ok(limiter));
         }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_applies() {
+    fn the_first_limiter_that_applies_is_returned() {
         let clean = Evidence {
             dut_busy: Some(0.5),
             tester_busy: Some(0.5),
@@ -410,19 +410,19 @@ mod tests {
     }
 
     #[test]
-    fn the_schedule_is_judged() {
+    fn schedules_get_a_verdict() {
         let tolerance = ScheduleTolerance::default();
         let mut errors = Histogram::new();
-        assert_eq!(tolerance.judge(100, &errors), Some(Void::NothingSent));
+        assert_eq!(tolerance.verdict(100, &errors), Some(Void::NothingSent));
         for _ in 0..970 {
             errors.record(Nanos::from_micros(20));
         }
         for _ in 0..30 {
             errors.record(Nanos::from_millis(3));
         }
-        assert_eq!(tolerance.judge(1_000, &errors), None);
-        assert!(matches!(tolerance.judge(1_002, &errors), Some(Void::ScheduleNotKept { .. })));
+        assert_eq!(tolerance.verdict(1_000, &errors), None);
+        assert!(matches!(tolerance.verdict(1_002, &errors), Some(Void::ScheduleNotKept { .. })));
         errors.record(Nanos::from_millis(3));
-        assert!(matches!(tolerance.judge(1_001, &errors), Some(Void::ScheduleNotKept { .. })));
+        assert!(matches!(tolerance.verdict(1_001, &errors), Some(Void::ScheduleNotKept { .. })));
     }
 }

@@ -34,7 +34,7 @@ impl StreamRole for Clients {
         let at = self.clock(now);
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
-        if let Some(found) = self.judge.reply(Some(&mut client.pipeline), at, message) {
+        if let Some(found) = self.outcomes.record_reply(Some(&mut client.pipeline), at, message) {
             self.in_flight -= 1;
             let tally = &mut self.connections[self.plan.mix.kind(conn)];
             let first = !std::mem::replace(&mut client.answered, true);
@@ -72,7 +72,7 @@ impl StreamRole for Clients {
         client.state = ConnectionState::Closed;
         let lost = client.pipeline.reset();
         self.in_flight -= lost;
-        self.judge.lose(lost);
+        self.outcomes.record_lost(lost);
         tally.lost_with_connection += lost;
         failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
         match failure {
@@ -109,9 +109,9 @@ impl StreamRole for Clients {
     }
 
     fn sent(&mut self, at: Nanos, conn: ConnId) {
-        self.judge.tally.last_sent = at;
+        self.outcomes.tally.last_sent = at;
         let at = self.clock(at);
-        let (errors, room_since) = (&mut self.judge.tally.schedule_error, self.room_since);
+        let (errors, room_since) = (&mut self.outcomes.tally.schedule_error, self.room_since);
         let client = &mut self.clients[conn as usize];
         // Queries that waited for the connection were recorded when they were handed over.
         let sending = std::mem::replace(&mut client.sending, true);

@@ -1,4 +1,4 @@
-//! What makes the repeats of a figure doubtful, told with advice.
+//! Doubts about the repeats of a figure, with advice.
 
 use std::fmt;
 
@@ -7,43 +7,43 @@ use super::median;
 /// A doubt about repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
-    /// Some lie far from the others.
+    /// Some values are far from the others.
     Outliers {
-        /// Which, from 0.
+        /// Indices of these repeats, from 0.
         repeats: Vec<usize>,
-        /// Of how many.
+        /// Number of repeats.
         of: usize,
     },
-    /// They rise or fall from the first to the last.
+    /// The values rise or fall from the first to the last.
     Drift {
-        /// The change from the first to the last by the trend, as a share of the median; negative: they fall.
+        /// Change from the first to the last by the trend, as a share of the median; negative if they fall.
         change: f64,
-        /// The chance (0 to 1) of such a trend when the order means nothing.
+        /// Probability (0 to 1) of such a trend if the order is random.
         chance: f64,
     },
 }
 
-/// Above this modified z-score a value is an outlier (Iglewicz and Hoaglin).
+/// Modified z-score above which a value is an outlier (Iglewicz and Hoaglin).
 const OUTLIER_SCORE: f64 = 3.5;
-/// Fewer values have no outliers: three of four may as well be.
+/// Smallest number of values for outliers: of four values, three may be off.
 const OUTLIERS_FROM: usize = 5;
-/// What is closer to the median than this share of it is no outlier, however close the others are.
+/// Share of the median within which a value is never an outlier, even if the others are closer.
 const NEAR: f64 = 0.02;
-/// A trend of which the chance is below this is a drift.
+/// Probability below which a trend is a drift.
 const DRIFT_CHANCE: f64 = 0.05;
-/// A drift below this share is of no consequence.
+/// Change below which a drift does not matter.
 const DRIFT_CHANGE: f64 = 0.02;
 
-/// What is doubtful about `values`, the repeats of a figure in the order of their measurement.
+/// Returns the doubts about `values`, the repeats of a figure in the order of measurement.
 pub fn doubts(values: &[f64]) -> Vec<Doubt> {
     outliers(values).into_iter().chain(drift(values)).collect()
 }
 
-/// Values far from the median, by the modified z-score: the distance in median absolute deviations.
+/// Finds values far from the median, by the modified z-score: their distance in median absolute deviations.
 fn outliers(values: &[f64]) -> Option<Doubt> {
     let middle = median(values)?;
     let distance: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
-    // 0.6745 deviations of a normal distribution make its median absolute deviation.
+    // The median absolute deviation of a normal distribution is 0.6745 standard deviations.
     let scale = (median(&distance)? / 0.674_5).max(middle.abs() * NEAR / OUTLIER_SCORE);
     let far = distance.iter().enumerate().filter(|(_, d)| **d > OUTLIER_SCORE * scale);
     let repeats: Vec<usize> = far.map(|(i, _)| i).collect();
@@ -51,8 +51,8 @@ fn outliers(values: &[f64]) -> Option<Doubt> {
     enough.then_some(Doubt::Outliers { repeats, of: values.len() })
 }
 
-/// A trend over the repeats, by Kendall's rank correlation with their order (Mann's test), exactly: without
-/// any assumption about how the values are distributed. Five values are the fewest that can show one.
+/// Finds a trend over the repeats by Kendall's rank correlation with their order (Mann's test), computed
+/// exactly, without any assumption about the distribution. At least five values are needed to show one.
 fn drift(values: &[f64]) -> Option<Doubt> {
     let n = values.len();
     let pairs = || (0..n).flat_map(move |i| (i + 1..n).map(move |j| (i, j)));
@@ -63,19 +63,20 @@ fn drift(values: &[f64]) -> Option<Doubt> {
     });
     let score: i64 = signs.sum();
     let all = (n * n.saturating_sub(1) / 2) as i64;
-    // So many pairs stand against the trend; of equal ones half.
+    // Number of pairs against the trend; equal ones count half.
     let against = usize::try_from((all - score.abs()) / 2).unwrap_or(0);
     let chance = (2.0 * chance_of_inversions(n, against)).min(1.0);
-    // Theil and Sen: the median of the slopes of all pairs.
+    // Theil-Sen estimator: the median of the slopes of all pairs.
     let slopes: Vec<f64> = pairs().map(|(i, j)| (values[j] - values[i]) / (j - i) as f64).collect();
     let change = median(&slopes)? * (n - 1) as f64 / median(values)?.abs();
     (chance < DRIFT_CHANCE && change.abs() >= DRIFT_CHANGE)
         .then_some(Doubt::Drift { change, chance })
 }
 
-/// The chance that a random order of `n` values has at most `most` pairs in falling order.
+/// Returns the probability that a random order of `n` values has at most `most` pairs in falling order.
 fn chance_of_inversions(n: usize, most: usize) -> f64 {
-    // chances[k]: of exactly k such pairs. The i-th value, put into the order of those before it, makes 0 to i - 1.
+    // chances[k] is the probability of exactly k such pairs. Inserting the i-th value into the order of
+    // those before it adds 0 to i - 1 pairs.
     let mut chances = vec![0.0; most + 1];
     chances[0] = 1.0;
     for i in 2..=n {
@@ -116,13 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outliers_are_found_and_only_they() {
+    fn only_outliers_are_found() {
         let far = [100.0, 101.0, 99.0, 100.5, 70.0, 99.5];
         assert_eq!(doubts(&far), [Doubt::Outliers { repeats: vec![4], of: 6 }]);
         assert!(doubts(&far)[0].to_string().starts_with("repeat 5 of 6 lies far"));
         for fine in [
             &[100.0, 101.0, 99.0, 100.5, 98.0, 99.5][..],
-            &[100.0, 100.0, 100.0, 100.0, 101.0], // the others are equal: a grid
+            &[100.0, 100.0, 100.0, 100.0, 101.0], // the others are equal, as on a grid
             &[100.0, 100.0, 50.0],                // too few
             &[],
         ] {
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn drifts_are_found_and_only_they() {
+    fn only_drifts_are_found() {
         let [Doubt::Drift { change, chance }] = doubts(&[100.0, 98.0, 95.0, 93.0, 90.0])[..] else {
             panic!("five falling values are a drift")
         };
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn inversions_are_counted_as_mahon_did() {
+    fn inversions_match_mahonian_numbers() {
         // Orders of four values by inversions: 1, 3, 5, 6, 5, 3, 1.
         for (most, orders) in [(0, 1.0), (1, 4.0), (2, 9.0), (3, 15.0), (6, 24.0)] {
             assert!((chance_of_inversions(4, most) - orders / 24.0).abs() < 1e-12, "{most}");
