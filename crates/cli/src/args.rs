@@ -7,12 +7,15 @@ use auth::FaultSpec;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use experiment::Custom;
+use ipnet::IpNet;
 use lab::CpuList;
-use measure::{Goal, Link, Nanos, Path as WirePath, Qps, Transport};
+use measure::{Goal, Link, Nanos, Pacing, Path as WirePath, Qps, Transport};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
+use record::request::{Close, Expect, Gso, HttpMethod, Pick, TlsVersion, TransportShare, WaitFor};
+
 use crate::keep::KeepArgs;
-use crate::options::{Source, Target, parse_target};
+use crate::options::{Target, parse_source, parse_target};
 use crate::store::{RunRef, StoreArgs};
 
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
@@ -68,6 +71,12 @@ pub(crate) enum Command {
     /// Write runs as one HTML page that needs no network
     #[command(after_help = crate::report_page::REPORT_EXAMPLES)]
     Report(crate::report_page::ReportArgs),
+    /// Run the trial that is requested as JSON on standard input
+    #[command(name = lab::MEASURE_COMMAND, hide = true)]
+    Measure {
+        /// The file for the result
+        result: PathBuf,
+    },
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
@@ -226,8 +235,8 @@ pub(crate) struct SocketArgs {
     #[arg(long, visible_alias = "ports", value_name = "N")]
     pub(crate) sockets: Option<u16>,
     /// Source address, or a prefix whose addresses are used in turn
-    #[arg(long, value_name = "PREFIX")]
-    pub(crate) source: Option<Source>,
+    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    pub(crate) source: Option<IpNet>,
     /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     pub(crate) wait: WaitArg,
@@ -281,8 +290,9 @@ pub(crate) enum WaitArg {
 pub(crate) struct LoadArgs {
     /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT [default port: the transport's]
     pub(crate) target: Target,
-    /// When queries leave
-    #[arg(long, value_enum, value_name = "PACING", default_value = "constant")]
+    /// When queries leave: a word, with its numbers in further arguments, or all in one: 'constant 20k', 'poisson 20k',
+    /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'
+    #[arg(long, value_parser = PacingParser, value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: PacingArg,
     /// Rate of constant and poisson pacing, queries per second (500, 100k, 1.5M) [default: 1k]
     #[arg(long, value_name = "RATE")]
@@ -325,7 +335,7 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) streams: StreamArgs,
     #[command(flatten)]
-    pub(crate) replay: crate::trace_replay::ReplayArgs,
+    pub(crate) replay: crate::replay::ReplayArgs,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
@@ -401,8 +411,8 @@ pub(crate) struct StreamArgs {
     #[arg(long)]
     pub(crate) cookies: bool,
     /// Each client asks for a network of its own by EDNS client subnet, from this prefix on, /24 or /56 each
-    #[arg(long, value_name = "PREFIX")]
-    pub(crate) subnets: Option<Source>,
+    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    pub(crate) subnets: Option<IpNet>,
     /// Ask how long a connection may be kept without a query (RFC 7828)
     #[arg(long)]
     pub(crate) keepalive: bool,
@@ -410,8 +420,8 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "128")]
     pub(crate) pad: Option<u16>,
     /// Begin connections (over UDP each datagram) with the PROXY protocol, version 2, for clients of this prefix in turn
-    #[arg(long, value_name = "PREFIX")]
-    pub(crate) proxy: Option<Source>,
+    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    pub(crate) proxy: Option<IpNet>,
     /// Say the PROXY protocol's header within TLS, as dnsdist expects it by default, not in front of it
     #[arg(long, requires = "proxy")]
     pub(crate) proxy_within_tls: bool,
@@ -463,9 +473,9 @@ impl StreamArgs {
     }
 
     /// The transports, each with its port where that is not the target's and its share of the clients.
-    pub(crate) fn parts(&self) -> Vec<MixPart> {
+    pub(crate) fn parts(&self) -> Vec<TransportShare> {
         self.transports.clone().map_or_else(
-            || vec![MixPart { transport: self.transport, port: None, share: 1 }],
+            || vec![TransportShare { transport: self.transport, port: None, share: 1 }],
             |mix| mix.0,
         )
     }
@@ -476,23 +486,15 @@ impl StreamArgs {
     }
 }
 
-/// A transport of a mix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MixPart {
-    pub(crate) transport: Transport,
-    pub(crate) port: Option<u16>,
-    pub(crate) share: u32,
-}
-
 /// A mix of transports: each once at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MixArg(pub(crate) Vec<MixPart>);
+pub(crate) struct MixArg(pub(crate) Vec<TransportShare>);
 
 impl std::str::FromStr for MixArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts: Vec<MixPart> = Vec::new();
+        let mut parts: Vec<TransportShare> = Vec::new();
         for part in text.split(',') {
             let wrong = || {
                 format!("`{part}` is no TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, as in tls:8853=3")
@@ -514,7 +516,7 @@ impl std::str::FromStr for MixArg {
             // The target's port is that of plain DNS.
             let plain = transport.default_port() == Transport::Udp.default_port();
             let port = port.or((!plain).then(|| transport.default_port()));
-            parts.push(MixPart { transport, port, share });
+            parts.push(TransportShare { transport, port, share });
         }
         if parts.iter().map(|part| part.share).sum::<u32>() > 1_000 {
             return Err("the shares are more than 1000 together".to_owned());
@@ -568,8 +570,43 @@ pub(crate) enum TlsVersionArg {
 }
 
 /// When queries leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PacingArg {
+    /// Only its kind; numbers are in other arguments.
+    Kind(PacingKind),
+    /// All of it.
+    Whole(Pacing),
+}
+
+/// Reads a [`PacingArg`].
+#[derive(Clone, Debug)]
+struct PacingParser;
+
+impl TypedValueParser for PacingParser {
+    type Value = PacingArg;
+
+    fn parse_ref(
+        &self,
+        cmd: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<PacingArg, clap::Error> {
+        let text = value.to_string_lossy();
+        if let Ok(kind) = <PacingKind as ValueEnum>::from_str(&text, false) {
+            return Ok(PacingArg::Kind(kind));
+        }
+        let whole = |text: &str| text.parse::<Pacing>().map(PacingArg::Whole);
+        TypedValueParser::parse_ref(&whole, cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(PacingKind::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
+/// When queries leave, without numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PacingKind {
     /// Open loop, even
     Constant,
     /// Open loop, exponential gaps
@@ -823,4 +860,29 @@ fn parse_custom(text: &str) -> Result<(String, Custom), String> {
         Some(why) => Err(why.to_owned()),
         None => Ok((name.to_owned(), custom)),
     }
+}
+
+/// Arguments that are a value of a request, word for word.
+macro_rules! becomes {
+    ($($arg:ident => $value:ident { $($from:ident => $to:ident),* })*) => {
+        $(impl From<$arg> for $value {
+            fn from(arg: $arg) -> Self {
+                match arg {
+                    $($arg::$from => $value::$to,)*
+                }
+            }
+        })*
+    };
+}
+
+becomes! {
+    ExpectArg => Expect {
+        Answered => Answered, Noerror => NoError, Aaaa => AnyAaaa, Nodata => NoData, Nxdomain => NxDomain
+    }
+    GsoArg => Gso { Auto => Auto, On => On, Off => Off }
+    WaitArg => WaitFor { Spin => Spin, Yield => Yield, Sleep => Sleep, Auto => Auto }
+    PickArg => Pick { Turn => Turn, Chance => Chance }
+    HttpMethodArg => HttpMethod { Get => Get, Post => Post }
+    CloseArg => Close { Fin => Fin, Reset => Reset }
+    TlsVersionArg => TlsVersion { V12 => V12, V13 => V13 }
 }

@@ -273,7 +273,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         &config,
         &args.listen,
         cpus,
-        args.wait.into(),
+        tester::wait_mode(args.wait.into()),
         options,
         &private,
         stop.clone(),

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use experiment::{Bench, BenchError, TrialSpec};
 use record::Trial;
+use tester::Setup;
 
-use crate::options::WorkloadPlan;
 use crate::progress::Progress;
-use crate::tester::Setup;
 
 /// Trials of this process against one target.
 pub(crate) struct OwnBench {
@@ -21,26 +20,15 @@ impl Bench for OwnBench {
         if self.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
-        let mut setup = self.setup.clone();
-        setup.pacing = spec.pacing;
-        setup.duration = spec.duration;
-        setup.timeout = spec.timeout;
-        setup.goal = spec.goal.clone();
-        if let WorkloadPlan::Namespace(names) | WorkloadPlan::Repeating(names, _) =
-            &mut setup.workload
-        {
-            // The budget counts from zero; the user may have said where the names begin.
-            names.first += spec.first_name;
-            names.names = spec.names;
-        }
-        let (live, progress) = Progress::show(format!("trial, {}", spec.pacing.describe()), None);
-        let mut outcome =
-            setup.run(&live, &self.stop).map_err(|e| BenchError::Failed(format!("{e:#}")))?;
-        outcome.trial.probes = progress.finish();
+        let (live, progress) = Progress::show(format!("trial, {}", spec.pacing.describe()));
+        // The budget counts from zero; the user may have said where the names begin.
+        let result = self.setup.for_trial(spec).run(&live, &self.stop);
+        drop(progress);
+        let result = result.map_err(|e| BenchError::Failed(e.to_string()))?;
         if self.stop.load(Ordering::Relaxed) {
             Err(BenchError::Interrupted)
         } else {
-            Ok(outcome.trial)
+            Ok(result.trial)
         }
     }
 }

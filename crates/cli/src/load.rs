@@ -1,18 +1,20 @@
 //! `dnsdyno load`: one trial.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::anyhow;
 use measure::Pacing;
+use record::TrialRequest;
+use tester::Setup;
 
 use crate::args::LoadArgs;
+use crate::command_line;
 use crate::failure::Failure;
+use crate::load_line::load_line;
 use crate::lockstep;
-use crate::options::{self, WorkloadPlan};
 use crate::progress::Progress;
-use crate::streams::StreamSetup;
-use crate::tester::Setup;
-use crate::trace_replay::Replay;
 
 /// Set by SIGINT and SIGTERM: whatever runs ends cleanly and reports what it has.
 pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
@@ -24,57 +26,40 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
-    let mut pacing = options::pacing(&args).map_err(Failure::BadInput)?;
-    let mut duration = args.duration;
-    let mut incomplete = None;
-    let (mut workload, doubts) = match Replay::new(&args.replay)? {
-        Some(replay) => {
-            (pacing, duration) = (replay.mean(), replay.duration());
-            let doubts = replay.warnings.clone();
-            incomplete.clone_from(&replay.incomplete);
-            (WorkloadPlan::Replay(replay), doubts)
-        }
-        None => (WorkloadPlan::new(&args.workload).map_err(Failure::BadInput)?, Vec::new()),
-    };
-    if let (Pacing::LockStep { .. }, WorkloadPlan::Namespace(spec)) = (pacing, &mut workload) {
-        // dns64perf asks its names in their own order.
-        spec.sequential = true;
+    let request = args.request().map_err(Failure::BadInput)?;
+    if let Pacing::LockStep { .. } = request.pacing {
+        return lockstep::run(&args, request);
     }
-    let target = args.target.or_port(args.streams.port());
-    let streams = StreamSetup::new(&args, target, pacing).map_err(Failure::BadInput)?;
-    let setup = Setup {
-        target,
-        streams,
-        workload,
-        pacing,
-        duration,
-        timeout: args.timeout,
-        goal: args.goal.clone(),
-        seed: args.workload.seed,
-        sockets: args.sockets.clone(),
-    };
+    let setup = Setup::new(request, command_line())?;
     let stop = interruption()?;
-    if let Pacing::LockStep { .. } = pacing {
-        return lockstep::run(&args, setup, &stop);
-    }
-    if let Some(planned) = setup.planned() {
-        setup.workload.check_names(planned).map_err(Failure::BadInput)?;
-    }
-    let (live, progress) = Progress::show(format!("load {}", setup.target), args.live.as_deref());
-    let mut outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
-    outcome.trial.probes = progress.finish();
-    outcome.trial.warnings.extend(doubts);
+    let (live, progress) = Progress::show(format!("load {}", setup.target()));
+    let trial = setup.run(&live, &stop)?.trial;
+    drop(progress);
     if let Some(path) = &args.json {
-        record::write(path, &outcome.trial).map_err(Failure::run)?;
+        record::write(path, &trial).map_err(Failure::run)?;
     }
-    if args.json.as_deref() != Some(std::path::Path::new("-")) {
-        print!("{}", report::trial(&outcome.trial));
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print!("{}", report::trial(&trial));
     }
-    let failed = outcome.trial.void.is_void() || outcome.trial.passed == Some(false);
-    args.keep.keep(&record::of_trial("load", outcome.trial))?;
-    match incomplete {
-        Some(why) => Err(Failure::run(anyhow::anyhow!(why))),
+    let failed = trial.void.is_void() || trial.passed == Some(false);
+    args.keep.keep(&record::of_trial("load", trial))?;
+    match setup.incomplete() {
+        Some(why) => Err(Failure::run(anyhow!("{why}"))),
         None if failed => Err(Failure::Silent),
         None => Ok(()),
     }
+}
+
+/// Runs the trial that is requested as JSON on standard input, for the lab, and writes its result to `file`.
+pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
+    let request = TrialRequest::read(std::io::stdin().lock()).map_err(Failure::input)?;
+    let command = load_line(&request);
+    let setup = Setup::new(request, command).map_err(|error| {
+        let bad = error.is_bad_input();
+        if bad { Failure::input(error) } else { Failure::run(error) }
+    })?;
+    let (live, progress) = Progress::show(format!("load {}", setup.target()));
+    let result = setup.run(&live, &interruption()?)?;
+    drop(progress);
+    record::write(file, &result).map_err(Failure::run)
 }

@@ -11,17 +11,17 @@ mod ceilings;
 mod compare;
 mod failure;
 mod fingerprint;
-mod host;
 mod keep;
-mod latencies;
 mod live;
 mod load;
+mod load_line;
 mod lockstep;
 mod man;
 mod metrics;
 mod options;
 mod plan;
 mod progress;
+mod replay;
 mod report_page;
 mod run;
 mod runs;
@@ -29,12 +29,9 @@ mod search;
 mod selftest;
 mod servers;
 mod store;
-mod streams;
-mod tester;
 mod trace;
 mod trace_export;
 mod trace_plots;
-mod trace_replay;
 mod trace_select;
 mod trace_stats;
 mod trace_transfers;
@@ -61,6 +58,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Load(args) => load::run(*args),
+        Command::Measure { result } => load::measure(&result),
         Command::Search(args) => search::run(*args),
         Command::Selftest(args) => selftest::run(*args),
         Command::Auth(args) => auth::run(*args),
@@ -82,4 +80,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// The command line as it was given.
+fn command_line() -> String {
+    std::env::args().collect::<Vec<_>>().join(" ")
 }

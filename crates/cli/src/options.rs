@@ -1,21 +1,21 @@
-//! From what was written to what is meant: one checked struct for each thing.
+//! From arguments to a request for a trial, and from a field of the request back to its argument.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use anyhow::{Context, anyhow, bail};
-use engine::WaitMode;
-use load::Networks;
-use load::workload::file::{QueryFile, QueryOptions};
-use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
-use load::workload::mix::Mix;
-use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
-use measure::{Nanos, Pacing, Qps};
-use udp::UdpOptions;
-use wire::{Edns, Expect, Name, Namespace, Qtype};
+use anyhow::bail;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use measure::{Nanos, OpenPacing, Pacing, Transport};
+use record::TrialRequest;
+use record::request::{
+    self, Connecting, Edns, Engine, Expect, Http, Names, NamespaceExpect, Proxy, Query, Repeats,
+    Sockets, Tls, Workload,
+};
+use tester::{Invalid, TesterError};
+use wire::{Ipv4Prefix, Pref64, Qtype};
 
-use crate::args::{ExpectArg, GsoArg, LoadArgs, PacingArg, SocketArgs, WaitArg, WorkloadArgs};
-use crate::trace_replay::Replay;
+use crate::args::{LoadArgs, PacingArg, PacingKind, SocketArgs, StreamArgs, WorkloadArgs};
+use crate::failure::Failure;
 
 /// A server, perhaps without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,365 +49,291 @@ impl FromStr for Target {
 
 /// Reads a [`Target`] of DNS over UDP.
 pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map(|target: Target| target.or_port(53))
+    let port = Transport::Udp.default_port();
+    text.parse().map(|target: Target| target.or_port(port))
 }
 
-/// A source address, or a prefix of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
-    first: IpAddr,
-    /// How many addresses there are, as far as sockets could use them.
-    count: u32,
-    /// The length of the prefix, bits.
-    len: u32,
+/// Reads a source address, or a prefix of them.
+pub(crate) fn parse_source(text: &str) -> Result<IpNet, String> {
+    let one = |address: IpAddr| IpNet::from(address);
+    text.parse()
+        .or_else(|_| text.parse().map(one))
+        .map_err(|_| format!("`{text}` is not a source such as 10.9.0.1, 10.9.0.0/24 or fd00::/64"))
 }
 
-impl Source {
-    /// Up to `want` addresses.
-    pub(crate) fn addresses(&self, want: usize) -> Vec<IpAddr> {
-        let count = (self.count as usize).min(want.max(1));
-        let nth = |i: usize| match self.first {
-            IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from(u32::from(v4).wrapping_add(i as u32))),
-            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6).wrapping_add(i as u128))),
-        };
-        (0..count).map(nth).collect()
-    }
-
-    /// The networks of it, /24 or /56.
-    pub(crate) fn networks(&self) -> Networks {
-        let bits: u8 = if self.first.is_ipv4() { 24 } else { 56 };
-        let count = 1 << u32::from(bits).saturating_sub(self.len).min(16);
-        Networks { first: self.first, count, bits }
-    }
+/// A prefix of IPv4 in a request.
+pub(crate) fn ipv4_net(prefix: Ipv4Prefix) -> Ipv4Net {
+    Ipv4Net::new(prefix.first(), prefix.prefix_len()).expect("no longer than 32")
 }
 
-impl FromStr for Source {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let error =
-            || format!("`{text}` is not a source such as 10.9.0.1, 10.9.0.0/24 or fd00::/64");
-        let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
-        let first: IpAddr = address.parse().map_err(|_| error())?;
-        let bits = if first.is_ipv4() { 32 } else { 128 };
-        let len: u32 = len.map_or(Ok(bits), str::parse).map_err(|_| error())?;
-        let host_bits = bits.checked_sub(len).ok_or_else(error)?;
-        Ok(Source { first, count: 1 << host_bits.min(16), len })
-    }
+/// A prefix of RFC 6052 in a request.
+pub(crate) fn ipv6_net(pref64: Pref64) -> Ipv6Net {
+    Ipv6Net::new(pref64.first(), pref64.prefix_len()).expect("no longer than 128")
 }
 
-impl From<WaitArg> for WaitMode {
-    fn from(arg: WaitArg) -> Self {
-        match arg {
-            WaitArg::Spin => WaitMode::Spin,
-            WaitArg::Yield => WaitMode::Yield,
-            WaitArg::Sleep => WaitMode::Sleep,
-            WaitArg::Auto => WaitMode::Auto,
-        }
-    }
-}
-
-/// Up to this rate a worker sends each query by itself: a third of a core of system calls.
-const PLAIN_RATE: f64 = 150_000.0;
-
-impl SocketArgs {
-    /// What is asked of the sockets of a load with this pacing.
-    ///
-    /// A server on the same host receives a segmented message as one, which costs it less than real
-    /// clients do: below the rate that needs it each query leaves by itself.
-    pub(crate) fn udp(&self, pacing: Pacing) -> UdpOptions {
-        let needed = match pacing {
-            Pacing::LockStep { .. } => 0.0,
-            _ => pacing.peak_rate().map_or(f64::INFINITY, Qps::get),
+impl LoadArgs {
+    /// The request that the arguments mean (lock-step: with the first number of threads).
+    pub(crate) fn request(&self) -> anyhow::Result<TrialRequest> {
+        let workload = match self.replay.request() {
+            Some(replay) => replay,
+            None => self.workload.request()?,
         };
-        let gso = match self.gso {
-            GsoArg::On => true,
-            GsoArg::Off => false,
-            GsoArg::Auto => needed / self.workers().len() as f64 > PLAIN_RATE,
-        };
-        UdpOptions { gso, gro: !self.no_gro, timestamps: !self.no_timestamps, buffer: self.buffer }
-    }
-
-    /// The workers' cores; one `None` for one worker that may run anywhere.
-    pub(crate) fn workers(&self) -> Vec<Option<usize>> {
-        self.cpus
-            .as_ref()
-            .map_or(vec![None], |list| list.cpus().iter().copied().map(Some).collect())
-    }
-}
-
-/// Where queries come from: what each worker's workload is made of.
-#[derive(Clone, Debug)]
-pub(crate) enum WorkloadPlan {
-    /// Names of an IPv4 prefix.
-    Namespace(NamespaceSpec),
-    /// The same, but a share of the queries repeats names.
-    Repeating(NamespaceSpec, Mix),
-    /// A query file.
-    File(QueryFile, QueryOptions, String),
-    /// Made up as they go.
-    Generated(GeneratedSpec, Qtype, QueryOptions, u64),
-    /// A capture.
-    Replay(Replay),
-}
-
-impl WorkloadPlan {
-    /// Makes sense of the arguments; compiles the query file.
-    pub(crate) fn new(args: &WorkloadArgs) -> anyhow::Result<Self> {
-        let edns = edns(args)?;
-        let recursion_desired = !args.no_recursion;
-        let expect = args.expect.map(expectation);
-        if args.expect_pref64.is_some()
-            && (args.queries.is_some()
-                || args.name.is_some()
-                || args.random_subdomain.is_some()
-                || args.mix.is_some())
-        {
-            bail!("--expect-pref64 needs names that tell their addresses: use it with --namespace");
-        }
-        let options = QueryOptions {
-            expect: expect.unwrap_or(Expect::Answered),
-            recursion_desired,
-            edns: edns.clone(),
-        };
-        let generated = |spec| {
-            Ok(WorkloadPlan::Generated(
-                spec,
-                args.qtype.unwrap_or(Qtype::AAAA),
-                options.clone(),
-                args.seed,
-            ))
-        };
-        if let Some(path) = &args.queries {
-            if args.qtype.is_some() {
-                bail!("--type does not go with --queries: the file says the type of each query");
-            }
-            let file = QueryFile::compile(path)?;
-            return Ok(WorkloadPlan::File(file, options, path.display().to_string()));
-        }
-        if let Some(name) = &args.name {
-            return generated(GeneratedSpec::Single { name: *name });
-        }
-        if let Some(zone) = &args.random_subdomain {
-            return generated(GeneratedSpec::RandomSubdomain { zone: *zone });
-        }
-        if let Some(zone) = &args.mix {
-            for (what, share) in
-                [("--mix-repeats", args.mix_repeats), ("--mix-missing", args.mix_missing)]
-            {
-                if !(0.0..=1.0).contains(&share) {
-                    bail!("{what} {share}: a share is a number from 0 to 1");
-                }
-            }
-            return generated(GeneratedSpec::Mix {
-                zone: *zone,
-                names: args.mix_names,
-                exponent: args.mix_exponent,
-                repeats: args.mix_repeats,
-                missing: args.mix_missing,
-            });
-        }
-        let spec = Self::namespace(args, edns, expect)?;
-        if args.repeat_share == 0.0 {
-            return Ok(WorkloadPlan::Namespace(spec));
-        }
-        let mix = Mix {
-            popular: args.repeat_names,
-            exponent: 0.0,
-            repeats: args.repeat_share,
-            missing: 0.0,
-        };
-        NamespaceWorkload::new(spec.clone(), 0, 1)?
-            .with_mix(mix)
-            .context("--repeat-share and --repeat-names")?;
-        Ok(WorkloadPlan::Repeating(spec, mix))
-    }
-
-    fn namespace(
-        args: &WorkloadArgs,
-        edns: Option<Edns>,
-        expect: Option<Expect>,
-    ) -> anyhow::Result<NamespaceSpec> {
-        let prefix = args.namespace.unwrap_or_else(|| "10.0.0.0/8".parse().expect("a prefix"));
-        let namespace =
-            Namespace::new(prefix, args.zone).with_context(|| format!("--zone {}", args.zone))?;
-        let qtype = args.qtype.unwrap_or(Qtype::AAAA);
-        let expect = match (args.expect_pref64, expect, qtype) {
-            (Some(pref64), _, Qtype::AAAA) => NamespaceExpect::Embedded(pref64),
-            (Some(_), _, other) => {
-                bail!("--expect-pref64 is about AAAA records, and --type is {other}")
-            }
-            (None, Some(expect), _) => NamespaceExpect::Same(expect),
-            (None, None, Qtype::A) => NamespaceExpect::Address,
-            (None, None, _) => NamespaceExpect::Same(Expect::NoError),
-        };
-        let names = args.names.unwrap_or_else(|| namespace.size().saturating_sub(args.first_name));
-        let spec = NamespaceSpec {
-            namespace,
-            qtype,
-            expect,
-            first: args.first_name,
-            names,
-            reuse: args.reuse_names,
-            sequential: false,
-            seed: args.seed,
-            recursion_desired: !args.no_recursion,
-            edns,
-        };
-        // Says now what is wrong with the range, not when the workers start.
-        NamespaceWorkload::new(spec.clone(), 0, 1)?;
-        Ok(spec)
-    }
-
-    /// The workload of one worker.
-    ///
-    /// # Errors
-    /// When there is none: a replay is a role of its own, and says itself when its queries are due.
-    pub(crate) fn worker(
-        &self,
-        worker: u32,
-        workers: u32,
-    ) -> anyhow::Result<Box<dyn load::Workload>> {
-        Ok(match self {
-            WorkloadPlan::Repeating(spec, mix) => {
-                Box::new(NamespaceWorkload::new(spec.clone(), worker, workers)?.with_mix(*mix)?)
-            }
-            WorkloadPlan::Namespace(spec) => {
-                Box::new(NamespaceWorkload::new(spec.clone(), worker, workers)?)
-            }
-            WorkloadPlan::File(file, options, _) => {
-                Box::new(file.workload(worker, workers, options.clone()))
-            }
-            WorkloadPlan::Generated(spec, qtype, options, seed) => {
-                Box::new(GeneratedWorkload::new(
-                    spec.clone(),
-                    *qtype,
-                    options.clone(),
-                    *seed,
-                    worker,
-                    workers,
-                )?)
-            }
-            WorkloadPlan::Replay(_) => bail!("a replay goes with UDP and its own pace only"),
+        Ok(TrialRequest {
+            version: request::VERSION,
+            target: self.target.or_port(self.streams.port()),
+            engine: self.streams.engine()?,
+            workload,
+            pacing: self.pacing()?,
+            duration: self.duration,
+            timeout: self.timeout,
+            goal: self.goal.clone(),
+            sockets: self.sockets.request(),
+            seed: self.workload.seed,
+            live: self.live.clone(),
+            dut_cpus: self.dut_cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
         })
     }
 
-    /// Whether there are names for `planned` queries.
-    ///
-    /// # Errors
-    /// Says how many there are, and what to do.
-    pub(crate) fn check_names(&self, planned: u64) -> anyhow::Result<()> {
-        match self {
-            WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) => {
-                spec.holds(planned).map_err(|e| anyhow!("{e} (--reuse-names)"))
+    fn pacing(&self) -> anyhow::Result<Pacing> {
+        if self.duration == Nanos::ZERO || self.timeout == Nanos::ZERO {
+            bail!("--duration and --timeout are longer than nothing");
+        }
+        let kind = match self.pacing {
+            PacingArg::Kind(kind) => Some(kind),
+            PacingArg::Whole(_) => None,
+        };
+        let needs_rate = matches!(kind, Some(PacingKind::Constant | PacingKind::Poisson));
+        if self.rate.is_some() && !needs_rate {
+            bail!(
+                "--rate goes with constant and poisson pacing; a ramp has --from and --to, a window --window"
+            );
+        }
+        if (self.from.is_some() || self.to.is_some()) && kind != Some(PacingKind::Ramp) {
+            bail!("--from and --to go with --pacing ramp");
+        }
+        let kind = match self.pacing {
+            PacingArg::Whole(pacing) => return Ok(pacing),
+            PacingArg::Kind(kind) => kind,
+        };
+        let rate = self.rate.unwrap_or_else(|| "1k".parse().expect("a rate"));
+        Ok(match kind {
+            PacingKind::Constant => OpenPacing::Constant.at(rate),
+            PacingKind::Poisson => OpenPacing::Poisson.at(rate),
+            PacingKind::Ramp => match (self.from, self.to) {
+                (Some(from), Some(to)) => Pacing::Ramp { from, to },
+                _ => bail!("a ramp needs --from and --to"),
+            },
+            PacingKind::Window if self.window == 0 => {
+                bail!("--window 0: at least one query is outstanding")
             }
-            _ => Ok(()),
+            PacingKind::Window => Pacing::Window { outstanding: self.window },
+            PacingKind::Lockstep if self.experiments == 0 => {
+                bail!("--experiments 0: at least one is run")
+            }
+            PacingKind::Lockstep => {
+                Pacing::LockStep { threads: self.threads[0], experiments: self.experiments }
+            }
+        })
+    }
+}
+
+impl SocketArgs {
+    /// What is asked of sockets and threads.
+    pub(crate) fn request(&self) -> Sockets {
+        Sockets {
+            cpus: self.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
+            count: self.sockets,
+            source: self.source,
+            wait: self.wait.into(),
+            max_burst: Nanos::from_micros(self.max_burst_us),
+            gso: self.gso.into(),
+            gro: !self.no_gro,
+            timestamps: !self.no_timestamps,
+            buffer: self.buffer,
+            shared_core: self.shared_core,
         }
     }
+}
 
-    /// In words, for the result's conditions.
-    pub(crate) fn describe(&self) -> String {
-        let zone = |name: &Name| name.to_string();
-        match self {
-            WorkloadPlan::Repeating(s, mix) => format!(
-                "{}; {:.0} % of the queries repeat one of {} names",
-                WorkloadPlan::Namespace(s.clone()).describe(),
-                mix.repeats * 100.0,
-                mix.popular
-            ),
-            WorkloadPlan::Namespace(s) => {
-                format!(
-                    "namespace {} under {}, type {}, {} names from {}",
-                    s.namespace.prefix(),
-                    s.namespace.zone(),
-                    s.qtype,
-                    s.names,
-                    s.first
-                )
+impl WorkloadArgs {
+    /// What is asked.
+    pub(crate) fn request(&self) -> anyhow::Result<Workload> {
+        let expect = self.expect.map_or(Expect::Answered, Expect::from);
+        let qtype = self.qtype.unwrap_or(Qtype::AAAA).to_string();
+        let query = self.query();
+        let other = self.queries.is_some()
+            || self.name.is_some()
+            || self.random_subdomain.is_some()
+            || self.mix.is_some();
+        if self.expect_pref64.is_some() && other {
+            bail!("--expect-pref64 needs names that tell their addresses: use it with --namespace");
+        }
+        if let Some(path) = &self.queries {
+            if self.qtype.is_some() {
+                bail!("--type does not go with --queries: the file says the type of each query");
             }
-            WorkloadPlan::Replay(replay) => replay.describe(),
-            WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
-            WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtype, ..) => {
-                format!("{} {qtype} each time", zone(name))
-            }
-            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone: z }, qtype, ..) => {
-                format!("random names below {}, type {qtype}", zone(z))
-            }
-            WorkloadPlan::Generated(
-                GeneratedSpec::Mix { zone: z, names, exponent, repeats, missing },
+            return Ok(Workload::QueryFile { path: path.clone(), expect, query });
+        }
+        if let Some(name) = &self.name {
+            return Ok(Workload::Name { name: name.to_string(), qtype, expect, query });
+        }
+        if let Some(zone) = &self.random_subdomain {
+            return Ok(Workload::RandomSubdomain { zone: zone.to_string(), qtype, expect, query });
+        }
+        if let Some(zone) = &self.mix {
+            return Ok(Workload::Mix {
+                zone: zone.to_string(),
+                names: self.mix_names,
+                exponent: self.mix_exponent,
+                repeats: self.mix_repeats,
+                missing: self.mix_missing,
                 qtype,
-                ..,
-            ) => {
-                format!(
-                    "Zipf mix of {names} names of {}, exponent {exponent}, repeats {repeats}, missing {missing}, type {qtype}",
-                    zone(z)
-                )
+                expect,
+                query,
+            });
+        }
+        Ok(Workload::Namespace(self.names(qtype, query)))
+    }
+
+    fn names(&self, qtype: String, query: Query) -> Names {
+        let prefix = self.namespace.unwrap_or_else(|| "10.0.0.0/8".parse().expect("a prefix"));
+        let expect = match (self.expect_pref64, self.expect, self.qtype) {
+            (Some(pref64), _, _) => NamespaceExpect::Embedded(ipv6_net(pref64)),
+            (None, Some(expect), _) => NamespaceExpect::Same(expect.into()),
+            (None, None, Some(Qtype::A)) => NamespaceExpect::Address,
+            (None, None, _) => NamespaceExpect::Same(Expect::NoError),
+        };
+        let repeats = Repeats { share: self.repeat_share, names: self.repeat_names };
+        Names {
+            prefix: ipv4_net(prefix),
+            zone: self.zone.to_string(),
+            qtype,
+            expect,
+            first: self.first_name,
+            names: self.names,
+            reuse: self.reuse_names,
+            repeats: (self.repeat_share != 0.0).then_some(repeats),
+            query,
+        }
+    }
+
+    fn query(&self) -> Query {
+        let wanted = self.edns.is_some() || self.dnssec || !self.edns_option.is_empty();
+        let edns =
+            Edns { udp_size: self.edns, dnssec: self.dnssec, options: self.edns_option.clone() };
+        Query { recursion: !self.no_recursion, edns: wanted.then_some(edns) }
+    }
+}
+
+impl StreamArgs {
+    /// What moves the messages: sockets of UDP where nobody wants to tell clients apart, else connections.
+    fn engine(&self) -> anyhow::Result<Engine> {
+        let transports = self.parts();
+        let any = |has: fn(Transport) -> bool| transports.iter().any(|part| has(part.transport));
+        if let Some(flag) = self.first_tls_flag()
+            && !any(Transport::uses_tls)
+        {
+            bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_tls));
+        }
+        if let Some(flag) = self.first_http_flag()
+            && !any(Transport::uses_http)
+        {
+            bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_http));
+        }
+        let only_udp = transports.iter().all(|part| part.transport.is_datagram());
+        if only_udp && !self.wants_clients() && !self.fast_open {
+            return Ok(Engine::Udp);
+        }
+        let http = Http {
+            method: self.http_method.map(Into::into).unwrap_or_default(),
+            path: self.http_path.clone(),
+        };
+        let proxy = self.proxy.map(|clients| Proxy { clients, within_tls: self.proxy_within_tls });
+        let connecting = Connecting {
+            clients: self.clients.unwrap_or(Connecting::default().clients),
+            queries_per_connection: self.queries_per_connection,
+            outstanding: self.outstanding,
+            connection_rate: self.connection_rate,
+            opening: self.opening,
+            on_demand: self.on_demand,
+            connect_timeout: self.connect_timeout,
+            close: self.close.into(),
+            max_reply: self.max_reply,
+            fast_open: self.fast_open,
+            http: any(Transport::uses_http).then_some(http),
+            tls: any(Transport::uses_tls).then(|| self.tls()),
+            pick: self.pick.map(Into::into).unwrap_or_default(),
+            close_idle: self.close_idle,
+            cookies: self.cookies,
+            subnets: self.subnets,
+            keepalive: self.keepalive,
+            padding: self.pad.unwrap_or(0),
+            proxy,
+            transports,
+        };
+        Ok(Engine::Streams(Box::new(connecting)))
+    }
+
+    fn tls(&self) -> Tls {
+        let words = |text: &str| {
+            text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        Tls {
+            name: self.tls_name.clone(),
+            ca: self.ca.clone(),
+            version: self.tls_version.map(Into::into),
+            alpn: self.alpn.as_deref().map(words),
+            resume: self.resume,
+            early_data: self.early_data,
+        }
+    }
+}
+
+/// Arguments of fields whose last word is not their flag.
+const FLAGS: [(&str, &str); 18] = [
+    ("workload.namespace.prefix", "--namespace"),
+    ("workload.namespace.repeats", "--repeat-share and --repeat-names"),
+    ("workload.namespace.reuse", "--reuse-names"),
+    ("workload.namespace.expect.embedded", "--expect-pref64"),
+    ("workload.query.edns.options", "--edns-option"),
+    ("workload.qtype", "--type"),
+    ("workload.mix.repeats", "--mix-repeats"),
+    ("workload.mix.missing", "--mix-missing"),
+    ("workload.replay.capture", "--replay"),
+    ("workload", "the workload"),
+    ("engine.streams.transports", "--transports"),
+    ("engine.streams.padding", "--pad"),
+    ("engine.streams.http.path", "--http-path"),
+    ("engine.streams.proxy.within_tls", "--proxy-within-tls"),
+    ("engine.streams.tls.name", "--tls-name"),
+    ("engine.streams.tls.version", "--tls-version"),
+    ("engine.streams.tls.ca", "--ca"),
+    ("sockets.count", "--sockets"),
+];
+
+/// The argument that a field of a request comes from.
+fn flag(field: &str) -> String {
+    let known = FLAGS.iter().find(|(known, _)| *known == field).map(|(_, flag)| *flag);
+    let last = || field.rsplit('.').next().unwrap_or(field).replace('_', "-");
+    known.map_or_else(|| format!("--{}", last()), str::to_owned)
+}
+
+impl From<TesterError> for Failure {
+    /// Names the argument instead of the field that it became.
+    fn from(error: TesterError) -> Self {
+        let words = match &error {
+            TesterError::Invalid(Invalid::Value { field, why }) => {
+                format!("{}: {why}", flag(field))
             }
-        }
+            TesterError::Invalid(Invalid::Transport { field, wanted, because }) => {
+                format!("{} goes with --transport {wanted}{because}", flag(field))
+            }
+            other => other.to_string(),
+        };
+        let bad = error.is_bad_input();
+        let error = anyhow::anyhow!(words);
+        if bad { Failure::BadInput(error) } else { Failure::Failed(error) }
     }
-}
-
-/// What the EDNS arguments ask for.
-fn edns(args: &WorkloadArgs) -> anyhow::Result<Option<Edns>> {
-    if args.edns.is_none() && !args.dnssec && args.edns_option.is_empty() {
-        return Ok(None);
-    }
-    let mut edns = Edns { dnssec_ok: args.dnssec, ..Edns::default() };
-    if let Some(size) = args.edns {
-        edns.udp_size = size;
-    }
-    for option in &args.edns_option {
-        edns.add_option(option).with_context(|| format!("--edns-option {option}"))?;
-    }
-    // A query is composed in a bounded place: header, a name, type and class, the OPT record.
-    let room = load::workload::MAX_QUERY - wire::message::HEADER - wire::name::MAX_NAME - 4;
-    let len = edns.to_opt().len();
-    if len > room {
-        return Err(anyhow!("the EDNS options take {len} bytes, there is room for {room}"));
-    }
-    Ok(Some(edns))
-}
-
-fn expectation(arg: ExpectArg) -> Expect {
-    match arg {
-        ExpectArg::Answered => Expect::Answered,
-        ExpectArg::Noerror => Expect::NoError,
-        ExpectArg::Aaaa => Expect::AnyAaaa,
-        ExpectArg::Nodata => Expect::NoData,
-        ExpectArg::Nxdomain => Expect::NxDomain,
-    }
-}
-
-/// The pacing that the arguments mean (lock-step: with the first number of threads).
-pub(crate) fn pacing(args: &LoadArgs) -> anyhow::Result<Pacing> {
-    if args.duration == Nanos::ZERO || args.timeout == Nanos::ZERO {
-        bail!("--duration and --timeout are longer than nothing");
-    }
-    let needs_rate = matches!(args.pacing, PacingArg::Constant | PacingArg::Poisson);
-    if args.rate.is_some() && !needs_rate {
-        bail!(
-            "--rate goes with constant and poisson pacing; a ramp has --from and --to, a window --window"
-        );
-    }
-    if (args.from.is_some() || args.to.is_some()) && args.pacing != PacingArg::Ramp {
-        bail!("--from and --to go with --pacing ramp");
-    }
-    let rate = args.rate.unwrap_or_else(|| "1k".parse().expect("a rate"));
-    Ok(match args.pacing {
-        PacingArg::Constant => Pacing::Constant { rate },
-        PacingArg::Poisson => Pacing::Poisson { rate },
-        PacingArg::Ramp => match (args.from, args.to) {
-            (Some(from), Some(to)) => Pacing::Ramp { from, to },
-            _ => bail!("a ramp needs --from and --to"),
-        },
-        PacingArg::Window if args.window == 0 => {
-            bail!("--window 0: at least one query is outstanding")
-        }
-        PacingArg::Window => Pacing::Window { outstanding: args.window },
-        PacingArg::Lockstep => {
-            Pacing::LockStep { threads: args.threads[0], experiments: args.experiments }
-        }
-    })
 }
 
 #[cfg(test)]
@@ -430,12 +356,22 @@ mod tests {
 
     #[test]
     fn sources() {
-        let addresses = |text: &str, want| text.parse::<Source>().expect(text).addresses(want);
-        assert_eq!(addresses("10.9.0.1", 5), ["10.9.0.1".parse::<IpAddr>().expect("an address")]);
-        assert_eq!(addresses("10.9.0.0/24", 300).len(), 256);
-        assert_eq!(addresses("fd00::/64", 3)[2], "fd00::2".parse::<IpAddr>().expect("an address"));
-        for bad in ["x", "10.9.0.0/33", "10.9.0.0/x"] {
-            assert!(bad.parse::<Source>().is_err(), "{bad}");
+        for (text, read) in [
+            ("10.9.0.1", "10.9.0.1/32"),
+            ("10.9.0.5/24", "10.9.0.5/24"),
+            ("fd00::/64", "fd00::/64"),
+        ] {
+            assert_eq!(parse_source(text).expect(text).to_string(), read);
         }
+        for bad in ["x", "10.9.0.0/33", "10.9.0.0/x"] {
+            assert!(parse_source(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn fields_have_their_flags() {
+        assert_eq!(flag("engine.streams.queries_per_connection"), "--queries-per-connection");
+        assert_eq!(flag("engine.streams.tls.ca"), "--ca");
+        assert_eq!(flag("timeout"), "--timeout");
     }
 }

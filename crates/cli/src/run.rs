@@ -11,6 +11,7 @@ use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
 use crate::args::RunArgs;
+use crate::command_line;
 use crate::failure::Failure;
 use crate::fingerprint;
 use crate::keep::Keeper;
@@ -18,7 +19,6 @@ use crate::live::{self, Board, View};
 use crate::metrics::{self, Listener};
 use crate::plan;
 use crate::store::{self, RunRef, StoreArgs};
-use crate::tester::command_line;
 
 pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     if args.list {

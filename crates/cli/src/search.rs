@@ -1,34 +1,45 @@
 //! `dnsdyno search`: the highest rate at which a goal is met.
 
 use std::path::Path;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use experiment::{BenchError, NameBudget, Progress, Repeats, Search, conformance};
-use measure::{Nanos, OpenPacing, Pacing};
-use record::{Plan, Run, SCHEMA};
+use measure::{Nanos, OpenPacing};
+use record::request::{self, Engine, Gso};
+use record::{Plan, Run, SCHEMA, TrialRequest};
+use tester::{Setup, unix_now};
 
-use crate::args::{GsoArg, SearchArgs, SocketArgs};
+use crate::args::SearchArgs;
 use crate::bench::OwnBench;
+use crate::command_line;
 use crate::failure::Failure;
 use crate::load::interruption;
-use crate::options::WorkloadPlan;
-use crate::tester::{Setup, command_line};
 
 pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let (search, repeats) = plan(&args)?;
-    let workload = WorkloadPlan::new(&args.workload).map_err(Failure::BadInput)?;
-    let mut names = budget(&args, &search, &workload)?;
-    let setup = Setup {
+    let mut sockets = args.sockets.request();
+    if sockets.gso == Gso::Auto {
+        // All trials of a search send in the same way, whatever their rates.
+        sockets.gso = Gso::On;
+    }
+    let request = TrialRequest {
+        version: request::VERSION,
         target: args.target,
-        streams: None,
-        workload,
-        pacing: Pacing::Constant { rate: search.start },
+        engine: Engine::Udp,
+        workload: args.workload.request().map_err(Failure::BadInput)?,
+        pacing: search.pacing.at(search.start),
         duration: search.duration,
         timeout: search.timeout,
         goal: Some(search.goal.clone()),
+        sockets,
         seed: args.workload.seed,
-        sockets: one_way(args.sockets.clone()),
+        live: None,
+        dut_cpus: Vec::new(),
     };
+    let setup = Setup::new(request, command_line())?;
+    // Files and made-up queries have no end; their repeats are their own business.
+    let names = setup.names();
+    let mut names = NameBudget::new(names.unwrap_or(u64::MAX), names.is_none() || !args.rfc8219);
     let mut bench = OwnBench { setup, stop: interruption()? };
     let (began, started) = (Instant::now(), unix_now());
     let repeats = Repeats { search, repeats, over_ipv6: args.target.is_ipv6() };
@@ -64,14 +75,6 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     }
 }
 
-/// All trials of a search send in the same way, whatever their rates.
-fn one_way(mut sockets: SocketArgs) -> SocketArgs {
-    if sockets.gso == GsoArg::Auto {
-        sockets.gso = GsoArg::On;
-    }
-    sockets
-}
-
 /// The search that the arguments mean, and how often.
 fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let bad = |why: &str| Err(Failure::BadInput(anyhow::anyhow!("{why}")));
@@ -104,25 +107,6 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         pacing: OpenPacing::Constant,
     };
     Ok((search, repeats))
-}
-
-/// The names there are. Files and made-up queries have no end; their repeats are their own business.
-fn budget(
-    args: &SearchArgs,
-    search: &Search,
-    workload: &WorkloadPlan,
-) -> Result<NameBudget, Failure> {
-    let (WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _)) = workload else {
-        return Ok(NameBudget::new(u64::MAX, true));
-    };
-    // A trial that cannot be run at the start is not begun.
-    workload.check_names(search.start.queries_in(search.duration)).map_err(Failure::BadInput)?;
-    Ok(NameBudget::new(spec.names, !args.rfc8219))
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
 /// A line for each trial and search, on standard error.

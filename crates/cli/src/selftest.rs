@@ -8,19 +8,20 @@ use ::auth::{AaaaPolicy, AuthConfig};
 use engine::WaitMode;
 use experiment::certify::{RATE_FACTOR, TIMEOUT_FACTOR};
 use lab::CpuList;
-use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
 use measure::{Goal, Nanos, Pacing, Qps};
-use record::{Certificate, TrialRecord};
+use record::request::{self, Engine, Names, NamespaceExpect, Query, Workload};
+use record::{Certificate, TrialRecord, TrialRequest};
+use tester::{Setup, udp_options};
 use udp::UdpOptions;
 use wire::{Namespace, Qtype};
 
 use crate::args::SelftestArgs;
 use crate::auth::Server;
+use crate::command_line;
 use crate::failure::Failure;
 use crate::load::interruption;
-use crate::options::WorkloadPlan;
+use crate::options::{ipv4_net, ipv6_net};
 use crate::progress::Progress;
-use crate::tester::Setup;
 
 pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let namespace = Namespace::with_default_zone(args.namespace);
@@ -35,32 +36,34 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         .target
         .or_else(|| server.as_ref().map(|s| s.addresses()[0]))
         .expect("one of them is there");
-    let spec = NamespaceSpec {
-        namespace,
-        qtype: Qtype::AAAA,
-        expect: NamespaceExpect::Embedded(args.pref64),
+    let names = Names {
+        prefix: ipv4_net(args.namespace),
+        zone: namespace.zone().to_string(),
+        qtype: Qtype::AAAA.to_string(),
+        expect: NamespaceExpect::Embedded(ipv6_net(args.pref64)),
         first: 0,
-        names,
+        names: None,
         // An authority does not mind.
         reuse: planned > names,
-        sequential: false,
-        seed: 1,
-        recursion_desired: false,
-        edns: None,
+        repeats: None,
+        query: Query { recursion: false, edns: None },
     };
-    let setup = Setup {
+    let request = TrialRequest {
+        version: request::VERSION,
         target,
-        streams: None,
-        workload: WorkloadPlan::Namespace(spec),
+        engine: Engine::Udp,
+        workload: Workload::Namespace(names),
         pacing: Pacing::Constant { rate: args.rate },
         duration: args.duration,
         timeout: args.timeout,
         goal: Some(Goal::zero_loss()),
+        sockets: args.sockets.request(),
         seed: 1,
-        sockets: args.sockets.clone(),
+        live: None,
+        dut_cpus: Vec::new(),
     };
-    let (live, progress) = Progress::show(format!("self-test at {}", args.rate), None);
-    let outcome = setup.run(&live, &stop).map_err(Failure::Failed)?;
+    let (live, progress) = Progress::show(format!("self-test at {}", args.rate));
+    let outcome = Setup::new(request, command_line())?.run(&live, &stop)?;
     drop(progress);
     if let Some(server) = server {
         server.stop();
@@ -114,8 +117,10 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server
     args.sockets.shared_core |= shares;
     let config =
         AuthConfig { aaaa: AaaaPolicy::Always, pref64: args.pref64, ..AuthConfig::new(*namespace) };
-    let options =
-        UdpOptions { timestamps: false, ..args.sockets.udp(Pacing::Constant { rate: args.rate }) };
+    let options = UdpOptions {
+        timestamps: false,
+        ..udp_options(&args.sockets.request(), Pacing::Constant { rate: args.rate })
+    };
     let wait = if shares { WaitMode::Sleep } else { WaitMode::Auto };
     let listen: Vec<SocketAddr> = vec!["[::1]:0".parse().expect("an address")];
     let server = Server::start(

@@ -24,6 +24,8 @@ use nix::unistd::{Pid, getppid};
 
 use crate::cpus::CpuList;
 
+/// Name of the hidden command that runs the Measurer.
+pub const MEASURE_COMMAND: &str = "__measure";
 /// The hidden command's name.
 pub const EXEC_COMMAND: &str = "__exec";
 

@@ -62,7 +62,7 @@ pub use bench::{LabBench, Target};
 pub use catalogue::Catalogue;
 pub use cpus::{CpuList, CpuPlan};
 pub use enter::{EnterError, Entered, Lab, Network, enter, enter_with};
-pub use exec::exec_main;
+pub use exec::{MEASURE_COMMAND, exec_main};
 pub use netns::Namespace;
 pub use process::{Launch, Process, ProcessError};
 pub use run::{Checked, Event, RunError, RunOptions, check, run_experiment};

@@ -1,0 +1,73 @@
+//! `dnsdyno load --replay`: the queries of a capture, when they came.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use record::request::Workload;
+
+/// How a capture is replayed.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Replay")]
+pub(crate) struct ReplayArgs {
+    /// Ask the queries of this capture when they came, over UDP, once; with --source each client has an address of its own
+    #[arg(
+        long,
+        value_name = "CAPTURE",
+        group = "workload",
+        conflicts_with_all = ["pacing", "rate", "from", "to", "window", "threads", "experiments", "duration",
+            "qtype", "expect", "expect_pref64", "edns", "dnssec", "edns_option", "no_recursion", "transport"]
+    )]
+    replay: Option<PathBuf>,
+    /// So many times as fast as the capture (2x, 0.5x)
+    #[arg(long, value_name = "FACTOR", default_value = "1x", requires = "replay")]
+    speed: Speed,
+    /// Ports whose traffic in the capture is DNS
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "53",
+        requires = "replay"
+    )]
+    replay_port: Vec<u16>,
+}
+
+/// A factor of time: more than nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Speed(f64);
+
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
+        number.filter(|factor| (1e-3..=1e3).contains(factor)).map(Speed).ok_or_else(|| {
+            format!("`{text}` is not a speed such as 1x, 2x or 0.5x (0.001x to 1000x)")
+        })
+    }
+}
+
+impl ReplayArgs {
+    /// The workload, where a capture is to be replayed.
+    pub(crate) fn request(&self) -> Option<Workload> {
+        let capture = self.replay.clone()?;
+        Some(Workload::Replay { capture, speed: self.speed.0, ports: self.replay_port.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds() {
+        assert_eq!(
+            ["2x", "0.5", "1000x"].map(str::parse),
+            [Ok(Speed(2.0)), Ok(Speed(0.5)), Ok(Speed(1e3))]
+        );
+        for bad in ["", "x", "0x", "-1x", "inf", "NaNx", "2y"] {
+            assert!(bad.parse::<Speed>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The merge: what the workers bring becomes one trial, with what the Tester itself can say about it.
+
+use engine::EngineCounters;
+use load::Tally;
+use measure::{Evidence, Limiter, Nanos, ScheduleTolerance, Transport, Void, Warning};
+use record::request::WaitFor;
+use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
+use udp::UdpFacts;
+use wire::{Invalid, rr::Rcode};
+
+use crate::connections::{ConnectionReport, ConnectionSetup};
+use crate::run::Report;
+use crate::setup::Setup;
+use crate::unix_now;
+use crate::workload::WorkloadPlan;
+
+/// What was seen of a trial beside the reports of its workers.
+pub(crate) struct Seen {
+    pub(crate) facts: UdpFacts,
+    /// Cores of the workers; empty where they may run on any.
+    pub(crate) pinned: Vec<usize>,
+    /// Share of these that others used.
+    pub(crate) foreign: Option<f64>,
+    /// Datagrams that found a receive queue of this network namespace full.
+    pub(crate) queue_drops: u64,
+    pub(crate) interrupted: bool,
+}
+
+/// The sum of the workers' reports.
+struct Merged {
+    tally: Tally,
+    counters: EngineCounters,
+    connections: Option<ConnectionReport>,
+    elapsed: Nanos,
+    cpu: Nanos,
+    run_delay: Option<Nanos>,
+}
+
+impl Merged {
+    fn new(reports: Vec<Report>) -> Self {
+        let (mut cpu, mut run_delay, mut elapsed) = (Nanos::ZERO, None, Nanos::ZERO);
+        let mut counters = EngineCounters::default();
+        let mut merged: Option<Tally> = None;
+        let mut connections: Option<ConnectionReport> = None;
+        for report in reports {
+            let spent = report.spent;
+            cpu += spent.cpu;
+            elapsed = elapsed.max(spent.elapsed);
+            run_delay =
+                spent.run_delay.map(|delay| run_delay.unwrap_or(Nanos::ZERO) + delay).or(run_delay);
+            counters.merge(&report.counters);
+            if let Some(report) = report.connections {
+                connections.get_or_insert_default().merge(&report);
+            }
+            match &mut merged {
+                None => merged = Some(report.tally),
+                Some(all) => all.merge(&report.tally),
+            }
+        }
+        let tally = merged.expect("there is a worker");
+        Merged { tally, counters, connections, elapsed, cpu, run_delay }
+    }
+}
+
+impl Setup {
+    /// The reports of all workers as one record.
+    pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> Trial {
+        let workers = reports.len();
+        let Merged { tally, counters, connections, elapsed, cpu, run_delay } = Merged::new(reports);
+        let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
+        let cores = if pinned.is_empty() { workers } else { pinned.len() };
+        let of_cores =
+            |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
+        let open_loop = self.request.pacing.is_open_loop();
+        let evidence = Evidence {
+            // An open loop spins; whether it keeps up is what its schedule says.
+            tester_busy: (!open_loop && sockets.wait != WaitFor::Spin).then(|| of_cores(cpu)),
+            tester_run_delay: run_delay.map(of_cores).filter(|_| !sockets.shared_core),
+            foreign_busy: seen.foreign.filter(|_| !sockets.shared_core),
+            tester_drops: counters.dropped.max(seen.queue_drops),
+            complete: tally.sent > 0 && tally.bad() == 0,
+            ..Evidence::default()
+        };
+        let void = self.void(&tally, &evidence, seen.interrupted, open_loop);
+        let limiter = match &void {
+            Some(void) => void.limiter(),
+            // A closed loop is always limited by something.
+            None if evidence.complete && !open_loop => {
+                Evidence { complete: false, ..evidence.clone() }.limiter()
+            }
+            None => evidence.limiter(),
+        };
+        let role_cpu = Cpu {
+            user_s: cpu.as_secs_f64(),
+            system_s: 0.0,
+            softirq_s: None,
+            busy: of_cores(cpu),
+            run_delay: run_delay.map(of_cores),
+            cpus: pinned.clone(),
+        };
+        let drops = Drops {
+            tester_receive: evidence.tester_drops,
+            tester_send: counters.send_errors,
+            ..Drops::default()
+        };
+        let mut trial = self.record(&tally, facts, workers, limiter, void.as_ref());
+        trial.cpu = [("tester".to_owned(), role_cpu)].into();
+        trial.drops = drops;
+        trial.warnings = self.warnings(&tally, &counters, facts);
+        trial.warnings.extend_from_slice(self.doubts());
+        if let Some((setup, report)) = self.connections.as_ref().zip(connections) {
+            trial.warnings.extend(setup.warnings(&report));
+            trial.connections = Some(setup.record(&report));
+        }
+        trial.conditions.cpus = pinned.clone();
+        // The workers have only just ended.
+        trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
+        trial
+    }
+
+    fn void(
+        &self,
+        tally: &Tally,
+        evidence: &Evidence,
+        interrupted: bool,
+        open_loop: bool,
+    ) -> Option<Void> {
+        if interrupted {
+            return Some(Void::Interrupted);
+        }
+        if tally.sent == 0 {
+            return Some(Void::NothingSent);
+        }
+        let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
+        evidence.starved().or(schedule)
+    }
+
+    /// Doubts about the trial.
+    fn warnings(&self, tally: &Tally, counters: &EngineCounters, facts: UdpFacts) -> Vec<Warning> {
+        let (bytes, wanted) = (facts.receive_buffer as u64, self.request.sockets.buffer as u64);
+        let all = [
+            (
+                counters.refused > 0,
+                Warning::NobodyListens {
+                    times: counters.refused,
+                    target: self.request.target.to_string(),
+                },
+            ),
+            (tally.blocked > 0, Warning::NoFreeId { times: tally.blocked }),
+            (counters.send_errors > 0, Warning::NotSent { datagrams: counters.send_errors }),
+            (tally.unexpected > 0, Warning::UnexpectedReplies { replies: tally.unexpected }),
+            (
+                self.connections.is_none() && bytes < wanted,
+                Warning::SmallReceiveBuffers { bytes, wanted },
+            ),
+        ];
+        all.into_iter().filter_map(|(doubt, warning)| doubt.then_some(warning)).collect()
+    }
+
+    fn record(
+        &self,
+        tally: &Tally,
+        facts: UdpFacts,
+        workers: usize,
+        limiter: Limiter,
+        void: Option<&Void>,
+    ) -> Trial {
+        let sending = tally.last_sent.since(tally.started);
+        let whole = self.request.pacing.is_timed()
+            && !tally.stopped_early
+            && !tally.exhausted
+            && void != Some(&Void::Interrupted);
+        let duration = if whole { self.request.duration } else { sending };
+        let duration_s = duration.as_secs_f64().max(1e-9);
+        let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
+        let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
+        let passed =
+            self.request.goal.as_ref().map(|goal| {
+                !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency)
+            });
+        Trial {
+            schema: SCHEMA,
+            planned: tally.planned,
+            sent: tally.sent,
+            answered: tally.answered,
+            valid: tally.valid,
+            invalid: reasons
+                .map(|(i, n)| {
+                    (Invalid::from_index(i).map_or("unknown", Invalid::reason).to_owned(), *n)
+                })
+                .collect(),
+            late: tally.late,
+            lost: tally.lost,
+            duplicates: tally.duplicates,
+            unexpected: tally.unexpected,
+            unresolved: tally.unresolved,
+            offered_qps: tally.sent as f64 / duration_s,
+            answered_qps: tally.answered as f64 / duration_s,
+            duration_s,
+            latency_us: Times::from(&tally.latency),
+            latency_from_send_us: Times::from(&tally.latency_from_send),
+            schedule_error_us: Times::from(&tally.schedule_error),
+            rcodes: rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), *n)).collect(),
+            limiter,
+            void: Voidness(void.cloned()),
+            goal: self.request.goal.as_ref().map(ToString::to_string),
+            passed,
+            stopped_early: tally.stopped_early,
+            cpu: Default::default(),
+            drops: Drops::default(),
+            connections: None,
+            series: tally
+                .series
+                .iter()
+                .take(duration_s.ceil() as usize)
+                .map(|s| Second { sent: s.sent, valid: s.valid })
+                .collect(),
+            probes: Vec::new(),
+            conditions: self.conditions(facts, workers),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn conditions(&self, facts: UdpFacts, workers: usize) -> Conditions {
+        Conditions {
+            started_unix_s: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: self.command.clone(),
+            target: self.request.target.to_string(),
+            transport: self
+                .connections
+                .as_ref()
+                .map_or(Transport::Udp.to_string(), ConnectionSetup::describe),
+            workload: self.workload.describe(),
+            pacing: match &self.workload {
+                WorkloadPlan::Replay(replay) => replay.describe_pacing(),
+                _ => self.request.pacing.describe(),
+            },
+            timeout_s: self.request.timeout.as_secs_f64(),
+            max_burst_us: self.request.sockets.max_burst.as_micros_f64(),
+            sockets: facts.sockets * workers,
+            workers,
+            cpus: Vec::new(),
+            wait: format!("{:?}", self.wait_mode()).to_lowercase(),
+            gso: facts.gso,
+            gro: facts.gro,
+            timestamps: facts.timestamps,
+            receive_buffer: facts.receive_buffer,
+            seed: self.request.seed,
+            packet_steering: None,
+            link: None,
+            path: None,
+        }
+    }
+}

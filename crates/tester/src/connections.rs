@@ -1,0 +1,441 @@
+//! A trial over connections: the clients' threads, one worker to a core, and what they bring home.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::Duration;
+
+use engine::stream::{Failure, Mix};
+use engine::{EngineCounters, WaitMode, clock};
+use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
+use measure::{Nanos, Pacing, Qps, Transport, Warning};
+use record::request::{
+    Close, Connecting, Http, HttpMethod, Pick, Tls, TlsVersion as Version, TransportShare,
+    TrialRequest,
+};
+use record::{Connections, Times};
+use streams::StreamEngine;
+use streams::client::{Bytes, Carriage, Dialer, TlsDialer};
+use streams::http::{self, Method, Resource};
+use streams::tls::{ALPN_DOQ, ALPN_DOT, ClientTls, TlsVersion, Verify};
+use udp::{UdpFacts, sys};
+
+use crate::error::{Invalid, TesterError};
+use crate::run::{Report, START_DELAY, Spent};
+use crate::sockets::{addresses, networks, workers};
+use crate::workload::WorkloadPlan;
+
+/// Queries outstanding over all connections of an open loop, by default.
+const OUTSTANDING: u32 = 1 << 16;
+
+/// Files that are open beside connections: standard streams, timers, a log.
+const OTHER_FILES: u64 = 64;
+
+/// The largest block that queries are padded to, bytes.
+const MAX_PADDING: u16 = 512;
+
+/// Connections that carry the queries, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionSetup {
+    transports: Vec<TransportShare>,
+    dialers: Vec<Dialer>,
+    mix: Mix,
+    clients: u32,
+    queries_per_connection: Option<u64>,
+    outstanding: u32,
+    opening: u32,
+    connection_rate: Option<Qps>,
+    open_first: bool,
+    population: Population,
+}
+
+/// What the connections of one worker, or of all, were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnectionReport {
+    /// Of each transport.
+    tallies: Vec<ConnectionTally>,
+    bytes: Bytes,
+}
+
+impl ConnectionReport {
+    pub(crate) fn merge(&mut self, other: &ConnectionReport) {
+        self.tallies.resize_with(self.tallies.len().max(other.tallies.len()), Default::default);
+        self.tallies.iter_mut().zip(&other.tallies).for_each(|(a, b)| a.merge(b));
+        self.bytes.merge(&other.bytes);
+    }
+
+    /// Of all transports.
+    fn tally(&self) -> ConnectionTally {
+        let mut all = ConnectionTally::default();
+        self.tallies.iter().for_each(|tally| all.merge(tally));
+        all
+    }
+}
+
+impl ConnectionSetup {
+    /// Checks what a request says about its connections.
+    ///
+    /// # Errors
+    /// With a field that goes with other transports, has a number out of its range, or names a file that cannot be read.
+    pub(crate) fn new(request: &TrialRequest, connecting: &Connecting) -> Result<Self, Invalid> {
+        check(connecting)?;
+        let (transports, clients) = (connecting.transports.clone(), connecting.clients);
+        let workers = workers(&request.sockets).len() as u32;
+        check_numbers(connecting, workers)?;
+        let dialer = |part: &TransportShare| {
+            let mut target = request.target;
+            part.port.into_iter().for_each(|port| target.set_port(port));
+            dialer(request, connecting, part.transport, target)
+        };
+        let most = load::pipeline::MAX_OUTSTANDING;
+        let outstanding = match (connecting.outstanding, request.pacing) {
+            (Some(n), _) => n,
+            (None, Pacing::Window { outstanding }) => outstanding.div_ceil(clients).min(most),
+            (None, _) => (OUTSTANDING / clients).clamp(32, 1_024),
+        };
+        let shares: Vec<u32> = transports.iter().map(|part| part.share).collect();
+        let mix = Mix::new(&shares).ok_or_else(|| {
+            let why = "shares are 1 at least, 1000 together at most";
+            Invalid::value("engine.streams.transports", why)
+        })?;
+        Ok(ConnectionSetup {
+            dialers: transports.iter().map(dialer).collect::<Result<_, _>>()?,
+            mix,
+            transports,
+            clients,
+            queries_per_connection: connecting.queries_per_connection,
+            outstanding,
+            opening: connecting.opening.max(workers),
+            connection_rate: connecting.connection_rate,
+            open_first: connecting.queries_per_connection.is_none()
+                && connecting.close_idle.is_none()
+                && !connecting.on_demand,
+            population: population(connecting),
+        })
+    }
+
+    /// How many workers it takes: a thread may have so many files open, and a connection of TCP is one.
+    pub(crate) fn least_workers(&self, open_files: u64) -> usize {
+        if self.transports.iter().all(|part| part.transport.uses_quic()) {
+            return 1;
+        }
+        let each = open_files.saturating_sub(OTHER_FILES).max(1);
+        u64::from(self.clients).div_ceil(each).min(u64::from(self.clients)) as usize
+    }
+
+    /// The share of `worker` among `workers`.
+    fn plan(&self, plan: Plan) -> ClientPlan {
+        let (worker, workers) = (plan.worker, plan.workers);
+        let share_of = |worker: u32, n: u32| n / workers + u32::from(worker < n % workers);
+        let share = |n| share_of(worker, n);
+        let rate = self.connection_rate.map(|rate| rate.get() / f64::from(workers));
+        ClientPlan {
+            clients: share(self.clients),
+            queries_per_connection: self.queries_per_connection,
+            outstanding: self.outstanding,
+            opening: share(self.opening).max(1),
+            connection_rate: rate.and_then(Qps::new),
+            population: self.population.clone(),
+            first_client: (0..worker).map(|w| share_of(w, self.clients)).sum(),
+            mix: self.mix.clone(),
+            no_keepalive: self.transports.iter().map(|part| !part.transport.is_framed()).collect(),
+            plan,
+        }
+    }
+
+    /// The clients of a worker.
+    ///
+    /// # Errors
+    /// What is wrong with the workload.
+    pub(crate) fn clients(
+        &self,
+        workload: &WorkloadPlan,
+        plan: Plan,
+        live: Arc<Live>,
+    ) -> Result<Clients, Invalid> {
+        let workload = workload.worker(plan.worker, plan.workers)?;
+        Ok(Clients::new(self.plan(plan), workload, live, self.open_first))
+    }
+
+    /// What stands for the sockets in the record's conditions.
+    pub(crate) fn facts(&self, workers: usize) -> UdpFacts {
+        UdpFacts { sockets: self.clients as usize / workers, ..UdpFacts::default() }
+    }
+
+    /// The transport, or all of a mix with their shares.
+    pub(crate) fn describe(&self) -> String {
+        let share = |part: &TransportShare| format!("{}={}", part.transport.word(), part.share);
+        match &self.transports[..] {
+            [one] => one.transport.word().to_owned(),
+            more => more.iter().map(share).collect::<Vec<_>>().join(","),
+        }
+    }
+
+    /// The record of the connections.
+    pub(crate) fn record(&self, report: &ConnectionReport) -> Connections {
+        let all = self.record_of(self.clients, &report.tally(), &report.bytes);
+        if self.transports.len() == 1 {
+            return all;
+        }
+        let clients = |kind| (0..self.clients).filter(|&k| self.mix.kind(k) == kind).count() as u32;
+        let parts = self.transports.iter().zip(&report.tallies).enumerate();
+        let by_transport = parts.map(|(kind, (part, tally))| {
+            let record = self.record_of(clients(kind), tally, &Bytes::default());
+            (part.transport.word().to_owned(), record)
+        });
+        Connections { by_transport: by_transport.collect(), ..all }
+    }
+
+    fn record_of(&self, clients: u32, t: &ConnectionTally, bytes: &Bytes) -> Connections {
+        let failed = Failure::ALL.iter().zip(t.failed).filter(|(_, count)| *count > 0);
+        Connections {
+            clients,
+            queries_per_connection: self.queries_per_connection,
+            outstanding: self.outstanding,
+            attempts: t.attempts,
+            established: t.established,
+            resumed: t.resumed,
+            resumption_rate: t.resumed as f64 / t.established.max(1) as f64,
+            early_data: t.early_data,
+            completed: t.completed,
+            closed_idle: t.closed_idle,
+            closed_by_server: t.closed_by_peer,
+            failed: failed.map(|(why, count)| (why.reason().to_owned(), count)).collect(),
+            slow: t.slow,
+            lost_with_connection: t.lost_with_connection,
+            unserved: t.unserved,
+            peak: t.peak,
+            open_at_end: t.open_at_end,
+            connect_us: Times::from(&t.connect),
+            handshake_us: Times::from(&t.handshake),
+            first_query_us: Times::from(&t.first_query),
+            steady_us: Times::from(&t.steady),
+            bytes_sent: bytes.sent,
+            bytes_received: bytes.received,
+            writes: bytes.writes,
+            reads: bytes.reads,
+            by_transport: Default::default(),
+        }
+    }
+
+    /// Doubts about the connections of a trial.
+    pub(crate) fn warnings(&self, report: &ConnectionReport) -> Vec<Warning> {
+        let tally = report.tally();
+        let warning: [(Failure, fn(u64) -> Warning); 4] = [
+            (Failure::Refused, |connections| Warning::ConnectionsRefused { connections }),
+            (Failure::NoPort, |connections| Warning::NoPorts { connections }),
+            (Failure::NoFile, |connections| Warning::NoFiles { connections }),
+            (Failure::BadCertificate, |connections| Warning::BadCertificate { connections }),
+        ];
+        let failed = warning.map(|(why, warning)| (tally.failed[why.index()], warning));
+        failed.into_iter().filter(|(n, _)| *n > 0).map(|(n, warning)| warning(n)).collect()
+    }
+}
+
+/// Who the clients are.
+fn population(connecting: &Connecting) -> Population {
+    Population {
+        random_order: connecting.pick == Pick::Chance,
+        close_idle: connecting.close_idle,
+        cookies: connecting.cookies,
+        subnets: connecting.subnets.map(networks),
+        keepalive: connecting.keepalive,
+        padding: connecting.padding,
+    }
+}
+
+/// Refuses numbers out of their range.
+fn check_numbers(connecting: &Connecting, workers: u32) -> Result<(), Invalid> {
+    let (clients, transports) = (connecting.clients, connecting.transports.len() as u32);
+    let most = load::pipeline::MAX_OUTSTANDING;
+    let bad = |field, why: String| Err(Invalid::value(field, why));
+    if clients == 0 {
+        return bad("engine.streams.clients", "it is 1 at least".to_owned());
+    }
+    if connecting.queries_per_connection == Some(0) {
+        return bad("engine.streams.queries_per_connection", "it is 1 at least".to_owned());
+    }
+    if clients < workers.max(transports) {
+        let of = format!("{clients} clients for {workers} workers and {transports} transports");
+        return bad("engine.streams.clients", format!("{of}: give each one at least"));
+    }
+    if connecting.outstanding.is_some_and(|n| n == 0 || n > most) {
+        return bad("engine.streams.outstanding", format!("it is 1 to {most}"));
+    }
+    if connecting.padding > MAX_PADDING {
+        return bad("engine.streams.padding", format!("it is at most {MAX_PADDING}"));
+    }
+    Ok(())
+}
+
+/// Refuses what goes with none of the transports, or not with one of them.
+fn check(connecting: &Connecting) -> Result<(), Invalid> {
+    let any = |has: fn(Transport) -> bool| connecting.any(has);
+    let wrong = |field, has: fn(Transport) -> bool, because| {
+        Err(Invalid::Transport { field, wanted: Transport::words(has), because })
+    };
+    if connecting.tls.is_some() && !any(Transport::uses_tls) {
+        return wrong("engine.streams.tls", Transport::uses_tls, "");
+    }
+    if connecting.http.is_some() && !any(Transport::uses_http) {
+        return wrong("engine.streams.http", Transport::uses_http, "");
+    }
+    if connecting.fast_open && !any(Transport::uses_tcp) {
+        return wrong("engine.streams.fast_open", Transport::uses_tcp, "");
+    }
+    if connecting.keepalive && !any(Transport::is_framed) {
+        let because = ": the others have no such option (RFC 7828, RFC 9250 section 5.5.2)";
+        return wrong("engine.streams.keepalive", Transport::is_framed, because);
+    }
+    if connecting.proxy.is_some() && any(Transport::uses_quic) {
+        let because = ": no server takes the PROXY protocol in front of QUIC's packets";
+        return wrong("engine.streams.proxy", |t| !t.uses_quic(), because);
+    }
+    if connecting.proxy.is_some_and(|proxy| proxy.within_tls) && !any(Transport::uses_tls) {
+        return wrong("engine.streams.proxy.within_tls", Transport::uses_tls, "");
+    }
+    let version = connecting.tls.as_ref().and_then(|tls| tls.version);
+    if version == Some(Version::V12) && any(Transport::uses_quic) {
+        return Err(Invalid::value("engine.streams.tls.version", "QUIC has TLS 1.3 only"));
+    }
+    Ok(())
+}
+
+/// How connections of a transport come to be.
+fn dialer(
+    request: &TrialRequest,
+    connecting: &Connecting,
+    transport: Transport,
+    target: SocketAddr,
+) -> Result<Dialer, Invalid> {
+    let all = |prefix| addresses(prefix, usize::MAX);
+    let mut dialer = Dialer::tcp(target);
+    dialer.sources = request.sockets.source.map_or_else(Vec::new, all);
+    dialer.timeout = Duration::from(connecting.connect_timeout);
+    dialer.fast_open = connecting.fast_open && transport.uses_tcp();
+    dialer.reset = connecting.close == Close::Reset;
+    dialer.max_message = usize::from(connecting.max_reply);
+    let (carriage, protocol) = carriage(connecting, transport, target)?;
+    dialer.carriage = carriage;
+    if transport.uses_tls() {
+        let asked = connecting.tls.clone().unwrap_or_default();
+        dialer.tls = Some(tls(&asked, protocol, target)?);
+    }
+    if let Some(proxy) = connecting.proxy {
+        dialer.proxied = all(proxy.clients);
+        dialer.proxied_within = proxy.within_tls;
+    }
+    Ok(dialer)
+}
+
+/// What carries messages on a connection, and the application protocol that TLS offers for it.
+fn carriage(
+    connecting: &Connecting,
+    transport: Transport,
+    target: SocketAddr,
+) -> Result<(Carriage, &'static [u8]), Invalid> {
+    let resource = || resource(connecting, target);
+    Ok(match transport {
+        Transport::Udp => (Carriage::Datagrams, &[]),
+        Transport::Tcp => (Carriage::Framed, &[]),
+        Transport::Tls => (Carriage::Framed, ALPN_DOT),
+        Transport::Https => (Carriage::Http2(resource()?), http::ALPN_H2),
+        Transport::Quic => (Carriage::Quic, ALPN_DOQ),
+        Transport::Http3 => (Carriage::Http3(resource()?), http::ALPN_H3),
+    })
+}
+
+/// Where requests of HTTP go.
+fn resource(connecting: &Connecting, target: SocketAddr) -> Result<Resource, Invalid> {
+    let Http { method, path } = connecting.http.clone().unwrap_or_default();
+    let name = connecting.tls.as_ref().and_then(|tls| tls.name.clone()).unwrap_or_else(|| {
+        if target.is_ipv4() { target.ip().to_string() } else { format!("[{}]", target.ip()) }
+    });
+    let resource = Resource {
+        authority: if target.port() == 443 { name } else { format!("{name}:{}", target.port()) },
+        path: path.unwrap_or_else(|| http::PATH.to_owned()),
+        method: match method {
+            HttpMethod::Get => Method::Get,
+            HttpMethod::Post => Method::Post,
+        },
+    };
+    if resource.is_valid() {
+        return Ok(resource);
+    }
+    let why = format!("{}: no path of a URI; /dns-query is one", resource.path);
+    Err(Invalid::value("engine.streams.http.path", why))
+}
+
+/// How TLS is spoken, offering `protocol` where the request names none.
+fn tls(tls: &Tls, protocol: &[u8], target: SocketAddr) -> Result<TlsDialer, Invalid> {
+    let words = |all: &[String]| all.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let asked = ClientTls {
+        verify: tls.ca.clone().map_or(Verify::Nothing, Verify::Authorities),
+        version: match tls.version {
+            None => TlsVersion::Any,
+            Some(Version::V12) => TlsVersion::V12,
+            Some(Version::V13) => TlsVersion::V13,
+        },
+        alpn: tls.alpn.as_deref().map_or_else(|| vec![protocol.to_vec()], words),
+        sessions: if tls.resume || tls.early_data { OUTSTANDING as usize } else { 0 },
+        early_data: tls.early_data,
+    };
+    let name = tls.name.clone().unwrap_or_else(|| target.ip().to_string());
+    let name = name.clone().try_into().map_err(|_| {
+        let why = format!("{name}: neither a host name nor an address");
+        Invalid::value("engine.streams.tls.name", why)
+    })?;
+    TlsDialer::new(&asked, name).map_err(|why| Invalid::value("engine.streams.tls.ca", why))
+}
+
+/// One worker's thread.
+pub(crate) fn worker(
+    streams: &ConnectionSetup,
+    clients: Clients,
+    cpu: Option<usize>,
+    wait: WaitMode,
+    (barrier, start): (&Barrier, &OnceLock<Nanos>),
+    stop: &AtomicBool,
+) -> Result<Report, TesterError> {
+    let prepared = prepare(streams, clients, cpu, stop);
+    // Every worker reaches the barrier, also after an error: the others wait for it.
+    barrier.wait();
+    let mut engine = prepared?;
+    let start = *start.get_or_init(|| clock::monotonic() + START_DELAY);
+    engine.role(|clients| clients.begin(start));
+    let before = Spent::now();
+    engine.drive(wait, stop)?;
+    let spent = Spent::since(before);
+    let bytes = engine.bytes();
+    let result = engine.into_role().into_result();
+    Ok(Report {
+        tally: result.tally,
+        times: Vec::new(),
+        counters: EngineCounters::default(),
+        spent,
+        connections: Some(ConnectionReport { tallies: result.connections, bytes }),
+    })
+}
+
+/// An engine on its core, its connections open if they are to be.
+fn prepare(
+    streams: &ConnectionSetup,
+    clients: Clients,
+    cpu: Option<usize>,
+    stop: &AtomicBool,
+) -> Result<StreamEngine<Clients>, TesterError> {
+    if let Some(cpu) = cpu {
+        sys::pin_to_cpus(&[cpu]).map_err(TesterError::io("--cpus"))?;
+    }
+    sys::prepare_for_timing();
+    if streams.least_workers(sys::open_files()) > 1 {
+        sys::own_open_files().map_err(TesterError::io("a worker's own table of open files"))?;
+    }
+    let connections = streams.clients as usize;
+    let mut engine =
+        StreamEngine::new(streams.dialers.clone(), streams.mix.clone(), connections, clients)?;
+    if streams.open_first {
+        engine.drive(WaitMode::Sleep, stop)?;
+    }
+    Ok(engine)
+}

@@ -1,0 +1,34 @@
+//! The Tester: runs a role on threads with an engine, and merges what they bring to a trial.
+//!
+//! ```text
+//! TrialRequest ──> Setup ──> worker ┐                                    ┌> worker's tally ┐
+//! (record)         (checked)        ├ a role of `load` on an engine ─────┤                 ├─ merge ──> TrialResult
+//!                            worker ┘ of `udp` or `streams`, one a core  └> worker's tally ┘
+//! ```
+//!
+//! A request holds texts and numbers; [`Setup::new`] makes of it what the roles and engines take, or names the field that cannot
+//! be. A worker is a thread; workers meet at the barrier that starts a trial and at the merge that ends it.
+
+mod busy;
+mod conclude;
+mod connections;
+mod error;
+mod host;
+mod latencies;
+mod live_file;
+mod replay;
+mod run;
+mod setup;
+mod sockets;
+mod workload;
+
+pub use error::{Invalid, TesterError};
+pub use live_file::glimpse;
+pub use setup::Setup;
+pub use sockets::{udp_options, wait_mode};
+
+/// Seconds since 1970.
+pub fn unix_now() -> f64 {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}

@@ -1,0 +1,59 @@
+//! The counters of a trial while it runs, in a file for the lab, whose own view shows them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use load::{LATENCY_BOUNDS, Live};
+use record::{Glimpse, SCHEMA};
+
+/// Time between two writes.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Writes the counters to a file until it is dropped.
+pub(crate) struct LiveFile {
+    done: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LiveFile {
+    /// Begins to write the counters of `live` to `path`.
+    pub(crate) fn start(path: PathBuf, live: Arc<Live>) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let flag = done.clone();
+        let write = move || {
+            let began = Instant::now();
+            while !flag.load(Ordering::Relaxed) {
+                std::thread::park_timeout(INTERVAL);
+                // Only the live view misses it.
+                let _ = record::write(&path, &glimpse(&live, began));
+            }
+        };
+        LiveFile { done, thread: Some(std::thread::spawn(write)) }
+    }
+}
+
+impl Drop for LiveFile {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic of the thread has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns what is counted by now of a trial that began at `began`.
+pub fn glimpse(live: &Live, began: Instant) -> Glimpse {
+    let [sent, answered, valid, bad, lost] =
+        [&live.sent, &live.answered, &live.valid, &live.bad, &live.lost]
+            .map(|counter| counter.load(Ordering::Relaxed));
+    let counts = live.latency.iter().map(|counter| counter.load(Ordering::Relaxed));
+    let bounds = LATENCY_BOUNDS.iter().map(|bound| bound.as_secs_f64() * 1e6);
+    let latency_us = bounds.zip(counts).filter(|(_, count)| *count > 0).collect();
+    let at_s = began.elapsed().as_secs_f64();
+    Glimpse { schema: SCHEMA, at_s, sent, answered, valid, bad, lost, latency_us }
+}

@@ -1,0 +1,278 @@
+//! The workers' threads: one worker to a core, a barrier before, a merge after.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread::JoinHandle;
+
+use engine::{Engine, EngineCounters, WaitMode, clock, drive};
+use load::{Live, LockStep, LockStepResult, Measurer, Replayer, Tally};
+use measure::Nanos;
+use measure::procfs::CoreTimes;
+use record::{LockStepTimes, TrialResult};
+use udp::{UdpEngine, UdpFacts, sys};
+
+use crate::busy::BusySampler;
+use crate::conclude::Seen;
+use crate::connections::{self, ConnectionReport, ConnectionSetup};
+use crate::error::TesterError;
+use crate::host;
+use crate::latencies::LatencyWatch;
+use crate::live_file::LiveFile;
+use crate::setup::Setup;
+
+/// Time from when the first worker is ready until all begin.
+pub(crate) const START_DELAY: Nanos = Nanos::from_millis(1);
+
+/// Report of one worker.
+pub(crate) struct Report {
+    pub(crate) tally: Tally,
+    /// Times of the experiments of a lock-step load.
+    pub(crate) times: Vec<Nanos>,
+    pub(crate) counters: EngineCounters,
+    pub(crate) spent: Spent,
+    /// Present of a load over connections.
+    pub(crate) connections: Option<ConnectionReport>,
+}
+
+/// Role of one worker over UDP.
+pub(crate) enum Role {
+    Measurer(Box<Measurer>),
+    LockStep(Box<LockStep>),
+    Replay(Box<Replayer>),
+}
+
+impl engine::Role for Role {
+    #[inline]
+    fn handle(
+        &mut self,
+        now: Nanos,
+        rx: &engine::RxBatch,
+        tx: &mut engine::TxBatch,
+    ) -> engine::Next {
+        match self {
+            Role::Measurer(role) => role.handle(now, rx, tx),
+            Role::LockStep(role) => role.handle(now, rx, tx),
+            Role::Replay(role) => role.handle(now, rx, tx),
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, at: Nanos) {
+        match self {
+            Role::Measurer(role) => role.sent(at),
+            Role::LockStep(role) => role.sent(at),
+            Role::Replay(role) => role.sent(at),
+        }
+    }
+
+    fn quiet(&self) -> Nanos {
+        match self {
+            Role::Replay(role) => role.quiet(),
+            _ => Nanos::ZERO,
+        }
+    }
+}
+
+impl Setup {
+    /// Runs the trial; `live` shows its counters, `stop` ends it before its time.
+    ///
+    /// # Errors
+    /// When the sockets cannot be opened, or a worker fails.
+    pub fn run(
+        &self,
+        live: &Arc<Live>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<TrialResult, TesterError> {
+        let file = self.request.live.clone().map(|path| LiveFile::start(path, live.clone()));
+        if self.request.pacing.is_timed() {
+            let mut latencies = LatencyWatch::start(live.clone());
+            let (mut result, _) = self.run_workers(live, stop)?;
+            drop(file);
+            result.trial.probes = latencies.stop();
+            return Ok(result);
+        }
+        let cpus = &self.request.dut_cpus;
+        let sampler = BusySampler::start((!cpus.is_empty()).then(|| cpus.clone()));
+        let (result, times) = self.run_workers(live, stop)?;
+        let times_ms = times.iter().map(|t| t.as_secs_f64() * 1e3).collect();
+        let lockstep = Some(LockStepTimes { times_ms, busy_percent: sampler.end() });
+        Ok(TrialResult { lockstep, ..result })
+    }
+
+    /// Runs the workers; the trial, and the times of the experiments.
+    fn run_workers(
+        &self,
+        live: &Arc<Live>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(TrialResult, Vec<Nanos>), TesterError> {
+        sys::raise_open_files();
+        let cpus = self.worker_cpus();
+        let workers = cpus.len();
+        let (cores, drops) = (host::cores(), host::udp_receive_drops());
+        let (facts, mut reports) = match &self.connections {
+            None => self.run_datagrams(&cpus, live, stop)?,
+            Some(connections) => {
+                let reports = self.run_connections(connections, &cpus, live, stop)?;
+                (connections.facts(workers), reports)
+            }
+        };
+        let mut pinned: Vec<usize> = cpus.into_iter().flatten().collect();
+        pinned.sort_unstable();
+        pinned.dedup();
+        let seen = Seen {
+            facts,
+            foreign: foreign_share(&pinned, &cores, &reports),
+            pinned,
+            queue_drops: host::udp_receive_drops().saturating_sub(drops),
+            interrupted: stop.load(std::sync::atomic::Ordering::Relaxed),
+        };
+        let times = reports.iter_mut().flat_map(|r| std::mem::take(&mut r.times)).collect();
+        Ok((TrialResult::new(self.conclude(reports, &seen)), times))
+    }
+
+    fn run_datagrams(
+        &self,
+        cpus: &[Option<usize>],
+        live: &Arc<Live>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(UdpFacts, Vec<Report>), TesterError> {
+        let workers = cpus.len();
+        let engines = self.engines(workers)?;
+        let facts = engines[0].facts();
+        let roles = (0..workers)
+            .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live));
+        let roles = roles.collect::<Result<Vec<Role>, _>>()?;
+        let together = Arc::new((Barrier::new(workers), OnceLock::new()));
+        let wait = self.wait_mode();
+        let threads: Vec<_> = engines
+            .into_iter()
+            .zip(roles)
+            .zip(cpus.to_vec())
+            .map(|((engine, role), cpu)| {
+                let (together, stop) = (together.clone(), stop.clone());
+                std::thread::spawn(move || {
+                    worker(engine, role, cpu, wait, (&together.0, &together.1), &stop)
+                })
+            })
+            .collect();
+        Ok((facts, gather(threads)?))
+    }
+
+    fn run_connections(
+        &self,
+        connections: &ConnectionSetup,
+        cpus: &[Option<usize>],
+        live: &Arc<Live>,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Report>, TesterError> {
+        let workers = cpus.len() as u32;
+        let (barrier, start, wait) = (Barrier::new(cpus.len()), OnceLock::new(), self.wait_mode());
+        let clients = (0..workers)
+            .map(|w| connections.clients(&self.workload, self.plan(w, workers, 0), live.clone()));
+        let clients = clients.collect::<Result<Vec<_>, _>>()?;
+        std::thread::scope(|scope| {
+            let together = (&barrier, &start);
+            let threads: Vec<_> = clients
+                .into_iter()
+                .zip(cpus)
+                .map(|(clients, &cpu)| {
+                    scope.spawn(move || {
+                        connections::worker(connections, clients, cpu, wait, together, stop)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
+        })
+    }
+}
+
+/// Time that a worker spent from its start on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) elapsed: Nanos,
+    pub(crate) cpu: Nanos,
+    /// Time that it was ready to run and did not; absent where not visible.
+    pub(crate) run_delay: Option<Nanos>,
+}
+
+impl Spent {
+    /// The clocks of this thread.
+    pub(crate) fn now() -> Self {
+        Spent {
+            elapsed: clock::monotonic(),
+            cpu: clock::thread_cpu_time(),
+            run_delay: sys::thread_run_delay(),
+        }
+    }
+
+    /// What this thread spent since it looked at its clocks.
+    pub(crate) fn since(before: Self) -> Self {
+        let now = Self::now();
+        let delay = now.run_delay.zip(before.run_delay);
+        Spent {
+            elapsed: now.elapsed.since(before.elapsed),
+            cpu: now.cpu.since(before.cpu),
+            run_delay: delay.map(|(after, before)| after.since(before)),
+        }
+    }
+}
+
+/// One worker's thread.
+fn worker(
+    mut engine: UdpEngine,
+    mut role: Role,
+    cpu: Option<usize>,
+    wait: WaitMode,
+    (barrier, start): (&Barrier, &OnceLock<Nanos>),
+    stop: &AtomicBool,
+) -> Result<Report, TesterError> {
+    let pinned = cpu.map_or(Ok(()), |cpu| sys::pin_to_cpus(&[cpu]));
+    sys::prepare_for_timing();
+    barrier.wait();
+    pinned.map_err(TesterError::io("--cpus"))?;
+    // Whoever is first says when all begin, so that their schedules interleave.
+    let start = *start.get_or_init(|| clock::monotonic() + START_DELAY);
+    role = match role {
+        Role::Measurer(measurer) => Role::Measurer(Box::new(measurer.starting_at(start))),
+        Role::Replay(replayer) => Role::Replay(Box::new(replayer.starting_at(start))),
+        lockstep => lockstep,
+    };
+    let before = Spent::now();
+    drive(&mut engine, &mut role, wait, stop)?;
+    let spent = Spent::since(before);
+    let (tally, times) = match role {
+        Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
+        Role::Replay(replayer) => (replayer.into_tally(), Vec::new()),
+        Role::LockStep(lockstep) => {
+            let LockStepResult { tally, times } = lockstep.into_result();
+            (tally, times)
+        }
+    };
+    Ok(Report { tally, times, counters: engine.counters(), spent, connections: None })
+}
+
+/// The reports of the workers' threads.
+fn gather(
+    threads: Vec<JoinHandle<Result<Report, TesterError>>>,
+) -> Result<Vec<Report>, TesterError> {
+    threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
+}
+
+/// The share of the pinned cores that others used: processes that are not our workers, and the hypervisor.
+fn foreign_share(
+    pinned: &[usize],
+    before: &BTreeMap<usize, CoreTimes>,
+    reports: &[Report],
+) -> Option<f64> {
+    if pinned.is_empty() {
+        return None;
+    }
+    let used = host::sum(&host::cores(), Some(pinned)).since(&host::sum(before, Some(pinned)));
+    let own: f64 =
+        reports.iter().map(|report| report.spent.cpu.as_secs_f64() * host::TICKS_PER_S).sum();
+    // Below half a second a tick is too coarse a measure.
+    (used.total() >= 50).then(|| {
+        ((used.processes() as f64 - own).max(0.0) + used.steal as f64) / used.total() as f64
+    })
+}

@@ -1,0 +1,243 @@
+//! A request, checked: everything that a trial needs.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use engine::WaitMode;
+use load::lockstep::BadThreads;
+use load::{Live, LockStep, Measurer, Plan, ReplayPlan, Replayer, sockets_for};
+use measure::pacing::EXPERIMENT;
+use measure::{Nanos, Pacing, Warning};
+use record::TrialRequest;
+use record::request::{Engine, TrialSpec, WaitFor, Workload};
+use udp::{UdpEngine, sources, sys};
+
+use crate::connections::ConnectionSetup;
+use crate::error::{Invalid, TesterError};
+use crate::replay::Replay;
+use crate::run::Role;
+use crate::sockets::{addresses, udp_options, wait_mode, workers};
+use crate::workload::WorkloadPlan;
+
+/// Fewest sockets over all workers: several receive queues and ports on the server's side.
+const MIN_SOCKETS: usize = 4;
+
+/// A request, checked: everything that a trial needs.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub(crate) request: TrialRequest,
+    pub(crate) workload: WorkloadPlan,
+    /// Connections that carry the queries; without them they go by UDP.
+    pub(crate) connections: Option<ConnectionSetup>,
+    pub(crate) command: String,
+}
+
+impl Setup {
+    /// Checks a request, compiles its query file or reads its capture; `command` repeats the trial by hand.
+    ///
+    /// # Errors
+    /// With the field that cannot be accepted.
+    pub fn new(mut request: TrialRequest, command: String) -> Result<Self, TesterError> {
+        for (field, time) in [("duration", request.duration), ("timeout", request.timeout)] {
+            if time == Nanos::ZERO {
+                return Err(Invalid::value(field, "it is longer than nothing").into());
+            }
+        }
+        if request.sockets.count == Some(0) {
+            return Err(Invalid::value("sockets.count", "it is 1 at least").into());
+        }
+        // dns64perf asks its names in their own order.
+        let sequential = !request.pacing.is_timed();
+        let workload = match &request.workload {
+            Workload::Replay { capture, speed, ports } => {
+                WorkloadPlan::Replay(Replay::new(capture, *speed, ports)?)
+            }
+            workload => WorkloadPlan::new(workload, request.seed, sequential)?,
+        };
+        if let WorkloadPlan::Replay(replay) = &workload {
+            (request.pacing, request.duration) = (replay.mean(), replay.duration());
+        }
+        let connections = match &request.engine {
+            Engine::Udp => None,
+            Engine::Streams(connecting) => Some(ConnectionSetup::new(&request, connecting)?),
+        };
+        let setup = Setup { request, workload, connections, command };
+        setup.check_pacing()?;
+        setup.check_families()?;
+        Ok(setup)
+    }
+
+    /// Refuses a lock-step load that cannot be, and fewer names than an open loop asks for.
+    fn check_pacing(&self) -> Result<(), Invalid> {
+        let Pacing::LockStep { threads, experiments } = self.request.pacing else {
+            let planned = self.planned().unwrap_or(0);
+            return self.workload.check_names(planned);
+        };
+        if !threads.is_power_of_two() || threads > EXPERIMENT {
+            return Err(Invalid::value("pacing", BadThreads(threads)));
+        }
+        if self.connections.is_some() || matches!(self.workload, WorkloadPlan::Replay(_)) {
+            let why = "lockstep is dns64perf's, which is over UDP; use --pacing window";
+            return Err(Invalid::value("pacing", why));
+        }
+        self.workload.check_names(u64::from(experiments) * u64::from(EXPERIMENT))
+    }
+
+    /// Refuses source addresses of another family than the target's.
+    fn check_families(&self) -> Result<(), Invalid> {
+        let (target, source) = (self.request.target, self.request.sockets.source);
+        match source.map(|source| source.addr()) {
+            Some(source) if source.is_ipv4() != target.is_ipv4() => Err(Invalid::value(
+                "sockets.source",
+                format!("{source} and the target {target} are of different families"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for another trial of a method, with names counted from the first one of this.
+    ///
+    /// The number of names is the method's own care.
+    pub fn for_trial(&self, spec: &TrialSpec) -> Self {
+        let mut setup = self.clone();
+        setup.request.set_trial(spec);
+        setup.workload.use_names(spec.first_name, spec.names);
+        setup
+    }
+
+    /// The server.
+    pub fn target(&self) -> SocketAddr {
+        self.request.target
+    }
+
+    /// How many names the workload has; `None` for one that has no end.
+    pub fn names(&self) -> Option<u64> {
+        self.workload.names()
+    }
+
+    /// Checks that there are names for `queries`.
+    ///
+    /// # Errors
+    /// With how many there are, and what to do.
+    pub fn check_names(&self, queries: u64) -> Result<(), Invalid> {
+        self.workload.check_names(queries)
+    }
+
+    /// Why only the beginning of the capture could be read.
+    pub fn incomplete(&self) -> Option<&str> {
+        match &self.workload {
+            WorkloadPlan::Replay(replay) => replay.incomplete.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Doubts about the workload.
+    pub(crate) fn doubts(&self) -> &[Warning] {
+        match &self.workload {
+            WorkloadPlan::Replay(replay) => &replay.warnings,
+            _ => &[],
+        }
+    }
+
+    /// How many queries an open loop sends.
+    fn planned(&self) -> Option<u64> {
+        let TrialRequest { pacing, duration, seed, .. } = self.request;
+        pacing.schedule(duration, seed).map(|schedule| schedule.planned())
+    }
+
+    /// How many sockets each worker opens.
+    fn sockets_per_worker(&self, workers: usize) -> usize {
+        let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
+        let wanted = match (self.request.pacing, self.request.sockets.count) {
+            (Pacing::LockStep { .. }, _) => needed,
+            (_, Some(count)) => usize::from(count).div_ceil(workers),
+            (_, None) => needed.max(MIN_SOCKETS.div_ceil(workers)),
+        };
+        wanted.clamp(1, udp::MAX_SOCKETS)
+    }
+
+    /// The engines, one for each worker.
+    pub(crate) fn engines(&self, workers: usize) -> Result<Vec<UdpEngine>, TesterError> {
+        let TrialRequest { target, pacing, sockets, .. } = &self.request;
+        let each = self.sockets_per_worker(workers);
+        let anywhere: IpAddr = if target.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let options = udp_options(sockets, *pacing);
+        if let WorkloadPlan::Replay(_) = self.workload {
+            // A socket speaks for many clients, each with an address of its own.
+            let any = vec![SocketAddr::new(anywhere, 0); each];
+            return (0..workers).map(|_| Ok(UdpEngine::server(&any, false, options)?)).collect();
+        }
+        let from = sockets.source.map_or(vec![anywhere], |from| addresses(from, each * workers));
+        let all = sources(&from, each * workers);
+        all.chunks(each).map(|sources| Ok(UdpEngine::client(*target, sources, options)?)).collect()
+    }
+
+    /// The plan of `worker` among `workers`, whose engine has so many sockets.
+    pub(crate) fn plan(&self, worker: u32, workers: u32, sockets: usize) -> Plan {
+        let TrialRequest { pacing, duration, timeout, seed, .. } = self.request;
+        Plan {
+            pacing,
+            duration,
+            timeout,
+            max_burst: self.request.sockets.max_burst,
+            stop_at: self.request.goal.clone(),
+            sockets: sockets as u16,
+            seed,
+            worker,
+            workers,
+        }
+    }
+
+    /// The role of `worker` among `workers` over UDP.
+    pub(crate) fn role(
+        &self,
+        worker: u32,
+        workers: u32,
+        sockets: usize,
+        live: &Arc<Live>,
+    ) -> Result<Role, TesterError> {
+        let TrialRequest { target, pacing, timeout, .. } = self.request;
+        if let Pacing::LockStep { threads, experiments } = pacing {
+            let workload = self.workload.worker(0, 1)?;
+            let role = LockStep::new(threads, experiments, timeout, workload, live.clone());
+            let role = role.map_err(|why| Invalid::value("pacing", why))?;
+            return Ok(Role::LockStep(Box::new(role)));
+        }
+        let plan = self.plan(worker, workers, sockets);
+        if let WorkloadPlan::Replay(replay) = &self.workload {
+            let sources = self.request.sockets.source.map(|from| addresses(from, replay.clients));
+            let sources = sources.unwrap_or_default().into();
+            let plan = ReplayPlan { plan, speed: replay.speed, target, sources };
+            let recording = replay.recording.clone();
+            return Ok(Role::Replay(Box::new(Replayer::new(plan, recording, live.clone()))));
+        }
+        let workload = self.workload.worker(worker, workers)?;
+        Ok(Role::Measurer(Box::new(Measurer::new(plan, workload, live.clone()))))
+    }
+
+    /// How the workers wait. A closed loop has no due time to spin for: it sleeps, unless told otherwise, and leaves more of the
+    /// host to a server on it (`benches/vs-dnsperf`: 5 % more answers).
+    pub(crate) fn wait_mode(&self) -> WaitMode {
+        match self.request.sockets.wait {
+            WaitFor::Auto if !self.request.pacing.is_open_loop() => WaitMode::Sleep,
+            wait => wait_mode(wait),
+        }
+    }
+
+    /// The cores of the workers.
+    pub(crate) fn worker_cpus(&self) -> Vec<Option<usize>> {
+        let cpus = workers(&self.request.sockets);
+        if let Pacing::LockStep { .. } = self.request.pacing {
+            // One worker drives all lanes.
+            return cpus[..1].to_vec();
+        }
+        let least = self.connections.as_ref().map_or(1, |c| c.least_workers(sys::open_files()));
+        // Workers that are there for their open files only share a core.
+        let count = cpus.len().max(least);
+        cpus.into_iter().cycle().take(count).collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! What a request asks of sockets, and the addresses of its prefixes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use engine::WaitMode;
+use ipnet::IpNet;
+use load::Networks;
+use measure::{Pacing, Qps};
+use record::request::{Gso, Sockets, WaitFor};
+use udp::UdpOptions;
+
+/// Rate up to which a worker sends each query by itself: a third of a core of system calls.
+const PLAIN_RATE: f64 = 150_000.0;
+/// Most addresses of a prefix that are used, bits.
+const MOST_BITS: u32 = 16;
+
+/// Returns the options of the sockets of a load with this pacing.
+///
+/// A server on the same host receives a segmented message as one, which costs it less than real clients do: below the rate that
+/// needs it each query leaves by itself.
+pub fn udp_options(sockets: &Sockets, pacing: Pacing) -> UdpOptions {
+    let needed = match pacing {
+        Pacing::LockStep { .. } => 0.0,
+        _ => pacing.peak_rate().map_or(f64::INFINITY, Qps::get),
+    };
+    let gso = match sockets.gso {
+        Gso::On => true,
+        Gso::Off => false,
+        Gso::Auto => needed / workers(sockets).len() as f64 > PLAIN_RATE,
+    };
+    UdpOptions { gso, gro: sockets.gro, timestamps: sockets.timestamps, buffer: sockets.buffer }
+}
+
+/// Returns how an engine waits.
+pub fn wait_mode(wait: WaitFor) -> WaitMode {
+    match wait {
+        WaitFor::Spin => WaitMode::Spin,
+        WaitFor::Yield => WaitMode::Yield,
+        WaitFor::Sleep => WaitMode::Sleep,
+        WaitFor::Auto => WaitMode::Auto,
+    }
+}
+
+/// Returns the workers' cores; one `None` for one worker that may run anywhere.
+pub(crate) fn workers(sockets: &Sockets) -> Vec<Option<usize>> {
+    match &sockets.cpus[..] {
+        [] => vec![None],
+        cpus => cpus.iter().copied().map(Some).collect(),
+    }
+}
+
+/// Returns up to `want` addresses from the prefix's own address on.
+pub(crate) fn addresses(prefix: IpNet, want: usize) -> Vec<IpAddr> {
+    let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len()).min(MOST_BITS);
+    let nth = |i: u32| match prefix.addr() {
+        IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from(u32::from(v4).wrapping_add(i))),
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6).wrapping_add(i.into()))),
+    };
+    (0..1 << host_bits).take(want.max(1)).map(nth).collect()
+}
+
+/// Returns the networks of a prefix, /24 or /56.
+pub(crate) fn networks(prefix: IpNet) -> Networks {
+    let bits: u8 = if prefix.addr().is_ipv4() { 24 } else { 56 };
+    let count = 1 << u32::from(bits.saturating_sub(prefix.prefix_len())).min(MOST_BITS);
+    Networks { first: prefix.addr(), count, bits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources() {
+        let all = |text: &str, want| addresses(text.parse().expect(text), want);
+        assert_eq!(all("10.9.0.1/32", 5), ["10.9.0.1".parse::<IpAddr>().expect("an address")]);
+        assert_eq!(all("10.9.0.0/24", 300).len(), 256);
+        assert_eq!(all("10.0.0.0/8", usize::MAX).len(), 65_536);
+        assert_eq!(all("fd00::/64", 3)[2], "fd00::2".parse::<IpAddr>().expect("an address"));
+        let subnets = networks("198.51.100.0/22".parse().expect("a prefix"));
+        assert_eq!((subnets.count, subnets.bits), (4, 24));
+    }
+}

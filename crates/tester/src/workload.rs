@@ -1,0 +1,283 @@
+//! What is asked: the texts of a request become specifications of `load`, from which each worker's workload is made.
+
+use load::workload::file::{QueryFile, QueryOptions};
+use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
+use load::workload::mix::Mix;
+use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
+use record::request::{self, Names, Query, Repeats, Workload};
+use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qtype};
+
+use crate::error::{Invalid, TesterError};
+use crate::replay::Replay;
+
+/// Specification of what is asked.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkloadPlan {
+    /// Names of an IPv4 prefix.
+    Namespace(NamespaceSpec),
+    /// The same, but a share of the queries repeats names.
+    Repeating(NamespaceSpec, Mix),
+    /// A query file, and its path.
+    File(QueryFile, QueryOptions, String),
+    /// Made up as they go, with a type and a seed.
+    Generated(GeneratedSpec, Qtype, QueryOptions, u64),
+    /// A capture.
+    Replay(Replay),
+}
+
+impl WorkloadPlan {
+    /// Reads the texts of a workload that is no replay; compiles the query file. Names of a namespace are asked for in their own
+    /// order if `sequential`.
+    pub(crate) fn new(
+        workload: &Workload,
+        seed: u64,
+        sequential: bool,
+    ) -> Result<Self, TesterError> {
+        let generated = |spec, qtype: &str, expect, query| {
+            let (qtype, options) = (read("workload.qtype", qtype)?, options(query, expect)?);
+            let plan = WorkloadPlan::Generated(spec, qtype, options, seed);
+            // Says now what is wrong with it, not when the workers start.
+            plan.worker(0, 1)?;
+            Ok(plan)
+        };
+        match workload {
+            Workload::Namespace(names) => {
+                let spec = namespace(names, seed, sequential)?;
+                Ok(Self::repeating(spec, names.repeats)?)
+            }
+            Workload::QueryFile { path, expect, query } => {
+                let (file, options) = (QueryFile::compile(path)?, options(query, *expect)?);
+                Ok(WorkloadPlan::File(file, options, path.display().to_string()))
+            }
+            Workload::Name { name, qtype, expect, query } => {
+                let spec = GeneratedSpec::Single { name: read("workload.name", name)? };
+                generated(spec, qtype, *expect, query)
+            }
+            Workload::RandomSubdomain { zone, qtype, expect, query } => {
+                let spec = GeneratedSpec::RandomSubdomain { zone: read("workload.zone", zone)? };
+                generated(spec, qtype, *expect, query)
+            }
+            Workload::Mix { zone, names, exponent, repeats, missing, qtype, expect, query } => {
+                for (field, share) in
+                    [("workload.mix.repeats", *repeats), ("workload.mix.missing", *missing)]
+                {
+                    if !(0.0..=1.0).contains(&share) {
+                        let why = format!("{share}: a share is a number from 0 to 1");
+                        return Err(Invalid::value(field, why).into());
+                    }
+                }
+                let spec = GeneratedSpec::Mix {
+                    zone: read("workload.zone", zone)?,
+                    names: *names,
+                    exponent: *exponent,
+                    repeats: *repeats,
+                    missing: *missing,
+                };
+                generated(spec, qtype, *expect, query)
+            }
+            Workload::Replay { .. } => {
+                let why = "a replay goes with UDP and its own pace only";
+                Err(Invalid::value("workload.replay", why).into())
+            }
+        }
+    }
+
+    fn repeating(spec: NamespaceSpec, repeats: Option<Repeats>) -> Result<Self, Invalid> {
+        let plan = match repeats {
+            None => WorkloadPlan::Namespace(spec),
+            Some(Repeats { share, names }) => WorkloadPlan::Repeating(
+                spec,
+                Mix { popular: names, exponent: 0.0, repeats: share, missing: 0.0 },
+            ),
+        };
+        plan.worker(0, 1)?;
+        Ok(plan)
+    }
+
+    /// The workload of one worker.
+    ///
+    /// # Errors
+    /// When there is none: a replay is a role of its own, and says itself when its queries are due.
+    pub(crate) fn worker(
+        &self,
+        worker: u32,
+        workers: u32,
+    ) -> Result<Box<dyn load::Workload>, Invalid> {
+        let names = |spec: &NamespaceSpec| {
+            NamespaceWorkload::new(spec.clone(), worker, workers)
+                .map_err(|why| Invalid::value("workload.namespace", why))
+        };
+        Ok(match self {
+            WorkloadPlan::Repeating(spec, mix) => Box::new(
+                names(spec)?
+                    .with_mix(*mix)
+                    .map_err(|why| Invalid::value("workload.namespace.repeats", why))?,
+            ),
+            WorkloadPlan::Namespace(spec) => Box::new(names(spec)?),
+            WorkloadPlan::File(file, options, _) => {
+                Box::new(file.workload(worker, workers, options.clone()))
+            }
+            WorkloadPlan::Generated(spec, qtype, options, seed) => {
+                let (spec, options) = (spec.clone(), options.clone());
+                let made = GeneratedWorkload::new(spec, *qtype, options, *seed, worker, workers);
+                Box::new(made.map_err(|why| Invalid::value("workload", why))?)
+            }
+            WorkloadPlan::Replay(_) => {
+                let why = "a replay goes with UDP and its own pace only";
+                return Err(Invalid::value("workload.replay", why));
+            }
+        })
+    }
+
+    /// The namespace, where there is one.
+    fn spec(&self) -> Option<&NamespaceSpec> {
+        match self {
+            WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) => Some(spec),
+            _ => None,
+        }
+    }
+
+    /// How many names there are; `None` where there is no end.
+    pub(crate) fn names(&self) -> Option<u64> {
+        Some(self.spec()?.names)
+    }
+
+    /// Begins `first` names further on, and uses `names` from there; for a namespace.
+    pub(crate) fn use_names(&mut self, first: u64, names: u64) {
+        if let WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) = self {
+            spec.first += first;
+            spec.names = names;
+        }
+    }
+
+    /// Checks that there are names for `planned` queries.
+    ///
+    /// # Errors
+    /// With how many there are, and what to do.
+    pub(crate) fn check_names(&self, planned: u64) -> Result<(), Invalid> {
+        let enough = self.spec().map_or(Ok(()), |spec| spec.holds(planned));
+        enough.map_err(|why| Invalid::value("workload.namespace.reuse", why))
+    }
+
+    /// In words, for the result's conditions.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            WorkloadPlan::Repeating(s, mix) => format!(
+                "{}; {:.0} % of the queries repeat one of {} names",
+                WorkloadPlan::Namespace(s.clone()).describe(),
+                mix.repeats * 100.0,
+                mix.popular
+            ),
+            WorkloadPlan::Namespace(s) => {
+                format!(
+                    "namespace {} under {}, type {}, {} names from {}",
+                    s.namespace.prefix(),
+                    s.namespace.zone(),
+                    s.qtype,
+                    s.names,
+                    s.first
+                )
+            }
+            WorkloadPlan::Replay(replay) => replay.describe(),
+            WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
+            WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtype, ..) => {
+                format!("{name} {qtype} each time")
+            }
+            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone }, qtype, ..) => {
+                format!("random names below {zone}, type {qtype}")
+            }
+            WorkloadPlan::Generated(
+                GeneratedSpec::Mix { zone, names, exponent, repeats, missing },
+                qtype,
+                ..,
+            ) => {
+                format!(
+                    "Zipf mix of {names} names of {zone}, exponent {exponent}, repeats {repeats}, missing {missing}, type {qtype}"
+                )
+            }
+        }
+    }
+}
+
+/// Reads a text of a request.
+fn read<T: std::str::FromStr<Err: std::fmt::Display>>(
+    field: &'static str,
+    text: &str,
+) -> Result<T, Invalid> {
+    text.parse().map_err(|why| Invalid::value(field, why))
+}
+
+/// The names of a namespace that are asked for.
+fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec, Invalid> {
+    let Names { prefix, zone, qtype, expect, query, .. } = asked;
+    let prefix = Ipv4Prefix::new(prefix.addr(), prefix.prefix_len())
+        .map_err(|why| Invalid::value("workload.namespace.prefix", why))?;
+    let zone: Name = read("workload.zone", zone)?;
+    let namespace =
+        Namespace::new(prefix, zone).map_err(|why| Invalid::value("workload.zone", why))?;
+    let qtype: Qtype = read("workload.qtype", qtype)?;
+    let expect = match *expect {
+        request::NamespaceExpect::Address => NamespaceExpect::Address,
+        request::NamespaceExpect::Embedded(_) if qtype != Qtype::AAAA => {
+            let why = format!("it is about AAAA records, and --type is {qtype}");
+            return Err(Invalid::value("workload.namespace.expect.embedded", why));
+        }
+        request::NamespaceExpect::Embedded(net) => {
+            let pref64 = Pref64::new(net.addr(), net.prefix_len());
+            NamespaceExpect::Embedded(
+                pref64.map_err(|why| Invalid::value("workload.namespace.expect.embedded", why))?,
+            )
+        }
+        request::NamespaceExpect::Same(expect) => NamespaceExpect::Same(expectation(expect)),
+    };
+    Ok(NamespaceSpec {
+        names: asked.names.unwrap_or_else(|| namespace.size().saturating_sub(asked.first)),
+        namespace,
+        qtype,
+        expect,
+        first: asked.first,
+        reuse: asked.reuse,
+        sequential,
+        seed,
+        recursion_desired: query.recursion,
+        edns: edns(query)?,
+    })
+}
+
+/// How the queries of a file, or made up ones, are composed and judged.
+fn options(query: &Query, expect: request::Expect) -> Result<QueryOptions, Invalid> {
+    let (expect, edns) = (expectation(expect), edns(query)?);
+    Ok(QueryOptions { expect, recursion_desired: query.recursion, edns })
+}
+
+/// The OPT record of queries, if they have one.
+fn edns(query: &Query) -> Result<Option<Edns>, Invalid> {
+    let Some(asked) = &query.edns else { return Ok(None) };
+    let mut edns = Edns { dnssec_ok: asked.dnssec, ..Edns::default() };
+    if let Some(size) = asked.udp_size {
+        edns.udp_size = size;
+    }
+    for option in &asked.options {
+        edns.add_option(option).map_err(|why| {
+            Invalid::value("workload.query.edns.options", format!("{option}: {why}"))
+        })?;
+    }
+    // A query is composed in a bounded place: header, a name, type and class, the OPT record.
+    let room = load::workload::MAX_QUERY - wire::message::HEADER - wire::name::MAX_NAME - 4;
+    let len = edns.to_opt().len();
+    if len > room {
+        let why = format!("the EDNS options take {len} bytes, there is room for {room}");
+        return Err(Invalid::value("workload.query.edns.options", why));
+    }
+    Ok(Some(edns))
+}
+
+fn expectation(expect: request::Expect) -> Expect {
+    match expect {
+        request::Expect::Answered => Expect::Answered,
+        request::Expect::NoError => Expect::NoError,
+        request::Expect::AnyAaaa => Expect::AnyAaaa,
+        request::Expect::NoData => Expect::NoData,
+        request::Expect::NxDomain => Expect::NxDomain,
+    }
+}
