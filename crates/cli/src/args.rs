@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use auth::FaultSpec;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use experiment::Custom;
+use experiment::{Custom, Rule};
 use ipnet::IpNet;
 use lab::CpuList;
 use measure::{Goal, Link, Nanos, Pacing, Path as WirePath, Qps, Transport};
@@ -628,8 +628,18 @@ pub(crate) struct SearchArgs {
     /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`
     #[arg(long, value_name = "GOAL", default_value = "zero-loss")]
     pub(crate) goal: Goal,
+    /// A further goal that the rule mlrsearch seeks in the same search; may be repeated
+    #[arg(long, value_name = "GOAL")]
+    pub(crate) also: Vec<Goal>,
+    /// How a rate is decided: by one trial (rfc8219), by many short ones (mlrsearch), or by the share of seconds without
+    /// loss (clean-windows)
+    #[arg(long, value_name = "RULE", default_value = "mlrsearch")]
+    pub(crate) rule: Rule,
+    /// Sum of the trials that decide a rate under mlrsearch [default: five trials]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration_sum: Option<Nanos>,
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
-    #[arg(long, conflicts_with_all = ["goal", "duration", "timeout", "repeats"])]
+    #[arg(long, conflicts_with_all = ["goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
     /// The first rate tried
     #[arg(long, value_name = "RATE", default_value = "10k")]

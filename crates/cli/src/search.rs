@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use experiment::{BenchError, NameBudget, Progress, Repeats, Search, conformance};
+use experiment::{BenchError, NameBudget, Progress, Repeats, Rule, Search, conformance};
 use measure::{Nanos, OpenPacing};
 use record::request::{self, Engine, Gso};
 use record::{Plan, Run, SCHEMA, TrialRequest};
@@ -96,7 +96,10 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         (args.duration, args.timeout, args.repeats)
     };
     let search = Search {
+        rule: if args.rfc8219 { Rule::Rfc8219 } else { args.rule },
         goal: args.goal.clone(),
+        also: args.also.clone(),
+        duration_sum: args.duration_sum.unwrap_or(Nanos(duration.0.saturating_mul(5))),
         start: args.start,
         min: args.min,
         max: args.max,

@@ -47,6 +47,7 @@ fn run(scale: f64) -> Run {
             at_least: false,
             limiter: measure::Limiter::Target,
             verdict: String::new(),
+            also: Vec::new(),
         });
         CellRecord {
             server_version: Some("1.17.1".into()),

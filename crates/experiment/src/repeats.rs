@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use measure::{Limiter, stats};
-use record::{CellRecord, Certificate, TrialRecord};
+use record::{Capacity, CellRecord, Certificate, TrialRecord};
 
 use crate::bench::{Bench, BenchError};
 use crate::conformance::differs;
 use crate::names::NameBudget;
 use crate::search::{Search, SearchTrace};
+
+/// Percentiles are given from so many repeats on (RFC 8219 section 9.2).
+const ENOUGH_REPEATS: usize = 20;
 
 /// What is told while a method runs.
 #[derive(Clone, Copy, Debug)]
@@ -92,25 +95,35 @@ pub fn sum_up(
     let found = record.found_qps();
     let highest = found.iter().copied().reduce(f64::max);
     let repeats = record.capacities.len() as u32;
-    // A repeat without a capacity leaves no honest percentile of all of them.
-    let percentile = |p| {
-        if found.len() == record.capacities.len() { stats::percentile(&found, p) } else { None }
+    let (exact, bounds): (Vec<_>, Vec<_>) =
+        record.capacities.iter().filter(|c| c.qps.is_some()).partition(|c| !c.at_least);
+    let qps = |all: &[&Capacity]| all.iter().filter_map(|c| c.qps).collect::<Vec<f64>>();
+    // Lower bounds say nothing of what lies above them: of several the highest counts.
+    let bound = qps(&bounds).into_iter().reduce(f64::max);
+    let median = stats::percentile(&qps(&exact), 50.0);
+    record.at_least = match (median, bound) {
+        (Some(median), Some(bound)) => bound > median,
+        (median, _) => median.is_none(),
     };
-    (record.median_qps, record.p01_qps, record.p99_qps) =
-        (percentile(50.0), percentile(1.0), percentile(99.0));
+    record.median_qps = if record.at_least { bound } else { median };
+    // The 1st and 99th percentile of a few repeats are its ends by another name.
+    let percentile = |p| {
+        if found.len() >= ENOUGH_REPEATS { stats::percentile(&found, p) } else { None }
+    };
+    (record.p01_qps, record.p99_qps) = (percentile(1.0), percentile(99.0));
     let certificate = record.certificate.as_ref();
     record.differs = differs(search, repeats, certificate, highest, reused, over_ipv6);
     if repeats < planned {
         record.differs.push(format!("ended after {repeats} of {planned} searches"));
     }
     record.conforming = record.differs.is_empty();
-    record.at_least = record.capacities.iter().any(|c| c.at_least);
     record.limiter = overall(&record.capacities);
     record.goal = search.goal.to_string();
 }
 
-/// The limiter of most repeats; the first among equals.
-fn overall(capacities: &[record::Capacity]) -> Limiter {
-    let count = |limiter: Limiter| capacities.iter().filter(|c| c.limiter == limiter).count();
-    capacities.iter().map(|c| c.limiter).rev().max_by_key(|l| count(*l)).unwrap_or(Limiter::Unknown)
+/// The limiter of all repeats; unknown where they differ.
+fn overall(capacities: &[Capacity]) -> Limiter {
+    let mut limiters = capacities.iter().map(|c| c.limiter);
+    let first = limiters.next().unwrap_or(Limiter::Unknown);
+    if limiters.all(|limiter| limiter == first) { first } else { Limiter::Unknown }
 }

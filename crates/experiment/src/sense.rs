@@ -2,6 +2,7 @@
 
 use measure::{Nanos, Transport, UpdateRate};
 
+use crate::search::Rule;
 use crate::settings::{Method, ReplicationSettings, Role, Settings, ZoneLoadSettings};
 
 /// The longest lock-step experiment, and the most repeats: beyond is a slip of the finger.
@@ -101,6 +102,11 @@ fn search(s: &Settings) -> Result<(), Complaint> {
         (0.0001..=0.5).contains(&search.resolution),
         "search.resolution",
         "`resolution` is a share from 0.0001 to 0.5",
+    )?;
+    must(
+        search.also.is_empty() || search.rule == Rule::Mlrsearch,
+        "search.also",
+        "`also` needs the rule `mlrsearch`: the others seek one goal",
     )?;
     must(search.min.get() <= search.max.get(), "search.max", "`max` is below `min`")?;
     must(search.start.get() <= search.max.get(), "search.max", "`max` is below `start`")?;

@@ -8,11 +8,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
+use record::Certificate;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 use crate::custom::Custom;
-use crate::search::Search;
+use crate::search::{Rule, Search};
 
 /// An experiment at one point of its matrix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -193,9 +194,18 @@ impl Default for Workload {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
+    /// How it decides: `rfc8219`, `mlrsearch` or `clean-windows`.
+    #[serde(deserialize_with = "text", default)]
+    pub rule: Rule,
     /// The goal.
     #[serde(deserialize_with = "text")]
     pub goal: Goal,
+    /// Further goals, of the rule `mlrsearch`.
+    #[serde(deserialize_with = "texts", default)]
+    pub also: Vec<Goal>,
+    /// Sum of the trials that decide a rate, of the rule `mlrsearch`; five trials where it is absent.
+    #[serde(deserialize_with = "some_text", default)]
+    pub duration_sum: Option<Nanos>,
     /// The first rate.
     #[serde(deserialize_with = "text")]
     pub start: Qps,
@@ -507,7 +517,10 @@ impl Settings {
     /// The search of one repeat; `None` where the file has no `[search]`.
     pub fn search(&self) -> Option<Search> {
         self.search.as_ref().map(|s| Search {
+            rule: s.rule,
             goal: s.goal.clone(),
+            also: s.also.clone(),
+            duration_sum: s.duration_sum.unwrap_or(Nanos(s.duration.0.saturating_mul(5))),
             start: s.start,
             min: s.min,
             max: s.max,
@@ -517,6 +530,22 @@ impl Settings {
             void_retries: 2,
             pacing: self.tester.pacing,
         })
+    }
+
+    /// These settings with a search that goes no higher than the Tester is certified for.
+    pub fn within(&self, certificate: Option<&Certificate>) -> Settings {
+        let mut settings = self.clone();
+        let certified =
+            certificate.and_then(|c| Qps::new(c.certified_qps)).filter(|q| q.get() > 0.0);
+        if let (Some(search), Some(certified)) = (&mut settings.search, certified)
+            && certified.get() < search.max.get()
+        {
+            search.max = certified;
+            search.min = if search.min.get() > certified.get() { certified } else { search.min };
+            search.start =
+                if search.start.get() > certified.get() { certified } else { search.start };
+        }
+        settings
     }
 }
 

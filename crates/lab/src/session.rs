@@ -528,6 +528,7 @@ impl<'a> Session<'a> {
         // The cell as it is told beside its trials.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
         let trials = &mut cell.record.trials;
+        let settings = &settings.within(cell.record.certificate.as_ref());
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
             trials.push(trial.clone());
             if known > 0 {

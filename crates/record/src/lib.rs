@@ -42,7 +42,9 @@ pub use lockstep::{LockStepRow, LockStepTable};
 pub use name::cell_name;
 pub use plan::{Plan, Seam};
 pub use request::{BadRequest, LockStepTimes, TrialRequest, TrialResult};
-pub use run::{Capacity, CellRecord, Certificate, Run, Secondary, SelfTest, Skipped, TrialRecord};
+pub use run::{
+    Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped, TrialRecord,
+};
 pub use series::{Figure, Series};
 pub use source::{of_trial, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};

@@ -150,6 +150,22 @@ pub struct Capacity {
     pub limiter: Limiter,
     /// The verdict in words.
     pub verdict: String,
+    /// What a search for several goals found for each; the first is the goal of `qps`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub also: Vec<GoalCapacity>,
+}
+
+/// What MLRsearch found for one goal.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GoalCapacity {
+    /// The goal.
+    pub goal: String,
+    /// The highest rate that meets it below one that does not, in queries a second.
+    pub qps: Option<f64>,
+    /// The lowest rate that does not meet it, in queries a second.
+    pub failed_qps: Option<f64>,
+    /// The rate of valid answers that `qps` stands for (conditional throughput), a second.
+    pub conditional_qps: Option<f64>,
 }
 
 /// A trial of a search.

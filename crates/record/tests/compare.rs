@@ -19,6 +19,7 @@ fn capacity(qps: f64) -> Capacity {
         at_least: false,
         limiter: Limiter::Target,
         verdict: String::new(),
+        also: Vec::new(),
     }
 }
 

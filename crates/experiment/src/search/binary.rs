@@ -1,0 +1,98 @@
+//! Bracketing and bisection, with any verdict on a rate (RFC 8219 section 9.2, RFC 2544 section 26.1).
+//!
+//! ```text
+//! start passes: double until a rate fails      start fails: halve until a rate passes
+//!        └────────────── passed < capacity < failed ──────────────┘
+//!                 bisect until failed - passed <= resolution
+//!                 try the failing end once more: it may have failed by a stall
+//! ```
+
+use measure::Limiter;
+use record::Capacity;
+
+use super::{Bracket, Search, Trials};
+use crate::bench::BenchError;
+
+/// After so many failing ends that passed when they were tried again, no further one is tried again.
+const MOST_MENDED: u32 = 3;
+
+/// The verdict on a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// It met the goal.
+    Passed,
+    /// It did not; what limited it.
+    Failed(Limiter),
+    /// The Tester stayed void; what limited it.
+    Void(Limiter),
+}
+
+/// A rule for the verdict on a rate.
+pub(super) type Judge<'j> = dyn FnMut(&mut Trials<'_>, f64) -> Result<Verdict, BenchError> + 'j;
+
+/// The RFC's verdict: that of one trial.
+pub(super) fn by_trial(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError> {
+    let trial = trials.settled(rate, trials.search.duration, true)?;
+    Ok(match (trial.void.is_void(), trial.passed) {
+        (true, _) => Verdict::Void(trial.limiter),
+        (false, Some(true)) => Verdict::Passed,
+        (false, _) => Verdict::Failed(trial.limiter),
+    })
+}
+
+/// Searches by `judge`.
+pub(super) fn run(trials: &mut Trials<'_>, judge: &mut Judge<'_>) -> Result<Capacity, BenchError> {
+    let search = trials.search;
+    let (min, max) = search.range();
+    let mut bracket = Bracket::default();
+    // How often the failing end failed, and how often one passed after all.
+    let (mut failures, mut mended) = (0, 0);
+    let mut rate = search.start_of(trials.repeat);
+    while !trials.are_too_many() {
+        match judge(trials, rate)? {
+            Verdict::Passed => {
+                bracket.passed = Some(rate);
+                if bracket.failed.is_some_and(|(failed, _)| failed <= rate) {
+                    bracket.failed = None;
+                    mended += 1;
+                }
+            }
+            Verdict::Failed(limiter) => {
+                let again = bracket.failed.is_some_and(|(failed, _)| failed == rate);
+                failures = if again { failures + 1 } else { 1 };
+                bracket.failed = Some((rate, limiter));
+            }
+            Verdict::Void(limiter) => bracket.void = Some((rate, limiter)),
+        }
+        let doubtful = bracket.passed.is_some() && failures < 2 && mended < MOST_MENDED;
+        rate = match (next_rate(search, &bracket, (min, max)), bracket.failed) {
+            (Some(next), _) => next,
+            (None, Some((failed, _))) if doubtful => failed,
+            (None, _) => break,
+        };
+    }
+    Ok(bracket.verdict(min))
+}
+
+/// The next rate to try; `None` when the bracket is narrow enough, or the Tester can do no more.
+fn next_rate(search: &Search, bracket: &Bracket, (min, max): (f64, f64)) -> Option<f64> {
+    let failed = bracket.failed.map(|(rate, _)| rate);
+    let void = bracket.void.map(|(rate, _)| rate);
+    match (bracket.passed, failed, void) {
+        // A void rate says nothing about the rates below it, and the Tester cannot do those above it.
+        (Some(passed), failed, Some(void)) if failed.is_none_or(|failed| failed > void) => {
+            let next = (passed * 2.0).min(max);
+            (failed.is_none() && next < void).then_some(next)
+        }
+        (Some(passed), Some(failed), _) => {
+            let close = failed - passed <= (passed * search.resolution).max(1.0);
+            (!close).then(|| ((passed + failed) / 2.0).round())
+        }
+        (Some(passed), None, _) => (passed < max).then(|| (passed * 2.0).min(max)),
+        // Nothing passed yet: lower rates may, and then bound the capacity from below.
+        (None, failed, void) => {
+            let lowest = failed.into_iter().chain(void).reduce(f64::min)?;
+            (lowest > min).then(|| (lowest / 2.0).round().max(min))
+        }
+    }
+}

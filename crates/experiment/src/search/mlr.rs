@@ -1,0 +1,84 @@
+//! The search by [`MlrSearch`]: its trials on the bench, and its bounds as a capacity.
+
+use measure::{Goal, Limiter, Nanos};
+use record::{Capacity, GoalCapacity, Trial};
+
+use super::{Bracket, Search, Trials};
+use crate::bench::BenchError;
+use crate::mlrsearch::{MlrGoal, MlrResult, MlrSearch};
+
+/// The share of the duration sum whose trials may exceed the loss: half, as FD.io CSIT has it.
+const EXCEED: f64 = 0.5;
+
+/// Runs the search.
+pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
+    let search = trials.search;
+    let (min, max) = search.range();
+    let goals: Vec<&Goal> = std::iter::once(&search.goal).chain(&search.also).collect();
+    let wanted: Vec<MlrGoal> = goals.iter().map(|goal| mlr_goal(search, goal)).collect();
+    // A range without width has one rate, and a checked experiment has valid goals.
+    let mut mlr = MlrSearch::new(min, max.max(min * 1.001), &wanted)
+        .map_err(|e| BenchError::Failed(e.to_string()))?;
+    let mut void = None;
+    while let Some(next) = mlr.next() {
+        if trials.are_too_many() {
+            break;
+        }
+        let duration = Nanos((next.duration_s * 1e9) as u64);
+        let trial = trials.settled(next.rate, duration, false)?;
+        if trial.void.is_void() {
+            void = Some((next.rate, trial.limiter));
+            break;
+        }
+        mlr.add(loss(&trial, &goals), next.duration_s);
+    }
+    let results = mlr.results();
+    let of_goal = |(goal, result): (&&Goal, &MlrResult)| GoalCapacity {
+        goal: goal.to_string(),
+        qps: result.lower,
+        failed_qps: result.upper,
+        conditional_qps: result.conditional_throughput,
+    };
+    let also = goals.iter().zip(&results).map(of_goal).collect();
+    let first = results[0];
+    let bracket = Bracket {
+        passed: first.lower,
+        failed: first.upper.map(|rate| (rate, limiter_at(trials, rate, &search.goal))),
+        void,
+    };
+    Ok(Capacity { also, ..bracket.verdict(min) })
+}
+
+/// A goal in MLRsearch's terms.
+fn mlr_goal(search: &Search, goal: &Goal) -> MlrGoal {
+    let trial_s = search.duration.as_secs_f64();
+    MlrGoal {
+        loss_ratio: goal.max_loss.min(0.99),
+        exceed_ratio: EXCEED,
+        width: search.resolution.clamp(0.000_1, 0.5),
+        initial_trial_s: trial_s,
+        final_trial_s: trial_s,
+        duration_sum_s: search.duration_sum.as_secs_f64().max(trial_s),
+        ..MlrGoal::default()
+    }
+}
+
+/// The share of planned queries without a valid answer; all of them where a latency bound that every goal has is missed.
+fn loss(trial: &Trial, goals: &[&Goal]) -> f64 {
+    let planned = trial.planned.max(1);
+    let lost = planned.saturating_sub(trial.valid) as f64 / planned as f64;
+    let histogram = trial.latency_us.histogram();
+    let slow = |goal: &&Goal| histogram.as_ref().is_ok_and(|h| goal.too_slow(planned, h));
+    if goals.iter().all(slow) { 1.0 } else { lost }
+}
+
+/// What limited the failing trials at a rate, where they agree.
+fn limiter_at(trials: &Trials<'_>, rate: f64, goal: &Goal) -> Limiter {
+    let failing = trials.run.iter().filter(|record| {
+        let same = (record.rate_qps - rate).abs() <= 1e-9 * rate;
+        same && !record.trial.void.is_void() && loss(&record.trial, &[goal]) > goal.max_loss
+    });
+    let mut limiters = failing.map(|record| record.trial.limiter);
+    let first = limiters.next().unwrap_or(Limiter::Unknown);
+    if limiters.all(|limiter| limiter == first) { first } else { Limiter::Unknown }
+}
