@@ -6,7 +6,7 @@
 //! | control group, version 1 | root, `/sys/fs/cgroup/cpu` | `cpu.cfs_quota_us` |
 //! | duty cycle | elsewhere | the server is stopped and continued (SIGSTOP, SIGCONT) |
 //!
-//! All three give the server its share in each period of [`PERIOD`] and nothing beyond, so that a query may
+//! All three give the server its share in each period of `PERIOD` and nothing beyond, so that a query may
 //! wait for the rest of the period.
 
 use std::fs;

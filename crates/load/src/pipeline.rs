@@ -1,5 +1,5 @@
 //! The pipeline: the outstanding queries of one connection. A load has many connections with few queries
-//! each, where the [flight](crate::flight) has few sockets with many.
+//! each, where the flight has few sockets with many.
 //!
 //! ```text
 //! id      generation | slot      16 bits together, mixed with a salt

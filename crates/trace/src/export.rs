@@ -1,6 +1,6 @@
 //! Writes transactions as a Parquet table with the column names of ENTRADA (`docs/trace.md` has the list).
 //!
-//! A row group is written after [`ROWS`] rows, so that memory stays constant.
+//! A row group is written after `ROWS` rows, so that memory stays constant.
 
 use std::io::Write;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Matches queries with their replies.
 //!
 //! A query and a reply match if they have the same two addresses and ports, transport, id and question, within
-//! [`MAX_WAIT`]. At most [`MAX_WAITING`] queries wait for a reply; the oldest are returned without one. A reply without
+//! `MAX_WAIT`. At most `MAX_WAITING` queries wait for a reply; the oldest are returned without one. A reply without
 //! a query is returned alone.
 
 use std::collections::{HashMap, VecDeque};

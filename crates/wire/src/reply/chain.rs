@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Records usually have this order, but it is not required, so the section is read again until the chain stops growing.
-//! At most [`MAX_HOPS`] aliases are followed (so the section is read at most 17 times), and at most [`MAX_STEPS`]
+//! At most [`MAX_HOPS`] aliases are followed (so the section is read at most 17 times), and at most `MAX_STEPS`
 //! labels and pointers of a message are read: a loop of aliases counts as "no answer", a message made to be slow as
 //! "malformed".
 
