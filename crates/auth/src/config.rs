@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use measure::Nanos;
 use wire::{Namespace, Pref64};
 
+use crate::behaviour::{Capacity, Late, Latency, Stall};
 use crate::faults::FaultSpec;
 
 /// Largest TTL in seconds (RFC 2181 section 8).
@@ -38,8 +39,16 @@ pub struct AuthConfig {
     pub soa_ttl: u32,
     /// Addresses of the name server (by default from documentation ranges, because no resolver needs them).
     pub ns_address: (Ipv4Addr, Ipv6Addr),
-    /// Delay of every reply over UDP.
+    /// Delay of every reply over UDP, unless there is a `latency`.
     pub delay: Nanos,
+    /// Distribution of the delay of replies over UDP; `None` for `delay`.
+    pub latency: Option<Latency>,
+    /// Replies over UDP that come later than the others.
+    pub late: Option<Late>,
+    /// Largest rate of answers over UDP; `None` for as many as there is time for.
+    pub capacity: Option<Capacity>,
+    /// Pauses without answers over UDP.
+    pub stall: Option<Stall>,
     /// Share (0 to 1) of replies over UDP that are not sent, evenly spread.
     pub loss: f64,
     /// The faults of replies over UDP.
@@ -61,9 +70,19 @@ impl AuthConfig {
                 Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53),
             ),
             delay: Nanos::ZERO,
+            latency: None,
+            late: None,
+            capacity: None,
+            stall: None,
             loss: 0.0,
             faults: Vec::new(),
         }
+    }
+
+    /// Returns whether replies depend on the time at which queries arrive, so that the kernel should say it.
+    pub fn is_timed(&self) -> bool {
+        let delayed = self.delay > Nanos::ZERO || self.latency.is_some() || self.late.is_some();
+        delayed || self.capacity.is_some() || self.stall.is_some()
     }
 
     /// Checks the shares and the TTLs.
@@ -79,6 +98,9 @@ impl AuthConfig {
             }
         };
         share("loss", self.loss)?;
+        if let Some(late) = self.late {
+            share("share of late replies", late.share)?;
+        }
         if let AaaaPolicy::Share(value) = self.aaaa {
             share("share of AAAA records", value)?;
         }

@@ -10,16 +10,19 @@
 //! It must never be the bottleneck, so it has no zone file and no table of names: `010-001-002-003.dns64perf.test` has
 //! the address 10.1.2.3, which the name contains. Unlike FakeDNS it answers as RFCs require: SOA and NS, NODATA and
 //! NXDOMAIN with the SOA that defines the negative TTL, reverse names, EDNS, and FORMERR for malformed queries. On
-//! request it delays, drops or falsifies replies, to test a DUT and a Tester.
+//! request it delays, drops or falsifies replies, stalls, or answers at a known rate, to test a DUT and a Tester.
 
+pub mod behaviour;
 pub mod config;
 mod delay;
 pub mod faults;
 mod records;
 mod responder;
 mod server;
+mod shared;
 mod zone;
 
+pub use behaviour::{BehaviourError, Capacity, Late, Latency, Stall};
 pub use config::{AaaaPolicy, AuthConfig, ConfigError};
 pub use faults::{Fault, FaultError, FaultSpec};
 pub use responder::MAX_REPLY;

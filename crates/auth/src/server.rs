@@ -1,14 +1,24 @@
 //! The role of the AuthDNS: queries in, replies out, at once or delayed.
+//!
+//! ```text
+//! query ──> stall ──────> bucket ──> reply ──> fault ──> lane ──> reply
+//!           waits in      else none                      its delay
+//!           the socket
+//! ```
+
+use std::sync::Arc;
 
 use engine::{Destination, Next, Role, RxBatch, TxBatch};
 use measure::Nanos;
 use wire::extend::{MAX_REPLY_OPTIONS, ReplyOptions};
 use wire::message::OPT_FIXED;
 
+use crate::behaviour::{Late, Latency};
 use crate::config::AuthConfig;
 use crate::delay::DelayQueue;
-use crate::faults::{Fault, FaultSpec, Faults};
+use crate::faults::{EvenShare, Fault, FaultSpec, Faults};
 use crate::responder::{Kind, MAX_REPLY, Responder};
+use crate::shared::Shared;
 
 /// Counters of an AuthDNS. Replies with a fault count as the correct reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +37,10 @@ pub struct AuthCounters {
     pub ignored: u64,
     /// Number of replies with a fault, loss included.
     pub faults: u64,
+    /// Number of messages dropped because they were beyond the capacity.
+    pub over_capacity: u64,
+    /// Number of replies that were late by intention.
+    pub late: u64,
     /// Number of messages and replies dropped because a batch or queue was full.
     pub overflow: u64,
 }
@@ -41,6 +55,8 @@ impl AuthCounters {
         self.errors += other.errors;
         self.ignored += other.ignored;
         self.faults += other.faults;
+        self.over_capacity += other.over_capacity;
+        self.late += other.late;
         self.overflow += other.overflow;
     }
 
@@ -58,24 +74,87 @@ impl AuthCounters {
     }
 }
 
+/// The choice of a lane for each reply; a reply that is neither slow nor late takes lane 0.
+#[derive(Debug)]
+struct Lanes {
+    /// Replies with the low one of two latencies.
+    low: EvenShare,
+    /// Lane of the others.
+    slow: usize,
+    late: EvenShare,
+}
+
+impl Lanes {
+    /// Lane of late replies.
+    const LATE: usize = 2;
+
+    /// Returns the choice, and the delay of each lane; no lanes where every reply is sent at once.
+    fn new(config: &AuthConfig) -> (Self, Vec<Nanos>) {
+        let (share, low, high) = match config.latency {
+            Some(Latency::Bimodal { share, low, high }) => (share, low, high),
+            None => (1.0, config.delay, config.delay),
+        };
+        let Late { share: late, after } = config.late.unwrap_or(Late { share: 0.0, after: high });
+        let lanes = Lanes {
+            low: EvenShare::new(share),
+            slow: usize::from(config.latency.is_some()),
+            late: EvenShare::new(late),
+        };
+        let at_once = [low, high, after] == [Nanos::ZERO; 3] && config.stall.is_none();
+        (lanes, if at_once { Vec::new() } else { vec![low, high, after] })
+    }
+
+    /// Returns the lane of the next reply.
+    #[inline]
+    fn next(&mut self) -> usize {
+        let (is_low, is_late) = (self.low.select(), self.late.select());
+        match (is_late, is_low) {
+            (true, _) => Self::LATE,
+            (false, true) => 0,
+            (false, false) => self.slow,
+        }
+    }
+}
+
 /// The AuthDNS of one worker.
 #[derive(Debug)]
 pub struct Auth {
     responder: Responder,
     faults: Faults,
+    lanes: Lanes,
     delayed: DelayQueue,
+    shared: Arc<Shared>,
+    /// End of the stall of the last call; in the past outside of a stall.
+    paused_until: Nanos,
     counters: AuthCounters,
 }
 
 impl Auth {
-    /// Returns an AuthDNS; its shares are exact if the configuration [is valid](AuthConfig::validate).
+    /// Returns an AuthDNS with one worker; its shares are exact if the configuration
+    /// [is valid](AuthConfig::validate).
     pub fn new(config: AuthConfig) -> Self {
+        let shared = Shared::new(config.capacity, config.stall);
+        Self::worker(config, shared)
+    }
+
+    /// Returns the `count` workers of an AuthDNS, which share its capacity and stall at the same times.
+    pub fn workers(config: &AuthConfig, count: usize) -> Vec<Self> {
+        let shared = Shared::new(config.capacity, config.stall);
+        (0..count).map(|_| Self::worker(config.clone(), shared.clone())).collect()
+    }
+
+    /// Returns one of the workers that share a bucket.
+    fn worker(config: AuthConfig, shared: Arc<Shared>) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
+        let (lanes, delays) = Lanes::new(&config);
         Auth {
             responder: Responder::new(&config),
             // Loss comes first, so that its distances are exactly even.
             faults: Faults::new([loss].into_iter().chain(config.faults)),
-            delayed: DelayQueue::new(config.delay),
+            lanes,
+            delayed: DelayQueue::new(&delays),
+            shared,
+            paused_until: Nanos::ZERO,
             counters: AuthCounters::default(),
         }
     }
@@ -146,12 +225,34 @@ impl Auth {
         self.counters.overflow += u64::from(!pushed);
     }
 
-    /// Replies to one datagram after the delay.
-    fn serve_delayed(&mut self, now: Nanos, to: Destination, message: &[u8]) {
+    /// Replies to one datagram after the delay of its lane, for a query of the time `from`.
+    fn serve_delayed(&mut self, from: Nanos, to: Destination, message: &[u8]) {
         let mut out = [0; MAX_REPLY];
         let (len, twice) = self.respond(message, &mut out);
-        for _ in 0..if len == 0 { 0 } else { 1 + u8::from(twice) } {
-            self.counters.overflow += u64::from(!self.delayed.push(now, to, &out[..len]));
+        if len == 0 {
+            return;
+        }
+        let lane = self.lanes.next();
+        self.counters.late += u64::from(lane == Lanes::LATE);
+        for _ in 0..1 + u8::from(twice) {
+            self.counters.overflow += u64::from(!self.delayed.push(lane, from, to, &out[..len]));
+        }
+    }
+
+    /// Sends the delayed replies that are due, and none in a stall; returns when to call again.
+    fn release(&mut self, now: Nanos, start: Nanos, tx: &mut TxBatch) -> Next {
+        let Some(stall) = self.shared.stall() else { return self.delayed.release(now, tx) };
+        let since = now.since(start);
+        let resume = start + stall.resume(since);
+        if resume > now {
+            self.paused_until = resume;
+            return Next::At(resume);
+        }
+        let stalls_at = start + stall.next(since);
+        match self.delayed.release(now, tx) {
+            Next::Idle => Next::At(stalls_at),
+            Next::At(due) => Next::At(due.min(stalls_at)),
+            other => other,
         }
     }
 }
@@ -159,15 +260,27 @@ impl Auth {
 impl Role for Auth {
     #[inline]
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+        let start = self.shared.start(now);
         self.counters.queries += rx.len() as u64;
         for received in rx.iter() {
+            // A query that waited in a stall is one of its end.
+            let mut since = received.at.since(start);
+            since = self.shared.stall().map_or(since, |stall| stall.resume(since));
+            if !self.shared.take(since) {
+                self.counters.over_capacity += 1;
+                continue;
+            }
             let to = Destination::reply_to(&received);
             if self.delayed.is_used() {
-                self.serve_delayed(now, to, received.bytes);
+                self.serve_delayed(start + since, to, received.bytes);
             } else {
                 self.serve(to, received.bytes, tx);
             }
         }
-        self.delayed.release(now, tx)
+        self.release(now, start, tx)
+    }
+
+    fn paused_until(&self) -> Nanos {
+        self.paused_until
     }
 }

@@ -28,16 +28,29 @@ impl Role for Until {
             other => other,
         }
     }
+
+    fn paused_until(&self) -> Nanos {
+        self.auth.paused_until()
+    }
 }
 
 /// Sends `queries` to an AuthDNS, one per millisecond; returns the replies with their times, and the counters.
 fn serve(config: AuthConfig, queries: &[Vec<u8>]) -> (Vec<(Nanos, Vec<u8>)>, AuthCounters) {
+    serve_every(Nanos::from_millis(1), config, queries)
+}
+
+/// Sends `queries` to an AuthDNS, one per `interval`; returns the replies with their times, and the counters.
+fn serve_every(
+    interval: Nanos,
+    config: AuthConfig,
+    queries: &[Vec<u8>],
+) -> (Vec<(Nanos, Vec<u8>)>, AuthCounters) {
     let peer: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
     let mut engine = SimEngine::new(|_, _, _, _: &mut Replies| ()).recording();
-    for (at, query) in (0..).map(Nanos::from_millis).zip(queries) {
-        engine.inject(at, SocketId(0), peer, query.clone());
+    for (k, query) in (0..).zip(queries) {
+        engine.inject(Nanos(k * interval.0), SocketId(0), peer, query.clone());
     }
-    let end = Nanos::from_millis(queries.len() as u64 + 1_000);
+    let end = Nanos(queries.len() as u64 * interval.0 + 1_000_000_000);
     let mut role = Until { auth: Auth::new(config), end };
     drive(&mut engine, &mut role, WaitMode::Sleep, &AtomicBool::new(false))
         .expect("no errors here");
@@ -68,6 +81,139 @@ fn replies_are_late_by_the_delay() {
             (100, 100, 0, 0)
         );
     }
+}
+
+/// Returns the numbers of the queries that got replies, by the ids of the replies, with the times of these replies.
+fn numbered(replies: &[(Nanos, Vec<u8>)], queries: &[Vec<u8>]) -> Vec<(usize, Nanos)> {
+    let question = |message: &[u8]| message[12..42].to_vec();
+    let number: std::collections::HashMap<Vec<u8>, usize> =
+        queries.iter().enumerate().map(|(k, query)| (question(query), k)).collect();
+    replies.iter().map(|(at, reply)| (number[&question(reply)], *at)).collect()
+}
+
+#[test]
+fn a_capacity_drops_what_is_beyond_it() {
+    // 2,000 queries at 10,000 per second, for a capacity of 4,000 per second with a burst of 8.
+    let config = AuthConfig { capacity: Some("4k:8".parse().expect("a capacity")), ..config() };
+    let queries = queries(2_000);
+    let (replies, counts) = serve_every(Nanos::from_micros(100), config, &queries);
+    let answered = numbered(&replies, &queries);
+    // Tokens come every 250 us: the bucket lasts while 100 us per query is ahead of them.
+    let mut tokens = Vec::new();
+    let mut full_at = 0u64;
+    for k in 0..2_000u64 {
+        let now = k * 100_000;
+        if full_at.max(now) - now <= 7 * 250_000 {
+            full_at = full_at.max(now) + 250_000;
+            tokens.push((k as usize, Nanos(now)));
+        }
+    }
+    assert_eq!(answered, tokens, "each at the time of its query");
+    assert_eq!(answered.len(), 807, "4,000 per second for 0.2 s, and the burst");
+    assert_eq!((counts.queries, counts.answers, counts.over_capacity), (2_000, 807, 1_193));
+}
+
+#[test]
+fn no_query_is_dropped_below_the_capacity() {
+    let config = AuthConfig { capacity: Some("10k:1".parse().expect("a capacity")), ..config() };
+    let (replies, counts) = serve_every(Nanos::from_micros(100), config, &queries(2_000));
+    assert_eq!((replies.len(), counts.over_capacity), (2_000, 0));
+}
+
+#[test]
+fn queries_wait_until_the_end_of_a_stall() {
+    let config = AuthConfig { stall: Some("20ms/100ms".parse().expect("a stall")), ..config() };
+    let queries = queries(300);
+    let (replies, counts) = serve(config, &queries);
+    let wanted: Vec<(usize, Nanos)> = (0..300u64)
+        .map(|k| {
+            let at = if k % 100 >= 80 { (k / 100 + 1) * 100 } else { k };
+            (k as usize, Nanos::from_millis(at))
+        })
+        .collect();
+    assert_eq!(numbered(&replies, &queries), wanted);
+    assert_eq!((counts.answers, counts.overflow), (300, 0));
+}
+
+#[test]
+fn a_stall_holds_delayed_replies_and_spends_the_burst() {
+    // The replies to the queries of 70 to 79 ms would be due in the stall.
+    let stalling = AuthConfig {
+        stall: Some("20ms/100ms".parse().expect("a stall")),
+        delay: Nanos::from_millis(10),
+        ..config()
+    };
+    let queries = queries(150);
+    let (replies, _) = serve(stalling.clone(), &queries);
+    for (k, at) in numbered(&replies, &queries) {
+        let wanted = match k {
+            70..80 => 100,
+            80..100 => 110,
+            _ => k as u64 + 10,
+        };
+        assert_eq!(at, Nanos::from_millis(wanted), "query {k}");
+    }
+    // Of the 21 queries at the end of the stall, the burst of five gets answers.
+    let both = AuthConfig { capacity: Some("1k:5".parse().expect("a capacity")), ..stalling };
+    let (replies, counts) = serve(both, &queries);
+    let at_the_end =
+        numbered(&replies, &queries).iter().filter(|(k, _)| (80..101).contains(k)).count();
+    assert_eq!((at_the_end, counts.over_capacity), (5, 16));
+}
+
+#[test]
+fn two_latencies_have_their_exact_shares_and_times() {
+    let latency = "bimodal:0.75:200us:20ms".parse().expect("a latency");
+    let queries = queries(1_000);
+    for stalls in [false, true] {
+        let stall = stalls.then(|| "1ms/10s".parse().expect("a stall"));
+        let config = AuthConfig { latency: Some(latency), stall, ..config() };
+        let (replies, _) = serve(config, &queries);
+        let answered = numbered(&replies, &queries);
+        let after = |(k, at): &(usize, Nanos)| at.since(Nanos::from_millis(*k as u64));
+        let slow = answered.iter().filter(|a| after(a) == Nanos::from_millis(20)).count();
+        let fast = answered.iter().filter(|a| after(a) == Nanos::from_micros(200)).count();
+        assert_eq!((fast, slow), (750, 250));
+    }
+}
+
+#[test]
+fn late_replies_come_after_their_time_and_duplicates_too() {
+    let config = AuthConfig {
+        late: Some("0.125:300ms".parse().expect("late replies")),
+        delay: Nanos::from_millis(2),
+        ..faulty(&["duplicate:0.5"])
+    };
+    let queries = queries(800);
+    let (replies, counts) = serve(config, &queries);
+    let answered = numbered(&replies, &queries);
+    let after = |(k, at): &(usize, Nanos)| at.since(Nanos::from_millis(*k as u64));
+    let late: Vec<usize> =
+        answered.iter().filter(|a| after(a) == Nanos::from_millis(300)).map(|a| a.0).collect();
+    let in_time = answered.iter().filter(|a| after(a) == Nanos::from_millis(2)).count();
+    assert_eq!(late.len() + in_time, 1_200, "each second reply is sent twice");
+    let late: std::collections::BTreeSet<usize> = late.into_iter().collect();
+    assert_eq!((late.len(), counts.late, counts.faults), (100, 100, 400));
+}
+
+#[test]
+fn workers_share_their_capacity() {
+    let config = AuthConfig { capacity: Some("1k:10".parse().expect("a capacity")), ..config() };
+    let mut rx = RxBatch::new(8, 512);
+    let peer: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
+    for query in queries(8) {
+        assert!(rx.put(SocketId(0), peer, Nanos::ZERO, &query));
+    }
+    let mut workers = Auth::workers(&config, 3);
+    let answers: Vec<usize> = workers
+        .iter_mut()
+        .map(|auth| {
+            let mut tx = TxBatch::new(9, 1 << 16, 1);
+            auth.handle(Nanos::ZERO, &rx, &mut tx);
+            tx.len()
+        })
+        .collect();
+    assert_eq!(answers, [8, 2, 0]);
 }
 
 #[test]

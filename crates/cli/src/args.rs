@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use auth::FaultSpec;
+use auth::{Capacity, FaultSpec, Late, Latency, Stall};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use experiment::{Custom, Rule};
@@ -118,7 +118,17 @@ const AUTH_EXAMPLES: &str = "Examples:
     dnsdyno auth --listen 10.9.0.2:5353 --namespace 10.0.0.0/8 --cpus 1
 
   A bad one, to try a DNS64 server or a Tester on: slow, lossy, and one answer in a hundred is a lie
-    dnsdyno auth --listen [::1]:5353 --delay 20ms --loss 0.001 --fault wrong-address:0.01";
+    dnsdyno auth --listen [::1]:5353 --delay 20ms --loss 0.001 --fault wrong-address:0.01
+
+  One of a known capacity, to see whether a Tester finds 20,000 queries a second: 20,000 answers a second, 200 at once
+    dnsdyno auth --listen [::1]:5353 --aaaa always --capacity 20k
+
+  One that stalls for 50 ms every 5 s, and one with two latencies: nine answers in ten after 0.2 ms, the tenth after 20 ms
+    dnsdyno auth --listen [::1]:5353 --stall 50ms/5s
+    dnsdyno auth --listen [::1]:5353 --latency bimodal:0.9:0.2ms:20ms
+
+  Answers that come twice (one in a hundred) or after the timeout of the Tester (one in a thousand)
+    dnsdyno auth --listen [::1]:5353 --duplicate 0.01 --late 0.001:2s";
 
 const RUN_EXAMPLES: &str = "Examples:
   The DNS64 servers of this machine, measured the RFC 8219 way in short form
@@ -765,6 +775,23 @@ pub(crate) struct AuthArgs {
     /// Hold every reply back so long (UDP)
     #[arg(long, value_name = "TIME", default_value = "0s")]
     pub(crate) delay: Nanos,
+    /// Delay replies by a known distribution (UDP): bimodal:SHARE:LOW:HIGH delays a share (0 to 1) by the time LOW and
+    /// the others by HIGH
+    #[arg(long, value_name = "bimodal:SHARE:LOW:HIGH", conflicts_with = "delay")]
+    pub(crate) latency: Option<Latency>,
+    /// Send this share (0 to 1) of the replies after TIME instead (UDP)
+    #[arg(long, value_name = "SHARE:TIME")]
+    pub(crate) late: Option<Late>,
+    /// Answer at most RATE queries a second, all workers together, and drop the others silently (UDP); BURST is the largest
+    /// number of answers at once, or a time whose queries it is [default BURST: 10ms]
+    #[arg(long, value_name = "RATE[:BURST]")]
+    pub(crate) capacity: Option<Capacity>,
+    /// Stop answering for TIME at the end of every PERIOD, such as 50ms/5s; queries wait in the socket (UDP)
+    #[arg(long, value_name = "TIME/PERIOD")]
+    pub(crate) stall: Option<Stall>,
+    /// Send this share (0 to 1) of the replies twice, evenly spread (UDP)
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) duplicate: Option<f64>,
     /// Drop this share (0 to 1) of the replies, evenly spread (UDP)
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(crate) loss: f64,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ::auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
+use ::auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters, Fault, FaultSpec};
 use anyhow::{Context, anyhow};
 use engine::{SocketId, WaitMode, drive};
 use streams::http::{ALPN_H2, ALPN_H3};
@@ -73,15 +73,15 @@ impl Server {
         }
         let workers = engines
             .into_iter()
+            .zip(Auth::workers(config, cpus.len()))
             .zip(cpus)
-            .map(|(mut engine, cpu)| {
-                let (config, stop) = (config.clone(), stop.clone());
+            .map(|((mut engine, mut auth), cpu)| {
+                let stop = stop.clone();
                 std::thread::spawn(move || {
                     if let Some(cpu) = cpu {
                         sys::pin_to_cpus(&[cpu]).context("--cpus")?;
                     }
                     sys::prepare_for_timing();
-                    let mut auth = Auth::new(config);
                     drive(&mut engine, &mut auth, wait, &stop)?;
                     Ok(auth.counters())
                 })
@@ -247,6 +247,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         (None, AaaaArg::Always) => AaaaPolicy::Always,
         (None, AaaaArg::Never) => AaaaPolicy::Never,
     };
+    let duplicate = args.duplicate.map(|share| FaultSpec { fault: Fault::Duplicate, share });
     let config = AuthConfig {
         pref64: args.pref64,
         aaaa,
@@ -254,8 +255,12 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         negative_ttl: args.negative_ttl,
         soa_ttl: args.soa_ttl,
         delay: args.delay,
+        latency: args.latency,
+        late: args.late,
+        capacity: args.capacity,
+        stall: args.stall,
         loss: args.loss,
-        faults: args.fault.clone(),
+        faults: args.fault.iter().copied().chain(duplicate).collect(),
         ..AuthConfig::new(namespace)
     };
     config.validate().map_err(Failure::input)?;
@@ -264,7 +269,8 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     let options = UdpOptions {
         gso: !args.no_gso,
         gro: !args.no_gro,
-        timestamps: false,
+        // A capacity and a delay count from the arrival of a query, even if the worker comes to it later.
+        timestamps: config.is_timed(),
         ..UdpOptions::default()
     };
     let cpus = args.cpus.as_ref().map(|list| list.cpus());
@@ -298,8 +304,17 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     stop.store(true, Ordering::Relaxed);
     let c = server.join().map_err(Failure::Failed)?;
     println!(
-        "{} queries: {} answers, {} without data, {} NXDOMAIN, {} errors, {} ignored; {} faults, {} over the limit",
-        c.queries, c.answers, c.nodata, c.nxdomain, c.errors, c.ignored, c.faults, c.overflow
+        "{} queries: {} answers, {} without data, {} NXDOMAIN, {} errors, {} ignored; {} faults, {} late, {} over the capacity, {} over the limit",
+        c.queries,
+        c.answers,
+        c.nodata,
+        c.nxdomain,
+        c.errors,
+        c.ignored,
+        c.faults,
+        c.late,
+        c.over_capacity,
+        c.overflow
     );
     Ok(())
 }

@@ -48,6 +48,12 @@ pub trait Role {
     fn quiet(&self) -> Nanos {
         Nanos::ZERO
     }
+
+    /// Time until which the worker does not receive, so that datagrams wait in the sockets, and drop when these are full:
+    /// for a role that stalls on request. The role is called again then.
+    fn paused_until(&self) -> Nanos {
+        Nanos::ZERO
+    }
 }
 
 /// How a worker waits.
@@ -109,7 +115,9 @@ pub fn drive_with_hook<E: Engine, R: Role>(
             HookResult::Nothing => next,
             HookResult::CallRole => Next::Now,
         };
-        worker.wait(engine, next, role.quiet(), mode, stop)?;
+        if !worker.pause(engine, role.paused_until(), stop) {
+            worker.wait(engine, next, role.quiet(), mode, stop)?;
+        }
     }
     Ok(())
 }
@@ -154,6 +162,20 @@ impl Worker {
             engine.send(&mut self.tx)?;
         }
         Ok(next)
+    }
+
+    /// Sleeps until `until`, or `stop` is set, without receiving; returns whether there was a pause.
+    fn pause<E: Engine>(&mut self, engine: &mut E, until: Nanos, stop: &AtomicBool) -> bool {
+        if until <= self.now {
+            return false;
+        }
+        self.rx.clear();
+        let mut now = engine.now();
+        while now < until && !stop.load(Ordering::Relaxed) {
+            engine.sleep(until.min(now + STOP_LATENCY));
+            now = engine.now();
+        }
+        true
     }
 
     /// Receives until a datagram arrives, the role is due, or `stop` is set.

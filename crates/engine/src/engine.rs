@@ -25,6 +25,16 @@ pub trait Engine {
         while self.now() < due {}
     }
 
+    /// Waits until `until` without receiving: datagrams wait in the sockets.
+    fn sleep(&mut self, until: Nanos) {
+        loop {
+            match until.since(self.now()) {
+                Nanos::ZERO => return,
+                left => std::thread::sleep(left.into()),
+            }
+        }
+    }
+
     /// Makes batches of the size that suits this engine.
     fn batches(&self) -> (RxBatch, TxBatch);
 

@@ -113,6 +113,10 @@ impl Engine for SimEngine<'_> {
         self.now = self.now.max(due);
     }
 
+    fn sleep(&mut self, until: Nanos) {
+        self.now = self.now.max(until);
+    }
+
     fn batches(&self) -> (RxBatch, TxBatch) {
         (RxBatch::new(64, 4_096), TxBatch::new(256, 64 * 1_024, 64))
     }
