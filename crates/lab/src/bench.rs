@@ -29,6 +29,7 @@ use wire::{Namespace, Pref64, Qtype};
 use crate::enter::Lab;
 use crate::generator;
 use crate::judge::{evidence, judge};
+use crate::leftovers::end_all;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs, time_of_processes};
@@ -265,6 +266,8 @@ impl<'a> LabBench<'a> {
             if let Some(server) = running.server.take() {
                 server.stop();
             }
+            // A process that left the server's group would answer the next server's queries.
+            let _ = end_all(self.testbed.namespace(Host::Dut));
         }
     }
 

@@ -163,6 +163,11 @@ pub fn enter_with(variables: &[(&str, String)], network: Network) -> Result<Ente
     }
 }
 
+/// Whether this process is the inner one.
+pub(crate) fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
 /// This program, to be executed again: by its path, so that it has its name in lists of processes, unless
 /// another file has taken its place meanwhile.
 pub(crate) fn program() -> PathBuf {

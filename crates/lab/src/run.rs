@@ -27,6 +27,7 @@ use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
 use crate::host::read_cpu;
 use crate::process::ProcessError;
+use crate::reserve::{IdlePolling, default_buffer};
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;
 use crate::testbed::{Host, Testbed, TestbedError, TestbedPlan};
@@ -258,6 +259,8 @@ pub fn run_experiment(
 ) -> Result<Run, RunError> {
     let common = checked.experiment.common();
     let mut dir = RunDir::create()?;
+    // Held until the run ends.
+    let idle = IdlePolling::hold();
     let (started, began) = (SystemTime::now(), Instant::now());
     let cpus = cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common));
     let link = options.link.unwrap_or(common.host.link);
@@ -275,7 +278,7 @@ pub fn run_experiment(
             command: options.command.clone(),
             started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
             choices: options.choices(),
-            testbed: Some(describe(&testbed, lab, checked.experiment)),
+            testbed: Some(describe(&testbed, lab, checked.experiment, idle.is_some())),
             host: options.host.clone(),
             ..Plan::default()
         },
@@ -394,7 +397,12 @@ fn given_plan(settings: &Settings) -> CpuPlan {
 }
 
 /// The testbed, for the record.
-fn describe(testbed: &Testbed, lab: &Lab, experiment: &Experiment) -> TestbedFacts {
+fn describe(
+    testbed: &Testbed,
+    lab: &Lab,
+    experiment: &Experiment,
+    idle_polling: bool,
+) -> TestbedFacts {
     let cpu = read_cpu();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     let cpus = |host| testbed.cpus(host).cpus().to_vec();
@@ -406,6 +414,8 @@ fn describe(testbed: &Testbed, lab: &Lab, experiment: &Experiment) -> TestbedFac
         link_refused: testbed.link_refused().map(str::to_owned),
         path: Some(testbed.path()),
         virtual_machine: cpu.virtual_machine,
+        receive_buffer: Some(default_buffer()),
+        idle_polling,
         tester_cpus: cpus(Host::Tester),
         auth_cpus: cpus(Host::Auth),
         dut_cpus: if vary { Vec::new() } else { cpus(Host::Dut) },

@@ -15,8 +15,10 @@ use wire::{Namespace, Pref64};
 
 use crate::adapter::{Adapter, AdapterError, FileTemplate, Stop, role_word};
 use crate::enter::Lab;
+use crate::leftovers;
 use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Question, wait_ready};
+use crate::reserve::default_buffer;
 use crate::template::{self, Place, Setting};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::zonefile::reverse_zone;
@@ -69,6 +71,14 @@ pub enum ServerError {
     /// Its CPU time cannot be limited.
     #[error(transparent)]
     Limit(#[from] crate::limit::LimitError),
+    /// Somebody else is in the server's host, or has its port.
+    #[error("{title} is not started, since its host is not free: {source}")]
+    Leftovers {
+        /// The server.
+        title: String,
+        /// Who is there.
+        source: io::Error,
+    },
     /// Its configuration could not be written.
     #[error("cannot write {path}: {source}")]
     Io {
@@ -222,11 +232,21 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
+        self.check_free(testbed)?;
         let stage = Stage { service, testbed, lab, dir };
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
         self.add_to(&mut server, stage, self.adapter.listen.port)?;
         Ok(server)
+    }
+
+    /// Ends what an earlier server left in the DUT's host, and checks that the port is free.
+    fn check_free(&self, testbed: &Testbed) -> Result<(), ServerError> {
+        let namespace = testbed.namespace(Host::Dut);
+        let title = || self.adapter.title.clone();
+        let taken = |source| ServerError::Leftovers { title: title(), source };
+        leftovers::end_all(namespace).map_err(taken)?;
+        leftovers::check_free(namespace, self.address()).map_err(taken)
     }
 
     /// Where the Tester finds it: IPv6 where it can be, as RFC 8219 has it for the clients of a DNS64 server.
@@ -423,6 +443,7 @@ impl Installed {
             threads: 1,
             slabs: 1,
             cache_mb: cache_mb(),
+            buffer: default_buffer(),
             privileged: lab.privileged(),
             zone: String::new(),
             namespace: String::new(),

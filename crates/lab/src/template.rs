@@ -33,6 +33,8 @@ pub struct Setting {
     pub slabs: usize,
     /// Megabytes that caches may take in all.
     pub cache_mb: u64,
+    /// Bytes of socket buffer that every server is to have; sockets that ask for none have it already.
+    pub buffer: u64,
     /// Whether the lab runs as the real root.
     pub privileged: bool,
     /// The zone of the namespace, without a final dot.
@@ -95,6 +97,7 @@ impl Setting {
             threads: 1,
             slabs: 1,
             cache_mb: 64,
+            buffer: 212_992,
             privileged,
             zone: wire::namespace::DEFAULT_ZONE.to_owned(),
             namespace: "10.0.0.0/8".to_owned(),

@@ -33,6 +33,12 @@ pub struct TestbedFacts {
     pub packet_steering: Option<PacketSteering>,
     /// Whether the host is a virtual machine, where an interrupt between cores costs microseconds.
     pub virtual_machine: bool,
+    /// Bytes of receive buffer that a server's sockets begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<u64>,
+    /// Whether idle cores poll instead of sleeping.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub idle_polling: bool,
     /// The Tester's cores.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tester_cpus: Vec<usize>,
@@ -193,6 +199,11 @@ impl TestbedFacts {
             ("tester cpus", cpus(&self.tester_cpus)),
             ("auth cpus", cpus(&self.auth_cpus)),
             ("dut cpus", vary.or_else(|| cpus(&self.dut_cpus))),
+            (
+                "receive buffer",
+                self.receive_buffer.map(|bytes| format!("{bytes} octets by default")),
+            ),
+            ("idle cores", self.idle_polling.then(|| "poll".to_owned())),
             ("kernel", self.kernel.clone()),
             ("cpu", self.cpu.clone()),
             ("refused settings", (!refused.is_empty()).then(|| refused.join("; "))),

@@ -198,6 +198,7 @@ pub(crate) fn an_occupied_port_is_shown(lab: &Lab) -> u8 {
     let service = service(Role::Authoritative, dir.path());
     let error = installed.start(&service, &testbed, lab, dir.path()).unwrap_err().to_string();
     assert!(error.contains("ddress already in use"), "{error}");
+    assert!(error.contains("its host is not free"), "{error}");
     drop(socket);
     let server: Server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
     server.stop();

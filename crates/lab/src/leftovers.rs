@@ -1,0 +1,72 @@
+//! What a server leaves behind when it is stopped: processes that left its process group, and a port that is taken.
+//!
+//! A process of the last server that still answers on its address answers the next server's queries. So everything in the
+//! host of the server under test ends between two visits, and a server is only started where its port is free.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::netns::Namespace;
+use crate::process::POLL;
+
+/// How long processes may take to be gone after SIGKILL.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Ends every process in `namespace`; returns the names of those that were there.
+///
+/// # Errors
+/// When the kernel does not tell, or a process does not go away.
+pub(crate) fn end_all(namespace: &Namespace) -> io::Result<Vec<String>> {
+    let names = members(namespace)?.into_iter().map(|(_, name)| name).collect();
+    let deadline = Instant::now() + GONE_WITHIN;
+    loop {
+        let left = members(namespace)?;
+        if left.is_empty() {
+            return Ok(names);
+        }
+        if Instant::now() > deadline {
+            let (pid, name) = &left[0];
+            return Err(io::Error::other(format!("{name} (process {pid}) cannot be ended")));
+        }
+        for (pid, _) in left {
+            // It may have ended meanwhile.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Number and name of each process in `namespace` that has not ended, but for this one.
+fn members(namespace: &Namespace) -> io::Result<Vec<(i32, String)>> {
+    let wanted = namespace.file().metadata()?.ino();
+    let own = std::process::id() as i32;
+    let mut members = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let inside = fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| ns.ino() == wanted);
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // A zombie runs nothing; its parent is this process or gone.
+        let ended = stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'));
+        if inside && !ended && pid != own {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            members.push((pid, name.trim().to_owned()));
+        }
+    }
+    Ok(members)
+}
+
+/// Checks that nobody listens at an address inside `namespace`.
+///
+/// # Errors
+/// `AddrInUse`, with the address.
+pub(crate) fn check_free(namespace: &Namespace, address: SocketAddr) -> io::Result<()> {
+    let bound = namespace.run(|| UdpSocket::bind(address).map(drop))?;
+    bound.map_err(|e| io::Error::new(e.kind(), format!("{address}: {e}")))
+}
