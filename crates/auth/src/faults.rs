@@ -20,7 +20,7 @@ use std::str::FromStr;
 use wire::Rcode;
 use wire::message::{HEADER, OPT_FIXED, flag};
 
-use crate::responder::Reply;
+use crate::reply::Reply;
 
 /// A fault in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

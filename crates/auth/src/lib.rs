@@ -17,6 +17,7 @@ pub mod config;
 mod delay;
 pub mod faults;
 mod records;
+mod reply;
 mod responder;
 mod server;
 mod shared;

@@ -19,7 +19,7 @@ use wire::writer::{QUESTION_OFFSET, Section, pointer};
 use wire::{Name, Namespace, Owner, Qclass, Qtype, ReplyWriter};
 
 use crate::config::AuthConfig;
-use crate::zone::{Located, Zone};
+use crate::zone::{Located, NAME_SERVER, Zone};
 
 /// Size in octets of a record with a pointer as owner, without its data.
 const FIXED: usize = 2 + RECORD_FIXED;
@@ -27,8 +27,6 @@ const FIXED: usize = 2 + RECORD_FIXED;
 const HINFO: Qtype = Qtype(13);
 /// Serial, refresh, retry and expire of the SOA record.
 const SOA_TIMES: [u32; 4] = [2_026_010_100, 604_800, 86_400, 2_419_200];
-/// The label of the name server below the forward zone.
-pub(crate) const NAME_SERVER: &[u8] = b"\x03ns1";
 /// The label of the mail address in the SOA record, below the forward zone.
 const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 

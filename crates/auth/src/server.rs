@@ -17,7 +17,8 @@ use crate::behaviour::{Late, Latency};
 use crate::config::AuthConfig;
 use crate::delay::DelayQueue;
 use crate::faults::{EvenShare, Fault, FaultSpec, Faults};
-use crate::responder::{Kind, MAX_REPLY, Responder};
+use crate::reply::Kind;
+use crate::responder::{MAX_REPLY, Responder};
 use crate::shared::Shared;
 
 /// Counters of an AuthDNS. Replies with a fault count as the correct reply.

@@ -17,7 +17,9 @@ use wire::namespace::LABEL;
 use wire::{Name, Namespace, Pref64};
 
 use crate::config::{AaaaPolicy, AuthConfig};
-use crate::records::NAME_SERVER;
+
+/// The label of the name server below the forward zone.
+pub(crate) const NAME_SERVER: &[u8] = b"\x03ns1";
 
 /// The kind of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

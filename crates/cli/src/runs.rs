@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use record::{RunLine, Table};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::store::{RunRef, StoreArgs, failure};
-use crate::zone;
 
 /// `dnsdyno runs`
 #[derive(Args, Clone, Debug)]
@@ -176,7 +176,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
     if args.output == Path::new("-") {
         return print(write);
     }
-    let mut out = BufWriter::new(zone::create(&args.output)?);
+    let mut out = BufWriter::new(output::create(&args.output)?);
     write(&mut out).and_then(|()| out.flush()).map_err(Failure::run)
 }
 

@@ -9,9 +9,9 @@ use trace::export::Export;
 use trace::transactions::{Transaction, Transactions};
 
 use crate::failure::Failure;
+use crate::output::create;
 use crate::trace::{InputArgs, conclude};
 use crate::trace_select::SelectArgs;
-use crate::zone::create;
 
 /// `dnsdyno trace export`
 #[derive(Args, Clone, Debug)]

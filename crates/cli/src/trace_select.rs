@@ -14,8 +14,8 @@ use wire::name::order::{Place, place};
 use wire::{LabelRange, Name, Opcode, Qclass, Qtype};
 
 use crate::failure::Failure;
+use crate::output::{create, output};
 use crate::trace::{InputArgs, conclude};
-use crate::zone::{create, output};
 use crate::zone_files::parse_share;
 
 /// Most slices: as many as `zone slice` makes.

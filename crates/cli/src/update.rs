@@ -23,10 +23,11 @@ use update::{
 use zone::Reader;
 use zone::stats::Stats;
 
+use crate::count::parse_count;
 use crate::failure::Failure;
 use crate::load::interruption;
 use crate::options::parse_target;
-use crate::zone::{create, output, parse_count};
+use crate::output::{create, output};
 use crate::zone_files::Input;
 
 /// How long a primary that was killed may take to serve again.

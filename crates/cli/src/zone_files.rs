@@ -12,8 +12,9 @@ use zone::slice::{MAX_PARTS, SliceError, Slicer, balance};
 use zone::stats::Stats;
 use zone::{Reader, ZoneFileError};
 
+use crate::count::parse_count;
 use crate::failure::Failure;
-use crate::zone::{create, output, parse_count};
+use crate::output::{create, output};
 
 /// Differences shown of each zone.
 const SHOWN: usize = 10;

@@ -11,8 +11,9 @@ use zone::{
     BackgroundWriter, Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords,
 };
 
+use crate::count::parse_count;
 use crate::failure::Failure;
-use crate::zone::{output, parse_count};
+use crate::output::output;
 
 /// `dnsdyno zone generate`
 #[derive(Args, Clone, Debug)]

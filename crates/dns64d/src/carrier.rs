@@ -13,68 +13,23 @@ mod budget;
 mod client;
 mod frames;
 mod requests;
+mod shared;
 mod upstream;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use dns64::Settings;
-use dns64::streams::{FromStreams, ToStreams};
-use rustls::ClientConfig;
+use dns64::streams::ToStreams;
 use streams::tls::ServerTls;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::budget::{OutputBudget, Reservation};
+pub(crate) use self::budget::OutputBudget;
+pub(crate) use self::shared::{ActiveSettings, Outgoing, Shared};
+use self::shared::{Carrier, QUERY_BITS, Waiting};
 use crate::worker::WorkerHandle;
 use client::Protocol;
-
-/// State shared by all streams.
-pub(crate) struct Carrier {
-    workers: Vec<WorkerHandle>,
-    active: Shared,
-    /// Open connections of clients by number, each with the channel to it.
-    connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
-    /// Number of connections of each client network.
-    networks: RefCell<HashMap<IpAddr, usize>>,
-    next: Cell<u64>,
-    /// Connections to upstream servers.
-    upstreams: RefCell<HashMap<SocketAddr, upstream::Pool>>,
-    /// Time of the last warning that TLS with an upstream server failed.
-    warned_at: Cell<Option<tokio::time::Instant>>,
-}
-
-/// Message of a worker to a stream.
-pub(crate) struct Outgoing {
-    /// Number of the worker.
-    pub(crate) worker: usize,
-    pub(crate) message: ToStreams,
-    /// Memory reserved for an answer until it is written.
-    pub(crate) reservation: Option<Reservation>,
-}
-
-/// An answer, with the memory reserved for it.
-struct Waiting {
-    message: Vec<u8>,
-    reservation: Option<Reservation>,
-}
-
-/// Number of bits for queries of one connection: the lower bits of a stream's number.
-const QUERY_BITS: u32 = 24;
-
-/// Settings that a reload replaces.
-#[derive(Clone)]
-pub(crate) struct ActiveSettings {
-    pub(crate) settings: Arc<Settings>,
-    /// TLS settings for upstream; `None` without TLS.
-    pub(crate) upstream_tls: Option<Arc<ClientConfig>>,
-}
-
-/// Active settings, shared by the carrier and the thread that reloads.
-pub(crate) type Shared = Arc<Mutex<ActiveSettings>>;
 
 /// Listening socket for clients' streams, with its certificate.
 pub(crate) enum Listener {
@@ -157,42 +112,4 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
             }
         }
     })
-}
-
-impl Carrier {
-    /// Returns the active settings with the TLS settings.
-    fn active(&self) -> ActiveSettings {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Returns the active settings.
-    fn settings(&self) -> Arc<Settings> {
-        self.active().settings
-    }
-
-    /// Returns the number of a new connection.
-    fn number(&self) -> u64 {
-        self.next.replace(self.next.get() + 1)
-    }
-
-    /// Passes a query to a worker: with its number on a connection, or `None` for a query that has a
-    /// connection of its own. Returns whether the worker took it.
-    fn query(
-        &self,
-        connection: u64,
-        number: Option<u64>,
-        client: IpAddr,
-        message: Vec<u8>,
-    ) -> bool {
-        let framed = number.is_some();
-        let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
-        let worker = &self.workers[connection as usize % self.workers.len()];
-        worker.send(FromStreams::Query { stream, framed, client, message })
-    }
-
-    /// Passes the reply to an upstream query, or its failure, to the worker that sent it.
-    fn reply(&self, query: &upstream::Query, message: Option<Vec<u8>>) {
-        let upstream::Query { worker, lookup, ticket, .. } = *query;
-        self.workers[worker].send(FromStreams::Reply { lookup, ticket, message });
-    }
 }

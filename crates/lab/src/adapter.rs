@@ -24,8 +24,8 @@ use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use crate::replication::part::{Part, Signing};
-use crate::server::PORT;
 use crate::template::{self, Setting};
+use crate::testbed::PORT;
 
 /// Where servers are installed that are not on everyone's PATH.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];

@@ -10,8 +10,7 @@ use wire::{Namespace, Pref64};
 use crate::enter::{Lab, program};
 use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Question, wait_ready};
-use crate::server::PORT;
-use crate::testbed::{Host, Testbed, address_v4, address_v6};
+use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 
 /// How long it may take to answer.
 const READY: Duration = Duration::from_secs(10);

@@ -20,11 +20,9 @@ use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Question, wait_ready};
 use crate::reserve::default_buffer;
 use crate::template::{self, Place, Setting};
-use crate::testbed::{Host, Testbed, address_v4, address_v6};
+use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 use crate::zonefile::reverse_zone;
 
-/// The port of servers and of the AuthDNS.
-pub const PORT: u16 = 53;
 /// The port of a server that stands behind another one.
 const PORT_BEHIND: u16 = 5300;
 /// The fewest connections that a server is to take, and what it has open beside them.

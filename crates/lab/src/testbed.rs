@@ -27,6 +27,8 @@ use crate::link_mode;
 use crate::links::{self, End, Hardware, LinkError, Net};
 use crate::netns::Namespace;
 
+/// The port of servers and of the AuthDNS.
+pub const PORT: u16 = 53;
 /// IPv4 source addresses of the tester beyond its links' own, with the prefix length.
 pub const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
 /// IPv6 source addresses of the tester beyond its links' own, with the prefix length.

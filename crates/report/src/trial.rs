@@ -12,6 +12,30 @@ pub fn trial(t: &Trial) -> String {
     let mut line = |label: &str, text: String| {
         let _ = writeln!(out, "{label:<16}{text}");
     };
+    queries(t, &mut line);
+    line("latency", latency(t));
+    if let Some(c) = &t.connections {
+        connections(c, &mut line);
+        connection_times(c, &mut line);
+    }
+    line("schedule error", times(&t.schedule_error_us));
+    resources(t, &mut line);
+    line("limiter", t.limiter.to_string());
+    if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
+        let early = if t.stopped_early { ", ended when that was certain" } else { "" };
+        line("goal", format!("{goal}: {}{early}", if passed { "met" } else { "missed" }));
+    }
+    if let Some(why) = &t.void.0 {
+        line("VOID", why.to_string());
+    }
+    for warning in &t.warnings {
+        line("warning", warning.with_advice());
+    }
+    out
+}
+
+/// Lines on what was sent and what became of it.
+fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line(
         "target",
         format!("{} ({}; {})", t.conditions.target, t.conditions.pacing, t.conditions.workload),
@@ -67,18 +91,19 @@ pub fn trial(t: &Trial) -> String {
             .collect::<Vec<_>>()
             .join(", "),
     );
-    line(
-        "latency",
-        format!(
-            "{} (from due to reply; lost ones count {} s)",
-            times(&t.latency_us),
-            t.conditions.timeout_s
-        ),
-    );
-    if let Some(c) = &t.connections {
-        connections(c, &mut line);
-    }
-    line("schedule error", times(&t.schedule_error_us));
+}
+
+/// The percentiles of the latency, and what they count.
+fn latency(t: &Trial) -> String {
+    format!(
+        "{} (from due to reply; lost ones count {} s)",
+        times(&t.latency_us),
+        t.conditions.timeout_s
+    )
+}
+
+/// Lines on drops and the processors.
+fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
     let drops = [
         ("Tester", t.drops.tester_receive),
         ("AuthDNS", t.drops.authdns_receive),
@@ -97,18 +122,6 @@ pub fn trial(t: &Trial) -> String {
             .unwrap_or_default();
         line(&format!("cpu {role}"), format!("{:.0} % of its cores{delay}", cpu.busy * 100.0));
     }
-    line("limiter", t.limiter.to_string());
-    if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
-        let early = if t.stopped_early { ", ended when that was certain" } else { "" };
-        line("goal", format!("{goal}: {}{early}", if passed { "met" } else { "missed" }));
-    }
-    if let Some(why) = &t.void.0 {
-        line("VOID", why.to_string());
-    }
-    for warning in &t.warnings {
-        line("warning", warning.with_advice());
-    }
-    out
 }
 
 /// What became of the connections.
@@ -152,6 +165,11 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
         );
         line("of the lost", lost);
     }
+}
+
+/// Lines on how long connections and their queries took, and what they moved.
+fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
+    let n = |count: u64| thousands(count as f64);
     line(
         "handshake",
         format!("{} (TCP alone: p50 {})", times(&c.handshake_us), time_us(c.connect_us.p50)),

@@ -225,7 +225,10 @@ impl Circles {
         for scope in self.scopes.values() {
             let imported = scope.imports.iter().filter(|import| !import.passed_on);
             let imported = imported.map(|import| &import.path);
+            // A single name that is a module's is a variable here.
             let written = scope.paths.iter().map(|(path, _)| path);
+            let written =
+                written.filter(|path| path.len() > 1 || !scope.modules.contains(&path[0]));
             for path in imported.chain(written) {
                 if let Some(file) = self.file_of(scope, path, MAX_HOPS)
                     && file != scope.file

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::frames::{self, Frames};
 use super::requests::{self, Requests};
-use super::{Carrier, Waiting};
+use super::shared::{Carrier, Waiting};
 
 /// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
 /// disconnected.

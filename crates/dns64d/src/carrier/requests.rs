@@ -10,7 +10,7 @@ use streams::tls::ServerTls;
 use tokio::sync::mpsc;
 
 use super::client::{ConnectionSlot, MAX_QUERY};
-use super::{Carrier, Waiting};
+use super::shared::{Carrier, Waiting};
 
 /// Passes requests to the workers.
 pub(super) struct Requests(pub(super) Rc<Carrier>);

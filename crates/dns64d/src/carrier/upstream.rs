@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::Carrier;
 use super::frames::{self, Frames};
+use super::shared::Carrier;
 
 /// Time after which a connection without queries is closed.
 const IDLE_TIME: Duration = Duration::from_secs(10);

@@ -23,8 +23,8 @@ use super::part::{KEY, Signing};
 use super::{ZONE, follower_address};
 use crate::enter::{Lab, program};
 use crate::process::{Launch, Patience, Process, ProcessError};
-use crate::server::{PORT, Server, ServerError};
-use crate::testbed::{Host, Testbed, address_v4};
+use crate::server::{Server, ServerError};
+use crate::testbed::{Host, PORT, Testbed, address_v4};
 
 /// How long a server may take to serve its zone, and a secondary to be in step: so long, and a second more for so many
 /// delegations.

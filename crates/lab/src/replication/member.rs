@@ -90,7 +90,7 @@ impl Member {
         let place = Place {
             v4: self.part.source,
             v6: address_v6(Host::Dut, Host::Tester),
-            port: crate::server::PORT,
+            port: crate::testbed::PORT,
         };
         Setting {
             zone: ZONE.to_owned(),

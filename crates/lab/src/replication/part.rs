@@ -1,10 +1,9 @@
 //! What a server is among those that replicate a zone, as the templates of its adapter see it.
 
+use crate::testbed::PORT;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
-
-use crate::server::PORT;
 
 /// How the zone of a primary is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

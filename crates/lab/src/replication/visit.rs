@@ -48,7 +48,7 @@ impl Session<'_> {
             None => Group::alone(material, cast.measured.part.signing),
         };
         let address =
-            SocketAddr::new(address_v4(Host::Dut, Host::Tester).into(), crate::server::PORT);
+            SocketAddr::new(address_v4(Host::Dut, Host::Tester).into(), crate::testbed::PORT);
         let asked = self.checked.asked[v.point];
         let mut target = asked.target(point, self.options.seed, address);
         target.queries = Some(queries);

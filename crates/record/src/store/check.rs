@@ -7,8 +7,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::connection::{PATIENCE, connect};
 use super::error::Context;
-use super::{PATIENCE, StoreError, connect, schema};
+use super::{StoreError, schema};
 
 /// How every file of SQLite 3 begins ("The SQLite Database File Format", section 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";

@@ -36,107 +36,33 @@
 //! - A file that is not a store, or is damaged, is looked at read-only first and left as it was.
 
 mod check;
+mod connection;
 mod error;
+mod line;
 mod lock;
 mod read;
 mod schema;
 mod write;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension};
-use serde::Serialize;
 
+pub use connection::PATIENCE;
 pub use error::StoreError;
+pub use line::{CellLine, CellState, RunLine, RunState};
 pub use write::Recording;
 
+use connection::connect;
 use error::Context;
 use lock::RunLock;
-
-/// How long a process waits for another one's transaction.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A store of runs.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
     path: PathBuf,
-}
-
-/// A run in a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RunLine {
-    /// Its number.
-    pub id: i64,
-    /// The experiment's name.
-    pub experiment: String,
-    /// When it began, seconds since 1970.
-    pub started_unix_s: f64,
-    /// When something of it was last stored, seconds since 1970.
-    pub touched_unix_s: f64,
-    /// How it stands.
-    pub state: RunState,
-    /// Its servers, each once.
-    pub servers: Vec<String>,
-    /// Cells that are done.
-    pub cells_done: u64,
-    /// Cells that are planned, begun or done.
-    pub cells: u64,
-    /// Trials kept.
-    pub trials: u64,
-}
-
-/// A cell of a run in a list: what a run that is taken up again has of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellLine {
-    /// The server's name.
-    pub server: String,
-    /// What was varied.
-    pub settings: BTreeMap<String, String>,
-    /// How it stands.
-    pub state: CellState,
-    /// Trials kept, self-tests not among them.
-    pub trials: u64,
-}
-
-/// How a cell stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CellState {
-    /// Nothing of it is there.
-    Planned,
-    /// Some of its trials are there.
-    Begun,
-    /// All of it is there.
-    Done,
-}
-
-/// How a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RunState {
-    /// A process is at it.
-    Running,
-    /// Everything planned was done.
-    Complete,
-    /// It ended before its time.
-    Incomplete,
-    /// Its process was killed.
-    Interrupted,
-}
-
-impl RunState {
-    /// The state as a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            RunState::Running => "running",
-            RunState::Complete => "complete",
-            RunState::Incomplete => "incomplete",
-            RunState::Interrupted => "interrupted",
-        }
-    }
 }
 
 impl Store {
@@ -270,19 +196,4 @@ pub fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathB
         let data = data.or_else(|| Some(set("HOME")?.join(".local/share")))?;
         Some(data.join("dnsdyno/runs.db"))
     })
-}
-
-/// A connection that waits for others, keeps foreign keys, and logs ahead.
-fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let connection = Connection::open(path).at(path, "open")?;
-    connection.busy_timeout(PATIENCE).at(path, "open")?;
-    connection.pragma_update(None, "foreign_keys", true).at(path, "open")?;
-    // With a write-ahead log nothing is lost when a process is killed; a power cut may cost the last trials.
-    connection.pragma_update(None, "synchronous", "NORMAL").at(path, "open")?;
-    Ok(connection)
-}
-
-/// Seconds since 1970.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use super::StoreError;
+use super::connection::{connect, now};
 use super::error::{Context, Part};
 use super::lock::RunLock;
-use super::{StoreError, connect, now};
 use crate::{CellRecord, Plan, Seam, Series, Skipped, TrialRecord};
 
 /// What varies in a cell.

@@ -6,8 +6,8 @@ use record::CellRecord;
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
+use super::parts::{Narrow, fold, name_cell, number_cell, table};
 use super::plot::{Axis, Line, Plot, Point, Scale};
-use super::{Narrow, fold, name_cell, number_cell, table};
 use crate::view::name::{limiter_name, server_name};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use record::Run;
 
 use super::cells::Cells;
-use super::fold;
+use super::parts::fold;
 use crate::view::name::server_name;
 use crate::view::{setting_words, thousands};
 

@@ -5,7 +5,7 @@ use measure::Histogram;
 use record::{Connections, Times};
 
 use super::cells::{Cell, Cells};
-use super::{Narrow, name_cell, number_cell, table};
+use super::parts::{Narrow, name_cell, number_cell, table};
 use crate::view::name::server_name;
 use crate::view::{thousands, time_us};
 

@@ -6,7 +6,7 @@ use record::Figure;
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::{Narrow, name_cell, number_cell, table};
+use super::parts::{Narrow, name_cell, number_cell, table};
 use crate::view::name::{figure_title, server_name};
 use crate::view::number;
 use crate::view::table::figure_order;

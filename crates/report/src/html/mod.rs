@@ -19,12 +19,13 @@ mod connections;
 mod curves;
 mod doubts;
 mod figures;
+mod parts;
 mod plot;
 mod summary;
 mod time;
 mod trials;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, PreEscaped, html};
 use record::Run;
 
 use cells::Cells;
@@ -85,41 +86,4 @@ pub fn html(runs: &[Run]) -> String {
         }
     }
     .into_string()
-}
-
-/// How a table fits a narrow screen.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Narrow {
-    /// Each row becomes a card.
-    Cards,
-    /// It is scrolled sideways by itself.
-    Scrolls,
-}
-
-/// A table whose columns can be sorted.
-fn table(caption: &str, narrow: Narrow, heads: &[&str], rows: &[Markup]) -> Markup {
-    html! {
-        div.scroll.wide[narrow == Narrow::Scrolls] tabindex="0" role="region" aria-label=(caption) {
-            table.sortable {
-                caption { (caption) }
-                thead { tr { @for head in heads { th scope="col" { (head) } } } }
-                tbody { @for row in rows { tr { (row) } } }
-            }
-        }
-    }
-}
-
-/// The cell that names its row.
-fn name_cell(head: &str, text: &str) -> Markup {
-    html! { th scope="row" data-h=(head) data-v=(text) { (text) } }
-}
-
-/// A number: the exact value for sorting and for scripts, the rounded one for people.
-fn number_cell(head: &str, value: Option<f64>, text: String) -> Markup {
-    html! { td.n data-h=(head) data-v=[value] { (text) } }
-}
-
-/// A section that is folded away.
-fn fold(title: &str, body: Markup) -> Markup {
-    html! { details.fold { summary { (title) } div.body { (body) } } }
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use record::{Series, TrialRecord};
 
 use super::cells::{Cell, Cells};
-use super::fold;
+use super::parts::fold;
 use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
 use crate::view::unit::Unit;
 

@@ -5,8 +5,8 @@ use measure::Histogram;
 use record::TrialRecord;
 
 use super::cells::{Cell, Cells};
+use super::parts::{Narrow, fold, name_cell, number_cell, table};
 use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
-use super::{Narrow, fold, name_cell, number_cell, table};
 use crate::view::name::limiter_name;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};

@@ -13,7 +13,7 @@ use tokio::net::UdpSocket;
 
 use super::failure;
 use super::meter::Meter;
-use super::runtime::Shared;
+use super::shared::Shared;
 
 /// One client with its socket.
 pub(super) struct Datagrams {
@@ -21,6 +21,8 @@ pub(super) struct Datagrams {
     socket: UdpSocket,
     /// Bytes in front of each message: a header of the PROXY protocol, or nothing.
     header: Vec<u8>,
+    /// Longest message in bytes; a longer one ends the client.
+    max_message: usize,
     meter: Meter,
     /// Number of bytes of the output that are sent.
     sent: usize,
@@ -31,9 +33,15 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    pub(super) fn new(conn: ConnId, socket: UdpSocket, header: Vec<u8>, meter: Meter) -> Self {
+    pub(super) fn new(
+        conn: ConnId,
+        socket: UdpSocket,
+        header: Vec<u8>,
+        max_message: usize,
+        meter: Meter,
+    ) -> Self {
         let datagram = Vec::new();
-        Datagrams { conn, socket, header, meter, sent: 0, announced: false, datagram }
+        Datagrams { conn, socket, header, max_message, meter, sent: 0, announced: false, datagram }
     }
 
     /// Receives and sends until nothing is left to do; ready when the client is done.
@@ -83,7 +91,7 @@ impl Datagrams {
         let mut bytes = self.meter.get();
         (bytes.received, bytes.reads) = (bytes.received + message.len() as u64, bytes.reads + 1);
         self.meter.set(bytes);
-        if message.len() > shared.dialer(self.conn).max_message {
+        if message.len() > self.max_message {
             return Err(Failure::Oversized);
         }
         shared.role.borrow_mut().message(clock::monotonic(), self.conn, message);

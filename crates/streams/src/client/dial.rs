@@ -2,23 +2,19 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use engine::clock;
-use engine::stream::{ConnId, Failure, Opened};
-use measure::Nanos;
+use engine::stream::{ConnId, Failure};
 use nix::sys::socket::{setsockopt, sockopt};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, HandshakeKind};
 use socket2::{Domain, Socket, Type};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::datagrams::Datagrams;
 use super::exchange::Exchange;
@@ -27,6 +23,7 @@ use super::http2::Http2;
 use super::meter::{Meter, Metered};
 use super::proxy;
 use super::quic::Endpoints;
+use super::stream::Stream;
 use crate::http::Resource;
 use crate::tls::{ClientTls, FullHandshakes, TlsError};
 
@@ -211,7 +208,7 @@ impl Dialer {
         let socket = UdpSocket::from_std(socket.into())?;
         let port = socket.local_addr()?.port();
         let header = self.header(conn, port, proxy::Carries::Datagrams);
-        Ok(Datagrams::new(conn, socket, header, meter))
+        Ok(Datagrams::new(conn, socket, header, self.max_message, meter))
     }
 
     /// Opens a TCP socket bound to the source address of a connection.
@@ -257,80 +254,4 @@ pub(super) enum Dialed {
     Exchange(Box<dyn Exchange>),
     /// A datagram for each message.
     Datagrams(Datagrams),
-}
-
-/// A connection that is established, or whose first messages may be sent with the handshake.
-#[derive(Debug)]
-pub(super) enum Stream {
-    Tcp { tcp: Metered, connect: Nanos },
-    Tls { tls: Box<TlsStream<Metered>>, began: Nanos, connect: Nanos },
-}
-
-impl Stream {
-    /// Returns how it was established, once the handshake is done.
-    pub(super) fn opened(&self) -> Option<Opened> {
-        match *self {
-            Stream::Tcp { connect, .. } => {
-                Some(Opened { connect, handshake: connect, ..Opened::default() })
-            }
-            Stream::Tls { ref tls, began, connect } => {
-                let session = tls.get_ref().1;
-                (!session.is_handshaking()).then(|| Opened {
-                    connect,
-                    handshake: clock::monotonic().since(began),
-                    resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
-                    early_data: session.is_early_data_accepted(),
-                })
-            }
-        }
-    }
-
-    /// Closes the connection properly, waiting at most `grace` for the peer.
-    pub(super) async fn close(mut self, grace: Duration) {
-        // A peer that does not accept the closing in time is not waited for.
-        let _ = timeout(grace, self.shutdown()).await;
-    }
-}
-
-impl AsyncRead for Stream {
-    #[inline]
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_read(cx, buf),
-            Stream::Tls { tls, .. } => Pin::new(tls).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    #[inline]
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_write(cx, buf),
-            Stream::Tls { tls, .. } => Pin::new(tls).poll_write(cx, buf),
-        }
-    }
-
-    #[inline]
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_flush(cx),
-            Stream::Tls { tls, .. } => Pin::new(tls).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_shutdown(cx),
-            Stream::Tls { tls, .. } => Pin::new(tls).poll_shutdown(cx),
-        }
-    }
 }

@@ -14,7 +14,7 @@ use engine::clock;
 use engine::stream::{ConnId, End, Failure, Opened, StreamRole, first_message};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::runtime::Shared;
+use super::shared::Shared;
 
 /// A pending query, which returns its reply.
 pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, End>>>>;

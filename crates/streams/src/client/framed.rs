@@ -8,14 +8,16 @@ use engine::clock;
 use engine::stream::{ConnId, End, Failure, StreamRole, first_message};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::dial::Stream;
 use super::failure;
-use super::runtime::Shared;
+use super::shared::Shared;
+use super::stream::Stream;
 
 /// One connection with its buffers.
 pub(super) struct Framed {
     conn: ConnId,
     stream: Stream,
+    /// Longest message in bytes; a longer one ends the connection.
+    max_message: usize,
     /// First bytes of a message that is not complete.
     partial: Vec<u8>,
     /// Number of bytes of the output that are written.
@@ -26,8 +28,9 @@ pub(super) struct Framed {
 }
 
 impl Framed {
-    pub(super) fn new(conn: ConnId, stream: Stream) -> Self {
-        Framed { conn, stream, partial: Vec::new(), written: 0, announced: false, flushing: false }
+    pub(super) fn new(conn: ConnId, stream: Stream, max_message: usize) -> Self {
+        let partial = Vec::new();
+        Framed { conn, stream, max_message, partial, written: 0, announced: false, flushing: false }
     }
 
     /// Returns the stream, to close it.
@@ -102,13 +105,13 @@ impl Framed {
         let mut role = shared.role.borrow_mut();
         while let Some(message) = first_message(input) {
             input = &input[2 + message.len()..];
-            if message.len() > shared.dialer(self.conn).max_message {
+            if message.len() > self.max_message {
                 return Err(End::Failed(Failure::Oversized));
             }
             role.message(now, self.conn, message);
         }
         if let Some(length) = input.first_chunk()
-            && usize::from(u16::from_be_bytes(*length)) > shared.dialer(self.conn).max_message
+            && usize::from(u16::from_be_bytes(*length)) > self.max_message
         {
             return Err(End::Failed(Failure::Oversized));
         }

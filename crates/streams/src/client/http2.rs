@@ -13,9 +13,9 @@ use h2::client::{Connection, SendRequest};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-use super::dial::Stream;
 use super::exchange::{Exchange, PendingReply};
 use super::failure;
+use super::stream::Stream;
 use crate::http::{Resource, is_message};
 
 /// Receive window in bytes: so large that no reply waits for it.

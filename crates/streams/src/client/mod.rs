@@ -28,6 +28,8 @@ mod proxy;
 #[cfg_attr(not(feature = "quic"), path = "no_quic.rs")]
 mod quic;
 mod runtime;
+mod shared;
+mod stream;
 
 pub use dial::{Carriage, Dialer, TlsDialer};
 pub use meter::Bytes;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use engine::stream::{ConnId, End, Mix, Orders, StreamRole};
@@ -18,6 +18,7 @@ use super::exchange::Exchanged;
 use super::framed::Framed;
 use super::meter::{Bytes, Meter};
 use super::quic::Endpoints;
+use super::shared::{Shared, Spawn};
 
 /// Highest number of bytes of one read: two of the longest messages with their lengths.
 const SCRATCH: usize = 2 * (2 + 65_535);
@@ -28,24 +29,13 @@ const AUTO_SPIN: Nanos = Nanos::from_micros(60);
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
-/// State shared by the tasks of an engine.
-pub(super) struct Shared<R> {
-    pub(super) role: RefCell<R>,
-    pub(super) orders: RefCell<Orders>,
-    /// Read buffer of all connections.
-    pub(super) scratch: RefCell<Box<[u8]>>,
-    dialers: Dialers,
-    meter: Meter,
-    next: Cell<Next>,
-    /// Wakes the timing task.
-    keeper: RefCell<Option<Waker>>,
-}
-
 /// Dialers of the connections.
 struct Dialers {
     /// Each dialer with its QUIC endpoints.
     dialers: Vec<(Dialer, Option<Endpoints>)>,
     mix: Mix,
+    /// Counts the bytes of all connections.
+    meter: Meter,
 }
 
 impl Dialers {
@@ -55,36 +45,14 @@ impl Dialers {
     }
 }
 
-impl<R> Shared<R> {
-    /// Returns the dialer of a connection.
-    #[inline]
-    pub(super) fn dialer(&self, conn: ConnId) -> &Dialer {
-        &self.dialers.of(conn).0
-    }
-}
-
-impl<R: StreamRole + 'static> Shared<R> {
-    /// Gets orders from the role and carries them out; the task of `asking` handles its own.
-    pub(super) fn pump(self: &Rc<Self>, asking: Option<ConnId>) {
-        let mut orders = self.orders.borrow_mut();
-        let next = self.role.borrow_mut().orders(clock::monotonic(), &mut orders);
-        orders.hand_out(asking, |conn| {
-            tokio::task::spawn_local(connection(self.clone(), conn));
-        });
-        let before = self.next.replace(next);
-        if asking.is_some()
-            && next != before
-            && let Some(keeper) = &*self.keeper.borrow()
-        {
-            keeper.wake_by_ref();
-        }
-    }
-}
-
 /// Runs a connection from dialing to its end.
-async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId) {
-    let (dialer, endpoints) = shared.dialers.of(conn);
-    let end = match dialer.dial(conn, shared.meter.clone(), endpoints.as_ref()).await {
+async fn connection<R: StreamRole + 'static>(
+    shared: Rc<Shared<R>>,
+    dialers: Rc<Dialers>,
+    conn: ConnId,
+) {
+    let (dialer, endpoints) = dialers.of(conn);
+    let end = match dialer.dial(conn, dialers.meter.clone(), endpoints.as_ref()).await {
         Err(failure) => End::Failed(failure),
         Ok(Dialed::Exchange(exchange)) => {
             let mut exchanged = Exchanged::new(conn, exchange);
@@ -98,7 +66,7 @@ async fn connection<R: StreamRole + 'static>(shared: Rc<Shared<R>>, conn: ConnId
             std::future::poll_fn(|cx| datagrams.poll(&shared, cx)).await
         }
         Ok(Dialed::Framed(stream)) => {
-            let mut framed = Framed::new(conn, stream);
+            let mut framed = Framed::new(conn, stream, dialer.max_message);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;
             if end == End::Ordered {
                 framed.into_stream().close(CLOSE_GRACE).await;
@@ -116,6 +84,7 @@ pub struct StreamEngine<R> {
     local: LocalSet,
     runtime: tokio::runtime::Runtime,
     shared: Rc<Shared<R>>,
+    dialers: Rc<Dialers>,
 }
 
 impl<R: StreamRole + 'static> StreamEngine<R> {
@@ -133,17 +102,22 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
             .into_iter()
             .map(|dialer| dialer.endpoints(connections).map(|endpoints| (dialer, endpoints)))
             .collect::<io::Result<_>>()?;
+        let dialers = Rc::new(Dialers { dialers, mix, meter: Meter::default() });
+        let dialers_of_tasks = dialers.clone();
+        let spawn: Spawn<R> = Box::new(move |shared, conn| {
+            let task = connection(shared.clone(), dialers_of_tasks.clone(), conn);
+            tokio::task::spawn_local(task);
+        });
         let shared = Rc::new(Shared {
             role: RefCell::new(role),
             orders: RefCell::new(Orders::new(connections)),
             scratch: RefCell::new(vec![0; SCRATCH].into()),
-            dialers: Dialers { dialers, mix },
-            meter: Meter::default(),
+            spawn,
             next: Cell::new(Next::Now),
             keeper: RefCell::new(None),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(StreamEngine { local: LocalSet::new(), runtime, shared })
+        Ok(StreamEngine { local: LocalSet::new(), runtime, shared, dialers })
     }
 
     /// Gives access to the role between two drives.
@@ -153,7 +127,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
 
     /// Returns the byte counts of all connections so far.
     pub fn bytes(&self) -> Bytes {
-        self.shared.meter.get()
+        self.dialers.meter.get()
     }
 
     /// Works until the role is done or `stop` is set. Connections stay open, without being served, until the
@@ -167,11 +141,9 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
 
     /// Closes all connections and returns the role.
     pub fn into_role(self) -> R {
-        let StreamEngine { local, runtime, shared } = self;
+        let StreamEngine { local, runtime, shared, dialers } = self;
         drop(local);
-        for endpoints in
-            shared.dialers.dialers.iter().filter_map(|(_, endpoints)| endpoints.as_ref())
-        {
+        for endpoints in dialers.dialers.iter().filter_map(|(_, endpoints)| endpoints.as_ref()) {
             runtime.block_on(endpoints.close());
         }
         drop(runtime);

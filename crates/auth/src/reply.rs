@@ -1,0 +1,48 @@
+//! A written reply: its kind, and the offsets that faults need.
+
+use wire::extend::ReplyOptions;
+use wire::message::HEADER;
+
+/// The kind of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// There is no reply.
+    None,
+    /// Records that answer the question.
+    Answer,
+    /// The name has no record of the type.
+    NoData,
+    /// The name does not exist.
+    NxDomain,
+    /// Another return code.
+    Error,
+}
+
+/// A written reply, with the offsets that faults need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// Size in octets; 0 for no reply.
+    pub(crate) len: usize,
+    /// The kind of the reply.
+    pub(crate) kind: Kind,
+    /// The offset where the question ends, or the header if there is no question.
+    pub(crate) question_end: usize,
+    /// Whether the last record is an OPT record.
+    pub(crate) has_opt: bool,
+    /// The requested options, with an idle timeout of 0; used for replies over a stream.
+    pub(crate) options: ReplyOptions,
+    /// The offset of the last octet of the address in the answer, or of the last digit of the name in a PTR answer.
+    pub(crate) address_octet: Option<usize>,
+}
+
+impl Reply {
+    /// The value for no reply.
+    pub(crate) const NONE: Self = Reply {
+        len: 0,
+        kind: Kind::None,
+        question_end: HEADER,
+        has_opt: false,
+        options: ReplyOptions { keepalive: None, padded: false },
+        address_octet: None,
+    };
+}

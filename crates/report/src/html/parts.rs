@@ -1,0 +1,40 @@
+//! Parts that sections of the page are made of: tables and what is folded away.
+
+use maud::{Markup, html};
+
+/// How a table fits a narrow screen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Narrow {
+    /// Each row becomes a card.
+    Cards,
+    /// It is scrolled sideways by itself.
+    Scrolls,
+}
+
+/// A table whose columns can be sorted.
+pub(super) fn table(caption: &str, narrow: Narrow, heads: &[&str], rows: &[Markup]) -> Markup {
+    html! {
+        div.scroll.wide[narrow == Narrow::Scrolls] tabindex="0" role="region" aria-label=(caption) {
+            table.sortable {
+                caption { (caption) }
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody { @for row in rows { tr { (row) } } }
+            }
+        }
+    }
+}
+
+/// The cell that names its row.
+pub(super) fn name_cell(head: &str, text: &str) -> Markup {
+    html! { th scope="row" data-h=(head) data-v=(text) { (text) } }
+}
+
+/// A number: the exact value for sorting and for scripts, the rounded one for people.
+pub(super) fn number_cell(head: &str, value: Option<f64>, text: String) -> Markup {
+    html! { td.n data-h=(head) data-v=[value] { (text) } }
+}
+
+/// A section that is folded away.
+pub(super) fn fold(title: &str, body: Markup) -> Markup {
+    html! { details.fold { summary { (title) } div.body { (body) } } }
+}
