@@ -21,6 +21,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod population;
 pub mod replay;
+mod rings;
 pub mod tally;
 pub mod workload;
 

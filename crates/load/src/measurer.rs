@@ -15,11 +15,11 @@ use std::sync::Arc;
 use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
 
-use crate::flight::Ring;
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::pace::{Due, Pace};
 use crate::plan::Plan;
+use crate::rings::Rings;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
@@ -53,18 +53,14 @@ impl Run {
 
 /// The Measurer of one worker.
 pub struct Measurer {
-    plan: Plan,
     outcomes: Outcomes,
     pace: Pace,
     phase: Phase,
-    rings: Vec<Ring>,
+    rings: Rings,
     /// The socket of the current burst, and how many queries of the burst it has.
     socket: usize,
     socket_burst: u32,
-    in_flight: u64,
     start: Option<Nanos>,
-    next_sweep: Nanos,
-    sweep_every: Nanos,
     last_batch: Vec<Run>,
     watch: GoalWatch,
 }
@@ -76,26 +72,19 @@ impl Measurer {
     /// # Panics
     /// When the plan has no socket or is lock-step ([`crate::lockstep::LockStep`] runs that).
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
-        assert!(plan.sockets > 0, "a Measurer needs a socket");
         let mut tally = Tally::new(plan.duration);
         let (pace, planned) = Pace::new(&plan);
         tally.planned = planned;
-        let salt = measure::Rng::part(plan.seed, u64::from(plan.worker)).next_u64() as u16;
-        let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(0x5851)));
         Measurer {
             outcomes: Outcomes::new(workload, tally, plan.timeout),
             pace,
             phase: Phase::Sending,
-            rings: (0..plan.sockets).map(ring).collect(),
+            rings: Rings::new(&plan),
             socket: 0,
             socket_burst: 0,
-            in_flight: 0,
             start: None,
-            next_sweep: Nanos::ZERO,
-            sweep_every: Nanos((plan.timeout.0 / 64).clamp(1_000, 1_000_000)),
             last_batch: Vec::with_capacity(MAX_BURST as usize),
             watch: GoalWatch::new(&plan, live),
-            plan,
         }
     }
 
@@ -108,24 +97,15 @@ impl Measurer {
 
     /// Returns the outcomes of the queries; those still outstanding count as unresolved.
     pub fn into_tally(mut self) -> Tally {
-        self.outcomes.tally.unresolved = self.in_flight;
+        self.outcomes.tally.unresolved = self.rings.in_flight;
         self.watch.show(&self.outcomes.tally);
         self.outcomes.tally
     }
 
-    /// At intervals, expires overdue queries, publishes the counters and checks the goal. After a `full`
-    /// batch nothing expires, since replies that arrived in time may still wait in the sockets.
+    /// At intervals, expires overdue queries, publishes the counters and checks the goal.
     fn sweep(&mut self, now: Nanos, full: bool) {
-        if now < self.next_sweep {
-            return;
-        }
-        self.next_sweep = now + self.sweep_every;
-        for ring in self.rings.iter_mut().filter(|_| !full) {
-            let lost = ring.expire(now, self.plan.timeout);
-            self.in_flight -= lost;
-            self.outcomes.record_lost(lost);
-        }
-        if self.watch.goal_missed(now, &self.outcomes.tally) && self.phase == Phase::Sending {
+        let lost = self.rings.sweep(now, now, full, &mut self.outcomes, &mut self.watch);
+        if lost && self.phase == Phase::Sending {
             self.outcomes.tally.stopped_early = true;
             // Outstanding queries still count: the losses of a failed trial are all its losses.
             self.phase = Phase::Draining;
@@ -141,7 +121,7 @@ impl Measurer {
             self.outcomes.tally.blocked += 1;
             return Launch::Blocked;
         };
-        let (ring, workload) = (&mut self.rings[socket], &mut self.outcomes.workload);
+        let (ring, workload) = (self.rings.ring(socket), &mut self.outcomes.workload);
         let sequence = ring.next_sequence();
         let mut ended = false;
         tx.push(Destination::Connected(SocketId(socket as u16)), MAX_QUERY, |out| {
@@ -162,7 +142,7 @@ impl Measurer {
             _ => self.last_batch.push(Run { ring: socket as u16, first: sequence, count: 1 }),
         }
         self.socket_burst += 1;
-        self.in_flight += 1;
+        self.rings.in_flight += 1;
         self.outcomes.tally.sent += 1;
         self.outcomes.tally.second(due).sent += 1;
         Launch::Sent
@@ -177,7 +157,7 @@ impl Measurer {
             self.turn();
         }
         for _ in 0..self.rings.len() {
-            if self.rings[self.socket].has_room() {
+            if self.rings.has_room(self.socket) {
                 return Some(self.socket);
             }
             self.turn();
@@ -197,9 +177,9 @@ impl Measurer {
     /// Sends the queries that are due; returns when to be called again.
     fn send_due(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         for burst in 0..MAX_BURST {
-            let due = match self.pace.due(now, burst > 0, self.in_flight) {
+            let due = match self.pace.due(now, burst > 0, self.rings.in_flight) {
                 Due::Ready(due) => due,
-                Due::Wait(until) => return self.wake(until),
+                Due::Wait(until) => return self.rings.wake(until),
                 Due::Done => return self.drain(),
             };
             if burst == 0 {
@@ -209,26 +189,17 @@ impl Measurer {
                 Launch::Sent => self.pace.advance(),
                 Launch::Full => return Next::Now,
                 // Tries again when a reply or an expiry has freed an id.
-                Launch::Blocked => return self.wake(Nanos::MAX),
+                Launch::Blocked => return self.rings.wake(Nanos::MAX),
                 Launch::Exhausted => return self.drain(),
             }
         }
         Next::Now
     }
 
-    /// Returns when to be called: at `at` or at the next expiry, whichever is earlier.
-    fn wake(&self, at: Nanos) -> Next {
-        let sweep = if self.in_flight > 0 { self.next_sweep } else { Nanos::MAX };
-        match at.min(sweep) {
-            Nanos::MAX => Next::Idle,
-            at => Next::At(at),
-        }
-    }
-
     /// Sends no more queries and waits for those that are outstanding.
     fn drain(&mut self) -> Next {
         self.phase = Phase::Draining;
-        if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
+        self.rings.drain()
     }
 
     /// Does the work of the current phase; `now` counts from the start of the trial.
@@ -258,10 +229,8 @@ impl Role for Measurer {
         self.outcomes.tally.started = start;
         self.last_batch.clear();
         for received in rx.iter() {
-            let ring = self.rings.get_mut(usize::from(received.socket.0));
-            let at = received.at.since(start);
-            self.in_flight -=
-                u64::from(self.outcomes.record_reply(ring, at, received.bytes).is_some());
+            let (socket, at) = (usize::from(received.socket.0), received.at.since(start));
+            self.rings.reply(&mut self.outcomes, Some(socket), at, received.bytes);
         }
         if now < start {
             return Next::At(start);
@@ -279,7 +248,7 @@ impl Role for Measurer {
         self.outcomes.tally.last_sent = at;
         let at = at.since(start);
         for run in &self.last_batch {
-            let ring = &mut self.rings[usize::from(run.ring)];
+            let ring = self.rings.ring(usize::from(run.ring));
             for sequence in run.first..run.first + u64::from(run.count) {
                 self.outcomes.tally.schedule_error.record(ring.mark_sent(sequence, at));
             }

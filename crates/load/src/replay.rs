@@ -22,10 +22,10 @@ use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch, UNSEEN};
 use measure::Nanos;
 use wire::{Expect, Header, Invalid, reply};
 
-use crate::flight::Ring;
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
+use crate::rings::Rings;
 use crate::tally::Tally;
 use crate::workload::file::check_by_hash;
 use crate::workload::{Composed, Workload};
@@ -221,11 +221,8 @@ pub struct Replayer {
     plan: ReplayPlan,
     records: RecordReader,
     outcomes: Outcomes,
-    rings: Vec<Ring>,
-    in_flight: u64,
+    rings: Rings,
     start: Option<Nanos>,
-    next_sweep: Nanos,
-    sweep_every: Nanos,
     /// Socket and sequence number of each query of the last batch.
     last_batch: Vec<(u16, u64)>,
     watch: GoalWatch,
@@ -238,21 +235,15 @@ impl Replayer {
     /// # Panics
     /// When the plan has no socket.
     pub fn new(plan: ReplayPlan, recording: Recording, live: Arc<Live>) -> Self {
-        let Plan { worker, workers, sockets, seed, timeout, duration, .. } = plan.plan;
-        assert!(sockets > 0, "a replay needs a socket");
+        let Plan { worker, workers, timeout, duration, .. } = plan.plan;
         let mut tally = Tally::new(duration);
         let before = u64::from(worker).min(recording.queries);
         tally.planned = (recording.queries - before).div_ceil(u64::from(workers));
-        let salt = measure::Rng::part(seed, u64::from(worker)).next_u64() as u16;
-        let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(0x5851)));
         Replayer {
             records: RecordReader::new(recording, worker, workers),
             outcomes: Outcomes::new(Box::new(ByHash), tally, timeout),
-            rings: (0..sockets).map(ring).collect(),
-            in_flight: 0,
+            rings: Rings::new(&plan.plan),
             start: None,
-            next_sweep: Nanos::ZERO,
-            sweep_every: Nanos((timeout.0 / 64).clamp(1_000, 1_000_000)),
             last_batch: Vec::with_capacity(MAX_BURST),
             watch: GoalWatch::new(&plan.plan, live),
             draining: false,
@@ -268,7 +259,7 @@ impl Replayer {
 
     /// Returns the outcomes of the queries.
     pub fn into_tally(mut self) -> Tally {
-        self.outcomes.tally.unresolved = self.in_flight;
+        self.outcomes.tally.unresolved = self.rings.in_flight;
         self.watch.show(&self.outcomes.tally);
         self.outcomes.tally
     }
@@ -284,17 +275,10 @@ impl Replayer {
 
     /// At intervals, expires overdue queries and publishes the counters.
     fn sweep(&mut self, now: Nanos, full: bool) {
-        if now < self.next_sweep {
-            return;
-        }
-        self.next_sweep = now + self.sweep_every;
-        for ring in self.rings.iter_mut().filter(|_| !full) {
-            // A reply that arrived in time may not have been received yet.
-            let lost = ring.expire(now.since(UNSEEN), self.plan.plan.timeout);
-            self.in_flight -= lost;
-            self.outcomes.record_lost(lost);
-        }
-        if self.watch.goal_missed(now, &self.outcomes.tally) && !self.draining {
+        // A reply that arrived in time may not have been received yet.
+        let seen = now.since(UNSEEN);
+        let lost = self.rings.sweep(now, seen, full, &mut self.outcomes, &mut self.watch);
+        if lost && !self.draining {
             self.outcomes.tally.stopped_early = true;
             self.draining = true;
         }
@@ -305,11 +289,11 @@ impl Replayer {
         for _ in 0..MAX_BURST {
             let Some(record) = self.records.peek() else {
                 self.draining = true;
-                return self.wake(Nanos::MAX);
+                return self.rings.drain();
             };
             let due = self.due(&record);
             if due > now {
-                return self.wake(due);
+                return self.rings.wake(due);
             }
             if tx.is_full(record.query.len()) {
                 return Next::Now;
@@ -317,9 +301,9 @@ impl Replayer {
             // Queries of a client leave by the same socket, unless it has no free id.
             let first = record.client as usize % self.rings.len();
             let sockets = (first..self.rings.len()).chain(0..first);
-            let Some(socket) = { sockets }.find(|&socket| self.rings[socket].has_room()) else {
+            let Some(socket) = { sockets }.find(|&socket| self.rings.has_room(socket)) else {
                 self.outcomes.tally.blocked += 1;
-                return self.wake(Nanos::MAX);
+                return self.rings.wake(Nanos::MAX);
             };
             self.launch(due, socket, &record, tx);
             self.records.advance();
@@ -328,7 +312,7 @@ impl Replayer {
     }
 
     fn launch(&mut self, due: Nanos, socket: usize, record: &Recorded, tx: &mut TxBatch) {
-        let ring = &mut self.rings[socket];
+        let ring = self.rings.ring(socket);
         self.last_batch.push((socket as u16, ring.next_sequence()));
         let id = ring.launch(due, record.hash);
         let query = &self.records.chunk[record.query.clone()];
@@ -340,20 +324,9 @@ impl Replayer {
             out[..2].copy_from_slice(&id.to_be_bytes());
             query.len()
         });
-        self.in_flight += 1;
+        self.rings.in_flight += 1;
         self.outcomes.tally.sent += 1;
         self.outcomes.tally.second(due).sent += 1;
-    }
-
-    /// Returns when to be called: at `at` or at the next expiry, whichever is earlier; `Done` when nothing is
-    /// left.
-    fn wake(&self, at: Nanos) -> Next {
-        match (self.in_flight, at) {
-            (0, Nanos::MAX) if self.draining => Next::Done,
-            (0, Nanos::MAX) => Next::Idle,
-            (0, at) => Next::At(at),
-            (_, at) => Next::At(at.min(self.next_sweep)),
-        }
     }
 }
 
@@ -364,17 +337,16 @@ impl Role for Replayer {
         self.last_batch.clear();
         for received in rx.iter() {
             let ours = received.peer == self.plan.target;
-            let ring = self.rings.get_mut(usize::from(received.socket.0)).filter(|_| ours);
+            let socket = ours.then_some(usize::from(received.socket.0));
             let at = received.at.since(start);
-            self.in_flight -=
-                u64::from(self.outcomes.record_reply(ring, at, received.bytes).is_some());
+            self.rings.reply(&mut self.outcomes, socket, at, received.bytes);
         }
         if now < start {
             return Next::At(start);
         }
         let now = now.since(start);
         self.sweep(now, rx.is_full());
-        let next = if self.draining { self.wake(Nanos::MAX) } else { self.send_due(now, tx) };
+        let next = if self.draining { self.rings.drain() } else { self.send_due(now, tx) };
         match next {
             Next::At(at) => Next::At(start + at),
             other => other,
@@ -386,7 +358,7 @@ impl Role for Replayer {
         self.outcomes.tally.last_sent = at;
         let at = at.since(start);
         for &(ring, sequence) in &self.last_batch {
-            let lag = self.rings[usize::from(ring)].mark_sent(sequence, at);
+            let lag = self.rings.ring(usize::from(ring)).mark_sent(sequence, at);
             self.outcomes.tally.schedule_error.record(lag);
         }
     }
