@@ -1,14 +1,14 @@
 //! A trial over connections: the clients' threads, one worker to a core, and what they bring home.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 
 use engine::stream::{Failure, Mix};
-use engine::{EngineCounters, WaitMode, clock};
+use engine::{EngineCounters, WaitMode};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
-use measure::{Nanos, Pacing, Qps, Transport, Warning};
+use measure::{Pacing, Qps, Transport, Warning};
 use record::request::{
     Close, Connecting, Http, HttpMethod, Pick, Tls, TlsVersion as Version, TransportShare,
     TrialRequest,
@@ -21,7 +21,7 @@ use streams::tls::{ALPN_DOQ, ALPN_DOT, ClientTls, TlsVersion, Verify};
 use udp::{UdpFacts, sys};
 
 use crate::error::{Invalid, TesterError};
-use crate::run::{Report, START_DELAY, Spent};
+use crate::run::{Report, Spent, Start};
 use crate::sockets::{addresses, networks, workers};
 use crate::workload::WorkloadPlan;
 
@@ -394,14 +394,14 @@ pub(crate) fn worker(
     clients: Clients,
     cpu: Option<usize>,
     wait: WaitMode,
-    (barrier, start): (&Barrier, &OnceLock<Nanos>),
+    start: &Start,
     stop: &AtomicBool,
 ) -> Result<Report, TesterError> {
     let prepared = prepare(streams, clients, cpu, stop);
     // Every worker reaches the barrier, also after an error: the others wait for it.
-    barrier.wait();
+    start.wait();
     let mut engine = prepared?;
-    let start = *start.get_or_init(|| clock::monotonic() + START_DELAY);
+    let start = start.time();
     engine.role(|clients| clients.begin(start));
     let before = Spent::now();
     engine.drive(wait, stop)?;

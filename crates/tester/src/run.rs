@@ -22,7 +22,29 @@ use crate::live_file::LiveFile;
 use crate::setup::Setup;
 
 /// Time from when the first worker is ready until all begin.
-pub(crate) const START_DELAY: Nanos = Nanos::from_millis(1);
+const START_DELAY: Nanos = Nanos::from_millis(1);
+
+/// Start of a trial, which its workers have in common.
+pub(crate) struct Start {
+    barrier: Barrier,
+    time: OnceLock<Nanos>,
+}
+
+impl Start {
+    fn of(workers: usize) -> Self {
+        Start { barrier: Barrier::new(workers), time: OnceLock::new() }
+    }
+
+    /// Waits for all workers.
+    pub(crate) fn wait(&self) {
+        self.barrier.wait();
+    }
+
+    /// When all begin, so that their schedules interleave: the first worker to ask says it.
+    pub(crate) fn time(&self) -> Nanos {
+        *self.time.get_or_init(|| clock::monotonic() + START_DELAY)
+    }
+}
 
 /// Report of one worker.
 pub(crate) struct Report {
@@ -143,17 +165,15 @@ impl Setup {
         let roles = (0..workers)
             .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live));
         let roles = roles.collect::<Result<Vec<Role>, _>>()?;
-        let together = Arc::new((Barrier::new(workers), OnceLock::new()));
+        let start = Arc::new(Start::of(workers));
         let wait = self.wait_mode();
         let threads: Vec<_> = engines
             .into_iter()
             .zip(roles)
             .zip(cpus.to_vec())
             .map(|((engine, role), cpu)| {
-                let (together, stop) = (together.clone(), stop.clone());
-                std::thread::spawn(move || {
-                    worker(engine, role, cpu, wait, (&together.0, &together.1), &stop)
-                })
+                let (start, stop) = (start.clone(), stop.clone());
+                std::thread::spawn(move || worker(engine, role, cpu, wait, &start, &stop))
             })
             .collect();
         Ok((facts, gather(threads)?))
@@ -167,18 +187,17 @@ impl Setup {
         stop: &AtomicBool,
     ) -> Result<Vec<Report>, TesterError> {
         let workers = cpus.len() as u32;
-        let (barrier, start, wait) = (Barrier::new(cpus.len()), OnceLock::new(), self.wait_mode());
+        let (start, wait) = (&Start::of(cpus.len()), self.wait_mode());
         let clients = (0..workers)
             .map(|w| connections.clients(&self.workload, self.plan(w, workers, 0), live.clone()));
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
         std::thread::scope(|scope| {
-            let together = (&barrier, &start);
             let threads: Vec<_> = clients
                 .into_iter()
                 .zip(cpus)
                 .map(|(clients, &cpu)| {
                     scope.spawn(move || {
-                        connections::worker(connections, clients, cpu, wait, together, stop)
+                        connections::worker(connections, clients, cpu, wait, start, stop)
                     })
                 })
                 .collect();
@@ -224,15 +243,14 @@ fn worker(
     mut role: Role,
     cpu: Option<usize>,
     wait: WaitMode,
-    (barrier, start): (&Barrier, &OnceLock<Nanos>),
+    start: &Start,
     stop: &AtomicBool,
 ) -> Result<Report, TesterError> {
     let pinned = cpu.map_or(Ok(()), |cpu| sys::pin_to_cpus(&[cpu]));
     sys::prepare_for_timing();
-    barrier.wait();
+    start.wait();
     pinned.map_err(TesterError::io("--cpus"))?;
-    // Whoever is first says when all begin, so that their schedules interleave.
-    let start = *start.get_or_init(|| clock::monotonic() + START_DELAY);
+    let start = start.time();
     role = match role {
         Role::Measurer(measurer) => Role::Measurer(Box::new(measurer.starting_at(start))),
         Role::Replay(replayer) => Role::Replay(Box::new(replayer.starting_at(start))),
