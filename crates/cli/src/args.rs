@@ -334,9 +334,6 @@ pub(crate) struct LoadArgs {
     /// Judge the trial by this goal, and end it when it is missed for certain
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
-    /// Write what is counted so far to this file, four times a second: for the lab's live view
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub(crate) live: Option<PathBuf>,
     /// Write the result, histograms included, to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -89,7 +89,7 @@ impl LoadArgs {
             goal: self.goal.clone(),
             sockets: self.sockets.request(),
             seed: self.workload.seed,
-            live: self.live.clone(),
+            live: None,
             dut_cpus: self.dut_cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
         })
     }

@@ -1,13 +1,18 @@
 //! What an experiment asks at one point of its matrix, understood.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use experiment::file::Role;
 use experiment::{Experiment, FileError, Method, Point};
+use record::TrialRequest;
+use record::request::{Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
-use crate::bench::Target;
+use crate::bench::measurer::base_request;
 use crate::ready::Ask;
 use crate::zonefile::MAX_NAMES;
 
@@ -77,24 +82,40 @@ impl Asked {
         })
     }
 
-    /// What the server under test is asked, and how.
-    pub(crate) fn target(&self, point: &Point, seed: u64, address: SocketAddr) -> Target {
+    /// The names of the namespace, as they are asked for of a server in this role.
+    pub(crate) fn names(&self, recursion: bool, reuse: bool) -> Names {
+        let expect = match self.qtype {
+            Qtype::A => NamespaceExpect::Address,
+            _ => NamespaceExpect::Embedded(net(&self.pref64)),
+        };
+        Names {
+            prefix: net(&self.namespace.prefix()),
+            zone: self.namespace.zone().to_string(),
+            qtype: self.qtype.to_string(),
+            expect,
+            first: 0,
+            names: None,
+            reuse,
+            repeats: None,
+            query: Query { recursion, edns: None },
+        }
+    }
+
+    /// The request that all trials of `point` begin with; `authority` is the file of those whose certificates are believed.
+    pub(crate) fn request(
+        &self,
+        point: &Point,
+        seed: u64,
+        target: SocketAddr,
+        authority: Option<PathBuf>,
+    ) -> TrialRequest {
         let authoritative = point.settings.role == Role::Authoritative;
         let w = &point.settings.workload;
-        let tester = point.settings.tester.clone();
-        Target {
-            address,
-            namespace: self.namespace,
-            qtype: self.qtype,
-            expect_pref64: (self.qtype == Qtype::AAAA).then_some(self.pref64),
-            reuse_names: authoritative,
-            recursion: !authoritative,
-            repeats: (w.repeat_share, w.repeat_names),
-            seed,
-            tester,
-            authority: None,
-            queries: None,
-        }
+        let mut names = self.names(!authoritative, authoritative);
+        let repeats = Repeats { share: w.repeat_share, names: w.repeat_names };
+        names.repeats = (w.repeat_share > 0.0).then_some(repeats);
+        let workload = Workload::Namespace(names);
+        base_request(target, workload, &point.settings.tester, seed, authority)
     }
 
     /// What each name must be answered with.
@@ -125,4 +146,9 @@ impl Asked {
     pub(crate) fn records(&self) -> ZoneRecords {
         if self.qtype == Qtype::A { ZoneRecords::A } else { ZoneRecords::Aaaa(self.pref64) }
     }
+}
+
+/// A prefix of `wire` as a request has it.
+fn net<T: FromStr<Err: std::fmt::Debug>>(prefix: &impl Display) -> T {
+    prefix.to_string().parse().expect("a prefix reads as one")
 }

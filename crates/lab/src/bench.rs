@@ -2,30 +2,30 @@
 //! around it that say what limited it.
 //!
 //! ```text
-//!   snapshot ─> dnsdyno load TARGET ... --json FILE ─> snapshot ─> Trial: cpu, drops, limiter, void
+//!   snapshot ─> dnsdyno __measure, a request on a pipe ─> snapshot ─> Trial: cpu, drops, limiter, void
 //!                     │ watched: the server under test and the AuthDNS must outlive it
 //! ```
 
-mod measurer;
+pub(crate) mod measurer;
 mod updates;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use experiment::settings::{Generator, TesterSettings};
+use experiment::settings::Generator;
 use experiment::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, Replication, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Void, Warning};
 use nix::sys::signal::Signal;
-use record::{Cpu, LockStepRow, LockStepTable, Series, Trial, Voidness};
+use record::request::Names;
+use record::{Cpu, LockStepRow, Series, Trial, TrialRequest, TrialResult, Voidness};
 use serde::de::DeserializeOwned;
-use wire::{Namespace, Pref64, Qtype};
 
+use self::measurer::command;
 use crate::enter::Lab;
 use crate::generator;
 use crate::judge::{evidence, judge};
@@ -52,6 +52,8 @@ const WINDOW: Nanos = Nanos::from_secs(2);
 const WINDOW_NAMES: u64 = 1_000_000;
 /// How long lock-step experiments may take beside a second for each.
 const LOCKSTEP: Duration = Duration::from_secs(60);
+/// Duration that a lock-step load is sampled for; how long it takes is what is measured.
+const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
 /// How long a server may take to recover from an overload, and how often it is looked at. It is idle
 /// when it ran for less than a twentieth of a step.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -64,49 +66,14 @@ const SAMPLES: u32 = 20;
 /// The shortest and the longest interval between samples: CPU time is counted in steps of 10 ms.
 const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
-/// Where a bench's queries go, what they ask, and how they are sent.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The server's address.
-    pub address: SocketAddr,
-    /// The names asked.
-    pub namespace: Namespace,
-    /// The type asked.
-    pub qtype: Qtype,
-    /// The replies' addresses are embedded in this prefix; the names' own where it is absent.
-    pub expect_pref64: Option<Pref64>,
-    /// Names may be asked again within a trial: an authority remembers nothing.
-    pub reuse_names: bool,
-    /// Whether recursion is asked for.
-    pub recursion: bool,
-    /// The share (0 to 1) of queries for names that were asked before, and from how many they are taken.
-    pub repeats: (f64, u64),
-    /// Seed of the names' order, the same for a whole run so that ranges of names never overlap.
-    pub seed: u64,
-    /// How they are sent.
-    pub tester: TesterSettings,
-    /// Whose certificates are believed, PEM; of transports with TLS.
-    pub authority: Option<PathBuf>,
-    /// Queries of a file are sent instead of names of the namespace.
-    pub queries: Option<QueryFile>,
-}
-
-/// A file of queries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueryFile {
-    /// The file.
-    pub file: PathBuf,
-    /// Whether signatures are asked for (DO).
-    pub dnssec: bool,
-}
-
 /// Trials in the lab.
 #[derive(Debug)]
 pub struct LabBench<'a> {
     lab: &'a Lab,
     testbed: &'a Testbed,
     dir: &'a Path,
-    target: Target,
+    // What all trials of this bench have in common.
+    base: TrialRequest,
     authdns: Option<Process>,
     server: Option<Running<'a>>,
     // The primary and the secondaries beside the server.
@@ -152,11 +119,11 @@ impl<'a> LabBench<'a> {
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
-        target: Target,
+        base: TrialRequest,
         authdns: Process,
     ) -> Self {
         let authdns = Some(authdns);
-        Self { authdns, ..Self::bare(lab, testbed, dir, target) }
+        Self { authdns, ..Self::bare(lab, testbed, dir, base) }
     }
 
     /// A bench of the Measurer against a server that the user runs, asked from the network `outside`.
@@ -164,19 +131,19 @@ impl<'a> LabBench<'a> {
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
-        target: Target,
+        base: TrialRequest,
         outside: Netns,
     ) -> Self {
-        Self { outside: Some(outside), ..Self::bare(lab, testbed, dir, target) }
+        Self { outside: Some(outside), ..Self::bare(lab, testbed, dir, base) }
     }
 
     /// A bench of the Measurer alone.
-    fn bare(lab: &'a Lab, testbed: &'a Testbed, dir: &'a Path, target: Target) -> Self {
+    fn bare(lab: &'a Lab, testbed: &'a Testbed, dir: &'a Path, base: TrialRequest) -> Self {
         Self {
             lab,
             testbed,
             dir,
-            target,
+            base,
             authdns: None,
             server: None,
             group: None,
@@ -196,15 +163,14 @@ impl<'a> LabBench<'a> {
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
-        target: Target,
+        base: TrialRequest,
         authdns: Option<Process>,
         (installed, service): (&'a Installed, &'a Service),
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
         let starts = Starts::Service(installed, service);
         let server = Some(Running { starts, server: None, limit: None });
-        let mut bench =
-            Self { authdns, server, cpu_limit, ..Self::bare(lab, testbed, dir, target) };
+        let mut bench = Self { authdns, server, cpu_limit, ..Self::bare(lab, testbed, dir, base) };
         bench.start_server()?;
         Ok(bench)
     }
@@ -332,6 +298,7 @@ impl<'a> LabBench<'a> {
     fn run(
         &mut self,
         command: Vec<OsString>,
+        input: &[u8],
         duration: Nanos,
         limit: Duration,
     ) -> Result<(Process, Spent), BenchError> {
@@ -340,15 +307,15 @@ impl<'a> LabBench<'a> {
         let before = Snapshot::take(self.testbed, &watched).map_err(failed)?;
         let beside_before = time_of(&companions);
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
-        let mut tester = Process::start(&Launch {
+        let launch = Launch {
             name: "tester",
             namespace: self.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
             cpus: self.testbed.cpus(Host::Tester),
             dir: self.dir,
             command,
             environment: Vec::new(),
-        })
-        .map_err(failed)?;
+        };
+        let mut tester = Process::start_with(&launch, input).map_err(failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
         self.watch(&mut tester, &mut reader, limit)?;
         // It has ended, but its accounts are still there.
@@ -362,22 +329,36 @@ impl<'a> LabBench<'a> {
         Ok((tester, Spent { before, after, series, beside }))
     }
 
-    /// Runs a load that writes its result to `json`; the result, and what was spent and lost.
+    /// Runs a command that writes its result to `file`, with `input` on its standard input; the result, and what was spent and
+    /// lost.
     fn result<T: DeserializeOwned>(
         &mut self,
         command: Vec<OsString>,
-        json: &Path,
+        input: &[u8],
+        file: &Path,
         duration: Nanos,
         limit: Duration,
     ) -> Result<(T, Spent), BenchError> {
         // That of the trial before must never be taken for this one's.
-        let _ = std::fs::remove_file(json);
-        let (mut tester, spent) = self.run(command, duration, limit)?;
+        let _ = std::fs::remove_file(file);
+        let (mut tester, spent) = self.run(command, input, duration, limit)?;
         let ended = tester.check();
-        if !json.exists() {
+        if !file.exists() {
             return Err(ended.map_or_else(failed, |()| failed("the Measurer wrote no result")));
         }
-        Ok((record::read(json).map_err(failed)?, spent))
+        Ok((record::read(file).map_err(failed)?, spent))
+    }
+
+    /// Runs the trial that is requested, within `limit`, sampled as befits `duration`.
+    fn measure(
+        &mut self,
+        request: &TrialRequest,
+        duration: Nanos,
+        limit: Duration,
+    ) -> Result<(TrialResult, Spent), BenchError> {
+        let file = self.dir.join("trial.json");
+        let input = serde_json::to_vec(request).map_err(failed)?;
+        self.result(command(&file), &input, &file, duration, limit)
     }
 
     /// Whether the AuthDNS of this bench, or a primary, runs on the Measurer's core.
@@ -510,14 +491,13 @@ impl Bench for LabBench<'_> {
             return Err(BenchError::Interrupted);
         }
         let settled = self.settle()?;
-        let json: PathBuf = self.dir.join("trial.json");
-        let connecting = CONNECTING * self.target.tester.clients.unwrap_or(0);
+        let request = self.request(spec);
+        let connecting = CONNECTING * request.clients();
         let limit =
             Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(spec.pacing), spec.duration);
-        let command = self.command(spec, &json);
-        let (trial, spent): (Trial, _) = self.result(command, &json, spec.duration, limit)?;
-        let mut trial = self.conclude(trial, spent);
+        let (result, spent) = self.measure(&request, spec.duration, limit)?;
+        let mut trial = self.conclude(result.trial, spent);
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
             trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
@@ -529,7 +509,7 @@ impl Bench for LabBench<'_> {
         if self.outside.is_some() {
             return Ok(false);
         }
-        if self.server.is_some() && !self.target.reuse_names {
+        if self.server.is_some() && self.names().is_some_and(|names| !names.reuse) {
             self.stop_server();
             self.start_server().map_err(failed)?;
         }
@@ -543,25 +523,20 @@ impl Bench for LabBench<'_> {
         self.settle()?;
         let pacing = Pacing::LockStep { threads: spec.lanes, experiments: spec.experiments };
         self.begins(Some(pacing), Nanos::ZERO);
-        let json: PathBuf = self.dir.join("trial.json");
-        let mut command = self.asking(spec.first_name, None);
-        let mut option = |flag: &str, value: &dyn fmt::Display| {
-            command.extend([OsString::from(flag), value.to_string().into()]);
-        };
-        option("--pacing", &"lockstep");
-        option("--threads", &spec.lanes);
-        option("--experiments", &spec.experiments);
-        option("--timeout", &spec.timeout);
-        option("--dut-cpus", self.testbed.cpus(Host::Dut));
-        option("--json", &json.display());
+        let mut request = self.request(&TrialSpec {
+            pacing,
+            duration: LOCKSTEP_SAMPLED,
+            timeout: spec.timeout,
+            goal: None,
+            first_name: spec.first_name,
+            names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
+        });
+        request.dut_cpus = self.testbed.cpus(Host::Dut).cpus().to_vec();
         // A server that answers nothing costs a timeout a query; nobody waits for that to the end.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
-        // How long it takes is what is measured.
-        let duration = Nanos::from_secs(10);
-        let (table, spent): (LockStepTable, _) = self.result(command, &json, duration, limit)?;
-        let mut row = table.rows.into_iter().next().ok_or_else(|| failed("an empty table"))?;
-        row.trial = self.conclude(row.trial, spent);
-        Ok(row)
+        let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
+        result.trial = self.conclude(result.trial, spent);
+        Ok(LockStepRow::new(spec.lanes, result))
     }
 
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
@@ -589,7 +564,7 @@ impl Bench for LabBench<'_> {
 impl LabBench<'_> {
     /// Our closed loop, which does not stop after 256 queries: its rate says what they take.
     fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let left = self.target.namespace.size().saturating_sub(spec.first_name);
+        let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
         let trial = self.trial(&TrialSpec {
             pacing: Pacing::Window { outstanding: generator::OUTSTANDING },
             duration: WINDOW,
@@ -608,11 +583,11 @@ impl LabBench<'_> {
 
     /// Experiments of a generator that is not ours.
     fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let (server, namespace) = (self.target.address, &self.target.namespace);
-        let command = generator::prepare(spec, server, namespace, self.dir).map_err(failed)?;
+        let (server, namespace) = (self.base.target, self.namespace()?);
+        let command = generator::prepare(spec, server, &namespace, self.dir).map_err(failed)?;
         let limit = generator::limit(spec);
         self.begins(None, Nanos::ZERO);
-        let (tester, _) = self.run(command, Nanos::from_secs(10), limit)?;
+        let (tester, _) = self.run(command, &[], Nanos::from_secs(10), limit)?;
         generator::read_times(spec, tester.log()).map_err(failed)
     }
 }

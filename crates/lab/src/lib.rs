@@ -60,7 +60,7 @@ pub mod zone_load;
 pub mod zonefile;
 
 pub use adapter::{Adapter, AdapterError};
-pub use bench::{LabBench, Target};
+pub use bench::LabBench;
 pub use catalogue::Catalogue;
 pub use cpus::{CpuList, CpuPlan};
 pub use enter::{EnterError, Entered, Lab, Network, enter, enter_with};

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -157,6 +157,14 @@ impl Process {
     /// # Errors
     /// When the log or the process cannot be made. What fails later in its start is in the log.
     pub fn start(launch: &Launch<'_>) -> Result<Self, ProcessError> {
+        Self::start_with(launch, &[])
+    }
+
+    /// The same, with `input` on its standard input: no more than a pipe holds, 64 KiB.
+    ///
+    /// # Errors
+    /// As of [`Process::start`].
+    pub fn start_with(launch: &Launch<'_>, input: &[u8]) -> Result<Self, ProcessError> {
         let error = |source| ProcessError::Start { name: launch.name.to_owned(), source };
         let log = launch.dir.join(format!("{}.log", launch.name));
         let out = File::options().create(true).append(true).open(&log).map_err(error)?;
@@ -172,12 +180,16 @@ impl Process {
             .arg0("dnsdyno")
             .args(request.to_args())
             .envs(launch.environment.iter().map(|(k, v)| (k, v)))
-            .stdin(Stdio::null())
+            .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
             .stdout(out.try_clone().map_err(error)?)
             .stderr(out)
             // Ctrl-C goes to the lab alone, which ends its processes in order.
             .process_group(0);
-        let child = command.spawn().map_err(error)?;
+        let mut child = command.spawn().map_err(error)?;
+        if let Some(mut pipe) = child.stdin.take() {
+            // A process that ends before it has read all says why in its log.
+            let _ = pipe.write_all(input);
+        }
         let (name, cpus) = (launch.name.to_owned(), launch.cpus.clone());
         Ok(Self { name, child, log, cpus, gone: false })
     }

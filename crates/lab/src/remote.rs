@@ -44,15 +44,16 @@ impl Session<'_> {
         }
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
         let (asked, outside) = (self.checked.asked[v.point], Namespace::own().map_err(failed)?);
-        let target = asked.target(point, self.options.seed, installed.address());
+        let target = installed.address();
+        let base = asked.request(point, self.options.seed, target, None);
         if settings.tester.transport.is_datagram() {
             let questions = Question::ends(&asked.namespace, asked.ask());
-            answers(&outside, target.address, &questions)
+            answers(&outside, target, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }
-        let over_ipv6 = target.address.is_ipv6();
-        let title = format!("{} at {}", installed.adapter().title, target.address);
-        let mut bench = LabBench::remote(self.lab, &self.testbed, self.dir, target, outside)
+        let over_ipv6 = target.is_ipv6();
+        let title = format!("{} at {}", installed.adapter().title, target);
+        let mut bench = LabBench::remote(self.lab, &self.testbed, self.dir, base, outside)
             .watched_by(self.options.watcher.clone());
         tell(Event::Serving(&title, None));
         let authoritative = settings.role == Role::Authoritative;

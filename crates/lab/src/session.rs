@@ -12,6 +12,7 @@ use experiment::{
     visits,
 };
 use measure::{Nanos, Pacing, Transport};
+use record::request::Workload;
 use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
 use wire::{Namespace, Qtype};
 use zone::ZoneRecords;
@@ -19,7 +20,8 @@ use zone::ZoneRecords;
 use crate::adapter::{Adapter, AdapterError};
 use crate::asked::Asked;
 use crate::authdns::{self, Serves};
-use crate::bench::{LabBench, Target};
+use crate::bench::LabBench;
+use crate::bench::measurer::base_request;
 use crate::enter::Lab;
 use crate::replication::Made;
 use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
@@ -263,20 +265,11 @@ impl<'a> Session<'a> {
         let mut tester = point.settings.tester.clone();
         // The AuthDNS is asked as a server asks it, however its clients do.
         tester.transport = Transport::Udp;
-        let target = Target {
-            address: serves.addresses()[0],
-            namespace,
-            qtype: Qtype::AAAA,
-            expect_pref64: Some(pref64),
-            reuse_names: false,
-            recursion: false,
-            repeats: (0.0, 1),
-            seed: self.options.seed,
-            tester,
-            authority: None,
-            queries: None,
-        };
-        let mut bench = LabBench::self_test(self.lab, testbed, dir, target, authdns)
+        let asked = Asked { namespace, qtype: Qtype::AAAA, pref64 };
+        let (target, workload) =
+            (serves.addresses()[0], Workload::Namespace(asked.names(false, false)));
+        let base = base_request(target, workload, &tester, self.options.seed, None);
+        let mut bench = LabBench::self_test(self.lab, testbed, dir, base, authdns)
             .watched_by(self.options.watcher.clone());
         let search = point.settings.search.as_ref().expect("a search has its table");
         let certificate = certify(
@@ -453,15 +446,15 @@ impl<'a> Session<'a> {
             let load = zone_load(installed, &service, testbed, lab, dir, later)?;
             add_repeat(&mut cell.record, load);
         }
-        let mut target = asked.target(point, self.options.seed, installed.address());
+        let mut target = installed.address();
         if believed.is_some() {
-            target.address.set_port(transport_port(transport));
+            target.set_port(transport_port(transport));
         }
-        target.authority = believed;
-        let over_ipv6 = target.address.is_ipv6();
+        let base = asked.request(point, self.options.seed, target, believed);
+        let over_ipv6 = target.is_ipv6();
         let both = (installed, &service);
         let limit = point.settings.dut.cpu_limit;
-        let mut bench = LabBench::start(lab, testbed, dir, target, authdns, both, limit)?
+        let mut bench = LabBench::start(lab, testbed, dir, base, authdns, both, limit)?
             .watched_by(self.options.watcher.clone());
         tell(Event::Serving(&installed.adapter().title, installed.version()));
         cell.record.server_version = installed.version().map(str::to_owned);

@@ -1,7 +1,7 @@
 //! Looking on while a trial runs: what the Measurer has counted so far, and what the roles use.
 //!
 //! ```text
-//!   Measurer ── FILE (dnsdyno load --live) ──┐
+//!   Measurer ── FILE (`live` of its request) ┐
 //!                                            ├──> Sight ──> Watcher: whoever shows it
 //!   Sampler, by each look ───────────────────┘
 //! ```

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What `dnsdyno load --live FILE` writes a few times a second. Nothing of it is kept: the trial says it all.
+/// What the Measurer writes to the `live` file of its request a few times a second. Nothing of it is kept: the trial says it all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Glimpse {
     /// [`SCHEMA`](crate::SCHEMA).

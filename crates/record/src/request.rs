@@ -152,6 +152,14 @@ impl TrialRequest {
         self.goal.clone_from(&spec.goal);
     }
 
+    /// Returns how many clients open connections before the trial.
+    pub fn clients(&self) -> u32 {
+        match &self.engine {
+            Engine::Udp => 0,
+            Engine::Streams(connecting) => connecting.clients,
+        }
+    }
+
     /// The transports that carry the queries, each with its port where that is not the target's and its share of the clients.
     pub fn transports(&self) -> Vec<TransportShare> {
         match &self.engine {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use experiment::{BenchError, Replication, Sizes, UpdateSpec, Updated};
 use measure::limiter::MAX_FOREIGN;
 use measure::{Evidence, Nanos, Void};
-use record::{Durability, Transfers, UpdateCheck, UpdateRun};
+use record::{Durability, Transfers, TrialRequest, UpdateCheck, UpdateRun};
 
-use super::{LabBench, Running, Starts, Target, failed};
+use super::{LabBench, Running, Starts, failed};
 use crate::enter::Lab;
 use crate::probe::Observed;
 use crate::replication::{Ground, Group, Member};
@@ -27,7 +27,7 @@ impl<'a> LabBench<'a> {
     /// When a server does not come up, or cannot be limited.
     pub(crate) fn start_member(
         ground: Ground<'a>,
-        target: Target,
+        base: TrialRequest,
         group: Group,
         member: &'a Member,
         cpu_limit: Option<f64>,
@@ -38,7 +38,7 @@ impl<'a> LabBench<'a> {
             group: Some(group),
             server: Some(server),
             cpu_limit,
-            ..Self::bare(lab, testbed, dir, target)
+            ..Self::bare(lab, testbed, dir, base)
         };
         bench.start_server()?;
         Ok(bench)
@@ -89,7 +89,7 @@ impl Replication for LabBench<'_> {
             Some(server)
         });
         let limit = ALL + EACH * u32::try_from(spec.count).unwrap_or(u32::MAX);
-        let result = self.result::<UpdateRun>(command, &json, SAMPLED, limit);
+        let result = self.result::<UpdateRun>(command, &[], &json, SAMPLED, limit);
         if let Some(server) = killed {
             server.kill();
         }
@@ -106,7 +106,7 @@ impl Replication for LabBench<'_> {
         let mut all = Durability { acknowledged: 0, gone: 0, examples: Vec::new() };
         for outcomes in self.group()?.outcomes.clone() {
             let command = self.group()?.check_command(&outcomes, &json);
-            let (check, _): (UpdateCheck, _) = self.result(command, &json, SAMPLED, ALL)?;
+            let (check, _): (UpdateCheck, _) = self.result(command, &[], &json, SAMPLED, ALL)?;
             let found = check.found;
             all.acknowledged += found.acknowledged;
             all.gone += found.gone;
@@ -140,7 +140,7 @@ impl Replication for LabBench<'_> {
     }
 
     fn sizes(&mut self) -> Result<Sizes, BenchError> {
-        let (ground, address) = (self.ground(), self.target.address);
+        let (ground, address) = (self.ground(), self.base.target);
         self.group()?.sizes(address, ground)
     }
 

@@ -7,11 +7,12 @@ use experiment::settings::ReplicationSettings;
 use experiment::visit::take_up;
 use experiment::{Method, NameBudget, Point, Visit};
 use record::Secondary;
+use record::request::{Edns, Expect, Query, Workload};
 
 use super::material::Material;
 use super::part::{KEY, Part, Peer, Signing};
 use super::{Ground, Group, Member, follower_address};
-use crate::bench::{LabBench, QueryFile};
+use crate::bench::LabBench;
 use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
@@ -42,7 +43,12 @@ impl Session<'_> {
         let cast = self.cast(point, installed, &material)?;
         let ground = Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir };
         let dnssec = settings.replication.signed;
-        let queries = QueryFile { file: material.queries.clone(), dnssec };
+        let edns = dnssec.then(|| Edns { udp_size: None, dnssec, options: Vec::new() });
+        let workload = Workload::QueryFile {
+            path: material.queries.clone(),
+            expect: Expect::Answered,
+            query: Query { recursion: false, edns },
+        };
         let group = match &cast.primary {
             Some(primary) => Group::start(material, primary, &cast.others, ground)?,
             None => Group::alone(material, cast.measured.part.signing),
@@ -50,10 +56,10 @@ impl Session<'_> {
         let address =
             SocketAddr::new(address_v4(Host::Dut, Host::Tester).into(), crate::testbed::PORT);
         let asked = self.checked.asked[v.point];
-        let mut target = asked.target(point, self.options.seed, address);
-        target.queries = Some(queries);
+        let mut base = asked.request(point, self.options.seed, address, None);
+        base.workload = workload;
         let limit = settings.dut.cpu_limit;
-        let mut bench = LabBench::start_member(ground, target, group, &cast.measured, limit)?
+        let mut bench = LabBench::start_member(ground, base, group, &cast.measured, limit)?
             .watched_by(self.options.watcher.clone());
         tell(Event::Serving(&installed.adapter().title, installed.version()));
         cell.record.server_version = installed.version().map(str::to_owned);

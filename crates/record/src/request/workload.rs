@@ -98,6 +98,13 @@ pub struct Names {
     pub query: Query,
 }
 
+impl Names {
+    /// Returns how many names the block has.
+    pub fn size(&self) -> u64 {
+        1 << (self.prefix.max_prefix_len() - self.prefix.prefix_len())
+    }
+}
+
 /// Names of a namespace that are asked for again.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
