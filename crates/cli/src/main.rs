@@ -1,53 +1,93 @@
 //! The `dnsdyno` binary: arguments in, words out.
 //!
 //! ```text
-//! args (clap) ──> options (checked) ──> command ──> roles on engines ──> record ──> report, JSON
+//! arguments (clap) ──> commands ──> request ──> roles on engines ──> record ──> report, JSON
 //! ```
 
-mod args;
-mod auth;
+mod arguments;
 mod bench;
-mod ceilings;
-mod compare;
-mod count;
+mod commands;
 mod failure;
-mod fingerprint;
-mod keep;
-mod live;
-mod load;
-mod load_line;
-mod lockstep;
-mod man;
-mod metrics;
-mod options;
 mod output;
-mod plan;
+mod process;
 mod progress;
-mod replay;
-mod report_page;
-mod run;
-mod runs;
-mod search;
-mod selftest;
-mod servers;
-mod store;
-mod trace;
-mod trace_export;
-mod trace_plots;
-mod trace_select;
-mod trace_stats;
-mod trace_transfers;
-mod update;
-mod zone;
-mod zone_files;
-mod zone_generate;
-mod zone_sign;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser, Subcommand};
 
-use args::{Cli, Command};
+use commands::{
+    auth, compare, host, load, man, report, run, runs, search, selftest, servers, trace, update,
+    zone,
+};
+
+/// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
+#[derive(Debug, Parser)]
+#[command(name = "dnsdyno", version, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Load a server once, and say what became of the queries
+    #[command(after_help = load::EXAMPLES)]
+    Load(Box<load::LoadArgs>),
+    /// Find the highest rate at which a server meets a goal
+    #[command(after_help = search::EXAMPLES)]
+    Search(Box<search::SearchArgs>),
+    /// Test the Tester itself: the Measurer against our AuthDNS (RFC 8219 section 9.2)
+    #[command(after_help = selftest::EXAMPLES)]
+    Selftest(Box<selftest::SelftestArgs>),
+    /// Serve synthetic zones: every answer is computed from the name
+    #[command(after_help = auth::EXAMPLES)]
+    Auth(Box<auth::AuthArgs>),
+    /// Run an experiment in the lab: real servers in network namespaces, no root needed
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::RunArgs),
+    /// List the servers that the lab can drive, and what of them is installed
+    Servers(servers::ServersArgs),
+    /// What this host is, how fast its parts are, and what spoils measurements on it
+    #[command(after_help = host::EXAMPLES)]
+    Host(host::HostArgs),
+    /// List the runs that are kept
+    Runs(runs::RunsArgs),
+    /// Show a run that is kept
+    Show(runs::ShowArgs),
+    /// Write a run as JSON, as a table, or in the schema that tools of the field share
+    #[command(after_help = runs::EXPORT_EXAMPLES)]
+    Export(runs::ExportArgs),
+    /// Compare two runs: faster, slower, or no difference shown
+    #[command(after_help = compare::NOTES)]
+    Compare(compare::CompareArgs),
+    /// Delete runs
+    Delete(runs::DeleteArgs),
+    /// Make streams of dynamic updates, send them, look them up
+    #[command(after_help = update::EXAMPLES)]
+    Update(Box<update::UpdateArgs>),
+    /// Make zone files, cut them, count them, sign them
+    #[command(after_help = zone::EXAMPLES)]
+    Zone(Box<zone::ZoneArgs>),
+    /// Captures of DNS traffic: characterise, filter, turn into queries
+    Trace(Box<trace::TraceArgs>),
+    /// Write runs as one HTML page that needs no network
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::ReportArgs),
+    /// Run the trial that is requested as JSON on standard input
+    #[command(name = lab::MEASURE_COMMAND, hide = true)]
+    Measure {
+        /// The file for the result
+        result: PathBuf,
+    },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder; it is made if need be
+        dir: PathBuf,
+    },
+}
 
 fn main() -> ExitCode {
     // The lab's wrapper takes its arguments as they are.
@@ -68,23 +108,18 @@ fn main() -> ExitCode {
         Command::Update(args) => update::run(*args),
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(*args),
-        Command::Host(args) => fingerprint::run(&args),
+        Command::Host(args) => host::run(&args),
         Command::Servers(args) => servers::run(&args),
         Command::Runs(args) => runs::list(&args),
         Command::Show(args) => runs::show(&args),
         Command::Export(args) => runs::export(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Delete(args) => runs::delete(&args),
-        Command::Report(args) => report_page::run(&args),
-        Command::Man { dir } => man::run(&dir),
+        Command::Report(args) => report::run(&args),
+        Command::Man { dir } => man::run(Cli::command(), &dir),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
-}
-
-/// The command line as it was given.
-fn command_line() -> String {
-    std::env::args().collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,6 @@
-//! Files that commands write.
+//! Where commands write: files, and the standard output.
 
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -16,4 +17,18 @@ pub(crate) fn output(path: &PathBuf) -> Result<Box<dyn std::io::Write + Send>, F
         return Ok(Box::new(std::io::stdout()));
     }
     Ok(Box::new(create(path)?))
+}
+
+/// Whether this output is the standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes to the standard output; that its reader had enough is no failure.
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(Failure::run),
+    }
 }

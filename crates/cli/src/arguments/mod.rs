@@ -1,0 +1,24 @@
+//! Arguments that several commands share, each group with what it means.
+
+/// Arguments that are a value of a request, word for word.
+macro_rules! becomes {
+    ($($arg:ident => $value:ident { $($from:ident => $to:ident),* })*) => {
+        $(impl From<$arg> for $value {
+            fn from(arg: $arg) -> Self {
+                match arg {
+                    $($arg::$from => $value::$to,)*
+                }
+            }
+        })*
+    };
+}
+
+pub(crate) mod address;
+pub(crate) mod fields;
+pub(crate) mod keep;
+pub(crate) mod number;
+pub(crate) mod sockets;
+pub(crate) mod store;
+pub(crate) mod transport;
+pub(crate) mod workload;
+pub(crate) mod zone_file;

@@ -1,0 +1,93 @@
+//! Sockets and threads of the Measurer.
+
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+use lab::CpuList;
+use measure::Nanos;
+use record::request::{Gso, Sockets, WaitFor};
+
+use crate::arguments::address::parse_source;
+
+/// How queries leave and replies come in.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Sockets and threads")]
+pub(crate) struct SocketArgs {
+    /// Cores of the Measurer, a worker on each (0, 0,2 or 0-3) [default: one worker on any core]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
+    /// Source ports over all workers [default: as many as rate and timeout need]
+    #[arg(long, visible_alias = "ports", value_name = "N")]
+    pub(crate) sockets: Option<u16>,
+    /// Source address, or a prefix whose addresses are used in turn
+    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    pub(crate) source: Option<IpNet>,
+    /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
+    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
+    pub(crate) wait: WaitArg,
+    /// A due query may be held back so long, to leave together with others (microseconds)
+    #[arg(long, value_name = "US", default_value_t = 50)]
+    pub(crate) max_burst_us: u64,
+    /// Send queries that leave together as one segmented message (UDP_SEGMENT), which a server on this host receives
+    /// as one; auto: in closed loops and searches, and above 150,000 queries a second and worker
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) gso: GsoArg,
+    /// Receive each datagram by itself (no UDP_GRO)
+    #[arg(long)]
+    pub(crate) no_gro: bool,
+    /// Take the clock after receiving instead of the kernel's stamps
+    #[arg(long)]
+    pub(crate) no_timestamps: bool,
+    /// Bytes of receive and send buffer of each socket
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
+    pub(crate) buffer: usize,
+    /// The AuthDNS shares the Measurer's core by design: its share of it is not starvation
+    #[arg(long)]
+    pub(crate) shared_core: bool,
+}
+
+/// When queries leave as segmented messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GsoArg {
+    /// Where the rate needs it
+    Auto,
+    /// Always
+    On,
+    /// Never
+    Off,
+}
+
+/// How workers wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitArg {
+    /// Never sleep
+    Spin,
+    /// Never sleep, but let others have the core whenever they want it
+    Yield,
+    /// Always sleep
+    Sleep,
+    /// Sleep through long waits, spin through the last microseconds; in closed loops sleep
+    Auto,
+}
+
+impl SocketArgs {
+    /// What is asked of sockets and threads.
+    pub(crate) fn request(&self) -> Sockets {
+        Sockets {
+            cpus: self.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
+            count: self.sockets,
+            source: self.source,
+            wait: self.wait.into(),
+            max_burst: Nanos::from_micros(self.max_burst_us),
+            gso: self.gso.into(),
+            gro: !self.no_gro,
+            timestamps: !self.no_timestamps,
+            buffer: self.buffer,
+            shared_core: self.shared_core,
+        }
+    }
+}
+
+becomes! {
+    GsoArg => Gso { Auto => Auto, On => On, Off => Off }
+    WaitArg => WaitFor { Spin => Spin, Yield => Yield, Sleep => Sleep, Auto => Auto }
+}

@@ -1,0 +1,312 @@
+//! What carries the queries, and how connections come and go.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+use measure::{Nanos, Qps, Transport};
+use record::request::{
+    Close, Connecting, Engine, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare,
+};
+
+use crate::arguments::address::parse_source;
+
+/// What carries the queries, and how connections come and go.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Transport")]
+pub(crate) struct StreamArgs {
+    /// What carries the queries
+    #[arg(long, value_parser = transport_parser(), value_name = "TRANSPORT", default_value = "udp")]
+    pub(crate) transport: Transport,
+    /// Clients of several transports at once: TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, separated by commas
+    /// (udp=6,tcp=1,tls=3); without a PORT the target's for udp and tcp, else the transport's own
+    #[arg(long, value_name = "LIST", conflicts_with = "transport")]
+    pub(crate) transports: Option<MixArg>,
+    /// Clients; each has one connection at a time, or over UDP a port [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) clients: Option<u32>,
+    /// Close a connection after so many queries, and open another [default: never]
+    #[arg(long, value_name = "N")]
+    pub(crate) queries_per_connection: Option<u64>,
+    /// Queries outstanding on a connection at most [default: its share of the window; open loop: 32 to 1024]
+    #[arg(long, value_name = "N")]
+    pub(crate) outstanding: Option<u32>,
+    /// Connections opened a second at most
+    #[arg(long, value_name = "RATE")]
+    pub(crate) connection_rate: Option<Qps>,
+    /// Connections being opened at once, at most
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) opening: u32,
+    /// Open a connection when a query needs it, not all before the trial
+    #[arg(long)]
+    pub(crate) on_demand: bool,
+    /// A connection must be up within this time, its TLS handshake included
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(crate) connect_timeout: Nanos,
+    /// How connections are closed: fin leaves a port waiting for a minute (TIME_WAIT), reset does not
+    #[arg(long, value_enum, value_name = "HOW", default_value = "fin")]
+    pub(crate) close: CloseArg,
+    /// A reply longer than this ends its connection (bytes)
+    #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
+    pub(crate) max_reply: u16,
+    /// TCP Fast Open: the first query travels with the SYN once the kernel has a cookie
+    #[arg(long)]
+    pub(crate) fast_open: bool,
+    /// How HTTP carries queries [default: post]
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub(crate) http_method: Option<HttpMethodArg>,
+    /// Where HTTP requests go [default: /dns-query]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) http_path: Option<String>,
+    /// The name sent (SNI) and verified [default: the target's address]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_name: Option<String>,
+    /// Believe certificates of these authorities only (PEM) [default: believe all]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Speak this version of TLS only
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub(crate) tls_version: Option<TlsVersionArg>,
+    /// Application protocols offered, separated by commas; empty for none [default: the transport's]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) alpn: Option<String>,
+    /// Whose queries come next: all clients in turn, or any client by chance, each a Poisson process in a Poisson load
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) pick: Option<PickArg>,
+    /// A connection without a query for so long is closed; its client opens another for its next
+    #[arg(long, value_name = "TIME")]
+    pub(crate) close_idle: Option<Nanos>,
+    /// Each client sends a DNS cookie of its own (RFC 7873)
+    #[arg(long)]
+    pub(crate) cookies: bool,
+    /// Each client asks for a network of its own by EDNS client subnet, from this prefix on, /24 or /56 each
+    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    pub(crate) subnets: Option<IpNet>,
+    /// Ask how long a connection may be kept without a query (RFC 7828)
+    #[arg(long)]
+    pub(crate) keepalive: bool,
+    /// Pad queries to a multiple of so many bytes (RFC 7830, RFC 8467)
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "128")]
+    pub(crate) pad: Option<u16>,
+    /// Begin connections (over UDP each datagram) with the PROXY protocol, version 2, for clients of this prefix in turn
+    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    pub(crate) proxy: Option<IpNet>,
+    /// Say the PROXY protocol's header within TLS, as dnsdist expects it by default, not in front of it
+    #[arg(long, requires = "proxy")]
+    pub(crate) proxy_within_tls: bool,
+    /// Resume TLS sessions of earlier connections
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Send queries with the handshake of a resumed session (0-RTT); implies --resume
+    #[arg(long)]
+    pub(crate) early_data: bool,
+}
+
+impl StreamArgs {
+    /// The first flag given that is about TLS.
+    pub(crate) fn first_tls_flag(&self) -> Option<&'static str> {
+        [
+            (self.tls_name.is_some(), "--tls-name"),
+            (self.ca.is_some(), "--ca"),
+            (self.tls_version.is_some(), "--tls-version"),
+            (self.alpn.is_some(), "--alpn"),
+            (self.resume, "--resume"),
+            (self.early_data, "--early-data"),
+            (self.proxy_within_tls, "--proxy-within-tls"),
+        ]
+        .into_iter()
+        .find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    /// The first flag given that is about HTTP.
+    pub(crate) fn first_http_flag(&self) -> Option<&'static str> {
+        [(self.http_method.is_some(), "--http-method"), (self.http_path.is_some(), "--http-path")]
+            .into_iter()
+            .find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    /// Whether clients are wanted that are told apart, as connections are.
+    pub(crate) fn wants_clients(&self) -> bool {
+        self.clients.is_some()
+            || self.queries_per_connection.is_some()
+            || self.outstanding.is_some()
+            || self.connection_rate.is_some()
+            || self.on_demand
+            || self.pick.is_some()
+            || self.close_idle.is_some()
+            || self.cookies
+            || self.subnets.is_some()
+            || self.keepalive
+            || self.pad.is_some()
+            || self.proxy.is_some()
+    }
+
+    /// The transports, each with its port where that is not the target's and its share of the clients.
+    pub(crate) fn parts(&self) -> Vec<TransportShare> {
+        self.transports.clone().map_or_else(
+            || vec![TransportShare { transport: self.transport, port: None, share: 1 }],
+            |mix| mix.0,
+        )
+    }
+
+    /// The target's port where none is given.
+    pub(crate) fn port(&self) -> u16 {
+        if self.transports.is_some() { Transport::Udp } else { self.transport }.default_port()
+    }
+}
+
+/// A mix of transports: each once at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MixArg(pub(crate) Vec<TransportShare>);
+
+impl std::str::FromStr for MixArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts: Vec<TransportShare> = Vec::new();
+        for part in text.split(',') {
+            let wrong = || {
+                format!("`{part}` is no TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, as in tls:8853=3")
+            };
+            let (name, share) = part.split_once('=').ok_or_else(wrong)?;
+            let share = share.parse().ok().filter(|share| (1..=1_000).contains(share));
+            let share = share
+                .ok_or_else(|| format!("the share of `{part}` is no number from 1 to 1000"))?;
+            let (name, port) = match name.split_once(':') {
+                None => (name, None),
+                Some((name, port)) => (name, Some(port.parse().map_err(|_| wrong())?)),
+            };
+            let transport: Transport = name
+                .parse()
+                .map_err(|_| format!("`{name}` is no transport: {}", Transport::words(|_| true)))?;
+            if parts.iter().any(|other| other.transport == transport) {
+                return Err(format!("{name} is there twice"));
+            }
+            // The target's port is that of plain DNS.
+            let plain = transport.default_port() == Transport::Udp.default_port();
+            let port = port.or((!plain).then(|| transport.default_port()));
+            parts.push(TransportShare { transport, port, share });
+        }
+        if parts.iter().map(|part| part.share).sum::<u32>() > 1_000 {
+            return Err("the shares are more than 1000 together".to_owned());
+        }
+        Ok(MixArg(parts))
+    }
+}
+
+/// Reads a transport; the help lists all of them.
+fn transport_parser() -> impl TypedValueParser<Value = Transport> {
+    let value = |t: Transport| PossibleValue::new(t.word()).help(t.title());
+    PossibleValuesParser::new(Transport::ALL.map(value)).try_map(|word| word.parse::<Transport>())
+}
+
+/// Whose queries come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PickArg {
+    /// That of the client whose turn it is
+    Turn,
+    /// Any client's
+    Chance,
+}
+
+/// How HTTP carries queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HttpMethodArg {
+    /// In the URI
+    Get,
+    /// In the body
+    Post,
+}
+
+/// How connections are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CloseArg {
+    /// In an orderly way
+    Fin,
+    /// With a reset
+    Reset,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TlsVersionArg {
+    /// TLS 1.2
+    #[value(name = "1.2")]
+    V12,
+    /// TLS 1.3
+    #[value(name = "1.3")]
+    V13,
+}
+
+impl StreamArgs {
+    /// What moves the messages: sockets of UDP where nobody wants to tell clients apart, else connections.
+    pub(crate) fn engine(&self) -> anyhow::Result<Engine> {
+        let transports = self.parts();
+        let any = |has: fn(Transport) -> bool| transports.iter().any(|part| has(part.transport));
+        if let Some(flag) = self.first_tls_flag()
+            && !any(Transport::uses_tls)
+        {
+            bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_tls));
+        }
+        if let Some(flag) = self.first_http_flag()
+            && !any(Transport::uses_http)
+        {
+            bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_http));
+        }
+        let only_udp = transports.iter().all(|part| part.transport.is_datagram());
+        if only_udp && !self.wants_clients() && !self.fast_open {
+            return Ok(Engine::Udp);
+        }
+        let http = Http {
+            method: self.http_method.map(Into::into).unwrap_or_default(),
+            path: self.http_path.clone(),
+        };
+        let proxy = self.proxy.map(|clients| Proxy { clients, within_tls: self.proxy_within_tls });
+        let connecting = Connecting {
+            clients: self.clients.unwrap_or(Connecting::default().clients),
+            queries_per_connection: self.queries_per_connection,
+            outstanding: self.outstanding,
+            connection_rate: self.connection_rate,
+            opening: self.opening,
+            on_demand: self.on_demand,
+            connect_timeout: self.connect_timeout,
+            close: self.close.into(),
+            max_reply: self.max_reply,
+            fast_open: self.fast_open,
+            http: any(Transport::uses_http).then_some(http),
+            tls: any(Transport::uses_tls).then(|| self.tls()),
+            pick: self.pick.map(Into::into).unwrap_or_default(),
+            close_idle: self.close_idle,
+            cookies: self.cookies,
+            subnets: self.subnets,
+            keepalive: self.keepalive,
+            padding: self.pad.unwrap_or(0),
+            proxy,
+            transports,
+        };
+        Ok(Engine::Streams(Box::new(connecting)))
+    }
+
+    fn tls(&self) -> Tls {
+        let words = |text: &str| {
+            text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        Tls {
+            name: self.tls_name.clone(),
+            ca: self.ca.clone(),
+            version: self.tls_version.map(Into::into),
+            alpn: self.alpn.as_deref().map(words),
+            resume: self.resume,
+            early_data: self.early_data,
+        }
+    }
+}
+
+becomes! {
+    PickArg => Pick { Turn => Turn, Chance => Chance }
+    HttpMethodArg => HttpMethod { Get => Get, Post => Post }
+    CloseArg => Close { Fin => Fin, Reset => Reset }
+    TlsVersionArg => TlsVersion { V12 => V12, V13 => V13 }
+}

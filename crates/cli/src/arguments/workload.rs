@@ -1,0 +1,176 @@
+//! What is asked, and what replies must say.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
+use wire::{Ipv4Prefix, Name, Pref64, Qtype};
+
+use crate::arguments::address::{ipv4_net, ipv6_net};
+
+/// What is asked, and what the answers must say.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Workload")]
+pub(crate) struct WorkloadArgs {
+    /// Ask for the dns64perf names of this IPv4 prefix, each once, in a seeded order [default: 10.0.0.0/8]
+    #[arg(long, value_name = "PREFIX", group = "workload")]
+    pub(crate) namespace: Option<Ipv4Prefix>,
+    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it), again and again
+    #[arg(long, value_name = "FILE", group = "workload")]
+    pub(crate) queries: Option<PathBuf>,
+    /// Ask the same name each time
+    #[arg(long, value_name = "NAME", group = "workload")]
+    pub(crate) name: Option<Name>,
+    /// Ask for random names below this zone
+    #[arg(long, value_name = "ZONE", group = "workload")]
+    pub(crate) random_subdomain: Option<Name>,
+    /// Ask for names n<k> of this zone by Zipf's law, with --mix-repeats and --mix-missing
+    #[arg(long, value_name = "ZONE", group = "workload")]
+    pub(crate) mix: Option<Name>,
+    /// Popular names of a mix
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "mix")]
+    pub(crate) mix_names: u32,
+    /// Zipf's exponent of a mix
+    #[arg(long, value_name = "S", default_value_t = 1.0, requires = "mix")]
+    pub(crate) mix_exponent: f64,
+    /// Share (0 to 1) of a mix's queries that repeat popular names
+    #[arg(long, value_name = "SHARE", default_value_t = 0.8, requires = "mix")]
+    pub(crate) mix_repeats: f64,
+    /// Share (0 to 1) of a mix's queries for names that do not exist (below nx.ZONE)
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "mix")]
+    pub(crate) mix_missing: f64,
+    /// The zone of the namespace
+    #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
+    pub(crate) zone: Name,
+    /// The type asked for [default: AAAA; a file says its own]
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) qtype: Option<Qtype>,
+    /// Namespace replies must hold the name's address embedded in this prefix
+    #[arg(long, value_name = "PREF64")]
+    pub(crate) expect_pref64: Option<Pref64>,
+    /// What other replies must say [default: the address for A of a namespace, else answered]
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "expect_pref64")]
+    pub(crate) expect: Option<ExpectArg>,
+    /// The first name of the namespace to use
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_name: u64,
+    /// How many names from there on may be used [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) names: Option<u64>,
+    /// Begin again with the first name when all were used
+    #[arg(long)]
+    pub(crate) reuse_names: bool,
+    /// Share (0 to 1) of queries that ask for names of the namespace asked before
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(crate) repeat_share: f64,
+    /// From so many names these are taken, evenly
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) repeat_names: u64,
+    /// Do not set the RD bit
+    #[arg(long)]
+    pub(crate) no_recursion: bool,
+    /// Send EDNS(0) with this UDP size
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1232")]
+    pub(crate) edns: Option<u16>,
+    /// Send EDNS(0) with the DO bit
+    #[arg(long)]
+    pub(crate) dnssec: bool,
+    /// Send this EDNS option (CODE or CODE:HEX); may be repeated
+    #[arg(long, value_name = "CODE:HEX")]
+    pub(crate) edns_option: Vec<String>,
+    /// Seed of everything that looks random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// What a reply must say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExpectArg {
+    /// NOERROR or NXDOMAIN
+    Answered,
+    /// NOERROR
+    Noerror,
+    /// Any AAAA record
+    Aaaa,
+    /// NOERROR without an answer
+    Nodata,
+    /// NXDOMAIN
+    Nxdomain,
+}
+
+impl WorkloadArgs {
+    /// What is asked.
+    pub(crate) fn request(&self) -> anyhow::Result<Workload> {
+        let expect = self.expect.map_or(Expect::Answered, Expect::from);
+        let qtype = self.qtype.unwrap_or(Qtype::AAAA).to_string();
+        let query = self.query();
+        let other = self.queries.is_some()
+            || self.name.is_some()
+            || self.random_subdomain.is_some()
+            || self.mix.is_some();
+        if self.expect_pref64.is_some() && other {
+            bail!("--expect-pref64 needs names that tell their addresses: use it with --namespace");
+        }
+        if let Some(path) = &self.queries {
+            if self.qtype.is_some() {
+                bail!("--type does not go with --queries: the file says the type of each query");
+            }
+            return Ok(Workload::QueryFile { path: path.clone(), expect, query });
+        }
+        if let Some(name) = &self.name {
+            return Ok(Workload::Name { name: name.to_string(), qtype, expect, query });
+        }
+        if let Some(zone) = &self.random_subdomain {
+            return Ok(Workload::RandomSubdomain { zone: zone.to_string(), qtype, expect, query });
+        }
+        if let Some(zone) = &self.mix {
+            return Ok(Workload::Mix {
+                zone: zone.to_string(),
+                names: self.mix_names,
+                exponent: self.mix_exponent,
+                repeats: self.mix_repeats,
+                missing: self.mix_missing,
+                qtype,
+                expect,
+                query,
+            });
+        }
+        Ok(Workload::Namespace(self.names(qtype, query)))
+    }
+
+    fn names(&self, qtype: String, query: Query) -> Names {
+        let prefix = self.namespace.unwrap_or_else(|| "10.0.0.0/8".parse().expect("a prefix"));
+        let expect = match (self.expect_pref64, self.expect, self.qtype) {
+            (Some(pref64), _, _) => NamespaceExpect::Embedded(ipv6_net(pref64)),
+            (None, Some(expect), _) => NamespaceExpect::Same(expect.into()),
+            (None, None, Some(Qtype::A)) => NamespaceExpect::Address,
+            (None, None, _) => NamespaceExpect::Same(Expect::NoError),
+        };
+        let repeats = Repeats { share: self.repeat_share, names: self.repeat_names };
+        Names {
+            prefix: ipv4_net(prefix),
+            zone: self.zone.to_string(),
+            qtype,
+            expect,
+            first: self.first_name,
+            names: self.names,
+            reuse: self.reuse_names,
+            repeats: (self.repeat_share != 0.0).then_some(repeats),
+            query,
+        }
+    }
+
+    fn query(&self) -> Query {
+        let wanted = self.edns.is_some() || self.dnssec || !self.edns_option.is_empty();
+        let edns =
+            Edns { udp_size: self.edns, dnssec: self.dnssec, options: self.edns_option.clone() };
+        Query { recursion: !self.no_recursion, edns: wanted.then_some(edns) }
+    }
+}
+
+becomes! {
+    ExpectArg => Expect {
+        Answered => Answered, Noerror => NoError, Aaaa => AnyAaaa, Nodata => NoData, Nxdomain => NxDomain
+    }
+}

@@ -1,0 +1,141 @@
+//! Arguments of `dnsdyno auth`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use auth::{Capacity, FaultSpec, Late, Latency, Stall};
+use clap::{Args, ValueEnum};
+use lab::CpuList;
+use measure::Nanos;
+use wire::{Ipv4Prefix, Name, Pref64};
+
+use crate::arguments::address::parse_target;
+use crate::arguments::sockets::WaitArg;
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  An AuthDNS for the names of 10.0.0.0/8, on core 1
+    dnsdyno auth --listen 10.9.0.2:5353 --namespace 10.0.0.0/8 --cpus 1
+
+  A bad one, to try a DNS64 server or a Tester on: slow, lossy, and one answer in a hundred is a lie
+    dnsdyno auth --listen [::1]:5353 --delay 20ms --loss 0.001 --fault wrong-address:0.01
+
+  One of a known capacity, to see whether a Tester finds 20,000 queries a second: 20,000 answers a second, 200 at once
+    dnsdyno auth --listen [::1]:5353 --aaaa always --capacity 20k
+
+  One that stalls for 50 ms every 5 s, and one with two latencies: nine answers in ten after 0.2 ms, the tenth after 20 ms
+    dnsdyno auth --listen [::1]:5353 --stall 50ms/5s
+    dnsdyno auth --listen [::1]:5353 --latency bimodal:0.9:0.2ms:20ms
+
+  Answers that come twice (one in a hundred) or after the timeout of the Tester (one in a thousand)
+    dnsdyno auth --listen [::1]:5353 --duplicate 0.01 --late 0.001:2s";
+
+/// `dnsdyno auth`
+#[derive(Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("private").multiple(true))]
+pub(crate) struct AuthArgs {
+    /// Where to listen, UDP and TCP: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, default_value = "[::1]:5353")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Where to speak TLS as well: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    pub(crate) tls: Vec<SocketAddr>,
+    /// Where to speak HTTPS as well, HTTP/2 over TCP and HTTP/3 over UDP: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    pub(crate) https: Vec<SocketAddr>,
+    /// Where to speak QUIC as well: ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    pub(crate) quic: Vec<SocketAddr>,
+    /// The certificate (chain) shown, PEM [default: one of an authority made at the start]
+    #[arg(long, value_name = "FILE", requires = "private", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Write ca.pem, server.pem and server.key of the authority made at the start into this folder
+    #[arg(long, value_name = "DIR", requires = "private", conflicts_with = "tls_certificate")]
+    pub(crate) tls_write: Option<PathBuf>,
+    /// Take queries that come with the TLS handshake of a resumed session (0-RTT)
+    #[arg(long, requires = "private")]
+    pub(crate) tls_early_data: bool,
+    /// The names: those of this IPv4 prefix
+    #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/8")]
+    pub(crate) namespace: Ipv4Prefix,
+    /// The zone they lie in
+    #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
+    pub(crate) zone: Name,
+    /// Which names have AAAA records
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "never",
+        conflicts_with = "aaaa_share"
+    )]
+    pub(crate) aaaa: AaaaArg,
+    /// This share (0 to 1) of names has AAAA records, by a hash of the name
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) aaaa_share: Option<f64>,
+    /// AAAA records are this prefix and the IPv4 address
+    #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
+    pub(crate) pref64: Pref64,
+    /// TTL of answers, seconds
+    #[arg(long, value_name = "S", default_value_t = 3_600)]
+    pub(crate) ttl: u32,
+    /// The SOA's MINIMUM, seconds
+    #[arg(long, value_name = "S", default_value_t = 300)]
+    pub(crate) negative_ttl: u32,
+    /// The SOA's own TTL, seconds
+    #[arg(long, value_name = "S", default_value_t = 3_600)]
+    pub(crate) soa_ttl: u32,
+    /// Hold every reply back so long (UDP)
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub(crate) delay: Nanos,
+    /// Delay replies by a known distribution (UDP): bimodal:SHARE:LOW:HIGH delays a share (0 to 1) by the time LOW and
+    /// the others by HIGH
+    #[arg(long, value_name = "bimodal:SHARE:LOW:HIGH", conflicts_with = "delay")]
+    pub(crate) latency: Option<Latency>,
+    /// Send this share (0 to 1) of the replies after TIME instead (UDP)
+    #[arg(long, value_name = "SHARE:TIME")]
+    pub(crate) late: Option<Late>,
+    /// Answer at most RATE queries a second, all workers together, and drop the others silently (UDP); BURST is the largest
+    /// number of answers at once, or a time whose queries it is [default BURST: 10ms]
+    #[arg(long, value_name = "RATE[:BURST]")]
+    pub(crate) capacity: Option<Capacity>,
+    /// Stop answering for TIME at the end of every PERIOD, such as 50ms/5s; queries wait in the socket (UDP)
+    #[arg(long, value_name = "TIME/PERIOD")]
+    pub(crate) stall: Option<Stall>,
+    /// Send this share (0 to 1) of the replies twice, evenly spread (UDP)
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) duplicate: Option<f64>,
+    /// Drop this share (0 to 1) of the replies, evenly spread (UDP)
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(crate) loss: f64,
+    /// Spoil replies (UDP): KIND or KIND:SHARE, of wrong-address, wrong-question, wrong-id, truncate, cut,
+    /// servfail, duplicate, silent; may be repeated
+    #[arg(long, value_name = "KIND:SHARE")]
+    pub(crate) fault: Vec<FaultSpec>,
+    /// Cores, a worker on each [default: one worker on any core]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
+    /// How workers wait
+    #[arg(long, value_enum, value_name = "MODE", default_value = "sleep")]
+    pub(crate) wait: WaitArg,
+    /// Send each datagram by itself (no UDP_SEGMENT)
+    #[arg(long)]
+    pub(crate) no_gso: bool,
+    /// Receive each datagram by itself (no UDP_GRO)
+    #[arg(long)]
+    pub(crate) no_gro: bool,
+    /// End after this time [default: on SIGINT or SIGTERM]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Nanos>,
+}
+
+/// Which names have AAAA records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AaaaArg {
+    /// None
+    Never,
+    /// All
+    Always,
+}

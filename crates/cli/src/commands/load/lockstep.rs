@@ -1,0 +1,67 @@
+//! `dnsdyno load --pacing lockstep`: dns64perf's experiments, and the table of seed 000.
+
+use std::sync::atomic::Ordering;
+
+use measure::Pacing;
+use measure::pacing::EXPERIMENT;
+use record::request::TrialSpec;
+use record::{LockStepRow, LockStepTable, SCHEMA, TrialRequest};
+use tester::Setup;
+
+use super::args::LoadArgs;
+use super::pacing::PacingArg;
+use crate::failure::Failure;
+use crate::process::command_line;
+use crate::process::interruption;
+use crate::progress::Progress;
+
+/// Runs the experiments for each number of threads.
+pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure> {
+    if args.keep.is_wanted() {
+        let why = "the table of --pacing lockstep is not kept: `dnsdyno run dns64-lockstep` keeps its rows";
+        return Err(Failure::BadInput(anyhow::anyhow!(why)));
+    }
+    let Pacing::LockStep { threads, experiments } = request.pacing else { return Ok(()) };
+    let all = match args.pacing {
+        PacingArg::Kind(_) => args.threads.clone(),
+        PacingArg::Whole(_) => vec![threads],
+    };
+    let each = u64::from(experiments) * u64::from(EXPERIMENT);
+    let setups = all.iter().map(|&threads| {
+        let pacing = Pacing::LockStep { threads, experiments };
+        Setup::new(TrialRequest { pacing, ..request.clone() }, command_line())
+    });
+    let setups: Vec<Setup> = setups.collect::<Result<_, _>>()?;
+    setups[0].check_names(each * all.len() as u64).map_err(tester::TesterError::from)?;
+    let stop = interruption()?;
+    let mut rows = Vec::new();
+    for ((run, setup), threads) in (0u64..).zip(setups).zip(all) {
+        // No name twice, over all numbers of threads: the first would be in the server's cache.
+        let setup = setup.for_trial(&TrialSpec {
+            pacing: Pacing::LockStep { threads, experiments },
+            duration: request.duration,
+            timeout: request.timeout,
+            goal: request.goal.clone(),
+            first_name: run * each,
+            names: each,
+        });
+        let (live, progress) =
+            Progress::show(format!("lock-step {}, {threads} threads", setup.target()));
+        let result = setup.run(&live, &stop)?;
+        drop(progress);
+        rows.push(LockStepRow::new(threads, result));
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let table = LockStepTable { schema: SCHEMA, server: request.target.to_string(), rows };
+    if let Some(path) = &args.json {
+        record::write(path, &table).map_err(Failure::run)?;
+    }
+    print!("{}", report::lockstep(&table));
+    if table.rows.iter().any(|row| row.trial.void.is_void()) {
+        Err(Failure::Silent)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! `--pacing`: a word, with its numbers in further arguments, or all in one.
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, TypedValueParser};
+use measure::Pacing;
+
+/// When queries leave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PacingArg {
+    /// Only its kind; numbers are in other arguments.
+    Kind(PacingKind),
+    /// All of it.
+    Whole(Pacing),
+}
+
+/// Reads a [`PacingArg`].
+#[derive(Clone, Debug)]
+pub(crate) struct PacingParser;
+
+impl TypedValueParser for PacingParser {
+    type Value = PacingArg;
+
+    fn parse_ref(
+        &self,
+        cmd: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<PacingArg, clap::Error> {
+        let text = value.to_string_lossy();
+        if let Ok(kind) = <PacingKind as ValueEnum>::from_str(&text, false) {
+            return Ok(PacingArg::Kind(kind));
+        }
+        let whole = |text: &str| text.parse::<Pacing>().map(PacingArg::Whole);
+        TypedValueParser::parse_ref(&whole, cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(PacingKind::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
+/// When queries leave, without numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PacingKind {
+    /// Open loop, even
+    Constant,
+    /// Open loop, exponential gaps
+    Poisson,
+    /// Open loop, from one rate to another
+    Ramp,
+    /// Closed loop, so many outstanding (dnsperf)
+    Window,
+    /// Closed loop, lanes that ask one query after the other (dns64perf)
+    Lockstep,
+}

@@ -1,0 +1,16 @@
+//! The commands, each with its arguments beside it.
+
+pub(crate) mod auth;
+pub(crate) mod compare;
+pub(crate) mod host;
+pub(crate) mod load;
+pub(crate) mod man;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod runs;
+pub(crate) mod search;
+pub(crate) mod selftest;
+pub(crate) mod servers;
+pub(crate) mod trace;
+pub(crate) mod update;
+pub(crate) mod zone;

@@ -1,0 +1,99 @@
+//! Arguments of `dnsdyno run`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use experiment::Custom;
+use measure::{Link, Path as WirePath};
+
+use crate::arguments::address::parse_target;
+use crate::arguments::store::{RunRef, StoreArgs};
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  The DNS64 servers of this machine, measured the RFC 8219 way in short form
+    dnsdyno run experiments/dns64-rfc8219.toml --quick
+
+  One of them in full (hours), with every trial in a file
+    dnsdyno run dns64-rfc8219 --servers unbound --json unbound.json
+
+  The last one was killed: what it had done is kept, the rest is done
+    dnsdyno run --resume last
+
+  What there is, and what one of them would do
+    dnsdyno run --list
+    dnsdyno run auth-scaling --dry-run";
+
+/// `dnsdyno run`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    /// The experiment's file, or the name of a built-in one
+    #[arg(required_unless_present_any = ["list", "resume"])]
+    pub(crate) experiment: Option<PathBuf>,
+    /// Take up a run of the store again that was interrupted: its number, or `last`
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store"])]
+    pub(crate) resume: Option<RunRef>,
+    /// List the built-in experiments
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Say what would be done and how long it would take, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The short form: minutes instead of hours, labelled as not conforming
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these servers of the experiment; they must be installed
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// A folder of further server adapters (*.toml)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) servers_dir: Option<PathBuf>,
+    /// Measure a server of your own too: NAME=COMMAND, the command a template (docs/servers.md); may be repeated
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_custom, conflicts_with = "resume")]
+    pub(crate) custom: Vec<(String, Custom)>,
+    /// Measure a server that you run too, by the network alone: NAME=ADDRESS:PORT; may be repeated
+    #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
+    pub(crate) remote: Vec<(String, Custom)>,
+    /// The testbed's links, whatever the experiment says: plain, moderated or steered (docs/testbed.md)
+    #[arg(long, value_name = "KIND")]
+    pub(crate) link: Option<Link>,
+    /// What a datagram is on the links: a packet (wire), or part of a message that crosses whole (host-offload)
+    #[arg(long, value_name = "KIND")]
+    pub(crate) path: Option<WirePath>,
+    /// Seed of the names' order and of the order of measurements
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep the servers' configurations and logs
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Tell each step as a plain line, also on a terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Tell Prometheus how the run goes on, at this address: http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Write the result with every trial to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Do not keep the run in the store
+    #[arg(long)]
+    pub(crate) no_store: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+/// A server that the user runs.
+fn parse_remote(text: &str) -> Result<(String, Custom), String> {
+    let (name, address) = text.split_once('=').ok_or("it is NAME=ADDRESS:PORT")?;
+    Ok((name.to_owned(), Custom::at(parse_target(address)?)))
+}
+
+/// A server of the user's own.
+fn parse_custom(text: &str) -> Result<(String, Custom), String> {
+    let (name, command) = text.split_once('=').ok_or("it is NAME=COMMAND")?;
+    let custom = Custom::new(command);
+    match custom.nonsense() {
+        Some(why) => Err(why.to_owned()),
+        None => Ok((name.to_owned(), custom)),
+    }
+}

@@ -1,0 +1,403 @@
+//! The picture of a [`State`], for terminals of any size.
+//!
+//! ```text
+//!   what is run, and how to end it
+//!   plan     ████████░░░░░░░ 5 of 12, 3 min, about 5 min left
+//!   cell     unbound 1.22.0 cores=1, repeat 2
+//!   trial    constant 20000 qps ███████░░░ 3 of 5 s
+//!   rates    sent 20,000/s   valid 19,998/s   invalid 0   lost 2
+//!   the rate over the trial (where there is room)
+//!   latencies | CPU
+//!   what each cell gave | what was told (where there is room)
+//! ```
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph, Sparkline};
+
+use super::board::{Cell, Labels, Phase, Running, State};
+use report::view::{figure_name, quantity, short_time_us, span, thousands, with_unit};
+
+/// From this size on there is room for more than the numbers.
+const ROOMY: (u16, u16) = (60, 20);
+/// From this width on the cells stand beside the lines.
+const WIDE: u16 = 120;
+/// The width of the words before a value.
+const WORDS: usize = 9;
+/// Parts of a block, by eighths.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// How a picture is painted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint {
+    /// Whether it has colours; without them it is told apart by weight and words alone.
+    pub(crate) colours: bool,
+}
+
+impl Paint {
+    fn colour(self, colour: Color) -> Style {
+        if self.colours { Style::default().fg(colour) } else { Style::default() }
+    }
+
+    fn strong(self) -> Style {
+        Style::default().add_modifier(Modifier::BOLD)
+    }
+
+    fn bar(self) -> Style {
+        self.colour(Color::Cyan)
+    }
+
+    /// Of what should not be there.
+    fn bad(self, is_bad: bool) -> Style {
+        if is_bad { self.colour(Color::Red).add_modifier(Modifier::BOLD) } else { Style::default() }
+    }
+}
+
+/// Draws `state`; `ending` says that the run was asked to end.
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, ending: bool, paint: Paint) {
+    let area = frame.area();
+    let roomy = area.width >= ROOMY.0 && area.height >= ROOMY.1;
+    let parts = if roomy { [5, 4] } else { [5, 0] };
+    let body = if roomy { Constraint::Max(11) } else { Constraint::Min(0) };
+    let rest = if roomy { Constraint::Min(3) } else { Constraint::Length(0) };
+    let [head, course, body, rest] =
+        Layout::vertical([Constraint::Length(parts[0]), Constraint::Length(parts[1]), body, rest])
+            .areas(area);
+    frame.render_widget(Paragraph::new(self::head(state, ending, paint, head.width)), head);
+    if roomy {
+        self::course(frame, course, state, paint);
+    }
+    self::body(frame, body, state, paint);
+    if roomy {
+        self::rest(frame, rest, state);
+    }
+}
+
+/// The five lines that are always there.
+fn head(state: &State, ending: bool, paint: Paint, width: u16) -> Vec<Line<'static>> {
+    let keys = if ending { "ending: what is done is kept" } else { "q ends the run" };
+    let form = if state.plan.quick { " (short form)" } else { "" };
+    let name = format!("dnsdyno run {}{form}", state.plan.experiment);
+    let gap = usize::from(width).saturating_sub(name.chars().count() + keys.chars().count());
+    let title = Line::from(vec![
+        Span::styled(name, paint.strong()),
+        Span::raw(" ".repeat(gap.max(2))),
+        Span::styled(keys, paint.bad(ending)),
+    ]);
+    let (done, of) = state.visits;
+    let elapsed = span(state.began.elapsed().as_secs_f64());
+    let left = span(state.remaining_s());
+    let narrow = width < ROOMY.0;
+    let plan = match &state.phase {
+        Phase::Visit(..) if narrow => format!("{done} of {of}, about {left} left"),
+        Phase::Visit(..) => format!("{done} of {of} visits, {elapsed}, about {left} left"),
+        Phase::SelfTest => format!("self-test of the Tester, {elapsed}"),
+        Phase::Starting => format!("the testbed is made, {elapsed}"),
+    };
+    let share = done as f64 / of.max(1) as f64;
+    let cell = match &state.phase {
+        Phase::Visit(cell, repeat) => format!("{cell}, repeat {}", repeat + 1),
+        Phase::SelfTest => "the Measurer against the AuthDNS".to_owned(),
+        Phase::Starting => String::new(),
+    };
+    // A narrow terminal needs the room for the name.
+    let cell_word = if narrow { Span::raw("") } else { word("cell") };
+    vec![
+        title,
+        with_bar("plan", share, plan, paint, width),
+        Line::from(vec![cell_word, Span::styled(cell, paint.strong())]),
+        trial(state.trial.as_ref(), paint, width),
+        rates(state.trial.as_ref(), narrow, paint),
+    ]
+}
+
+/// A word before a value.
+fn word(text: &str) -> Span<'static> {
+    Span::raw(format!("{text:<WORDS$}"))
+}
+
+/// A share as a bar between a word and what it means.
+fn with_bar(name: &str, share: f64, words: String, paint: Paint, width: u16) -> Line<'static> {
+    let room = usize::from(width).saturating_sub(WORDS + words.chars().count() + 1).min(30);
+    let mut spans = vec![word(name)];
+    if room >= 5 {
+        spans.extend(bar(share, room, paint));
+        spans.push(Span::raw(" "));
+    }
+    spans.push(Span::raw(words));
+    Line::from(spans)
+}
+
+/// What is full of a bar of `room` columns.
+pub(crate) fn full_bar(share: f64, room: usize) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+/// A bar of `room` columns of which `share` is full.
+fn bar(share: f64, room: usize, paint: Paint) -> [Span<'static>; 2] {
+    let full = full_bar(share, room);
+    let rest = "·".repeat(room.saturating_sub(full.chars().count()));
+    [Span::styled(full, paint.bar()), Span::raw(rest)]
+}
+
+fn trial(trial: Option<&Running>, paint: Paint, width: u16) -> Line<'static> {
+    let Some(trial) = trial else { return Line::from(vec![word("trial"), Span::raw("none yet")]) };
+    let pacing = trial.pacing.map_or("another generator".to_owned(), measure::Pacing::describe);
+    let (at, whole) = (trial.now.at_s, trial.duration.as_secs_f64());
+    if trial.ended {
+        return Line::from(vec![word("trial"), Span::raw(format!("{pacing}, ended"))]);
+    }
+    if whole == 0.0 {
+        return Line::from(vec![word("trial"), Span::raw(format!("{pacing}, {at:.0} s"))]);
+    }
+    let words = format!("{pacing}, {:.0} of {whole:.0} s", at.min(whole));
+    with_bar("trial", at / whole, words, paint, width)
+}
+
+fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
+    let Some(trial) = trial else { return Line::from(word("rates")) };
+    let number = thousands;
+    let (sent, valid) = trial.rate();
+    let (lost, bad) = (trial.now.lost, trial.now.bad);
+    let invalid = bad.saturating_sub(lost);
+    if narrow {
+        let rates = format!("sent {}/s  valid {}/s  ", number(sent), number(valid));
+        let bad = Span::styled(format!("bad {}", number(bad as f64)), paint.bad(bad > 0));
+        return Line::from(vec![Span::raw(rates), bad]);
+    }
+    Line::from(vec![
+        word("rates"),
+        Span::raw("sent "),
+        Span::styled(format!("{}/s", number(sent)), paint.strong()),
+        Span::raw("  valid "),
+        Span::styled(format!("{}/s", number(valid)), paint.strong()),
+        Span::raw("  "),
+        Span::styled(format!("invalid {}", number(invalid as f64)), paint.bad(invalid > 0)),
+        Span::raw("  "),
+        Span::styled(format!("lost {}", number(lost as f64)), paint.bad(lost > 0)),
+    ])
+}
+
+/// The rate of valid answers over the trial.
+fn course(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
+    let rates = state.trial.iter().flat_map(|trial| &trial.rates);
+    let valid: Vec<u64> = rates.map(|(_, valid)| *valid as u64).collect();
+    // The newest are at the right edge, and leave on the left.
+    let from = valid.len().saturating_sub(usize::from(area.width));
+    let highest = valid.iter().copied().max().unwrap_or(0);
+    let title = format!("valid answers a second, highest {}", thousands(highest as f64));
+    let line = Sparkline::default()
+        .block(Block::default().borders(Borders::TOP).title(title))
+        .data(&valid[from..])
+        .style(paint.bar());
+    frame.render_widget(line, area);
+}
+
+/// Latencies and CPU: side by side where there is room.
+fn body(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
+    let of_roles = state.cpu.len().max(3) as u16 + 1;
+    let [left, right] = if area.width >= ROOMY.0 {
+        Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).spacing(1).areas(area)
+    } else {
+        let least = of_roles.min(area.height);
+        Layout::vertical([Constraint::Min(0), Constraint::Length(least)]).areas(area)
+    };
+    panel(frame, left, "latency of replies", |room, lines| {
+        latencies(state.trial.as_ref(), room, lines, paint)
+    });
+    panel(frame, right, "busy share of the cores of", |room, _| {
+        let share = |(role, share): &(&'static str, f64)| {
+            let words = format!("{:3.0} %", share * 100.0);
+            with_bar(role, *share, words, paint, room)
+        };
+        state.cpu.iter().map(share).collect()
+    });
+}
+
+/// Lines under a title; they are given their room: columns and lines.
+fn panel(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: &str,
+    lines: impl FnOnce(u16, usize) -> Vec<Line<'static>>,
+) {
+    let block = Block::default().borders(Borders::TOP).title(title.to_owned());
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    frame.render_widget(Paragraph::new(lines(inner.width, usize::from(inner.height))), inner);
+}
+
+/// A line for each span of latencies; where there is no room for all, the shortest ones are counted together.
+fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> Vec<Line<'static>> {
+    let Some(trial) = trial else { return Vec::new() };
+    let spans = &trial.now.latency_us;
+    let cut = spans.len().saturating_sub(lines.max(1));
+    let mut shown: Vec<(f64, u64)> = spans[cut..].to_vec();
+    if let Some((_, count)) = shown.first_mut() {
+        *count += spans[..cut].iter().map(|(_, count)| count).sum::<u64>();
+    }
+    let most = shown.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
+    let line = |(bound, count): &(f64, u64)| {
+        let name = format!("<{}", short_time_us(*bound));
+        let words = format!("{:>9}", thousands(*count as f64));
+        with_bar(&name, *count as f64 / most as f64, words, paint, room)
+    };
+    shown.iter().map(line).collect()
+}
+
+/// What each cell gave, where there is room beside it, and the last lines that were told.
+fn rest(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let lines = if area.width >= WIDE {
+        let sides = [Constraint::Fill(2), Constraint::Fill(3)];
+        let [cells, lines] = Layout::horizontal(sides).spacing(1).areas(area);
+        panel(frame, cells, "cells", |_, lines| self::cells(state, lines));
+        lines
+    } else {
+        area
+    };
+    panel(frame, lines, "told", |_, lines| {
+        let from = state.lines.len().saturating_sub(lines);
+        state.lines.iter().skip(from).map(|line| Line::from(line.clone())).collect()
+    });
+}
+
+/// A line for each cell, around the one that is visited.
+fn cells(state: &State, lines: usize) -> Vec<Line<'static>> {
+    let current = state.cells.keys().position(|labels| Some(labels) == state.current.as_ref());
+    let last = state.cells.len().saturating_sub(lines);
+    let from = current.map_or(0, |place| place.saturating_sub(lines / 2)).min(last);
+    let line = |(labels, cell): (&Labels, &Cell)| {
+        let mark = if Some(labels) == state.current.as_ref() { "> " } else { "  " };
+        Line::from(format!("{mark}{}: {}", cell.name, found(cell)))
+    };
+    state.cells.iter().skip(from).take(lines).map(line).collect()
+}
+
+/// What a cell gave so far.
+fn found(cell: &Cell) -> String {
+    if let Some(capacity) = cell.capacity_qps {
+        return with_unit(capacity, "qps");
+    }
+    match cell.figures.iter().next() {
+        Some(((name, unit), value)) => {
+            format!("{} {}", figure_name(name), quantity(*value, unit))
+        }
+        None if cell.trials > 0 => format!("{} trials", cell.trials),
+        None => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::{Event, Sight};
+    use measure::{Nanos, Pacing, Qps};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use record::{CellRecord, Glimpse, Plan};
+
+    use super::super::Board;
+    use super::*;
+
+    /// A search in its second visit.
+    fn board() -> Board {
+        let board = Board::new();
+        let plan = Plan { experiment: "dns64-rfc8219".into(), quick: true, ..Plan::default() };
+        let cell = |server: &str| {
+            let mut cell = CellRecord::new(server, [("cores".into(), "1".into())].into(), "search");
+            cell.server_version = Some("1.22.0".into());
+            cell
+        };
+        let cells = ["dns64d", "unbound", "bind9"].map(cell);
+        let remaining = Nanos::from_secs(300);
+        board.see(&Event::Begun(&plan));
+        board.see(&Event::Planned(&cells, remaining));
+        let visit = Event::Visit { cell: &cells[1], repeat: 0, number: (2, 3), remaining };
+        board.see(&visit);
+        board.look(Sight::Begins {
+            pacing: Some(Pacing::Constant { rate: Qps::new(20_000.0).expect("a rate") }),
+            duration: Nanos::from_secs(5),
+        });
+        board.look(Sight::Cpu(vec![("tester", 0.62), ("authdns", 0.08), ("dut", 0.951)]));
+        let spans = [(50.0, 310), (100.0, 41_000), (200.0, 17_500), (500.0, 900), (10_000.0, 12)];
+        for quarter in 1..=12 {
+            let valid = quarter * 4_900 + quarter % 3 * 40;
+            board.look(Sight::Load(Glimpse {
+                at_s: quarter as f64 * 0.25,
+                sent: quarter * 5_000,
+                valid,
+                answered: valid + 1,
+                bad: 4,
+                lost: 3,
+                latency_us: spans.to_vec(),
+                ..Glimpse::default()
+            }));
+        }
+        board.say("dns64d cores=1, 1 of 1: 41,200 qps, limited by the server".into());
+        board.say("[2/3, about 5 min left] unbound cores=1, repeat 1".into());
+        board.say("  Unbound 1.22.0".into());
+        board
+    }
+
+    /// What is on a terminal of that size, without blanks at the ends of lines.
+    fn picture(board: &Board, width: u16, height: u16, colours: bool) -> (String, bool) {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+        let paint = Paint { colours };
+        terminal.draw(|frame| draw(frame, &board.state(), false, paint)).expect("draws");
+        let buffer = terminal.backend().buffer();
+        let coloured = buffer.content.iter().any(|cell| cell.fg != Color::Reset);
+        let lines = buffer.content.chunks(usize::from(width)).map(|line| {
+            line.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned()
+        });
+        (lines.collect::<Vec<_>>().join("\n"), coloured)
+    }
+
+    #[test]
+    fn the_picture_of_the_docs_is_this_one() {
+        let (picture, coloured) = picture(&board(), 80, 24, true);
+        let docs = include_str!("../../../../../../docs/experiments.md");
+        assert!(coloured && docs.contains(picture.trim_end()), "\n{picture}");
+    }
+
+    #[test]
+    fn small_terminals_show_the_numbers_and_large_ones_the_cells() {
+        let (small, _) = picture(&board(), 40, 15, true);
+        for part in ["1 of 3, about 5 min left", "cores=1, repeat 1", "bad 4", "<200 us", "dut  "] {
+            assert!(small.contains(part), "{part}\n{small}");
+        }
+        assert!(!small.contains("told"), "{small}");
+        let (large, _) = picture(&board(), 200, 60, true);
+        for part in [
+            "> unbound 1.22.0 cores=1: -",
+            "  dns64d 1.22.0 cores=1: -",
+            "Unbound 1.22.0",
+            "invalid 1  lost 3",
+        ] {
+            assert!(large.contains(part), "{part}\n{large}");
+        }
+    }
+
+    #[test]
+    fn any_size_can_be_drawn_and_without_colours() {
+        for state in [board(), Board::new()] {
+            for (width, height) in [(1, 1), (9, 3), (20, 5), (60, 20), (61, 7), (300, 100)] {
+                let (_, coloured) = picture(&state, width, height, false);
+                assert!(!coloured);
+            }
+        }
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        let long = |share| {
+            let [full, rest] = bar(share, 10, Paint { colours: false });
+            (full.content.into_owned(), rest.content.chars().count())
+        };
+        assert_eq!(long(0.0), (String::new(), 10));
+        assert_eq!(long(0.55), ("█████▌".to_owned(), 4));
+        assert_eq!(long(2.0), ("█".repeat(10), 0));
+        assert_eq!(long(f64::NAN), (String::new(), 10));
+    }
+}

@@ -1,0 +1,260 @@
+//! `dnsdyno run`: an experiment in the lab.
+
+mod args;
+mod keeper;
+mod live;
+mod metrics;
+mod plan;
+
+use std::path::Path;
+
+use experiment::{Experiment, Found};
+use lab::built_in::{self, EXPERIMENTS};
+use lab::host::Depth;
+use lab::{Checked, Entered, Event, RunOptions, run_experiment};
+use record::{HostFacts, Run, Store};
+use report::view::{cell_name, figure_name, quantity, skipped_name, span};
+use streams::tls::Authority;
+
+pub(crate) use self::args::{EXAMPLES, RunArgs};
+use self::keeper::Keeper;
+pub(crate) use self::live::full_bar;
+use self::live::{Board, View};
+use self::metrics::Listener;
+use crate::arguments::store::{self, RunRef, StoreArgs};
+use crate::commands::host;
+use crate::failure::Failure;
+use crate::process::command_line;
+
+pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
+    if args.list {
+        plan::list();
+        return Ok(());
+    }
+    let resumed = args.resume.as_ref().map(|which| unfinished(&args.store, which)).transpose()?;
+    let experiment = match &resumed {
+        Some(run) => again(run)?,
+        None => {
+            let experiment = read(&args).map_err(Failure::BadInput)?;
+            if args.quick { experiment.quick() } else { experiment }
+        }
+    };
+    let options = options(&args, resumed);
+    let checked = lab::check(&experiment, &options).map_err(failure)?;
+    if args.dry_run {
+        plan::show(&checked);
+        return Ok(());
+    }
+    // The lab has a network of its own, where nobody would find it.
+    let listener = args.metrics.map(Listener::open).transpose()?;
+    let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
+    variables.extend(live::tell_inside(args.plain));
+    // From here on this is the first process of a pid namespace; the one outside only waits.
+    let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
+        Entered::Inside(lab) => lab,
+        Entered::Outside(0) => return Ok(()),
+        Entered::Outside(code) => std::process::exit(code.into()),
+    };
+    let store = if args.no_store { None } else { Some(args.store.open()?) };
+    let board = Board::new();
+    let viewed = live::is_wanted(args.plain);
+    let watcher = (viewed || listener.is_some()).then(|| board.watcher());
+    let options = RunOptions { host: fingerprint(&options), watcher, ..options.clone() };
+    metrics::serve(listener, &board)?;
+    let view = if viewed { open_view(&board, &lab, &checked) } else { None };
+    let shown = (&board, view);
+    conduct(&lab, &checked, &options, (store.as_ref(), shown), args.json.as_deref())
+}
+
+/// The live view; without it the steps are told as plain lines.
+fn open_view(board: &Board, lab: &lab::Lab, checked: &Checked<'_>) -> Option<View> {
+    let cpus = &checked.experiment.common().cpus.tester;
+    View::open(board, lab.interrupted().clone(), cpus.clone()).ok()
+}
+
+/// A run of the store that is not complete.
+fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
+    let store = store.must_exist()?;
+    let run = store.load(which.id(&store)?).map_err(store::failure)?;
+    let id = run.id.unwrap_or_default();
+    if run.complete {
+        return Err(Failure::input(anyhow::anyhow!("run {id} is complete: nothing is left to do")));
+    }
+    if run.plan.text.is_empty() {
+        let why = "was not made by `dnsdyno run`: it has no experiment";
+        return Err(Failure::input(anyhow::anyhow!("run {id} {why}")));
+    }
+    Ok(run)
+}
+
+/// The experiment of a run, in the form in which it was run.
+fn again(run: &Run) -> Result<Experiment, Failure> {
+    let name = format!("run {}", run.id.unwrap_or_default());
+    let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
+    Ok(if run.plan.quick { experiment.quick() } else { experiment })
+}
+
+/// What the lab is told; a run that is taken up again goes on as it began.
+fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
+    let mut options = RunOptions {
+        servers_dir: args.servers_dir.clone(),
+        only: args.servers.clone(),
+        custom: args.custom.iter().chain(&args.remote).cloned().collect(),
+        link: args.link,
+        path: args.path,
+        seed: args.seed,
+        keep: args.keep,
+        command: command_line(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        certify: Some(|dir, names| {
+            let authority = Authority::new().map_err(|e| e.to_string())?;
+            authority.write(dir, names).map_err(|e| e.to_string())
+        }),
+        ..RunOptions::default()
+    };
+    if let Some(run) = resumed {
+        options.go_on(run);
+    }
+    options
+}
+
+/// The host as it is before the run. A run that is taken up again has its own.
+fn fingerprint(options: &RunOptions) -> Option<HostFacts> {
+    options.resumed.is_none().then(host_now)
+}
+
+/// The host as it is now; its warnings are told.
+pub(crate) fn host_now() -> HostFacts {
+    let host = host::take(Depth::Quick);
+    for warning in &host.warnings {
+        eprintln!("host: {}", warning.with_advice());
+    }
+    host
+}
+
+/// Runs the experiment, keeps it, and shows what came of it.
+fn conduct(
+    lab: &lab::Lab,
+    checked: &Checked<'_>,
+    options: &RunOptions,
+    (store, (board, view)): (Option<&Store>, (&Board, Option<View>)),
+    json: Option<&Path>,
+) -> Result<(), Failure> {
+    let recording = match (store, options.resumed.as_ref().and_then(|run| run.id)) {
+        (Some(store), Some(id)) => {
+            Some(store.resume(id, &options.version).map_err(store::failure)?)
+        }
+        _ => None,
+    };
+    let mut keeper = store.map(|store| Keeper::new(store, recording, lab));
+    let run = run_experiment(lab, checked, options, &mut |event| {
+        if let Some(keeper) = &mut keeper {
+            keeper.keep(&event);
+        }
+        board.see(&event);
+        match &view {
+            Some(_) => board.say(told(&event)),
+            None => eprintln!("{}", told(&event)),
+        }
+    });
+    drop(view);
+    let complete = run.as_ref().is_ok_and(|run| run.complete);
+    let id = match keeper {
+        Some(keeper) => keeper.finish(complete).map_err(store::failure)?,
+        None => None,
+    };
+    let mut run = run.map_err(failure)?;
+    if let (Some(store), Some(id)) = (store, id) {
+        // As it is kept: with what was measured before an interruption, and the seam.
+        run = store.load(id).map_err(store::failure)?;
+        eprintln!("kept as run {id} in {}", store.path().display());
+    }
+    if let Some(path) = json {
+        record::write(path, &run).map_err(Failure::run)?;
+    }
+    if json != Some(Path::new("-")) {
+        print!("\n{}{}", report::heading(&run), report::run(&run));
+    }
+    if run.complete { Ok(()) } else { Err(Failure::Silent) }
+}
+
+fn failure(e: lab::RunError) -> Failure {
+    if e.is_bad_input() { Failure::input(e) } else { Failure::run(e) }
+}
+
+/// The experiment of a file, or a built-in one by its name.
+fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
+    let path = args.experiment.as_deref().unwrap_or(Path::new(""));
+    if path.exists() {
+        return Ok(Experiment::read(path)?);
+    }
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    match built_in::experiment(&name) {
+        Some(text) => Ok(Experiment::parse(text, path)?),
+        None => {
+            let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
+            anyhow::bail!(
+                "there is no experiment file {}, and none built in of that name; built in: {}",
+                path.display(),
+                known.join(", ")
+            )
+        }
+    }
+}
+
+/// A line for each step.
+fn told(event: &Event<'_>) -> String {
+    match event {
+        Event::Begun(plan) => {
+            let facts: Vec<String> =
+                plan.words().iter().map(|(what, how)| format!("{what} {how}")).collect();
+            format!("testbed: {}", facts.join("; "))
+        }
+        Event::SelfTest => "self-test of the Tester: the Measurer against the AuthDNS".to_owned(),
+        Event::Certified(c) if c.passed => {
+            format!("certified for servers up to {:.0} qps", c.certified_qps)
+        }
+        Event::Certified(_) => "the Tester passed no self-test".to_owned(),
+        Event::Planned(cells, expected) => {
+            format!("{} cells, about {}", cells.len(), span(expected.as_secs_f64()))
+        }
+        Event::Visit { cell, repeat, number: (number, of), remaining } => format!(
+            "[{number}/{of}, about {} left] {}, repeat {}",
+            span(remaining.as_secs_f64()),
+            cell_name(cell),
+            repeat + 1
+        ),
+        Event::Serving(server, version) => {
+            format!("  {server} {}", version.unwrap_or("(version not known)"))
+        }
+        Event::SelfTestTrial(record) | Event::Trial(_, record) => {
+            format!("  {}", report::trial_line(record))
+        }
+        Event::Visited { cell, repeat: (repeat, of), found } => {
+            format!("{}, {} of {of}: {}", cell_name(cell), repeat + 1, words(found))
+        }
+        Event::Forgotten(cell, repeat) => {
+            format!("{}: repeat {} was cut short and is done anew", cell_name(cell), repeat + 1)
+        }
+        Event::Skipped(skipped) => {
+            format!("{}: not measured: {}", skipped_name(skipped), skipped.why)
+        }
+        Event::Kept(dir) => format!("configurations and logs are kept in {}", dir.display()),
+    }
+}
+
+/// What a visit found, in words.
+fn words(found: &Found) -> String {
+    match found {
+        Found::Capacity(capacity) => capacity.verdict.clone(),
+        Found::Figures(figures) | Found::Replicated { figures, .. } => {
+            let words: Vec<String> = figures
+                .iter()
+                .map(|(name, unit, value)| {
+                    format!("{} {}", figure_name(name), quantity(*value, unit))
+                })
+                .collect();
+            words.join(", ")
+        }
+    }
+}

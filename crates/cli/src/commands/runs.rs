@@ -1,0 +1,192 @@
+//! `dnsdyno runs`, `show`, `export` and `delete`: the runs that the store keeps.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use record::{RunLine, Table};
+
+use crate::arguments::store::{RunRef, StoreArgs, failure};
+use crate::failure::Failure;
+use crate::output::{create, print};
+
+/// `dnsdyno runs`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunsArgs {
+    /// Write the list as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// `dnsdyno show`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ShowArgs {
+    /// Its number, `last`, `last~1` for the one before, or a JSON file
+    #[arg(value_name = "RUN", default_value = "last")]
+    run: RunRef,
+    /// Show each trial too
+    #[arg(long)]
+    trials: bool,
+    /// Show the experiment's file and the configuration files as they were used
+    #[arg(long)]
+    files: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// `dnsdyno export`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExportArgs {
+    /// Its number, `last`, `last~1` for the one before, or a JSON file
+    #[arg(value_name = "RUN", default_value = "last")]
+    run: RunRef,
+    #[command(flatten)]
+    form: Form,
+    /// The table of --csv
+    #[arg(long, value_name = "TABLE", default_value = "trials", requires = "csv")]
+    table: TableArg,
+    /// Where to; `-` is the standard output
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+struct Form {
+    /// All of it, as `dnsdyno run --json` writes it
+    #[arg(long)]
+    json: bool,
+    /// A table of comma-separated values
+    #[arg(long)]
+    csv: bool,
+    /// DNS-OARC's shared schema dns-metrics, an object a line, as kxdpgun writes it
+    #[arg(long)]
+    dns_metrics: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TableArg {
+    /// A row for each cell: server and setting
+    Cells,
+    /// A row for each trial
+    Trials,
+    /// A row for each value of each figure; the capacity of each search is one
+    Figures,
+    /// A row for each sample of each series
+    Series,
+}
+
+impl From<TableArg> for Table {
+    fn from(table: TableArg) -> Self {
+        match table {
+            TableArg::Cells => Table::Cells,
+            TableArg::Trials => Table::Trials,
+            TableArg::Figures => Table::Figures,
+            TableArg::Series => Table::Series,
+        }
+    }
+}
+
+/// `dnsdyno delete`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DeleteArgs {
+    /// Their numbers, `last`, or `last~1` for the one before
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<RunRef>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(crate) const EXPORT_EXAMPLES: &str = "Examples:
+  The trials of the last run, for a spreadsheet
+    dnsdyno export last --csv --output trials.csv
+
+  The capacity of each search of run 7
+    dnsdyno export 7 --csv --table figures
+
+  What `dnsdyno load` measured, for tools that read kxdpgun's JSON
+    dnsdyno export load.json --dns-metrics";
+
+pub(crate) fn list(args: &RunsArgs) -> Result<(), Failure> {
+    let runs: Vec<RunLine> = match args.store.existing()? {
+        Some(store) => store.runs().map_err(failure)?,
+        None => Vec::new(),
+    };
+    if args.json {
+        return print(|out| {
+            serde_json::to_writer_pretty(&mut *out, &runs)?;
+            writeln!(out)
+        });
+    }
+    if runs.is_empty() {
+        eprintln!("there are no runs in {}", args.store.path()?.display());
+        return Ok(());
+    }
+    print(|out| write!(out, "{}", report::runs(&runs)))
+}
+
+pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let run = args.store.load(&args.run)?;
+    print(|out| {
+        write!(out, "{}\n{}", report::heading(&run), report::run(&run))?;
+        for cell in run.results.iter().filter(|cell| !cell.figures.is_empty()) {
+            write!(out, "\n{}\n{}", report::view::cell_name(cell), report::figures(cell))?;
+        }
+        for cell in run.results.iter().filter(|_| args.trials) {
+            writeln!(out, "\n{}", report::view::cell_name(cell))?;
+            for trial in &cell.trials {
+                writeln!(out, "  {}", report::trial_line(trial))?;
+            }
+        }
+        if !args.files {
+            return Ok(());
+        }
+        let experiment = Some((format!("{}.toml", run.plan.experiment), &run.plan.text));
+        let of_run = run.plan.files.iter().map(|(name, text)| (name.clone(), text));
+        let of_cells = run.results.iter().flat_map(|cell| {
+            let name = report::view::cell_name(cell);
+            cell.files.iter().map(move |(file, text)| (format!("{file} ({name})"), text))
+        });
+        let experiment = experiment.into_iter().filter(|(_, text)| !text.is_empty());
+        for (name, text) in experiment.chain(of_run).chain(of_cells) {
+            writeln!(out, "\n==> {name} <==\n{}", text.trim_end())?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let run = args.store.load(&args.run)?;
+    let write = |out: &mut dyn Write| -> io::Result<()> {
+        match &args.form {
+            Form { csv: true, .. } => {
+                record::write_csv(&run, args.table.into(), out).map_err(io::Error::from)
+            }
+            Form { dns_metrics: true, .. } => record::write_dns_metrics(&run, out),
+            Form { .. } => {
+                serde_json::to_writer_pretty(&mut *out, &run)?;
+                writeln!(out)
+            }
+        }
+    };
+    if args.output == Path::new("-") {
+        return print(write);
+    }
+    let mut out = BufWriter::new(create(&args.output)?);
+    write(&mut out).and_then(|()| out.flush()).map_err(Failure::run)
+}
+
+pub(crate) fn delete(args: &DeleteArgs) -> Result<(), Failure> {
+    let store = args.store.must_exist()?;
+    // All are found before any goes: `last` is the last of now.
+    let ids = args.runs.iter().map(|run| run.id(&store)).collect::<Result<Vec<i64>, _>>()?;
+    for id in ids {
+        store.delete(id).map_err(failure)?;
+        eprintln!("deleted run {id}");
+    }
+    Ok(())
+}

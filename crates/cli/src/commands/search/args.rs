@@ -1,0 +1,74 @@
+//! Arguments of `dnsdyno search`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use experiment::Rule;
+use measure::{Goal, Nanos, Qps};
+
+use crate::arguments::address::parse_target;
+use crate::arguments::keep::KeepArgs;
+use crate::arguments::sockets::SocketArgs;
+use crate::arguments::workload::WorkloadArgs;
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  The highest rate without loss, three searches with trials of five seconds
+    dnsdyno search [fd00::2]:53 --namespace 10.0.0.0/8 --duration 5s --repeats 3 --json out.json
+
+  The highest rate at which 99 % of the answers come within 5 ms, and at most one in a thousand is lost
+    dnsdyno search 192.0.2.1:53 --queries q.txt --goal \"p99 < 5ms, loss < 0.1%\" --max 500k";
+
+/// `dnsdyno search`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SearchArgs {
+    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT
+    #[arg(value_parser = parse_target)]
+    pub(crate) target: SocketAddr,
+    /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`
+    #[arg(long, value_name = "GOAL", default_value = "zero-loss")]
+    pub(crate) goal: Goal,
+    /// A further goal that the rule mlrsearch seeks in the same search; may be repeated
+    #[arg(long, value_name = "GOAL")]
+    pub(crate) also: Vec<Goal>,
+    /// How a rate is decided: by one trial (rfc8219), by many short ones (mlrsearch), or by the share of seconds without
+    /// loss (clean-windows)
+    #[arg(long, value_name = "RULE", default_value = "mlrsearch")]
+    pub(crate) rule: Rule,
+    /// Sum of the trials that decide a rate under mlrsearch [default: five trials]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration_sum: Option<Nanos>,
+    /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
+    #[arg(long, conflicts_with_all = ["goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
+    pub(crate) rfc8219: bool,
+    /// The first rate tried
+    #[arg(long, value_name = "RATE", default_value = "10k")]
+    pub(crate) start: Qps,
+    /// No rate below this is tried
+    #[arg(long, value_name = "RATE", default_value = "1k")]
+    pub(crate) min: Qps,
+    /// No rate above this is tried
+    #[arg(long, value_name = "RATE", default_value = "2M")]
+    pub(crate) max: Qps,
+    /// The width of the bracket at the end, as a share of the rate
+    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
+    pub(crate) resolution: f64,
+    /// How long a trial sends
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) duration: Nanos,
+    /// A reply counts when it comes within this time
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) timeout: Nanos,
+    /// How many searches
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) repeats: u32,
+    /// Write the result with every trial to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) sockets: SocketArgs,
+}

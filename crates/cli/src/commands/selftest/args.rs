@@ -1,0 +1,50 @@
+//! Arguments of `dnsdyno selftest`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use lab::CpuList;
+use measure::{Nanos, Qps};
+use wire::{Ipv4Prefix, Pref64};
+
+use crate::arguments::address::parse_target;
+use crate::arguments::sockets::SocketArgs;
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  Can this machine's Tester do a million queries a second? (Measurer on core 0, AuthDNS on core 1)
+    dnsdyno selftest --rate 1M --duration 60s --json out.json
+
+  The same against an AuthDNS on another host
+    dnsdyno selftest --rate 500k --target 10.9.2.2:5300";
+
+/// `dnsdyno selftest`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SelftestArgs {
+    /// The rate of the self-test; it certifies the Tester for a 2.2th of it
+    #[arg(long, value_name = "RATE", default_value = "100k")]
+    pub(crate) rate: Qps,
+    /// How long to send
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) duration: Nanos,
+    /// A reply counts when it comes within this time: a quarter of the timeout of the servers to be judged
+    #[arg(long, value_name = "TIME", default_value = "250ms")]
+    pub(crate) timeout: Nanos,
+    /// Ask this AuthDNS (started with --aaaa always) instead of one in this process
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target)]
+    pub(crate) target: Option<SocketAddr>,
+    /// The names asked
+    #[arg(long, value_name = "PREFIX", default_value = "0.0.0.0/2")]
+    pub(crate) namespace: Ipv4Prefix,
+    /// The prefix of the answers
+    #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
+    pub(crate) pref64: Pref64,
+    /// Cores of the AuthDNS, a worker on each [default: the last of this host]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) auth_cpus: Option<CpuList>,
+    /// Write the result to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sockets: SocketArgs,
+}

@@ -1,0 +1,147 @@
+//! `dnsdyno selftest`: the Measurer against the AuthDNS (RFC 8219 section 9.2).
+
+mod args;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::auth::{AaaaPolicy, AuthConfig};
+use engine::WaitMode;
+use experiment::certify::{RATE_FACTOR, TIMEOUT_FACTOR};
+use lab::CpuList;
+use measure::{Goal, Nanos, Pacing, Qps};
+use record::request::{self, Engine, Names, NamespaceExpect, Query, Workload};
+use record::{Certificate, TrialRecord, TrialRequest};
+use tester::{Setup, udp_options};
+use udp::UdpOptions;
+use wire::{Namespace, Qtype};
+
+pub(crate) use self::args::{EXAMPLES, SelftestArgs};
+use crate::arguments::address::{ipv4_net, ipv6_net};
+use crate::commands::auth::Server;
+use crate::failure::Failure;
+use crate::process::command_line;
+use crate::process::interruption;
+use crate::progress::Progress;
+
+pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
+    let namespace = Namespace::with_default_zone(args.namespace);
+    let names = namespace.size();
+    let planned = args.rate.queries_in(args.duration);
+    let stop = interruption()?;
+    let server = match args.target {
+        Some(_) => None,
+        None => Some(start_server(&mut args, &namespace)?),
+    };
+    let target = args
+        .target
+        .or_else(|| server.as_ref().map(|s| s.addresses()[0]))
+        .expect("one of them is there");
+    let names = Names {
+        prefix: ipv4_net(args.namespace),
+        zone: namespace.zone().to_string(),
+        qtype: Qtype::AAAA.to_string(),
+        expect: NamespaceExpect::Embedded(ipv6_net(args.pref64)),
+        first: 0,
+        names: None,
+        // An authority does not mind.
+        reuse: planned > names,
+        repeats: None,
+        query: Query { recursion: false, edns: None },
+    };
+    let request = TrialRequest {
+        version: request::VERSION,
+        target,
+        engine: Engine::Udp,
+        workload: Workload::Namespace(names),
+        pacing: Pacing::Constant { rate: args.rate },
+        duration: args.duration,
+        timeout: args.timeout,
+        goal: Some(Goal::zero_loss()),
+        sockets: args.sockets.request(),
+        seed: 1,
+        live: None,
+        dut_cpus: Vec::new(),
+    };
+    let (live, progress) = Progress::show(format!("self-test at {}", args.rate));
+    let outcome = Setup::new(request, command_line())?.run(&live, &stop)?;
+    drop(progress);
+    if let Some(server) = server {
+        server.stop();
+    }
+    let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();
+    let certificate = Certificate {
+        certified_qps: if passed { args.rate.get() / RATE_FACTOR } else { 0.0 },
+        self_test_qps: args.rate.get(),
+        timeout_s: args.timeout.as_secs_f64(),
+        duration_s: args.duration.as_secs_f64(),
+        passed,
+        trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial: outcome.trial }],
+    };
+    tell(&args, &certificate)?;
+    if passed { Ok(()) } else { Err(Failure::Silent) }
+}
+
+/// The result in words and in the file.
+fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
+    if let Some(path) = &args.json {
+        record::write(path, &record::SelfTest::from(certificate)).map_err(Failure::run)?;
+    }
+    if args.json.as_deref() == Some(std::path::Path::new("-")) {
+        return Ok(());
+    }
+    print!("{}", report::trial(&certificate.trials[0].trial));
+    if certificate.passed {
+        let timeout = Nanos((args.timeout.0 as f64 / TIMEOUT_FACTOR) as u64);
+        let certified = Qps::new(certificate.certified_qps).unwrap_or_default();
+        println!(
+            "self-test passed: this Tester is certified for servers up to {certified} with a timeout of {timeout} (RFC 8219 section 9.2)"
+        );
+    } else {
+        println!(
+            "self-test failed: this Tester may not judge servers at {:.0} qps",
+            args.rate.get() / RATE_FACTOR
+        );
+    }
+    Ok(())
+}
+
+/// An AuthDNS in this process, on its own cores.
+fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server, Failure> {
+    let allowed = CpuList::allowed();
+    let cpus = args.auth_cpus.clone().or_else(|| CpuList::new(allowed.cpus().last().copied()));
+    if args.sockets.cpus.is_none() && allowed.count() > 1 {
+        args.sockets.cpus = CpuList::new(allowed.cpus().first().copied());
+    }
+    let shares =
+        cpus.as_ref().zip(args.sockets.cpus.as_ref()).is_some_and(|(a, b)| a.shares_with(b));
+    args.sockets.shared_core |= shares;
+    let config =
+        AuthConfig { aaaa: AaaaPolicy::Always, pref64: args.pref64, ..AuthConfig::new(*namespace) };
+    let options = UdpOptions {
+        timestamps: false,
+        ..udp_options(&args.sockets.request(), Pacing::Constant { rate: args.rate })
+    };
+    let wait = if shares { WaitMode::Sleep } else { WaitMode::Auto };
+    let listen: Vec<SocketAddr> = vec!["[::1]:0".parse().expect("an address")];
+    let server = Server::start(
+        &config,
+        &listen,
+        cpus.as_ref().map(CpuList::cpus),
+        wait,
+        options,
+        &[],
+        Arc::new(AtomicBool::new(false)),
+    );
+    server.map_err(Failure::Failed)
+}
+
+impl Server {
+    /// Ends the workers.
+    fn stop(self) {
+        self.stop_flag().store(true, Ordering::Relaxed);
+        // What a worker could not do, the Measurer has seen.
+        let _ = self.join();
+    }
+}

@@ -1,0 +1,99 @@
+//! What the commands about captures read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use anyhow::anyhow;
+use clap::Args;
+use measure::Nanos;
+use trace::{Capture, CaptureError, Message, Messages};
+use udp::capture::{LiveCapture, Only, Until};
+
+use crate::failure::Failure;
+use crate::process::interruption;
+
+/// What is read.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct InputArgs {
+    /// Captures in the order of time: pcap or pcapng, plain or compressed by gzip, zstd or xz; - is the standard input
+    #[arg(required_unless_present = "interface", value_name = "CAPTURE")]
+    pub(crate) captures: Vec<PathBuf>,
+    /// Instead: what passes this interface from now on (`any` is all of them), until --for is over or Ctrl-C
+    #[arg(long, value_name = "NAME", conflicts_with = "captures")]
+    pub(crate) interface: Option<String>,
+    /// How long an interface is listened to
+    #[arg(long = "for", value_name = "TIME", requires = "interface")]
+    pub(crate) listen: Option<Nanos>,
+    /// Ports whose traffic is DNS
+    #[arg(long = "port", value_name = "LIST", value_delimiter = ',', default_value = "53")]
+    pub(crate) ports: Vec<u16>,
+}
+
+impl InputArgs {
+    /// Gives every message of the captures to `each`; what was seen beside them, and the error that ended it early.
+    ///
+    /// # Errors
+    /// When nothing could be read.
+    pub(crate) fn read(
+        &self,
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+        let mut messages = Messages::new(self.ports.clone());
+        if let Some(interface) = &self.interface {
+            return self.listen(interface, messages, each);
+        }
+        for path in &self.captures {
+            let read =
+                Capture::open(path).and_then(|mut capture| messages.read(&mut capture, &mut each));
+            match read {
+                Ok(()) => {}
+                Err(error) if error.is_partial() || messages.counts().frames > 0 => {
+                    return Ok((messages.counts(), Some(error)));
+                }
+                Err(error) => return Err(Failure::input(error)),
+            }
+        }
+        Ok((messages.counts(), None))
+    }
+
+    /// The same of an interface, until it is told to end.
+    fn listen(
+        &self,
+        interface: &str,
+        mut messages: Messages,
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+        let until = Until { duration: self.listen, stop: interruption()? };
+        let live = LiveCapture::open(interface, Only::Ip, until).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Failure::input(anyhow!("{e}")),
+            io::ErrorKind::PermissionDenied => Failure::input(anyhow!(
+                "no right to listen to {interface} (CAP_NET_RAW): run as root, or pipe tcpdump into `-`"
+            )),
+            _ => Failure::run(anyhow!("cannot listen to {interface}: {e}")),
+        })?;
+        let lost = live.lost();
+        let mut capture =
+            Capture::new(Box::new(live), Path::new(interface)).map_err(Failure::run)?;
+        let error = messages.read(&mut capture, &mut each).err();
+        let lost = lost.load(Ordering::Relaxed);
+        if lost > 0 {
+            eprintln!(
+                "{interface}: {lost} packets were lost: they came faster than they were read"
+            );
+        }
+        Ok((messages.counts(), error))
+    }
+
+    /// What the captures are called.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let files = self.captures.iter().map(|path| path.display().to_string());
+        files.chain(self.interface.clone()).collect()
+    }
+}
+
+/// Ends a command whose captures were read up to an error.
+pub(crate) fn conclude(error: Option<CaptureError>) -> Result<(), Failure> {
+    error.map_or(Ok(()), |error| Err(Failure::run(error)))
+}

@@ -1,0 +1,61 @@
+//! `dnsdyno trace`: captures of DNS traffic.
+
+mod export;
+mod input;
+mod plots;
+mod select;
+mod stats;
+mod transfers;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+
+/// `dnsdyno trace`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TraceArgs {
+    #[command(subcommand)]
+    command: TraceCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum TraceCommand {
+    /// Characterise a stream: rates, bursts, types, failures, return codes, sizes, clients
+    #[command(after_help = STATS_EXAMPLES)]
+    Stats(stats::StatsArgs),
+    /// Write the messages that are meant into another capture
+    Filter(select::FilterArgs),
+    /// Write the questions into a query file for `load --queries`, dnsperf and queryperf
+    Queries(select::QueriesArgs),
+    /// Cut a capture by the ranges of labels that `zone slice` cuts a zone by
+    Slice(select::SliceArgs),
+    /// Hide addresses: keyed, one to one, prefixes kept (Crypto-PAn); names stay as they are
+    Anonymise(select::AnonymiseArgs),
+    /// Write a table of transactions, each query with its reply, for a data base
+    Export(export::ExportArgs),
+    /// Count zone transfers that pass an interface, until Ctrl-C
+    #[command(hide = true)]
+    Transfers(transfers::TransfersArgs),
+}
+
+const STATS_EXAMPLES: &str = "Examples:
+  A capture, compressed or not, and all figures of it for a script
+    dnsdyno trace stats capture.pcap.zst --json stats.json
+
+  A live interface for ten seconds (CAP_NET_RAW); or as tcpdump sees it, with its filters and rights
+    dnsdyno trace stats --interface eth0 --for 10s
+    tcpdump -i eth0 -w - port 53 | dnsdyno trace stats -
+
+  A capture that is cut or damaged gives what stands before that, says so, and exits with 1.";
+
+pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
+    match args.command {
+        TraceCommand::Stats(args) => stats::run(&args),
+        TraceCommand::Filter(args) => select::filter(&args),
+        TraceCommand::Queries(args) => select::queries(&args),
+        TraceCommand::Slice(args) => select::slice(&args),
+        TraceCommand::Anonymise(args) => select::anonymise(&args),
+        TraceCommand::Export(args) => export::run(&args),
+        TraceCommand::Transfers(args) => transfers::run(&args),
+    }
+}

@@ -1,0 +1,253 @@
+//! `dnsdyno trace stats --plots`: rates in time, types, return codes, sizes and the spread over clients, drawn with
+//! characters, so that they can be read wherever the table can.
+
+use std::fmt::Write;
+
+use measure::Nanos;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::symbols::Marker;
+use ratatui::text::Line;
+use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
+use record::{TraceDirection, TraceStats};
+
+use crate::commands::run::full_bar;
+
+/// Columns and rows of a curve, its axes included.
+const CURVE: (u16, u16) = (100, 14);
+/// Points of a curve in time: two to a column. Bins are put together until no more are left.
+const POINTS: usize = 160;
+/// Columns of the longest bar.
+const BAR: usize = 60;
+/// Bars of types and of return codes; what is beyond them is one more.
+const BARS: usize = 16;
+
+/// All plots, one below the other.
+pub(crate) fn plots(stats: &TraceStats) -> String {
+    let mut out = String::new();
+    rates(&mut out, stats);
+    let types = stats.types.iter().map(|t| {
+        let name = match t.class.as_str() {
+            "IN" => t.name.clone(),
+            "" => "(no question)".to_owned(),
+            class => format!("{class} {}", t.name),
+        };
+        let of_replies = stats.requests_are == "replies";
+        (name, if of_replies { t.replies } else { t.queries })
+    });
+    bars(&mut out, &format!("Types, of all {}", stats.requests_are), types);
+    let codes = stats.return_codes.iter().chain(&stats.opcodes);
+    bars(
+        &mut out,
+        "Return codes and other opcodes",
+        codes.map(|code| (code.name.clone(), code.count)),
+    );
+    for (what, direction) in [("queries", &stats.queries), ("replies", &stats.replies)] {
+        sizes(&mut out, what, direction);
+    }
+    clients(&mut out, stats);
+    out
+}
+
+/// A curve to be drawn, or several.
+struct Curve<'a> {
+    title: String,
+    /// Each with its name; the second is drawn with dots.
+    lines: Vec<(&'a str, Vec<(f64, f64)>)>,
+    x: (f64, [String; 3]),
+    y: (f64, [String; 3]),
+}
+
+impl Curve<'_> {
+    fn draw(&self, out: &mut String) {
+        let area = Rect::new(0, 0, CURVE.0, CURVE.1);
+        let mut buffer = Buffer::empty(area);
+        let markers = [Marker::Braille, Marker::Dot];
+        let sets = self.lines.iter().zip(markers).map(|((_, points), marker)| {
+            let kind = if marker == Marker::Dot { GraphType::Scatter } else { GraphType::Line };
+            Dataset::default().data(points).marker(marker).graph_type(kind)
+        });
+        let axis = |(most, labels): &(f64, [String; 3])| {
+            let labels = labels.iter().map(|label| Line::raw(label.clone()));
+            Axis::default().bounds([0.0, *most]).labels(labels.collect::<Vec<_>>())
+        };
+        Chart::new(sets.collect())
+            .x_axis(axis(&self.x))
+            .y_axis(axis(&self.y))
+            .render(area, &mut buffer);
+        let _ = writeln!(out, "\n{}:", self.title);
+        for row in buffer.content.chunks(usize::from(CURVE.0)) {
+            let text: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+            let _ = writeln!(out, "  {}", text.trim_end());
+        }
+    }
+}
+
+/// Queries and replies a second, in time.
+fn rates(out: &mut String, stats: &TraceStats) {
+    let series = &stats.series;
+    let bins = series.queries.len().max(series.replies.len());
+    if bins == 0 {
+        return;
+    }
+    let together = bins.div_ceil(POINTS);
+    let step = series.bin_s * together as f64;
+    let points = |counts: &[u64]| -> Vec<(f64, f64)> {
+        let parts = counts.chunks(together).zip(0u32..);
+        let rate =
+            |part: &[u64]| part.iter().sum::<u64>() as f64 / (part.len() as f64 * series.bin_s);
+        // In the middle of their time; the last may be shorter.
+        let at = |part: &[u64], n| f64::from(n) * step + part.len() as f64 * series.bin_s / 2.0;
+        parts.map(|(part, n)| (at(part, n), rate(part))).collect()
+    };
+    let lines = vec![("queries", points(&series.queries)), ("replies", points(&series.replies))];
+    let most = lines.iter().flat_map(|(_, points)| points).map(|p| p.1).fold(1.0, f64::max);
+    let end = series.bin_s * bins as f64;
+    let at = |share: f64| format!("{}", Nanos::from_micros((end * share * 1e6) as u64));
+    Curve {
+        title: format!(
+            "Queries (line) and replies (dots) a second, each over {}, from {}",
+            Nanos::from_micros((step * 1e6) as u64),
+            series.start
+        ),
+        lines,
+        x: (end, ["0".to_owned(), at(0.5), at(1.0)]),
+        y: (most, ["0".to_owned(), format!("{:.0}", most / 2.0), format!("{most:.0}")]),
+    }
+    .draw(out);
+}
+
+/// The share of the requests that the busiest clients make.
+fn clients(out: &mut String, stats: &TraceStats) {
+    let clients = &stats.clients;
+    let [.., (all, _)] = clients.curve[..] else { return };
+    if all < 2 {
+        return;
+    }
+    // By powers of two, as they were counted.
+    let points = clients.curve.iter().map(|&(n, share)| ((n as f64).log2(), share)).collect();
+    let most = (all as f64).log2();
+    Curve {
+        title: format!(
+            "Share of the requests that the busiest clients make, of {} clients",
+            clients.distinct
+        ),
+        lines: vec![("share", points)],
+        x: (most, ["1".to_owned(), format!("{:.0}", (most / 2.0).exp2()), all.to_string()]),
+        y: (1.0, ["0".to_owned(), "50 %".to_owned(), "100 %".to_owned()]),
+    }
+    .draw(out);
+}
+
+/// Lengths of messages in steps that double.
+fn sizes(out: &mut String, what: &str, direction: &TraceDirection) {
+    let mut steps: Vec<(u64, u64)> = Vec::new();
+    for &(least, count) in &direction.sizes {
+        let begin = if least < 512 { least } else { 1 << least.ilog2() };
+        match steps.last_mut() {
+            Some((last, sum)) if *last == begin => *sum += count,
+            _ => steps.push((begin, count)),
+        }
+    }
+    let named = steps.iter().map(|&(begin, count)| {
+        let end = if begin < 512 { begin + 63 } else { 2 * begin - 1 };
+        (format!("{begin} to {end}"), count)
+    });
+    all_bars(out, &format!("Octets of {what}"), &named.collect::<Vec<_>>());
+}
+
+/// Bars of what occurs most, and one of the rest.
+fn bars(out: &mut String, title: &str, counts: impl Iterator<Item = (String, u64)>) {
+    let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+    if all.len() > BARS + 1 {
+        let rest = all.split_off(BARS);
+        all.push((format!("{} others", rest.len()), rest.iter().map(|(_, count)| count).sum()));
+    }
+    all_bars(out, title, &all);
+}
+
+fn all_bars(out: &mut String, title: &str, bars: &[(String, u64)]) {
+    let most = bars.iter().map(|(_, count)| *count).max().unwrap_or_default();
+    if most == 0 {
+        return;
+    }
+    let sum: u64 = bars.iter().map(|(_, count)| count).sum();
+    let width = bars.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let _ = writeln!(out, "\n{title}:");
+    for (name, count) in bars {
+        let share = *count as f64 / sum as f64 * 100.0;
+        let bar = full_bar(*count as f64 / most as f64, BAR);
+        let _ = writeln!(out, "  {name:>width$} {count:>12} {share:>5.1}% {}", bar.trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{TraceClients, TraceCode, TraceSeries, TraceType};
+
+    fn stats() -> TraceStats {
+        let queries = TraceDirection {
+            sizes: vec![(0, 5), (512, 2), (576, 3), (1_024, 90)],
+            ..TraceDirection::default()
+        };
+        TraceStats {
+            requests_are: "queries".to_owned(),
+            types: (0..30)
+                .map(|n| TraceType {
+                    class: "IN".to_owned(),
+                    name: format!("TYPE{n}"),
+                    queries: 100 - n,
+                    ..TraceType::default()
+                })
+                .collect(),
+            return_codes: vec![
+                TraceCode { name: "NOERROR".to_owned(), count: 300 },
+                TraceCode { name: "NXDOMAIN".to_owned(), count: 100 },
+            ],
+            queries,
+            clients: TraceClients {
+                distinct: 4,
+                curve: vec![(1, 0.5), (2, 0.75), (4, 1.0)],
+                ..TraceClients::default()
+            },
+            series: TraceSeries {
+                bin_s: 0.5,
+                start: "2026-11-21T00:00:00Z".to_owned(),
+                queries: (0..1_000).map(|n| if n < 500 { 10 } else { 20 }).collect(),
+                replies: vec![10; 1_000],
+            },
+            ..TraceStats::default()
+        }
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_counts() {
+        let text = plots(&stats());
+        let line =
+            |begin: &str| text.lines().find(|l| l.trim_start().starts_with(begin)).expect(begin);
+        let length = |begin: &str| line(begin).chars().filter(|&c| c == '█').count();
+        assert_eq!((length("NOERROR"), length("NXDOMAIN")), (BAR, BAR / 3));
+        assert!(line("NXDOMAIN").contains("25.0%"), "{text}");
+        assert!(line("14 others").contains(" 1085 "), "{text}");
+        // Two steps of 64 octets, put together from 512 on.
+        assert!(line("512 to 1023").contains(" 5 "), "{text}");
+        assert_eq!(length("1024 to 2047"), BAR);
+    }
+
+    #[test]
+    fn curves_have_their_scales() {
+        let text = plots(&stats());
+        // 1,000 bins of half a second in 143 points, of 40 a second at most.
+        assert!(text.contains("a second, each over 3s 500ms, from 2026"), "{text}");
+        for label in ["  40│", "  20│••", "8m 20s\n", "100 %│", "of 4 clients"] {
+            assert!(text.contains(label), "{label}\n{text}");
+        }
+        assert!(text.contains('⠉') && !text.contains('⢹'), "a step up and none down: {text}");
+    }
+
+    #[test]
+    fn nothing_gives_nothing() {
+        assert_eq!(plots(&TraceStats::default()), "");
+    }
+}

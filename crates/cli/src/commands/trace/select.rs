@@ -1,0 +1,331 @@
+//! `dnsdyno trace filter`, `slice`, `anonymise` and `queries`: parts of a capture, in other forms.
+
+use std::io::{self, BufWriter, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+use measure::Nanos;
+use trace::{Anonymiser, Dns, Message, Select, Ways, Writer};
+use wire::name::order::{Place, place};
+use wire::{LabelRange, Name, Opcode, Qclass, Qtype};
+
+use super::input::{InputArgs, conclude};
+use crate::arguments::number::parse_share;
+use crate::failure::Failure;
+use crate::output::{create, output};
+
+/// Most slices: as many as `zone slice` makes.
+const MAX_PARTS: usize = zone::slice::MAX_PARTS;
+
+/// Which messages are meant.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct SelectArgs {
+    /// Only questions for these zones and names below them
+    #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
+    zone: Vec<Name>,
+    /// Only questions of these types
+    #[arg(long = "type", value_name = "TYPE,...", value_delimiter = ',')]
+    qtype: Vec<Qtype>,
+    /// Only clients in these networks
+    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = parse_network)]
+    client: Vec<IpNet>,
+    /// Only from this time on (2006-11-15T06:00:00Z, or seconds since 1970)
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<Nanos>,
+    /// Only before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    to: Option<Nanos>,
+    /// Only this share (0 to 1) of the transactions, each with its query and its reply
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "1")]
+    sample: f64,
+    /// Seed of the sample
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Queries, replies, or both
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "both")]
+    only: Only,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Only {
+    Both,
+    Queries,
+    Replies,
+}
+
+/// Reads a network or an address.
+fn parse_network(text: &str) -> Result<IpNet, String> {
+    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+    network.ok_or_else(|| {
+        format!("`{text}` is not a network such as 192.0.2.0/24 or 2001:db8::/32, nor an address")
+    })
+}
+
+/// Reads a time since 1970.
+fn parse_time(text: &str) -> Result<Nanos, String> {
+    let seconds = text.parse::<f64>().ok().filter(|s| (0.0..1.8e10).contains(s));
+    let written = || humantime::parse_rfc3339_weak(text).ok()?.duration_since(UNIX_EPOCH).ok();
+    let nanos = match seconds {
+        Some(seconds) => Some(Nanos((seconds * 1e9) as u64)),
+        None => written().and_then(|since| u64::try_from(since.as_nanos()).ok()).map(Nanos),
+    };
+    nanos.ok_or_else(|| {
+        format!("`{text}` is not a time such as 2006-11-15T06:00:00Z or 1163570400.5")
+    })
+}
+
+impl SelectArgs {
+    /// The selection they mean.
+    pub(crate) fn select(&self) -> Select {
+        Select {
+            zones: self.zone.clone(),
+            types: self.qtype.clone(),
+            clients: self.client.clone(),
+            from: self.from.unwrap_or(Nanos::ZERO),
+            to: self.to.unwrap_or(Nanos::MAX),
+            sample: self.sample,
+            seed: self.seed,
+            ways: match self.only {
+                Only::Both => Ways::Both,
+                Only::Queries => Ways::Queries,
+                Only::Replies => Ways::Replies,
+            },
+        }
+    }
+}
+
+/// `dnsdyno trace filter`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FilterArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    select: SelectArgs,
+    /// The capture to write (pcap; - for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// `dnsdyno trace anonymise`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AnonymiseArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    select: SelectArgs,
+    /// The file with the key: 64 hexadecimal digits (head -c 32 /dev/urandom | xxd -p -c 32)
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// The capture to write (pcap; - for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// `dnsdyno trace slice`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SliceArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// The zone whose names are sliced
+    #[arg(long, value_name = "ZONE")]
+    zone: Name,
+    /// The slices' ranges of labels, such as ..g,g..n,n.. (`zone slice` prints those it makes)
+    #[arg(long, value_name = "RANGES", value_delimiter = ',', required = true)]
+    range: Vec<LabelRange>,
+    /// What the slices' files begin with: PREFIX.1.pcap and so on
+    #[arg(long, short, value_name = "PREFIX")]
+    output: PathBuf,
+}
+
+/// `dnsdyno trace queries`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QueriesArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    select: SelectArgs,
+    /// Take the questions of the replies, as of a capture that holds nothing else
+    #[arg(long)]
+    of_replies: bool,
+    /// The query file (`name type` a line; - for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// An output that remembers its first error; messages after it are lost on it.
+struct Sink {
+    path: PathBuf,
+    writer: Writer<BufWriter<Box<dyn Write>>>,
+    error: Option<io::Error>,
+}
+
+impl Sink {
+    fn new(path: &Path, out: Box<dyn Write>) -> Result<Self, Failure> {
+        let writer = Writer::new(BufWriter::with_capacity(1 << 20, out));
+        let writer = writer.map_err(|error| unwritable(path, error))?;
+        Ok(Sink { path: path.to_owned(), writer, error: None })
+    }
+
+    fn write(&mut self, message: &Message<'_>) {
+        if self.error.is_none() {
+            self.error = self.writer.write(message).err();
+        }
+    }
+
+    /// Ends the capture; how many messages are in it.
+    fn finish(self) -> Result<u64, Failure> {
+        let messages = self.writer.messages;
+        let written = self.error.map_or_else(|| self.writer.finish().map(drop), Err);
+        written.map(|()| messages).map_err(|error| unwritable(&self.path, error))
+    }
+}
+
+fn unwritable(path: &Path, error: io::Error) -> Failure {
+    Failure::run(anyhow!("cannot write {}: {error}", path.display()))
+}
+
+pub(crate) fn filter(args: &FilterArgs) -> Result<(), Failure> {
+    let select = args.select.select();
+    let mut sink = Sink::new(&args.output, output(&args.output)?)?;
+    let (mut all, mut taken) = (0u64, 0u64);
+    let (_, error) = args.input.read(|message| {
+        all += 1;
+        if select.accepts(message, Dns::read(message.bytes).as_ref()) {
+            taken += 1;
+            sink.write(message);
+        }
+    })?;
+    sink.finish()?;
+    eprintln!("{taken} of {all} messages are in {}", args.output.display());
+    conclude(error)
+}
+
+pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
+    let mut anonymiser = Anonymiser::new(&key(&args.key)?);
+    let select = args.select.select();
+    let mut sink = Sink::new(&args.output, output(&args.output)?)?;
+    let (_, error) = args.input.read(|message| {
+        if select.accepts(message, Dns::read(message.bytes).as_ref()) {
+            anonymiser.message(message, |hidden| sink.write(hidden));
+        }
+    })?;
+    let messages = sink.finish()?;
+    eprintln!("{messages} messages are in {}", args.output.display());
+    conclude(error)
+}
+
+/// The key in a file.
+fn key(path: &Path) -> Result<[u8; trace::anonymise::KEY], Failure> {
+    let bad = |why: String| {
+        Failure::BadInput(anyhow!(
+            "the key in {}: {why}; 64 hexadecimal digits are accepted",
+            path.display()
+        ))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    let digits: Vec<u8> = text
+        .trim()
+        .chars()
+        .map(|digit| digit.to_digit(16).map(|value| value as u8))
+        .collect::<Option<_>>()
+        .ok_or_else(|| bad("something else than hexadecimal digits".to_owned()))?;
+    let octets: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    match octets.try_into() {
+        Ok(key) if digits.len() == 2 * trace::anonymise::KEY => Ok(key),
+        _ => Err(bad(format!("{} digits", digits.len()))),
+    }
+}
+
+pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
+    if args.range.len() > MAX_PARTS {
+        return Err(Failure::BadInput(anyhow!("{} ranges: at most {MAX_PARTS}", args.range.len())));
+    }
+    let path = |number| PathBuf::from(format!("{}.{number}.pcap", args.output.display()));
+    let mut sinks = (1..=args.range.len())
+        .map(|number| Sink::new(&path(number), Box::new(create(&path(number))?)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut others = 0u64;
+    let (_, error) = args.input.read(|message| {
+        let question = Dns::read(message.bytes).and_then(|dns| dns.question);
+        let place = question
+            .as_ref()
+            .map_or(Place::Outside, |asked| place(asked.name.as_wire(), args.zone.as_wire()));
+        let mut hit = false;
+        for (range, sink) in args.range.iter().zip(&mut sinks) {
+            let here = match place {
+                // Each slice of the zone has the apex.
+                Place::Apex => true,
+                Place::Below(label) => range.contains(label),
+                Place::Outside => false,
+            };
+            if here {
+                sink.write(message);
+                hit = true;
+            }
+        }
+        others += u64::from(!hit);
+    })?;
+    for (range, sink) in args.range.iter().zip(sinks) {
+        let path = sink.path.display().to_string();
+        println!("{path}: {range}, {} messages", sink.finish()?);
+    }
+    println!("{others} messages are about names of no slice");
+    conclude(error)
+}
+
+pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
+    let select = args.select.select();
+    let mut out = BufWriter::with_capacity(1 << 20, output(&args.output)?);
+    let (mut broken, mut written, mut unspeakable) = (None, 0u64, 0u64);
+    let (_, error) = args.input.read(|message| {
+        let Some(dns) = Dns::read(message.bytes) else { return };
+        if dns.is_response() != args.of_replies
+            || dns.header.opcode() != Opcode::QUERY
+            || !select.accepts(message, Some(&dns))
+        {
+            return;
+        }
+        // The format has no place for a class.
+        let Some(asked) = dns.question.filter(|asked| asked.qclass == Qclass::IN) else {
+            unspeakable += 1;
+            return;
+        };
+        written += 1;
+        if broken.is_none() {
+            broken = writeln!(out, "{} {}", asked.name, asked.qtype).err();
+        }
+    })?;
+    broken.map_or_else(|| out.flush(), Err).map_err(|error| unwritable(&args.output, error))?;
+    eprintln!("{written} queries are in {}", args.output.display());
+    if unspeakable > 0 {
+        eprintln!(
+            "{unspeakable} were left out: of another class than IN, or without a readable question"
+        );
+    }
+    if written == 0 && !args.of_replies {
+        eprintln!("--of-replies takes the questions of replies");
+    }
+    conclude(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_networks() {
+        assert_eq!(parse_time("1163570400.5"), Ok(Nanos(1_163_570_400_500_000_000)));
+        assert_eq!(parse_time("2006-11-15T06:00:00Z"), Ok(Nanos::from_secs(1_163_570_400)));
+        assert_eq!(parse_time("2006-11-15 06:00:00"), Ok(Nanos::from_secs(1_163_570_400)));
+        for bad in ["", "yesterday", "-1", "1e30"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_network("192.0.2.1"), "192.0.2.1/32".parse().map_err(|_| String::new()));
+        assert!(parse_network("192.0.2.0/33").is_err());
+    }
+}

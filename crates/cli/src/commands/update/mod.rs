@@ -1,0 +1,496 @@
+//! `dnsdyno update`: streams of dynamic updates made, sent, looked up, applied.
+
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand, ValueEnum};
+use measure::{Nanos, UpdateRate};
+use record::{SCHEMA, Times, UpdateCheck, UpdateRun};
+use update::apply::{ApplyError, Changes};
+use update::check::{check, wait_ready, watch};
+use update::outcome::rcode_name;
+use update::{
+    CheckError, Generate, GenerateError, Key, Kill, Lag, Prerequisites, Sender, Sent, UpdateReader,
+    script, stream,
+};
+use zone::Reader;
+use zone::stats::Stats;
+
+use crate::arguments::address::parse_target;
+use crate::arguments::number::parse_count;
+use crate::arguments::zone_file::ZoneFile;
+use crate::failure::Failure;
+use crate::output::{create, output};
+use crate::process::interruption;
+
+/// How long a primary that was killed may take to serve again.
+const RESTART: Duration = Duration::from_secs(300);
+
+/// `dnsdyno update`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UpdateArgs {
+    #[command(subcommand)]
+    command: UpdateCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum UpdateCommand {
+    /// Make updates that fit a zone: changes, additions and deletions of delegations
+    Generate(GenerateArgs),
+    /// Send updates to a primary (RFC 2136), signed (RFC 8945), at a rate or as fast as they are acknowledged
+    Send(Box<SendArgs>),
+    /// Look up in a server whether updates are there
+    Check(CheckArgs),
+    /// Write the zone that must come out of updates
+    Apply(ApplyArgs),
+}
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  Ten thousand updates for a zone, sent as fast as the primary commits them
+    dnsdyno update generate tld.zone --count 10k --output tld.updates
+    dnsdyno update send 127.0.0.1 tld.updates --key hmac-sha256:lab:c2VjcmV0
+
+  Three per cent of the zone a day, for an hour
+    dnsdyno update generate tld.zone --rate 3%/day --duration 1h --output tld.updates
+    dnsdyno update send 127.0.0.1 tld.updates --rate 3%/day --of tld.zone
+
+  Does an acknowledged update survive a crash?
+    dnsdyno update send 127.0.0.1 tld.updates --kill \"$(pidof knotd)\" --kill-after 5k \\
+        --restart 'knotd -c /etc/knot/knot.conf -d'";
+
+/// Reads a rate at which updates are sent: all but none.
+fn parse_rate(text: &str) -> Result<UpdateRate, String> {
+    match text.parse() {
+        Ok(UpdateRate::None) => Err("a rate of 0 sends nothing".to_owned()),
+        Ok(rate) => Ok(rate),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Updates per second; the delegations are counted only where the rate is a share of them.
+fn per_second(
+    rate: UpdateRate,
+    delegations: impl FnOnce() -> Result<u64, Failure>,
+) -> Result<Option<f64>, Failure> {
+    let delegations = match rate {
+        UpdateRate::PercentPerDay(_) => delegations()?,
+        _ => 0,
+    };
+    Ok(rate.per_second(delegations))
+}
+
+#[derive(Args, Clone, Debug)]
+struct GenerateArgs {
+    #[command(flatten)]
+    input: ZoneFile,
+    /// Updates (500, 10k)
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10k")]
+    count: u64,
+    /// Instead: as many as this rate (8, 3%/day) gives in the duration
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "duration", conflicts_with = "count")]
+    rate: Option<UpdateRate>,
+    /// How long the updates are to last at the rate
+    #[arg(long, value_name = "TIME", requires = "rate")]
+    duration: Option<Nanos>,
+    /// Proportions of changes of name servers, additions and deletions
+    #[arg(long, value_name = "C,A,D", value_parser = parse_mix, default_value = "1,1,1")]
+    mix: Mix,
+    /// What each update checks first
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "names")]
+    prerequisites: PrerequisitesArg,
+    /// The form of the file
+    #[arg(long, value_enum, value_name = "FORM", default_value = "binary")]
+    form: Form,
+    /// Seed of everything that looks random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The file of updates (- for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Proportions of changes, additions, deletions.
+#[derive(Clone, Copy, Debug)]
+struct Mix([u32; 3]);
+
+fn parse_mix(text: &str) -> Result<Mix, String> {
+    let parts: Vec<u32> = text.split(',').filter_map(|part| part.parse().ok()).collect();
+    let mix = <[u32; 3]>::try_from(parts).ok().filter(|_| text.split(',').count() == 3);
+    mix.map(Mix).ok_or_else(|| format!("`{text}` are not three proportions such as 1,1,1"))
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PrerequisitesArg {
+    /// Nothing
+    None,
+    /// That new names are not there and others are
+    Names,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// Messages of RFC 2136, each behind its length
+    Binary,
+    /// A script for nsupdate
+    Nsupdate,
+}
+
+#[derive(Args, Clone, Debug)]
+struct SendArgs {
+    /// The primary: an address, or ADDRESS:PORT
+    #[arg(value_name = "SERVER", value_parser = parse_target)]
+    server: SocketAddr,
+    /// The updates, in either form
+    #[arg(value_name = "FILE")]
+    updates: PathBuf,
+    /// TSIG key: [ALGORITHM:]NAME:SECRET
+    #[arg(long, value_name = "KEY", conflicts_with = "key_file")]
+    key: Option<Key>,
+    /// A file with the TSIG key, as tsig-keygen writes it
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Updates a second (8), or of the zone a day (3%/day, with --of) [default: as fast as they are acknowledged]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<UpdateRate>,
+    /// The zone file that a rate in per cent is counted by
+    #[arg(long, value_name = "FILE")]
+    of: Option<PathBuf>,
+    /// Updates under way at once; more than one may overtake each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    window: u32,
+    /// Send over TCP
+    #[arg(long)]
+    tcp: bool,
+    /// How long a reply is waited for
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    timeout: Nanos,
+    /// Leave out so many updates at the beginning of the stream
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0")]
+    skip: u64,
+    /// Send so many updates at most
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    count: Option<u64>,
+    /// Watch how far this secondary is behind: one update at a time, from its acknowledgement to the first right answer
+    #[arg(long, value_name = "SERVER", value_parser = parse_target)]
+    watch: Vec<SocketAddr>,
+    /// Write what became of each update: its number from 0, RCODE or LOST, microseconds
+    #[arg(long, value_name = "FILE")]
+    outcomes: Option<PathBuf>,
+    /// Write the result as JSON (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Kill this process, the primary, with SIGKILL in the middle of it
+    #[arg(long, value_name = "PID")]
+    kill: Option<i32>,
+    /// After so many acknowledged updates
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1k")]
+    kill_after: u64,
+    /// The shell command that starts the primary again; every acknowledged update is then looked up
+    #[arg(long, value_name = "COMMAND", requires = "kill")]
+    restart: Option<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+struct CheckArgs {
+    /// The server: an address, or ADDRESS:PORT
+    #[arg(value_name = "SERVER", value_parser = parse_target)]
+    server: SocketAddr,
+    /// The updates
+    #[arg(value_name = "FILE")]
+    updates: PathBuf,
+    /// Only those that were acknowledged, by what `update send` wrote
+    #[arg(long, value_name = "FILE")]
+    outcomes: Option<PathBuf>,
+    /// Write the result as JSON (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+struct ApplyArgs {
+    #[command(flatten)]
+    input: ZoneFile,
+    /// The updates
+    #[arg(value_name = "UPDATES")]
+    updates: PathBuf,
+    /// The zone afterwards (- for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(args: UpdateArgs) -> Result<(), Failure> {
+    match args.command {
+        UpdateCommand::Generate(args) => generate(&args),
+        UpdateCommand::Send(args) => send(&args),
+        UpdateCommand::Check(args) => look_up(&args),
+        UpdateCommand::Apply(args) => apply(&args),
+    }
+}
+
+fn generate(args: &GenerateArgs) -> Result<(), Failure> {
+    let open = || args.input.open().map_err(Failure::input);
+    let count = match (args.rate, args.duration) {
+        (Some(rate), Some(duration)) => {
+            let delegations = || Ok(Stats::of(open()?).map_err(Failure::input)?.delegations);
+            let rate = per_second(rate, delegations)?.ok_or_else(|| {
+                Failure::input(anyhow!(
+                    "`max` gives no number of updates: give --count, or a rate such as 8"
+                ))
+            })?;
+            (rate * duration.as_secs_f64()).ceil() as u64
+        }
+        _ => args.count,
+    };
+    let prerequisites = match args.prerequisites {
+        PrerequisitesArg::None => Prerequisites::None,
+        PrerequisitesArg::Names => Prerequisites::Names,
+    };
+    let updates = Generate { count, mix: args.mix.0, prerequisites, seed: args.seed };
+    let zone = open()?;
+    let mut out = BufWriter::new(output(&args.output)?);
+    let made = match args.form {
+        Form::Binary => stream::begin(&mut out)
+            .map_err(GenerateError::Write)
+            .and_then(|()| updates.run(zone, |update| stream::write(&mut out, update))),
+        Form::Nsupdate => {
+            let comment = format!("dnsdyno update generate: {count} updates, seed {}", args.seed);
+            script::begin(&mut out, &comment)
+                .map_err(GenerateError::Write)
+                .and_then(|()| updates.run(zone, |update| script::write(&mut out, update)))
+        }
+    };
+    let made =
+        made.and_then(|made| Ok(out.flush().map(|()| made)?)).map_err(|error| match error {
+            GenerateError::Write(_) => Failure::run(error),
+            _ => Failure::input(error),
+        })?;
+    eprintln!(
+        "{count} updates: {} changes, {} additions, {} deletions",
+        made.changes, made.additions, made.deletions
+    );
+    Ok(())
+}
+
+/// Delegations of a zone file.
+fn delegations(path: Option<&Path>) -> Result<u64, Failure> {
+    let path = path.ok_or_else(|| {
+        Failure::input(anyhow!("a rate in %/day is counted by a zone: give its file with --of"))
+    })?;
+    Ok(Reader::open(path, None).and_then(Stats::of).map_err(Failure::input)?.delegations)
+}
+
+fn key(args: &SendArgs) -> Result<Option<Key>, Failure> {
+    let Some(path) = &args.key_file else { return Ok(args.key.clone()) };
+    let bad = |why: String| Failure::input(anyhow!("the key file {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+    Key::from_file_text(&text).map(Some).map_err(|e| bad(e.to_string()))
+}
+
+fn send(args: &SendArgs) -> Result<(), Failure> {
+    let rate = args.rate.unwrap_or(UpdateRate::Max);
+    let rate = per_second(rate, || delegations(args.of.as_deref()))?;
+    let (watched, seen): (Vec<_>, Vec<_>) = args.watch.iter().map(|_| sync_channel(0)).unzip();
+    let sender = Sender {
+        server: args.server,
+        tcp: args.tcp,
+        key: key(args)?,
+        timeout: Duration::from_nanos(args.timeout.0),
+        rate,
+        window: args.window,
+        skip: args.skip,
+        count: args.count,
+        kill: args.kill.map(|pid| Kill {
+            pid,
+            after: args.kill_after,
+            how: lab::durability::kill_at_once,
+        }),
+        watch: watched,
+    };
+    let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
+    let updates = open()?;
+    // Kept for the look-up, if nowhere else.
+    let (path, _temporary) = match &args.outcomes {
+        Some(path) => (path.clone(), None),
+        None => {
+            let file = tempfile::NamedTempFile::new().map_err(Failure::run)?;
+            (file.path().to_owned(), Some(file))
+        }
+    };
+    let mut outcomes = BufWriter::new(create(&path)?);
+    let stop = interruption()?;
+    let watchers = watchers(args, seen, &stop);
+    let sent = sender.run(updates, &mut outcomes, &stop);
+    outcomes.flush().map_err(Failure::run)?;
+    drop(outcomes);
+    let mut result = result(args, &sender, &sent);
+    // The watchers end when nobody sends to them any more.
+    drop(sender);
+    for (watcher, server) in watchers.into_iter().zip(&args.watch) {
+        let lag = watcher.join().map_err(|_| Failure::run(anyhow!("a watcher panicked")))?;
+        let (lag_us, unseen) = (Times::from(&lag.times), lag.unseen);
+        result.lags.push(record::Lag { server: server.to_string(), lag_us, unseen });
+    }
+    let mut failed = None;
+    if let (true, Some(command)) = (sent.killed, &args.restart) {
+        match survivors(args, command, &path) {
+            Ok(found) => result.durability = Some(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    if let Some(json) = &args.json {
+        record::write(json, &result).map_err(Failure::run)?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print!("{}", report::updates(&result));
+    }
+    match (failed, sent.ended_by) {
+        (Some(error), _) => Err(Failure::run(error)),
+        // That was the purpose.
+        (None, Some(_)) if sent.killed => Ok(()),
+        (None, Some(why)) => {
+            let done = format!("{} updates were done before and stay done", result.acknowledged);
+            Err(match sent.bad_input {
+                true => Failure::input(anyhow!("{why}\n{done}")),
+                false => Failure::run(anyhow!("{}: {why}\n{done}", args.server)),
+            })
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Watches the secondaries, each in a thread of its own.
+fn watchers(
+    args: &SendArgs,
+    seen: Vec<Receiver<(update::Update, Instant)>>,
+    stop: &Arc<AtomicBool>,
+) -> Vec<JoinHandle<Lag>> {
+    let servers = args.watch.iter().copied().zip(seen);
+    let watchers = servers.map(|(server, seen)| {
+        let stop = stop.clone();
+        std::thread::spawn(move || watch(server, seen, &stop))
+    });
+    watchers.collect()
+}
+
+/// Starts the primary again and looks for what it acknowledged.
+fn survivors(
+    args: &SendArgs,
+    command: &str,
+    outcomes: &Path,
+) -> anyhow::Result<record::Durability> {
+    let open = || UpdateReader::open(&args.updates);
+    let first = open()?.next_update()?.ok_or_else(|| anyhow!("there are no updates"))?;
+    let mut started = lab::durability::start_again(command)?;
+    wait_ready(args.server, first.zone(), RESTART, || match started.try_wait() {
+        // Gone well, it may have left the server behind.
+        Ok(Some(status)) if !status.success() => Err(format!("`{command}` failed: {status}")),
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.to_string()),
+    })?;
+    let acknowledged = acknowledged(outcomes)?;
+    Ok(durability(check(args.server, open()?, |number| acknowledged.contains(&number))?))
+}
+
+/// A look-up for the record.
+fn durability(found: update::Checked) -> record::Durability {
+    let update::Checked { looked_up, gone, examples } = found;
+    record::Durability { acknowledged: looked_up, gone, examples }
+}
+
+/// The numbers of the updates with NOERROR.
+fn acknowledged(path: &Path) -> anyhow::Result<std::collections::HashSet<u64>> {
+    let text = std::fs::read_to_string(path)?;
+    let number = |(at, line): (usize, &str)| {
+        let mut words = line.split(' ');
+        match (words.next().map(str::parse), words.next()) {
+            (Some(Ok(number)), Some("NOERROR")) => Ok(Some(number)),
+            (Some(Ok(_)), Some(_)) => Ok(None),
+            _ => Err(anyhow!("{}:{}:1: not an outcome: `0 NOERROR 125`", path.display(), at + 1)),
+        }
+    };
+    text.lines().enumerate().filter_map(|line| number(line).transpose()).collect()
+}
+
+fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
+    let tally = &sent.tally;
+    let rcodes = tally.rcodes.iter().map(|(rcode, count)| (rcode_name(*rcode), *count)).collect();
+    UpdateRun {
+        schema: SCHEMA,
+        server: args.server.to_string(),
+        transport: if args.tcp { "tcp" } else { "udp" }.to_owned(),
+        key: sender.key.as_ref().map(|key| key.name().to_owned()),
+        rate: sender.rate,
+        window: sender.window,
+        seconds: sent.seconds,
+        sent: tally.sent,
+        acknowledged: tally.acknowledged(),
+        rcodes,
+        lost: tally.lost,
+        per_second: tally.acknowledged() as f64 / sent.seconds.max(1e-9),
+        latency_us: Times::from(&tally.latency),
+        interrupted: sent.interrupted,
+        killed: sent.killed,
+        ended_by: sent.ended_by.clone(),
+        durability: None,
+        lags: Vec::new(),
+    }
+}
+
+fn look_up(args: &CheckArgs) -> Result<(), Failure> {
+    let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?;
+    let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
+    let acknowledged = acknowledged.map_err(Failure::BadInput)?;
+    let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
+    let found = check(args.server, updates, wanted).map_err(|error| match error {
+        CheckError::Stream(error) => Failure::input(error),
+        error => Failure::run(error),
+    })?;
+    let found = durability(found);
+    if let Some(json) = &args.json {
+        return record::write(json, &UpdateCheck { schema: SCHEMA, found }).map_err(Failure::run);
+    }
+    println!("{} updates looked up, {} are not there", found.acknowledged, found.gone);
+    found.examples.iter().for_each(|name| println!("  not there: {name}"));
+    if found.gone > 0 { Err(Failure::Silent) } else { Ok(()) }
+}
+
+fn apply(args: &ApplyArgs) -> Result<(), Failure> {
+    let fail = |error| match error {
+        ApplyError::Write(_) => Failure::run(error),
+        _ => Failure::input(error),
+    };
+    let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?;
+    let changes = Changes::read(updates).map_err(fail)?;
+    let zone = args.input.open().map_err(Failure::input)?;
+    let written = changes.apply(zone, &mut output(&args.output)?).map_err(fail)?;
+    eprintln!("{} records", written.records);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        for (text, rate) in [
+            ("8", UpdateRate::PerSecond(8.0)),
+            ("0.5/s", UpdateRate::PerSecond(0.5)),
+            ("3%/day", UpdateRate::PercentPerDay(3.0)),
+        ] {
+            assert_eq!(parse_rate(text), Ok(rate));
+        }
+        for text in ["", "0", "-1", "3%", "3%/s", "inf", "x/s"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+        let rate = per_second(UpdateRate::PercentPerDay(3.0), || Ok(8_640_000));
+        assert_eq!(rate.ok(), Some(Some(3.0)));
+    }
+}

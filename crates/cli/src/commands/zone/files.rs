@@ -1,0 +1,228 @@
+//! `dnsdyno zone slice`, `stats` and `queries`: what is done with a zone file.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use wire::LabelRange;
+use zone::Reader;
+use zone::queries::{Queries, QueriesError};
+use zone::slice::{MAX_PARTS, SliceError, Slicer, balance};
+use zone::stats::Stats;
+
+use crate::arguments::number::{parse_count, parse_share};
+use crate::arguments::zone_file::ZoneFile;
+use crate::failure::Failure;
+use crate::output::{create, output};
+
+/// Differences shown of each zone.
+const SHOWN: usize = 10;
+
+/// `dnsdyno zone slice`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SliceArgs {
+    #[command(flatten)]
+    input: ZoneFile,
+    /// Parts of equal size
+    #[arg(long, value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=MAX_PARTS as i64))]
+    parts: u16,
+    /// Instead: the slices' ranges of labels, such as ..g,g..n,n..
+    #[arg(long, value_name = "RANGES", value_delimiter = ',', conflicts_with = "parts")]
+    range: Vec<LabelRange>,
+    /// A query file to cut by the same ranges
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
+    /// What the slices' files begin with: PREFIX.1.zone, PREFIX.1.queries and so on
+    #[arg(long, short, value_name = "PREFIX")]
+    output: PathBuf,
+}
+
+/// `dnsdyno zone stats`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    input: ZoneFile,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `dnsdyno zone queries`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QueriesArgs {
+    #[command(flatten)]
+    input: ZoneFile,
+    /// Queries (500, 10k, 5M)
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1M")]
+    count: u64,
+    /// Only for names in this range of labels, such as g..n
+    #[arg(long, value_name = "RANGE", default_value = "..")]
+    range: LabelRange,
+    /// Share (0 to 1) that ask for names that the zone has not
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.1")]
+    missing: f64,
+    /// Share (0 to 1) that ask for `www.` before the name
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.5")]
+    www: f64,
+    /// Zipf's exponent of the names' popularity; 0 for all alike
+    #[arg(long, value_name = "S", value_parser = parse_exponent, default_value = "0.9")]
+    exponent: f64,
+    /// Seed of everything that looks random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The query file (- for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// `dnsdyno zone compare`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CompareArgs {
+    /// A zone file
+    #[arg(value_name = "FILE")]
+    first: PathBuf,
+    /// Another one; the answer to a transfer as dig prints it is one too
+    #[arg(value_name = "FILE")]
+    second: PathBuf,
+    /// The SOA record counts too, with its serial
+    #[arg(long)]
+    soa: bool,
+    /// What signing adds counts too
+    #[arg(long)]
+    signatures: bool,
+}
+
+fn parse_exponent(text: &str) -> Result<f64, String> {
+    let exponent = text.parse().ok().filter(|exponent| (0.0..=10.0).contains(exponent));
+    exponent.ok_or_else(|| format!("`{text}` is not an exponent from 0 to 10"))
+}
+
+/// A slice that cannot be written is a failed run, all else bad input.
+fn slice_failure(error: SliceError) -> Failure {
+    match error {
+        SliceError::Write { .. } => Failure::run(error),
+        _ => Failure::input(error),
+    }
+}
+
+pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
+    let input = &args.input;
+    let ranges = if args.range.is_empty() {
+        balance(input.open().map_err(Failure::input)?, args.parts.into(), 1)
+            .map_err(slice_failure)?
+    } else if args.range.len() > MAX_PARTS {
+        return Err(Failure::input(anyhow!("{} ranges: at most {MAX_PARTS}", args.range.len())));
+    } else {
+        args.range.clone()
+    };
+    let paths = |kind: &str| -> Vec<PathBuf> {
+        let name = |number| format!("{}.{number}.{kind}", args.output.display()).into();
+        (1..=ranges.len()).map(name).collect()
+    };
+    let apex = input.apex()?;
+    let zones = paths("zone");
+    let mut outs = zones.iter().map(|path| create(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut slicer = Slicer::new(ranges.clone());
+    let slices = slicer.slice(|| input.open(), &mut outs).map_err(slice_failure)?;
+    for ((path, range), slice) in zones.iter().zip(&ranges).zip(&slices) {
+        println!(
+            "{}: {range}, {} records, {:.1} MB, {} addresses of other slices' name servers",
+            path.display(),
+            slice.written.records,
+            slice.written.bytes as f64 / 1e6,
+            slice.shared,
+        );
+    }
+    if slicer.forgotten() > 0 {
+        eprintln!("{} name servers of other slices are without addresses", slicer.forgotten());
+    }
+    let Some(queries) = &args.queries else { return Ok(()) };
+    let paths = paths("queries");
+    let files = paths.iter().map(|path| create(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut outs: Vec<_> = files.into_iter().map(BufWriter::new).collect();
+    let file = File::open(queries)
+        .map_err(|source| SliceError::Queries { path: queries.clone(), source })
+        .map_err(Failure::input)?;
+    let (counts, others) = slicer
+        .slice_queries(&apex, BufReader::new(file), queries, &mut outs)
+        .map_err(slice_failure)?;
+    for (path, (out, count)) in paths.iter().zip(outs.iter_mut().zip(counts)) {
+        out.flush().map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;
+        println!("{}: {count} queries", path.display());
+    }
+    println!("{others} queries for names of no slice");
+    Ok(())
+}
+
+pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
+    let stats = args.input.open().and_then(Stats::of).map_err(Failure::input)?;
+    if !args.json {
+        print!("{stats}");
+        return Ok(());
+    }
+    let types: serde_json::Map<_, _> =
+        stats.type_counts().map(|(rtype, count)| (rtype, count.into())).collect();
+    let json = serde_json::json!({
+        "zone": stats.zone.to_string(),
+        "octets": stats.octets,
+        "records": stats.records,
+        "types": types,
+        "names": stats.names,
+        "delegations": stats.delegations,
+        "signed_delegations": stats.signed_delegations,
+        "servers_of_delegations": stats.servers,
+        "glue": stats.glue,
+        "lowest_ttl_s": stats.ttls.0,
+        "highest_ttl_s": stats.ttls.1,
+        "longest_label": stats.longest_label,
+        "canonical_order": stats.in_order,
+        "signed": stats.signed(),
+    });
+    println!("{json:#}");
+    Ok(())
+}
+
+pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
+    let zone = args.input.open().map_err(Failure::input)?;
+    let mut out = BufWriter::new(output(&args.output)?);
+    let queries = Queries {
+        count: args.count,
+        range: args.range,
+        missing: args.missing,
+        www: args.www,
+        exponent: args.exponent,
+        seed: args.seed,
+    };
+    let names = queries.write(zone, &mut out).map_err(|error| match error {
+        QueriesError::Write(_) => Failure::run(error),
+        _ => Failure::input(error),
+    })?;
+    eprintln!("{} queries, of {names} names of {}", args.count, args.input.path().display());
+    Ok(())
+}
+
+pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
+    let compared = zone::compare::Compared { soa: args.soa, signatures: args.signatures };
+    let open = |path: &PathBuf| {
+        let path = path.clone();
+        move || Reader::open(&path, None)
+    };
+    let difference = zone::compare::compare([open(&args.first), open(&args.second)], compared);
+    let difference = difference.map_err(Failure::input)?;
+    if difference.is_none() {
+        println!("the same {} records", difference.records[0]);
+        return Ok(());
+    }
+    for (path, (records, only)) in
+        [&args.first, &args.second].iter().zip(difference.records.iter().zip(&difference.only))
+    {
+        println!("{}: {records} records, {} of them only there", path.display(), only.len());
+        only.iter().take(SHOWN).for_each(|record| println!("  {record}"));
+    }
+    if difference.more {
+        println!("and more");
+    }
+    Err(Failure::Silent)
+}

@@ -1,0 +1,60 @@
+//! `dnsdyno zone`: zone files made, cut, counted and signed.
+
+use clap::{Args, Subcommand};
+
+mod files;
+mod generate;
+mod sign;
+
+use self::files::{CompareArgs, QueriesArgs, SliceArgs, StatsArgs};
+use self::generate::GenerateArgs;
+use self::sign::SignArgs;
+use crate::failure::Failure;
+
+/// `dnsdyno zone`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ZoneArgs {
+    #[command(subcommand)]
+    command: ZoneCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum ZoneCommand {
+    /// Write a zone file from a seed, of any size, in constant memory
+    Generate(GenerateArgs),
+    /// Cut a zone, and a query file with it, into parts by ranges of labels
+    Slice(SliceArgs),
+    /// Count what a zone consists of
+    Stats(StatsArgs),
+    /// Write queries for the names of a zone
+    Queries(QueriesArgs),
+    /// Say whether two zone files hold the same records, in any order
+    Compare(CompareArgs),
+    /// Sign a zone with an installed signer
+    Sign(SignArgs),
+}
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  A top-level domain of a million delegations, five in a hundred with DS records
+    dnsdyno zone generate tld --zone test --delegations 1M --output tld.zone
+
+  The dns64perf zone of 2^20 names, for servers that expand $GENERATE
+    dnsdyno zone generate dns64 --namespace 10.0.0.0/12 --style generate --output dns64.zone
+
+  A third of a zone for each of three machines, and its queries
+    dnsdyno zone queries tld.zone --count 3M --output tld.queries
+    dnsdyno zone slice tld.zone --parts 3 --queries tld.queries --output tld
+
+  The same zone signed
+    dnsdyno zone sign tld.zone --output tld.signed.zone";
+
+pub(crate) fn run(args: ZoneArgs) -> Result<(), Failure> {
+    match args.command {
+        ZoneCommand::Generate(args) => generate::run(args),
+        ZoneCommand::Slice(args) => files::slice(args),
+        ZoneCommand::Stats(args) => files::stats(args),
+        ZoneCommand::Queries(args) => files::queries(args),
+        ZoneCommand::Compare(args) => files::compare(&args),
+        ZoneCommand::Sign(args) => sign::run(args),
+    }
+}
