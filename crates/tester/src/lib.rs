@@ -9,7 +9,9 @@
 //! A request holds texts and numbers; [`Setup::new`] makes of it what the roles and engines take, or names the field that cannot
 //! be. A worker is a thread; workers meet at the barrier that starts a trial and at the merge that ends it.
 
+mod authdns;
 mod busy;
+pub mod ceilings;
 mod conclude;
 mod connections;
 mod error;
@@ -22,6 +24,7 @@ mod setup;
 mod sockets;
 mod workload;
 
+pub use authdns::{AuthListen, AuthServer, EncryptedListen};
 pub use error::{Invalid, TesterError};
 pub use live_file::glimpse;
 pub use setup::Setup;

@@ -2,22 +2,15 @@
 
 mod args;
 
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ::auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters, Fault, FaultSpec};
-use anyhow::{Context, anyhow};
-use engine::{SocketId, WaitMode, drive};
+use ::auth::{AaaaPolicy, AuthConfig, Fault, FaultSpec};
 use streams::http::{ALPN_H2, ALPN_H3};
-use streams::serve;
-use streams::tcp;
-use streams::tcp::{Carried, Listener};
-use streams::tls::ALPN_DOQ;
-use streams::tls::{ALPN_DOT, Authority, Identity, ServerTls, TlsError};
-use udp::{UdpEngine, UdpOptions, sys};
+use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, Identity, ServerTls, TlsError};
+use tester::{AuthListen, AuthServer, EncryptedListen};
+use udp::{UdpOptions, sys};
 use wire::Namespace;
 
 use self::args::AaaaArg;
@@ -25,182 +18,9 @@ pub(crate) use self::args::{AuthArgs, EXAMPLES};
 use crate::failure::Failure;
 use crate::process::interruption;
 
-/// Connections over TCP and TLS at once: as many clients as a load may have.
-const MAX_CONNECTIONS: usize = 100_000;
-
-/// A connection may be without a query for so long: many clients ask seldom.
-const IDLE: Duration = Duration::from_secs(300);
-/// So often a free port is looked for.
-const PORT_ATTEMPTS: u32 = 16;
-
-/// A running AuthDNS: its workers and its TCP thread.
-pub(crate) struct Server {
-    addresses: Vec<SocketAddr>,
-    /// Where TLS, HTTPS and QUIC are spoken, with their names.
-    private: Vec<(SocketAddr, &'static str)>,
-    stop: Arc<AtomicBool>,
-    workers: Vec<JoinHandle<anyhow::Result<AuthCounters>>>,
-    tcp: JoinHandle<std::io::Result<()>>,
-}
-
-impl Server {
-    /// Binds all sockets, then starts one worker on each of `cpus` (one anywhere without any).
-    ///
-    /// # Errors
-    /// An address that cannot be bound, named.
-    pub(crate) fn start(
-        config: &AuthConfig,
-        listen: &[SocketAddr],
-        cpus: Option<&[usize]>,
-        wait: WaitMode,
-        options: UdpOptions,
-        private: &[Private],
-        stop: Arc<AtomicBool>,
-    ) -> anyhow::Result<Self> {
-        config.validate()?;
-        let cpus: Vec<Option<usize>> =
-            cpus.map_or(vec![None], |cpus| cpus.iter().copied().map(Some).collect());
-        let share_port = cpus.len() > 1;
-        // The first worker takes free ports where port 0 is asked for; TCP and the others join it.
-        let (first, addresses, plain) = free_ports(listen, share_port, options)?;
-        let mut engines = vec![first];
-        for _ in 1..cpus.len() {
-            engines.push(UdpEngine::server(&addresses, true, options)?);
-        }
-        let (mut listeners, mut addresses_private) = (Vec::new(), Vec::new());
-        listeners.extend(plain.into_iter().map(Listener::Tcp));
-        for private in private {
-            let (address, more) = private.listen()?;
-            addresses_private.push((address, private.name));
-            listeners.extend(more);
-        }
-        let workers = engines
-            .into_iter()
-            .zip(Auth::workers(config, cpus.len()))
-            .zip(cpus)
-            .map(|((mut engine, mut auth), cpu)| {
-                let stop = stop.clone();
-                std::thread::spawn(move || {
-                    if let Some(cpu) = cpu {
-                        sys::pin_to_cpus(&[cpu]).context("--cpus")?;
-                    }
-                    sys::prepare_for_timing();
-                    drive(&mut engine, &mut auth, wait, &stop)?;
-                    Ok(auth.counters())
-                })
-            })
-            .collect();
-        let limits = tcp::TcpLimits {
-            connections: MAX_CONNECTIONS,
-            idle: IDLE,
-            ..tcp::TcpLimits::default()
-        };
-        let tcp = {
-            let (mut auth, stop) = (Auth::new(config.clone()), stop.clone());
-            let tenths = u16::try_from(IDLE.as_millis() / 100).ok();
-            let answer = move |message: &[u8], carried: Carried, reply: &mut Vec<u8>| {
-                let idle = tenths.filter(|_| carried == Carried::Frame);
-                auth.answer_stream(message, idle, reply);
-            };
-            std::thread::spawn(move || {
-                tcp::serve(listeners, limits, answer, move || stop.load(Ordering::Relaxed))
-            })
-        };
-        Ok(Server { addresses, private: addresses_private, stop, workers, tcp })
-    }
-
-    /// Where it listens.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// Ends it when set.
-    pub(crate) fn stop_flag(&self) -> &Arc<AtomicBool> {
-        &self.stop
-    }
-
-    /// Whether a worker has ended by itself: something is wrong.
-    fn has_failed(&self) -> bool {
-        self.workers.iter().any(JoinHandle::is_finished)
-    }
-
-    /// Waits for the end; what the workers counted.
-    ///
-    /// # Errors
-    /// What a worker could not mend.
-    pub(crate) fn join(self) -> anyhow::Result<AuthCounters> {
-        let mut sum = AuthCounters::default();
-        for worker in self.workers {
-            sum.merge(&worker.join().map_err(|_| anyhow!("a worker panicked"))??);
-        }
-        self.tcp.join().map_err(|_| anyhow!("the TCP thread panicked"))??;
-        Ok(sum)
-    }
-}
-
-/// Binds UDP and, on the same ports, TCP.
-///
-/// # Errors
-/// An address that cannot be bound, named.
-fn free_ports(
-    listen: &[SocketAddr],
-    share_port: bool,
-    options: UdpOptions,
-) -> anyhow::Result<(UdpEngine, Vec<SocketAddr>, Vec<TcpListener>)> {
-    // A port that UDP finds free may be taken for TCP.
-    let mut attempts = if listen.iter().any(|a| a.port() == 0) { PORT_ATTEMPTS } else { 1 };
-    loop {
-        let engine = UdpEngine::server(listen, share_port, options)?;
-        let addresses: Vec<SocketAddr> = (0..listen.len())
-            .map(|i| engine.local_address(SocketId(i as u16)))
-            .collect::<Result<_, _>>()?;
-        attempts -= 1;
-        match addresses.iter().map(|address| tcp::listen(*address)).collect() {
-            Ok(plain) => return Ok((engine, addresses, plain)),
-            Err(error) if attempts == 0 => return Err(error.into()),
-            Err(_) => {}
-        }
-    }
-}
-
-/// An address where a private transport is spoken, and what is shown there.
-pub(crate) struct Private {
-    name: &'static str,
-    address: SocketAddr,
-    /// Over TCP.
-    tcp: Option<ServerTls>,
-    /// Over UDP.
-    quic: Option<ServerTls>,
-}
-
-impl Private {
-    /// Where it listens, and with what.
-    fn listen(&self) -> anyhow::Result<(SocketAddr, Vec<Listener>)> {
-        // As for `free_ports`.
-        let attempts = if self.address.port() == 0 { PORT_ATTEMPTS } else { 1 };
-        let mut tries = (0..attempts).map(|_| self.listen_once());
-        tries.find(Result::is_ok).unwrap_or_else(|| self.listen_once())
-    }
-
-    fn listen_once(&self) -> anyhow::Result<(SocketAddr, Vec<Listener>)> {
-        let (mut address, mut listeners) = (self.address, Vec::new());
-        if let Some(tls) = &self.tcp {
-            let socket = tcp::listen(address)?;
-            address = socket.local_addr()?;
-            listeners.push(Listener::Tls(socket, tls.clone()));
-        }
-        if let Some(tls) = &self.quic {
-            let socket = serve::listen(address)?;
-            address = socket.local_addr()?;
-            listeners.push(Listener::Quic(socket, tls.clone()));
-        }
-        Ok((address, listeners))
-    }
-}
-
-/// Where TLS, HTTPS and QUIC are spoken, and what is shown there: the certificate given, or one of an
-/// authority that is made for it and written into a folder.
-fn private(args: &AuthArgs) -> Result<Vec<Private>, TlsError> {
+/// Addresses of TLS, HTTPS and QUIC, with the certificate that is given, or one of an authority that is made for it and
+/// written into a folder.
+fn encrypted(args: &AuthArgs) -> Result<Vec<EncryptedListen>, TlsError> {
     let addresses = || args.tls.iter().chain(&args.https).chain(&args.quic);
     if addresses().next().is_none() {
         return Ok(Vec::new());
@@ -212,17 +32,17 @@ fn private(args: &AuthArgs) -> Result<Vec<Private>, TlsError> {
     let shown = |alpn| ServerTls::new(identity.clone(), alpn, args.tls_early_data);
     let (dot, h2) = (shown(&[ALPN_DOT])?, shown(&[ALPN_H2])?);
     let (doq, h3) = (shown(&[ALPN_DOQ])?, shown(&[ALPN_H3])?);
-    let spoken =
+    let listen_on =
         |name, addresses: &[SocketAddr], tcp: Option<&ServerTls>, quic: Option<&ServerTls>| {
             let (tcp, quic) = (tcp.cloned(), quic.cloned());
-            let private =
-                |&address| Private { name, address, tcp: tcp.clone(), quic: quic.clone() };
-            addresses.iter().map(private).collect::<Vec<_>>()
+            let listen =
+                |&address| EncryptedListen { name, address, tcp: tcp.clone(), quic: quic.clone() };
+            addresses.iter().map(listen).collect::<Vec<_>>()
         };
-    let mut all = spoken("TLS", &args.tls, Some(&dot), None);
+    let mut all = listen_on("TLS", &args.tls, Some(&dot), None);
     let h3 = cfg!(feature = "quic").then_some(&h3);
-    all.extend(spoken("HTTPS", &args.https, Some(&h2), h3));
-    all.extend(spoken("QUIC", &args.quic, None, Some(&doq)));
+    all.extend(listen_on("HTTPS", &args.https, Some(&h2), h3));
+    all.extend(listen_on("QUIC", &args.quic, None, Some(&doq)));
     Ok(all)
 }
 
@@ -269,30 +89,25 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     config.validate().map_err(Failure::input)?;
     sys::raise_open_files();
     let stop = interruption()?;
-    let options = UdpOptions {
-        gso: !args.no_gso,
-        gro: !args.no_gro,
-        // A capacity and a delay count from the arrival of a query, even if the worker comes to it later.
-        timestamps: config.is_timed(),
-        ..UdpOptions::default()
+    let listen = AuthListen {
+        plain: args.listen.clone(),
+        encrypted: encrypted(&args).map_err(Failure::input)?,
+        cpus: args.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
+        wait: tester::wait_mode(args.wait.into()),
+        udp: UdpOptions {
+            gso: !args.no_gso,
+            gro: !args.no_gro,
+            // A capacity and a delay count from the arrival of a query, even if the worker comes to it later.
+            timestamps: config.is_timed(),
+            ..UdpOptions::default()
+        },
     };
-    let cpus = args.cpus.as_ref().map(|list| list.cpus());
-    let private = private(&args).map_err(Failure::input)?;
-    let server = Server::start(
-        &config,
-        &args.listen,
-        cpus,
-        tester::wait_mode(args.wait.into()),
-        options,
-        &private,
-        stop.clone(),
-    )
-    .map_err(Failure::Failed)?;
+    let server = AuthServer::start(&config, &listen, stop.clone())?;
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
-    let private: String =
-        server.private.iter().map(|(address, name)| format!(", {address} ({name})")).collect();
+    let encrypted: String =
+        server.encrypted().iter().map(|(address, name)| format!(", {address} ({name})")).collect();
     println!(
-        "ready: {} on {} (UDP and TCP){private}",
+        "ready: {} on {} (UDP and TCP){encrypted}",
         config.namespace.prefix(),
         listening.join(", ")
     );
@@ -304,8 +119,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     {
         std::thread::sleep(Duration::from_millis(20));
     }
-    stop.store(true, Ordering::Relaxed);
-    let c = server.join().map_err(Failure::Failed)?;
+    let c = server.stop()?;
     println!(
         "{} queries: {} answers, {} without data, {} NXDOMAIN, {} errors, {} ignored; {} faults, {} late, {} over the capacity, {} over the limit",
         c.queries,

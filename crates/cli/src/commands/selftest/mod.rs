@@ -2,9 +2,8 @@
 
 mod args;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use ::auth::{AaaaPolicy, AuthConfig};
 use engine::WaitMode;
@@ -13,13 +12,12 @@ use lab::CpuList;
 use measure::{Goal, Nanos, Pacing, Qps};
 use record::request::{self, Engine, Names, NamespaceExpect, Query, Workload};
 use record::{Certificate, TrialRecord, TrialRequest};
-use tester::{Setup, udp_options};
+use tester::{AuthListen, AuthServer, Setup, udp_options};
 use udp::UdpOptions;
 use wire::{Namespace, Qtype};
 
 pub(crate) use self::args::{EXAMPLES, SelftestArgs};
 use crate::arguments::address::{ipv4_net, ipv6_net};
-use crate::commands::auth::Server;
 use crate::failure::Failure;
 use crate::process::command_line;
 use crate::process::interruption;
@@ -68,7 +66,8 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let outcome = Setup::new(request, command_line())?.run(&live, &stop)?;
     drop(progress);
     if let Some(server) = server {
-        server.stop();
+        // The Measurer has seen what a worker could not do.
+        let _ = server.stop();
     }
     let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();
     let certificate = Certificate {
@@ -108,7 +107,7 @@ fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
 }
 
 /// An AuthDNS in this process, on its own cores.
-fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server, Failure> {
+fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<AuthServer, Failure> {
     let allowed = CpuList::allowed();
     let cpus = args.auth_cpus.clone().or_else(|| CpuList::new(allowed.cpus().last().copied()));
     if args.sockets.cpus.is_none() && allowed.count() > 1 {
@@ -124,24 +123,12 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Server
         ..udp_options(&args.sockets.request(), Pacing::Constant { rate: args.rate })
     };
     let wait = if shares { WaitMode::Sleep } else { WaitMode::Auto };
-    let listen: Vec<SocketAddr> = vec!["[::1]:0".parse().expect("an address")];
-    let server = Server::start(
-        &config,
-        &listen,
-        cpus.as_ref().map(CpuList::cpus),
+    let listen = AuthListen {
+        plain: vec!["[::1]:0".parse().expect("an address")],
+        encrypted: Vec::new(),
+        cpus: cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
         wait,
-        options,
-        &[],
-        Arc::new(AtomicBool::new(false)),
-    );
-    server.map_err(Failure::Failed)
-}
-
-impl Server {
-    /// Ends the workers.
-    fn stop(self) {
-        self.stop_flag().store(true, Ordering::Relaxed);
-        // What a worker could not do, the Measurer has seen.
-        let _ = self.join();
-    }
+        udp: options,
+    };
+    Ok(AuthServer::start(&config, &listen, Arc::new(AtomicBool::new(false)))?)
 }

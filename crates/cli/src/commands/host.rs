@@ -1,7 +1,5 @@
 //! `dnsdyno host`: what this host is, how fast its parts are, and what spoils measurements on it.
 
-mod ceilings;
-
 use std::io::Write as _;
 
 use lab::CpuList;
@@ -59,7 +57,7 @@ pub(crate) fn take(depth: Depth) -> HostFacts {
         Depth::Quick => Nanos::from_millis(200),
         Depth::Full => Nanos::from_secs(1),
     };
-    host.packet_ceilings = ceilings::measure(on.cpus(), time);
+    host.packet_ceilings = tester::ceilings::measure(on.cpus(), time);
     host
 }
 

@@ -1,6 +1,5 @@
-//! The packet ceilings of this host by engine: round trips a second between a client and an echo over
-//! loopback. What no DNS server here can exceed through the same kernel; in short form, a look of some
-//! tenths of a second each.
+//! Packet ceilings of this host by engine, in round trips per second: a client and an echo exchange datagrams over
+//! loopback. No DNS server on this host can exceed them through the same kernel.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -11,17 +10,17 @@ use measure::Nanos;
 use record::host::PacketCeiling;
 use udp::{UdpEngine, UdpOptions, sources, sys};
 
-/// Bytes of a datagram: a usual query.
+/// Length of a datagram, in bytes: that of a usual query.
 const LEN: usize = 76;
-/// Datagrams outstanding.
+/// Number of datagrams outstanding.
 const WINDOW: u64 = 1_024;
-/// Consecutive datagrams of one socket: what an engine may send as one message.
+/// Number of consecutive datagrams of one socket, which an engine may send as one message.
 const RUN: u64 = 32;
-/// Sockets of the client: receive queues are spread by the ports.
+/// Number of sockets of the client: the kernel spreads receive queues by their ports.
 const SOCKETS: u64 = 8;
-/// A datagram that is not back by then was lost.
+/// A datagram that is not back after this time is counted as lost.
 const PATIENCE: Nanos = Nanos::from_millis(100);
-/// Where other work keeps the echo from its core, the first datagram to come back is waited for so long.
+/// How long the client waits for the first datagram at most, since other work may keep the echo from its core.
 const STARVED: Nanos = Nanos::from_secs(30);
 
 /// Sends everything back.
@@ -39,7 +38,7 @@ impl Role for Echo {
     }
 }
 
-/// Keeps datagrams outstanding until its time is over and something has come back.
+/// Keeps datagrams outstanding until its time is over and at least one has come back.
 struct Window {
     until: Nanos,
     last: Nanos,
@@ -59,7 +58,7 @@ impl Role for Window {
         if back > 0 {
             self.last = now;
         } else if now > self.last + PATIENCE {
-            // Lost: the window is to be full again.
+            // The outstanding datagrams are lost: the window is filled again.
             (self.outstanding, self.last) = (0, now);
         }
         while self.outstanding < WINDOW {
@@ -75,8 +74,8 @@ impl Role for Window {
     }
 }
 
-/// The ceilings, each measured for `time` on the first and the last of `cpus`.
-pub(crate) fn measure(cpus: &[usize], time: Nanos) -> Vec<PacketCeiling> {
+/// Measures each ceiling for `time`, on the first and the last of `cpus`.
+pub fn measure(cpus: &[usize], time: Nanos) -> Vec<PacketCeiling> {
     let on = UdpOptions::default();
     let plain = UdpOptions { gso: false, gro: false, ..on };
     let engines = [("udp, a message a datagram", plain), ("udp, segmentation offload", on)];
@@ -99,12 +98,12 @@ fn round_trips(options: UdpOptions, cpus: &[usize], time: Nanos) -> io::Result<f
     let mut client = UdpEngine::client(target, &sources(&[host], SOCKETS as usize), options)?;
     let stop = AtomicBool::new(false);
     let (first, last) = (cpus.first().copied().unwrap_or(0), cpus.last().copied().unwrap_or(0));
-    // On one core each must let the other run.
+    // On one core the client and the echo must let each other run.
     let mode = if first == last { WaitMode::Sleep } else { WaitMode::Spin };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _ = sys::pin_to_cpus(&[last]);
-            // What goes wrong here shows as answers that do not come.
+            // An error here shows as datagrams that do not come back.
             let _ = drive(&mut server, &mut Echo, mode, &stop);
         });
         let client = scope.spawn(|| {

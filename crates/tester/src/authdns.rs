@@ -1,0 +1,199 @@
+//! The AuthDNS on threads: a worker with a UDP engine on each core, and a thread for connections.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use auth::{Auth, AuthConfig, AuthCounters};
+use engine::{SocketId, WaitMode, drive};
+use streams::serve;
+use streams::tcp::{self, Carried, Listener};
+use streams::tls::ServerTls;
+use udp::{UdpEngine, UdpOptions, sys};
+
+use crate::error::TesterError;
+
+/// The largest number of connections at once, over TCP and TLS: as many as the clients of a load.
+const MAX_CONNECTIONS: usize = 100_000;
+/// A connection without a query for this time is closed; clients of a large load ask seldom.
+const IDLE: Duration = Duration::from_secs(300);
+/// How many free ports are tried at most, until one is free for UDP and for TCP.
+const PORT_ATTEMPTS: u32 = 16;
+
+/// What an AuthDNS listens on, and with which threads and sockets.
+pub struct AuthListen {
+    /// Addresses of DNS over UDP and TCP; port 0 stands for a free port.
+    pub plain: Vec<SocketAddr>,
+    /// Addresses of encrypted transports.
+    pub encrypted: Vec<EncryptedListen>,
+    /// Cores with a worker on each; one worker on any core where there are none.
+    pub cpus: Vec<usize>,
+    /// How a worker waits for queries.
+    pub wait: WaitMode,
+    /// Options of the UDP sockets.
+    pub udp: UdpOptions,
+}
+
+/// An address of an encrypted transport, with the certificates that are shown there.
+pub struct EncryptedListen {
+    /// Name of the transport in messages.
+    pub name: &'static str,
+    /// The address; port 0 stands for a free port.
+    pub address: SocketAddr,
+    /// What connections over TCP are shown; `None` if there are none.
+    pub tcp: Option<ServerTls>,
+    /// What connections over QUIC are shown; `None` if there are none.
+    pub quic: Option<ServerTls>,
+}
+
+/// A running AuthDNS: its workers and its thread for connections.
+pub struct AuthServer {
+    addresses: Vec<SocketAddr>,
+    encrypted: Vec<(SocketAddr, &'static str)>,
+    stop: Arc<AtomicBool>,
+    workers: Vec<JoinHandle<Result<AuthCounters, TesterError>>>,
+    connections: JoinHandle<io::Result<()>>,
+}
+
+impl AuthServer {
+    /// Binds all sockets, then starts the workers; they end when `stop` is set. `config` is valid.
+    ///
+    /// # Errors
+    /// The first address that cannot be bound.
+    pub fn start(
+        config: &AuthConfig,
+        listen: &AuthListen,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, TesterError> {
+        let workers = listen.cpus.len().max(1);
+        // The first worker takes free ports where port 0 is wanted; TCP and the other workers use the same.
+        let (first, addresses, plain) = bind(&listen.plain, workers > 1, listen.udp)?;
+        let mut engines = vec![first];
+        for _ in 1..workers {
+            engines.push(UdpEngine::server(&addresses, true, listen.udp)?);
+        }
+        let mut listeners: Vec<Listener> = plain.into_iter().map(Listener::Tcp).collect();
+        let mut encrypted = Vec::new();
+        for at in &listen.encrypted {
+            let (address, more) = at.bind()?;
+            encrypted.push((address, at.name));
+            listeners.extend(more);
+        }
+        let cpus = listen.cpus.iter().copied().map(Some).chain([None]);
+        let workers = engines.into_iter().zip(Auth::workers(config, workers)).zip(cpus);
+        let wait = listen.wait;
+        let workers = workers.map(|((mut engine, mut auth), cpu)| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                if let Some(cpu) = cpu {
+                    sys::pin_to_cpus(&[cpu]).map_err(TesterError::io("--cpus"))?;
+                }
+                sys::prepare_for_timing();
+                drive(&mut engine, &mut auth, wait, &stop)?;
+                Ok(auth.counters())
+            })
+        });
+        let workers = workers.collect();
+        let connections = serve_connections(config, listeners, stop.clone());
+        Ok(AuthServer { addresses, encrypted, stop, workers, connections })
+    }
+
+    /// Addresses of DNS over UDP and TCP, with their ports.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Addresses of encrypted transports, with their ports, and the names of the transports.
+    pub fn encrypted(&self) -> &[(SocketAddr, &'static str)] {
+        &self.encrypted
+    }
+
+    /// Whether a worker has ended by itself, which it does after an error only.
+    pub fn has_failed(&self) -> bool {
+        self.workers.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends all threads; returns what the workers counted, summed.
+    ///
+    /// # Errors
+    /// The first error that ended a thread.
+    pub fn stop(self) -> Result<AuthCounters, TesterError> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut sum = AuthCounters::default();
+        for worker in self.workers {
+            sum.merge(&worker.join().map_err(|_| TesterError::Panicked)??);
+        }
+        self.connections.join().map_err(|_| TesterError::Panicked)??;
+        Ok(sum)
+    }
+}
+
+/// Starts the thread that answers queries of connections until `stop` is set.
+fn serve_connections(
+    config: &AuthConfig,
+    listeners: Vec<Listener>,
+    stop: Arc<AtomicBool>,
+) -> JoinHandle<io::Result<()>> {
+    let limits =
+        tcp::TcpLimits { connections: MAX_CONNECTIONS, idle: IDLE, ..tcp::TcpLimits::default() };
+    let mut auth = Auth::new(config.clone());
+    // In the unit of the option edns-tcp-keepalive, 100 ms (RFC 7828).
+    let idle_100ms = u16::try_from(IDLE.as_millis() / 100).ok();
+    let answer = move |message: &[u8], carried: Carried, reply: &mut Vec<u8>| {
+        let idle = idle_100ms.filter(|_| carried == Carried::Frame);
+        auth.answer_stream(message, idle, reply);
+    };
+    std::thread::spawn(move || {
+        tcp::serve(listeners, limits, answer, move || stop.load(Ordering::Relaxed))
+    })
+}
+
+/// Binds UDP and, on the same ports, TCP; returns the addresses with their ports.
+fn bind(
+    listen: &[SocketAddr],
+    share_port: bool,
+    options: UdpOptions,
+) -> io::Result<(UdpEngine, Vec<SocketAddr>, Vec<TcpListener>)> {
+    // A port that is free for UDP may be taken for TCP.
+    let mut attempts = if listen.iter().any(|a| a.port() == 0) { PORT_ATTEMPTS } else { 1 };
+    loop {
+        let engine = UdpEngine::server(listen, share_port, options)?;
+        let addresses: Vec<SocketAddr> = (0..listen.len())
+            .map(|i| engine.local_address(SocketId(i as u16)))
+            .collect::<Result<_, _>>()?;
+        attempts -= 1;
+        match addresses.iter().map(|address| tcp::listen(*address)).collect() {
+            Ok(plain) => return Ok((engine, addresses, plain)),
+            Err(error) if attempts == 0 => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+impl EncryptedListen {
+    /// Binds the sockets; returns the address with its port.
+    fn bind(&self) -> io::Result<(SocketAddr, Vec<Listener>)> {
+        // A port that is free for TCP may be taken for UDP.
+        let attempts = if self.address.port() == 0 { PORT_ATTEMPTS } else { 1 };
+        let mut tries = (0..attempts).map(|_| self.bind_once());
+        tries.find(Result::is_ok).unwrap_or_else(|| self.bind_once())
+    }
+
+    fn bind_once(&self) -> io::Result<(SocketAddr, Vec<Listener>)> {
+        let (mut address, mut listeners) = (self.address, Vec::new());
+        if let Some(tls) = &self.tcp {
+            let socket = tcp::listen(address)?;
+            address = socket.local_addr()?;
+            listeners.push(Listener::Tls(socket, tls.clone()));
+        }
+        if let Some(tls) = &self.quic {
+            let socket = serve::listen(address)?;
+            address = socket.local_addr()?;
+            listeners.push(Listener::Quic(socket, tls.clone()));
+        }
+        Ok((address, listeners))
+    }
+}
