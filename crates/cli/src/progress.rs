@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use load::Live;
-use record::Glimpse;
-use tester::glimpse;
+use record::Snapshot;
+use tester::snapshot;
 
 /// Shows the counters of a trial until it is dropped.
 pub(crate) struct Progress {
@@ -46,13 +46,13 @@ impl Drop for Progress {
 
 fn draw(label: &str, live: &Live, done: &AtomicBool) {
     let began = Instant::now();
-    let (mut last, mut before, mut drawn) = (began, Glimpse::default(), false);
+    let (mut last, mut before, mut drawn) = (began, Snapshot::default(), false);
     while !done.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));
         if began.elapsed() < Duration::from_secs(2) || last.elapsed() < Duration::from_millis(500) {
             continue;
         }
-        let now = glimpse(live, began);
+        let now = snapshot(live, began);
         let span = last.elapsed().as_secs_f64();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
         eprint!(

@@ -77,7 +77,7 @@ impl Custom {
     }
 
     /// What makes no sense of it, if anything.
-    pub fn nonsense(&self) -> Option<&'static str> {
+    pub fn invalid(&self) -> Option<&'static str> {
         if self.address.is_some_and(|address| address.port() == 0) {
             Some("the port of `address` is a number from 1 to 65535")
         } else if self.address.is_some() && !(self.command.is_empty() && self.files.is_empty()) {

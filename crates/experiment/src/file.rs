@@ -15,7 +15,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use crate::sense::nonsense;
+use crate::validate::validate;
 pub use crate::settings::{
     ClosedSettings, CpuPlan, Generator, HostSettings, Method, Order, Role, Settings, Workload,
 };
@@ -271,9 +271,9 @@ fn point(table: DeTable<'_>, varied: BTreeMap<String, String>) -> Result<Point, 
     let settings = Settings::deserialize(Deserializer::from(Spanned::new(0..0, table)))
         .map_err(Wrong::from)?;
     let point = Point { varied, settings, places };
-    match nonsense(&point.settings) {
-        Some((key, why)) => Wrong::new(point.place_of(key), why),
-        None => Ok(point),
+    match validate(&point.settings) {
+        Err((key, why)) => Wrong::new(point.place_of(key), why),
+        Ok(()) => Ok(point),
     }
 }
 

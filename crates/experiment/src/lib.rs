@@ -18,7 +18,7 @@ pub mod plan;
 pub mod repeats;
 pub mod replication;
 pub mod search;
-mod sense;
+mod validate;
 pub mod settings;
 pub mod visit;
 
@@ -33,4 +33,4 @@ pub use repeats::{Progress, Repeats};
 pub use replication::{Replication, Sizes, UpdateSpec, Updated};
 pub use search::{Rule, Search, SearchTrace};
 pub use settings::{Method, Settings};
-pub use visit::{Found, Replay, take_up, visit};
+pub use visit::{Found, Replay, add_visit, visit};

@@ -192,7 +192,7 @@ impl Visiting<'_> {
         let mut tries = 0;
         loop {
             let trial = run(self, &spec)?;
-            let trial = self.tell(0.0, trial);
+            let trial = self.notify(0.0, trial);
             tries += 1;
             match &trial.void.0 {
                 None => return Ok(trial),

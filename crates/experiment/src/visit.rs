@@ -118,7 +118,7 @@ impl Visiting<'_> {
             let (first_name, names) = self.names(spec.names, at_most)?;
             let spec = TrialSpec { first_name, names, ..spec.clone() };
             let trial = self.bench.trial(&spec)?;
-            let trial = self.tell(rate_qps, trial);
+            let trial = self.notify(rate_qps, trial);
             tries += 1;
             if !trial.void.is_void() || tries > VOID_RETRIES {
                 return Ok(trial);
@@ -127,7 +127,7 @@ impl Visiting<'_> {
     }
 
     /// Tells of a trial at `rate_qps` (0 where none was asked for), and gives it back.
-    pub(crate) fn tell(&mut self, rate_qps: f64, trial: Trial) -> Trial {
+    pub(crate) fn notify(&mut self, rate_qps: f64, trial: Trial) -> Trial {
         let rate_qps = if rate_qps > 0.0 { rate_qps } else { trial.offered_qps };
         let record = TrialRecord { repeat: self.repeat, rate_qps, trial };
         (self.seen)(&record);
@@ -213,7 +213,7 @@ pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
 
 /// Adds to a cell what a visit found; `planned` visits there are in all, `reused` says whether it used a name
 /// twice, `over_ipv6` whether the clients spoke IPv6.
-pub fn take_up(
+pub fn add_visit(
     cell: &mut CellRecord,
     settings: &Settings,
     found: Found,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Replication, Sizes, TrialSpec, UpdateSpec,
-    Updated, take_up, visit, visit_estimate,
+    Updated, add_visit, visit, visit_estimate,
 };
 use measure::{Histogram, Limiter, Nanos, UpdateRate, Void};
 use record::{
@@ -119,10 +119,10 @@ fn mistakes_have_their_place() {
     }
 }
 
-/// What a scripted group was told, in order.
+/// What a scripted group was calls, in order.
 #[derive(Default)]
 struct Group {
-    told: Vec<String>,
+    calls: Vec<String>,
     /// The limiter of each trial, and why it is void; the last one again and again.
     trials: Vec<Option<Void>>,
     /// Why sending ends by itself.
@@ -160,7 +160,7 @@ impl Group {
 
 impl Bench for Group {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        self.told.push(format!("trial of {}", spec.duration));
+        self.calls.push(format!("trial of {}", spec.duration));
         let void =
             if self.trials.len() > 1 { self.trials.remove(0) } else { self.trials[0].clone() };
         let limiter = if void.is_some() { Limiter::TesterCpu } else { Limiter::Dut };
@@ -174,7 +174,7 @@ impl Bench for Group {
 
 impl Replication for Group {
     fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError> {
-        self.told.push(format!("send {}, kill after {:?}", spec.count, spec.kill_after));
+        self.calls.push(format!("send {}, kill after {:?}", spec.count, spec.kill_after));
         let done = spec.kill_after.unwrap_or(spec.count - 1);
         let mut run = self.run(spec.count, done);
         run.killed = spec.kill_after.is_some();
@@ -182,23 +182,23 @@ impl Replication for Group {
     }
 
     fn look_up(&mut self) -> Result<Durability, BenchError> {
-        self.told.push("look up".to_owned());
-        let gone = self.told.iter().filter(|told| *told == "restart").count() as u64;
+        self.calls.push("look up".to_owned());
+        let gone = self.calls.iter().filter(|calls| *calls == "restart").count() as u64;
         Ok(Durability { acknowledged: 7, gone, examples: Vec::new() })
     }
 
     fn restart(&mut self) -> Result<(), BenchError> {
-        self.told.push("restart".to_owned());
+        self.calls.push("restart".to_owned());
         Ok(())
     }
 
     fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError> {
-        self.told.push(format!("begin at {per_second:?}"));
+        self.calls.push(format!("begin at {per_second:?}"));
         Ok(())
     }
 
     fn end(&mut self) -> Result<UpdateRun, BenchError> {
-        self.told.push("end".to_owned());
+        self.calls.push("end".to_owned());
         let mut times = Histogram::new();
         times.record(Nanos::from_millis(4));
         let lag = |unseen, times: &Histogram| Lag {
@@ -212,7 +212,7 @@ impl Replication for Group {
     }
 
     fn sizes(&mut self) -> Result<Sizes, BenchError> {
-        self.told.push("sizes".to_owned());
+        self.calls.push("sizes".to_owned());
         Ok(Sizes { query: 40.0, reply: 150.0 })
     }
 
@@ -225,11 +225,11 @@ impl Replication for Group {
     }
 }
 
-fn sound() -> Group {
+fn healthy() -> Group {
     Group { trials: vec![None], ..Group::default() }
 }
 
-/// Visits the first point of a file; the cell with it, and what was told to the group.
+/// Visits the first point of a file; the cell with it, and what was calls to the group.
 fn measure(text: &str, mut group: Group) -> (Result<CellRecord, BenchError>, Vec<String>) {
     let experiment = parse(text);
     let settings = experiment.common();
@@ -240,10 +240,10 @@ fn measure(text: &str, mut group: Group) -> (Result<CellRecord, BenchError>, Vec
     let found = visit(settings, &mut group, &mut names, 0, &mut |trial| trials.push(trial.clone()));
     cell.trials = trials;
     let cell = found.map(|found: Found| {
-        take_up(&mut cell, settings, found, false, false);
+        add_visit(&mut cell, settings, found, false, false);
         cell
     });
-    (cell, group.told)
+    (cell, group.calls)
 }
 
 /// A figure's only value.
@@ -260,10 +260,10 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
         .replace("primary = \"knot\"\nsecondaries = [\"yadifa\"]", "updates = 10\nkilled-after = 3")
         .replace("replication.update-rate = [\"0\", 8, \"100%/day\", \"max\"]\n", "")
         .replace("matrix.replication.update-rate = [\"max\"]\n", "");
-    let (cell, told) = measure(&text, sound());
+    let (cell, calls) = measure(&text, healthy());
     let wanted =
         ["send 10, kill after None", "look up", "send 6, kill after Some(3)", "restart", "look up"];
-    assert_eq!(told, wanted);
+    assert_eq!(calls, wanted);
     let cell = cell.expect("a cell");
     let table = [
         ("updates", 4.5),
@@ -279,11 +279,11 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
     assert_eq!((cell.limiter, cell.repeats), (Limiter::Dut, 1));
     // A Tester that was starved says nothing of the primary.
     let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
-    let starved = Group { void: Some(why.clone()), ..sound() };
-    let (cell, told) = measure(&text, starved);
+    let starved = Group { void: Some(why.clone()), ..healthy() };
+    let (cell, calls) = measure(&text, starved);
     assert_eq!(cell, Err(BenchError::Void(why.to_string())));
-    assert_eq!(told.len(), 1);
-    let refused = Group { ended_by: Some("NOTAUTH".to_owned()), ..sound() };
+    assert_eq!(calls.len(), 1);
+    let refused = Group { ended_by: Some("NOTAUTH".to_owned()), ..healthy() };
     let error = measure(&text, refused).0.expect_err("refused").to_string();
     assert_eq!(error, "the updates ended early: NOTAUTH");
 }
@@ -296,8 +296,8 @@ fn at(rate: &str) -> String {
 #[test]
 fn queries_run_while_updates_are_sent() {
     for (rate, begun) in [("8", "Some(8.0)"), ("100%/day", "Some(100.0)"), ("max", "None")] {
-        let (cell, told) = measure(&at(rate), sound());
-        assert_eq!(told, [format!("begin at {begun}"), "trial of 2s".to_owned(), "end".to_owned()]);
+        let (cell, calls) = measure(&at(rate), healthy());
+        assert_eq!(calls, [format!("begin at {begun}"), "trial of 2s".to_owned(), "end".to_owned()]);
         let cell = cell.expect("a cell");
         let table = [
             ("qps", 2_500.0),
@@ -321,8 +321,8 @@ fn queries_run_while_updates_are_sent() {
         assert!(first.contains_key("lag_p99") && !second.contains_key("lag_p99"));
         assert_eq!(cell.limiter, Limiter::Dut);
     }
-    let (cell, told) = measure(&at("0"), sound());
-    assert_eq!(told, ["trial of 2s"]);
+    let (cell, calls) = measure(&at("0"), healthy());
+    assert_eq!(calls, ["trial of 2s"]);
     let cell = cell.expect("a cell");
     assert!(!cell.figures.contains_key("updates_done") && cell.figures.contains_key("axfr"));
 }
@@ -331,17 +331,17 @@ fn queries_run_while_updates_are_sent() {
 fn a_void_trial_is_run_again_with_its_updates_and_gives_no_figure() {
     let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
     let starved = || Some(why.clone());
-    let once = Group { trials: vec![starved(), None], ..sound() };
-    let (cell, told) = measure(&at("8"), once);
-    assert_eq!(told.iter().filter(|told| told.starts_with("begin")).count(), 2);
+    let once = Group { trials: vec![starved(), None], ..healthy() };
+    let (cell, calls) = measure(&at("8"), once);
+    assert_eq!(calls.iter().filter(|calls| calls.starts_with("begin")).count(), 2);
     let cell = cell.expect("a cell");
     assert_eq!((cell.trials.len(), figure(&cell.figures, "qps")), (2, 2_500.0));
-    let always = Group { trials: vec![starved()], ..sound() };
-    let (cell, told) = measure(&at("8"), always);
+    let always = Group { trials: vec![starved()], ..healthy() };
+    let (cell, calls) = measure(&at("8"), always);
     assert_eq!(cell, Err(BenchError::Void(format!("3 of 3 trials: {why}"))));
-    assert_eq!(told.iter().filter(|told| *told == "end").count(), 3);
+    assert_eq!(calls.iter().filter(|calls| *calls == "end").count(), 3);
     // Queries without updates beside them are no queries under update.
-    let (cell, _) = measure(&at("8"), Group { ran_out: true, ..sound() });
+    let (cell, _) = measure(&at("8"), Group { ran_out: true, ..healthy() });
     let why = "3 of 3 trials: the updates ran out after 2.0 s".to_owned();
     assert_eq!(cell, Err(BenchError::Void(why)));
 }
@@ -350,8 +350,8 @@ fn a_void_trial_is_run_again_with_its_updates_and_gives_no_figure() {
 fn sizes_stand_beside_the_rate() {
     let text = at("0").replace("query-under-update", "signed-unsigned");
     let text = text.replace("replication.update-rate = [\"max\"]", "replication.signed = [true]");
-    let (cell, told) = measure(&text, sound());
-    assert_eq!(told, ["trial of 2s", "sizes"]);
+    let (cell, calls) = measure(&text, healthy());
+    assert_eq!(calls, ["trial of 2s", "sizes"]);
     let cell = cell.expect("a cell");
     for (name, value) in [("qps", 2_500.0), ("query_octets", 40.0), ("reply_octets", 150.0)] {
         assert_eq!(figure(&cell.figures, name), value, "{name}");

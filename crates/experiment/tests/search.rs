@@ -4,7 +4,7 @@ mod scripted;
 
 use experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Rule, Search, TrialSpec,
-    certify, differs, take_up, visit,
+    certify, differs, add_visit, visit,
 };
 use measure::{Goal, Limiter, Nanos, OpenPacing, Pacing, Qps, Void};
 use record::{CellRecord, Trial};
@@ -296,7 +296,7 @@ search = { goal = "zero-loss", start = "10k", max = "1M", resolution = 0.05, dur
         assert!(second.ranges.iter().all(|r| first.ranges.contains(r)), "and with the same names");
     }
     let mut cell = CellRecord::new("a", Default::default(), "search");
-    take_up(&mut cell, settings, found, false, true);
+    add_visit(&mut cell, settings, found, false, true);
     assert_eq!((cell.repeats, cell.capacities.len()), (1, 1));
     assert!(
         cell.differs.iter().any(|why| why == "ended after 1 of 2 searches"),

@@ -298,7 +298,7 @@ impl Adapter {
         let adapter: Self = toml::from_str(text).map_err(|e| {
             bad(e.span().map_or(0, |span| span.start), e.message().replace('\n', "; "))
         })?;
-        if let Some(why) = adapter.nonsense() {
+        if let Some(why) = adapter.invalid() {
             return Err(bad(0, why));
         }
         for (template, samples) in adapter.templates_and_samples() {
@@ -353,7 +353,7 @@ impl Adapter {
             let path = PathBuf::from(format!("server {name}"));
             AdapterError::Bad { path, line, column: 1, why }
         };
-        if let Some(why) = adapter.nonsense().or_else(|| custom.nonsense().map(str::to_owned)) {
+        if let Some(why) = adapter.invalid().or_else(|| custom.invalid().map(str::to_owned)) {
             return Err(bad(1, why));
         }
         for (text, sample) in
@@ -415,7 +415,7 @@ impl Adapter {
     }
 
     /// What makes no sense, if anything.
-    fn nonsense(&self) -> Option<String> {
+    fn invalid(&self) -> Option<String> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.name.is_empty() || !self.name.chars().all(plain) {
             return Some(format!(

@@ -28,16 +28,16 @@ use serde::de::DeserializeOwned;
 use self::measurer::command;
 use crate::enter::Lab;
 use crate::generator;
-use crate::judge::{evidence, judge};
+use crate::verdict::{evidence, verdict};
 use crate::leftovers::end_all;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs, time_of_processes};
-use crate::process::{Launch, Patience, Process};
+use crate::process::{Launch, TimeLimit, Process};
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
-use crate::watch::{Reader, Sight, Watcher};
+use crate::watch::{Reader, LiveUpdate, Watcher};
 
 /// How often the processes of a running trial are looked at.
 const WATCH: Duration = Duration::from_millis(50);
@@ -189,7 +189,7 @@ impl<'a> LabBench<'a> {
     /// Tells who looks on that a trial begins.
     fn begins(&self, pacing: Option<Pacing>, duration: Nanos) {
         if let Some(watcher) = &self.watcher {
-            watcher.tell(Sight::Begins { pacing, duration });
+            watcher.notify(LiveUpdate::Begins { pacing, duration });
         }
     }
 
@@ -374,7 +374,7 @@ impl<'a> LabBench<'a> {
         reader: &mut Reader,
         limit: Duration,
     ) -> Result<(), BenchError> {
-        let mut patience = Patience::new(limit);
+        let mut time_limit = TimeLimit::new(limit);
         while !tester.is_over() {
             if self.is_interrupted() {
                 tester.stop(Signal::SIGINT, GRACE);
@@ -390,7 +390,7 @@ impl<'a> LabBench<'a> {
             if let Some(group) = &mut self.group {
                 group.check().map_err(failed)?;
             }
-            if patience.is_over() {
+            if time_limit.is_over() {
                 return Err(failed(tester.late("end its trial", limit)));
             }
             reader.look();
@@ -447,7 +447,7 @@ impl<'a> LabBench<'a> {
         if !trial.void.is_void() {
             let foreign = observed.usage(Host::Dut).foreign;
             let disturbed = if self.server.is_some() { foreign } else { 0.0 };
-            let (void, limiter) = judge(trial.passed, &evidence, disturbed);
+            let (void, limiter) = verdict(trial.passed, &evidence, disturbed);
             (trial.void, trial.limiter) = (Voidness(void), limiter);
         }
         trial.drops.tester_receive = evidence.tester_drops;

@@ -22,7 +22,7 @@
 //! result says which it was.
 
 pub mod adapter;
-mod asked;
+mod question_plan;
 pub mod authdns;
 pub mod bench;
 pub mod built_in;
@@ -35,7 +35,7 @@ pub mod exec;
 mod features;
 mod generator;
 pub mod host;
-mod judge;
+mod verdict;
 mod leftovers;
 pub mod limit;
 mod link_mode;
@@ -72,5 +72,5 @@ pub use run::{Checked, Event, RunError, RunOptions, check, run_experiment};
 pub use rundir::{RunDir, RunDirError};
 pub use server::{Installed, Server, ServerError, Service};
 pub use testbed::{Host, Testbed, TestbedError, TestbedPlan};
-pub use watch::{Sight, Watcher};
+pub use watch::{LiveUpdate, Watcher};
 pub use zone_load::{ZoneLoad, zone_load};

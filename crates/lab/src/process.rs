@@ -45,20 +45,20 @@ pub struct Launch<'a> {
     pub environment: Vec<(String, String)>,
 }
 
-/// A time limit that counts only while this process runs. Who was stopped (SIGSTOP, a machine that was suspended) has
-/// not waited, and what is waited for was stopped with it.
+/// A time limit that counts only while this process runs. Time in which it is stopped (SIGSTOP, a suspended machine) does
+/// not count, since the process it waits for is stopped too.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct TimeLimit {
     left: Duration,
     last: Instant,
 }
 
-impl Patience {
+impl TimeLimit {
     pub(crate) fn new(limit: Duration) -> Self {
-        Patience { left: limit, last: Instant::now() }
+        TimeLimit { left: limit, last: Instant::now() }
     }
 
-    /// Whether it has run out; to be asked at every step of a wait.
+    /// Whether the limit is reached. Each step of a wait must call it.
     pub(crate) fn is_over(&mut self) -> bool {
         let now = Instant::now();
         self.spend(now.duration_since(self.last));
@@ -272,12 +272,12 @@ impl Process {
 
     /// Waits until it ends by itself, or until `limit`; `None` when it still runs.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
-        let mut patience = Patience::new(limit);
+        let mut time_limit = TimeLimit::new(limit);
         loop {
             if let Some(status) = self.ended() {
                 return Some(status);
             }
-            if patience.is_over() {
+            if time_limit.is_over() {
                 return None;
             }
             std::thread::sleep(POLL);
@@ -387,12 +387,12 @@ mod tests {
 
     #[test]
     fn time_in_which_nobody_ran_is_not_waited() {
-        let mut patience = Patience::new(Duration::from_secs(3));
-        assert!(!patience.is_over());
-        patience.spend(Duration::from_secs(600));
-        assert!(!patience.is_over(), "{patience:?}");
-        (0..25).for_each(|_| patience.spend(Duration::from_millis(100)));
-        assert!(patience.is_over(), "{patience:?}");
+        let mut time_limit = TimeLimit::new(Duration::from_secs(3));
+        assert!(!time_limit.is_over());
+        time_limit.spend(Duration::from_secs(600));
+        assert!(!time_limit.is_over(), "{time_limit:?}");
+        (0..25).for_each(|_| time_limit.spend(Duration::from_millis(100)));
+        assert!(time_limit.is_over(), "{time_limit:?}");
     }
 
     #[test]

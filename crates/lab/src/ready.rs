@@ -11,10 +11,10 @@ use std::time::Duration;
 use wire::{Expect, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use crate::netns::Namespace as Netns;
-use crate::process::{Patience, Process, ProcessError};
+use crate::process::{TimeLimit, Process, ProcessError};
 
 /// How long an answer is waited for before the question is asked again.
-const PATIENCE: Duration = Duration::from_millis(100);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
 /// So often a server that the user runs is asked a question that must be answered right.
 const TRIES: u16 = 20;
 
@@ -68,7 +68,7 @@ pub fn wait_ready(
     limit: Duration,
     interrupted: &AtomicBool,
 ) -> Result<(), ProcessError> {
-    let mut patience = Patience::new(limit);
+    let mut time_limit = TimeLimit::new(limit);
     let mut id = 0;
     for question in questions {
         let mut last = "no answer".to_owned();
@@ -77,7 +77,7 @@ pub fn wait_ready(
             if interrupted.load(Ordering::Relaxed) {
                 return Err(process.interrupted());
             }
-            if patience.is_over() {
+            if time_limit.is_over() {
                 let what = format!("answer {} right ({last})", question.what);
                 return Err(process.late(&what, limit));
             }
@@ -129,7 +129,7 @@ fn ask(server: SocketAddr, question: &Question, id: u16) -> io::Result<Option<St
         SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
     socket.connect(server)?;
     let mut query = [0; 512];
     let len = question.query.write(id, &mut query);

@@ -8,7 +8,7 @@
 //! Only an address that the user has named is asked, in the experiment's file or by a flag.
 
 use experiment::file::Role;
-use experiment::visit::take_up;
+use experiment::visit::add_visit;
 use experiment::{Method, NameBudget, Visit};
 
 use crate::bench::LabBench;
@@ -31,7 +31,7 @@ impl Session<'_> {
         v: &Visit,
         cell: &mut Cell,
         installed: &Installed,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let settings = &point.settings;
@@ -43,7 +43,7 @@ impl Session<'_> {
             return Err(Shortfall::Cannot(format!("`{name}` of a remote server is out of reach")));
         }
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
-        let (asked, outside) = (self.checked.asked[v.point], Namespace::own().map_err(failed)?);
+        let (asked, outside) = (self.checked.questions[v.point], Namespace::own().map_err(failed)?);
         let target = installed.address();
         let base = asked.request(point, self.options.seed, target, None);
         if settings.tester.transport.is_datagram() {
@@ -55,15 +55,15 @@ impl Session<'_> {
         let title = format!("{} at {}", installed.adapter().title, target);
         let mut bench = LabBench::remote(self.lab, &self.testbed, self.dir, base, outside)
             .watched_by(self.options.watcher.clone());
-        tell(Event::Serving(&title, None));
+        notify(Event::Serving(&title, None));
         let authoritative = settings.role == Role::Authoritative;
         let size = if authoritative { u64::MAX } else { asked.namespace.size() };
         let mut names = NameBudget::new(size, !authoritative);
-        let found = self.visit_with(&mut bench, v, cell, &mut names, tell)?;
-        take_up(&mut cell.record, settings, found.clone(), names.reused(), over_ipv6);
+        let found = self.visit_with(&mut bench, v, cell, &mut names, notify)?;
+        add_visit(&mut cell.record, settings, found.clone(), names.reused(), over_ipv6);
         cell.record.differs.push(NOT_SEEN.to_owned());
         cell.record.conforming = false;
-        tell(Event::Visited {
+        notify(Event::Visited {
             cell: &cell.record,
             repeat: (v.repeat, settings.repeats),
             found: &found,

@@ -21,7 +21,7 @@ use record::{
 };
 
 use crate::adapter::{Adapter, AdapterError};
-use crate::asked::Asked;
+use crate::question_plan::QuestionPlan;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
@@ -210,7 +210,7 @@ pub struct Checked<'e> {
     /// The adapters of the primaries and secondaries beside them.
     pub(crate) companions: Vec<Adapter>,
     /// What is asked at each point.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) questions: Vec<QuestionPlan>,
 }
 
 impl Checked<'_> {
@@ -234,8 +234,8 @@ pub fn check<'e>(
     experiment: &'e Experiment,
     options: &RunOptions,
 ) -> Result<Checked<'e>, RunError> {
-    let asked = experiment.points.iter().map(|point| Asked::new(experiment, point));
-    let asked = asked.collect::<Result<Vec<_>, _>>()?;
+    let questions = experiment.points.iter().map(|point| QuestionPlan::new(experiment, point));
+    let questions = questions.collect::<Result<Vec<_>, _>>()?;
     let mut catalogue = Catalogue::load(options.servers_dir.as_deref())?;
     let common = experiment.common();
     let custom = common.custom.iter().chain(options.custom.iter().map(|(name, c)| (name, c)));
@@ -244,7 +244,7 @@ pub fn check<'e>(
     }
     let adapters = chosen(experiment, options, &catalogue)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
-    Ok(Checked { experiment, adapters, companions, asked })
+    Ok(Checked { experiment, adapters, companions, questions })
 }
 
 /// Runs a checked experiment in the lab.
@@ -255,7 +255,7 @@ pub fn run_experiment(
     lab: &Lab,
     checked: &Checked<'_>,
     options: &RunOptions,
-    tell: &mut dyn FnMut(Event<'_>),
+    notify: &mut dyn FnMut(Event<'_>),
 ) -> Result<Run, RunError> {
     let common = checked.experiment.common();
     let mut dir = RunDir::create()?;
@@ -285,9 +285,9 @@ pub fn run_experiment(
         complete: true,
         ..Run::default()
     };
-    tell(Event::Begun(&run.plan));
+    notify(Event::Begun(&run.plan));
     let mut session = Session::new(lab, checked, options, testbed, dir.path(), began);
-    match session.run(&mut run, tell) {
+    match session.run(&mut run, notify) {
         Ok(()) => {}
         Err(RunError::SelfTest(BenchError::Interrupted)) => run.complete = false,
         Err(e) => return Err(e),
@@ -296,7 +296,7 @@ pub fn run_experiment(
     run.elapsed_s = began.elapsed().as_secs_f64();
     drop(session);
     if options.keep {
-        tell(Event::Kept(dir.keep()));
+        notify(Event::Kept(dir.keep()));
     }
     Ok(run)
 }

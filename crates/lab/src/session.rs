@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use experiment::file::Role;
-use experiment::visit::{Found, Replay, take_up};
+use experiment::visit::{Found, Replay, add_visit};
 use experiment::{
     Bench, BenchError, Method, NameBudget, Point, TrialSpec, Visit, certify, visit, visit_estimate,
     visits,
@@ -18,7 +18,7 @@ use wire::{Namespace, Qtype};
 use zone::ZoneRecords;
 
 use crate::adapter::{Adapter, AdapterError};
-use crate::asked::Asked;
+use crate::question_plan::QuestionPlan;
 use crate::authdns::{self, Serves};
 use crate::bench::LabBench;
 use crate::bench::measurer::base_request;
@@ -102,9 +102,9 @@ impl<'a> Session<'a> {
     pub(crate) fn run(
         &mut self,
         run: &mut Run,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), RunError> {
-        let certificate = self.certificate(tell)?;
+        let certificate = self.certificate(notify)?;
         let mut cells = self.cells(certificate.as_ref());
         let common = self.checked.experiment.common();
         let servers = self.checked.adapters.len();
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
         let done = |v: &Visit, cells: &[Cell]| cells[self.index(v)].record.repeats > v.repeat;
         let left: Vec<Visit> = all.iter().copied().filter(|v| !done(v, &cells)).collect();
         let planned: Vec<CellRecord> = cells.iter().map(|cell| cell.record.clone()).collect();
-        tell(Event::Planned(&planned, self.estimate(&left)));
+        notify(Event::Planned(&planned, self.estimate(&left)));
         let mut cut = BTreeSet::new();
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
@@ -133,15 +133,15 @@ impl<'a> Session<'a> {
                 cut.insert(index);
                 continue;
             }
-            tell(Event::Visit {
+            notify(Event::Visit {
                 cell: &cells[index].record,
                 repeat: v.repeat,
                 number: (all.len() - left.len() + i + 1, all.len()),
                 remaining: self.estimate(&left[i..]),
             });
-            if let Err(shortfall) = self.visit(v, &mut cells[index], tell) {
+            if let Err(shortfall) = self.visit(v, &mut cells[index], notify) {
                 cells[index].given_up = true;
-                self.note(shortfall, &cells[index].record, run, tell);
+                self.note(shortfall, &cells[index].record, run, notify);
             }
         }
         for index in cut {
@@ -149,7 +149,7 @@ impl<'a> Session<'a> {
                 "the time budget was used up after {} of {} repeats",
                 cells[index].record.repeats, common.repeats
             );
-            self.note(Shortfall::Cannot(why), &cells[index].record, run, tell);
+            self.note(Shortfall::Cannot(why), &cells[index].record, run, notify);
         }
         let measured = |cell: &CellRecord| cell.repeats > 0 || !cell.trials.is_empty();
         run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
@@ -208,7 +208,7 @@ impl<'a> Session<'a> {
         shortfall: Shortfall,
         cell: &CellRecord,
         run: &mut Run,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) {
         let (why, complete) = match shortfall {
             Shortfall::Cannot(why) => (why, true),
@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
             BTreeMap::new()
         };
         let skipped = Skipped { server: cell.server.clone(), settings, why };
-        tell(Event::Skipped(&skipped));
+        notify(Event::Skipped(&skipped));
         run.skipped.push(skipped);
     }
 
@@ -234,7 +234,7 @@ impl<'a> Session<'a> {
     /// new one.
     fn certificate(
         &mut self,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Option<Certificate>, RunError> {
         let common = self.checked.experiment.common();
         let wanted = common.method == Method::Search
@@ -246,17 +246,17 @@ impl<'a> Session<'a> {
         let known = resumed.into_iter().find_map(|cell| cell.certificate.clone());
         let certificate = match known {
             Some(certificate) => certificate,
-            None => self.certify(tell)?,
+            None => self.certify(notify)?,
         };
-        tell(Event::Certified(&certificate));
+        notify(Event::Certified(&certificate));
         Ok(Some(certificate))
     }
 
     /// The self-test: the Measurer against the AuthDNS over their own link.
-    fn certify(&self, tell: &mut dyn FnMut(Event<'_>)) -> Result<Certificate, RunError> {
-        tell(Event::SelfTest);
+    fn certify(&self, notify: &mut dyn FnMut(Event<'_>)) -> Result<Certificate, RunError> {
+        notify(Event::SelfTest);
         let point = &self.checked.experiment.points[0];
-        let asked = &self.checked.asked[0];
+        let asked = &self.checked.questions[0];
         let namespace =
             Namespace::with_default_zone(SELF_TEST_NAMES.parse().expect("a prefix of IPv4"));
         let (pref64, serves) = (asked.pref64, Serves::SelfTest);
@@ -265,7 +265,7 @@ impl<'a> Session<'a> {
         let mut tester = point.settings.tester.clone();
         // The AuthDNS is asked as a server asks it, however its clients do.
         tester.transport = Transport::Udp;
-        let asked = Asked { namespace, qtype: Qtype::AAAA, pref64 };
+        let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64 };
         let (target, workload) =
             (serves.addresses()[0], Workload::Namespace(asked.names(false, false)));
         let base = base_request(target, workload, &tester, self.options.seed, None);
@@ -278,7 +278,7 @@ impl<'a> Session<'a> {
             search.duration,
             search.timeout,
             namespace.size(),
-            &mut |trial| tell(Event::SelfTestTrial(trial)),
+            &mut |trial| notify(Event::SelfTestTrial(trial)),
         );
         bench.stop();
         certificate.map_err(RunError::SelfTest)
@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
         &mut self,
         v: &Visit,
         cell: &mut Cell,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let adapter = &self.checked.adapters[v.server];
@@ -304,10 +304,10 @@ impl<'a> Session<'a> {
         let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
         let outcome = match self.linked(point) {
             Ok(()) if point.settings.method.replicates() => {
-                self.measure_group(v, cell, &installed, tell)
+                self.measure_group(v, cell, &installed, notify)
             }
-            Ok(()) if adapter.remote.is_some() => self.measure_remote(v, cell, &installed, tell),
-            Ok(()) => self.measure(v, cell, &installed, tell),
+            Ok(()) if adapter.remote.is_some() => self.measure_remote(v, cell, &installed, notify),
+            Ok(()) => self.measure(v, cell, &installed, notify),
             Err(why) => Err(Shortfall::Cannot(why)),
         };
         tuning.undo(&self.testbed, self.dir);
@@ -360,7 +360,7 @@ impl<'a> Session<'a> {
     }
 
     /// The zone of an authoritative server; made once for all that serve it.
-    fn zone_file(&mut self, asked: &Asked) -> Result<PathBuf, Shortfall> {
+    fn zone_file(&mut self, asked: &QuestionPlan) -> Result<PathBuf, Shortfall> {
         let records = asked.records();
         let known = self.zones.iter().find(|(n, r, _)| (n, r) == (&asked.namespace, &records));
         if let Some((_, _, path)) = known {
@@ -396,10 +396,10 @@ impl<'a> Session<'a> {
         v: &Visit,
         cell: &mut Cell,
         installed: &Installed,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        let asked = self.checked.asked[v.point];
+        let asked = self.checked.questions[v.point];
         let role = point.settings.role;
         let authoritative = role == Role::Authoritative;
         let zone_file = if authoritative { Some(self.zone_file(&asked)?) } else { None };
@@ -456,7 +456,7 @@ impl<'a> Session<'a> {
         let limit = point.settings.dut.cpu_limit;
         let mut bench = LabBench::start(lab, testbed, dir, base, authdns, both, limit)?
             .watched_by(self.options.watcher.clone());
-        tell(Event::Serving(&installed.adapter().title, installed.version()));
+        notify(Event::Serving(&installed.adapter().title, installed.version()));
         cell.record.server_version = installed.version().map(str::to_owned);
         if let Some(server) = bench.server() {
             cell.record.files = server.files().clone();
@@ -467,10 +467,10 @@ impl<'a> Session<'a> {
         let size = if authoritative { u64::MAX } else { asked.namespace.size() };
         // An authority remembers nothing, so that its names never run out.
         let mut names = NameBudget::new(size, false);
-        let found = self.visit_with(&mut bench, v, cell, &mut names, tell);
+        let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();
         let found = found?;
-        take_up(&mut cell.record, &point.settings, found.clone(), names.reused(), over_ipv6);
+        add_visit(&mut cell.record, &point.settings, found.clone(), names.reused(), over_ipv6);
         cell.record.differs.extend(handicap);
         if role != Role::Dns64 && point.settings.method == Method::Search {
             let what = if authoritative { "authoritative" } else { "a resolver" };
@@ -478,7 +478,7 @@ impl<'a> Session<'a> {
         }
         cell.record.conforming = cell.record.differs.is_empty();
         let repeat = (v.repeat, point.settings.repeats);
-        tell(Event::Visited { cell: &cell.record, repeat, found: &found });
+        notify(Event::Visited { cell: &cell.record, repeat, found: &found });
         Ok(())
     }
 
@@ -489,7 +489,7 @@ impl<'a> Session<'a> {
         v: &Visit,
         cell: &mut Cell,
         names: &mut NameBudget,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Found, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
         let kept = std::mem::take(&mut cell.kept);
@@ -499,7 +499,7 @@ impl<'a> Session<'a> {
             kept
         } else {
             if !kept.is_empty() {
-                tell(Event::Forgotten(&cell.record, v.repeat));
+                notify(Event::Forgotten(&cell.record, v.repeat));
             }
             Vec::new()
         };
@@ -527,7 +527,7 @@ impl<'a> Session<'a> {
             if known > 0 {
                 known -= 1;
             } else {
-                tell(Event::Trial(&name, trial));
+                notify(Event::Trial(&name, trial));
             }
         });
         Ok(found?)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Measurer ── FILE (`live` of its request) ┐
-//!                                            ├──> Sight ──> Watcher: whoever shows it
+//!                                            ├──> LiveUpdate ──> Watcher: whoever shows it
 //!   Sampler, by each look ───────────────────┘
 //! ```
 //!
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use measure::{Nanos, Pacing};
-use record::Glimpse;
+use record::Snapshot;
 
 /// How often the Measurer's file is read: as often as it is written.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// What is seen of a running trial.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sight {
+pub enum LiveUpdate {
     /// It begins.
     Begins {
         /// When queries leave; absent for a generator that is not ours.
@@ -30,7 +30,7 @@ pub enum Sight {
         duration: Nanos,
     },
     /// What the Measurer has counted.
-    Load(Glimpse),
+    Load(Snapshot),
     /// The busy share (0 to 1) of each role's cores since the look before: its processes, and the kernel's work
     /// for packets.
     Cpu(Vec<(&'static str, f64)>),
@@ -38,18 +38,18 @@ pub enum Sight {
     Ends,
 }
 
-/// Is told of each [`Sight`], by several threads.
+/// Is told of each [`LiveUpdate`], by several threads.
 #[derive(Clone)]
-pub struct Watcher(Arc<dyn Fn(Sight) + Send + Sync>);
+pub struct Watcher(Arc<dyn Fn(LiveUpdate) + Send + Sync>);
 
 impl Watcher {
     /// Tells `look`, which should be quick: the trial's processes are looked after by the thread that tells.
-    pub fn new(look: impl Fn(Sight) + Send + Sync + 'static) -> Self {
+    pub fn new(look: impl Fn(LiveUpdate) + Send + Sync + 'static) -> Self {
         Watcher(Arc::new(look))
     }
 
-    pub(crate) fn tell(&self, sight: Sight) {
-        (self.0)(sight);
+    pub(crate) fn notify(&self, update: LiveUpdate) {
+        (self.0)(update);
     }
 }
 
@@ -86,10 +86,10 @@ impl Reader {
         }
         self.next = Instant::now() + INTERVAL;
         // Until the Measurer has started there is none.
-        let Ok(glimpse) = record::read::<Glimpse>(&self.file) else { return };
-        if glimpse.at_s > self.last_s {
-            self.last_s = glimpse.at_s;
-            watcher.tell(Sight::Load(glimpse));
+        let Ok(snapshot) = record::read::<Snapshot>(&self.file) else { return };
+        if snapshot.at_s > self.last_s {
+            self.last_s = snapshot.at_s;
+            watcher.notify(LiveUpdate::Load(snapshot));
         }
     }
 }
@@ -97,7 +97,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if let Some(watcher) = &self.watcher {
-            watcher.tell(Sight::Ends);
+            watcher.notify(LiveUpdate::Ends);
         }
     }
 }
@@ -112,11 +112,11 @@ mod tests {
     fn a_file_is_told_once_and_never_that_of_another_trial() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("live.json");
-        let glimpse = |at_s| Glimpse { schema: record::SCHEMA, at_s, ..Glimpse::default() };
-        record::write(&file, &glimpse(9.0)).expect("writes");
+        let snapshot = |at_s| Snapshot { schema: record::SCHEMA, at_s, ..Snapshot::default() };
+        record::write(&file, &snapshot(9.0)).expect("writes");
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let told = seen.clone();
-        let watcher = Watcher::new(move |sight| told.lock().expect("whole").push(sight));
+        let updates = seen.clone();
+        let watcher = Watcher::new(move |update| updates.lock().expect("whole").push(update));
         let mut reader = Reader::new(Some(watcher), file.clone());
         let look = |reader: &mut Reader| {
             reader.next = Instant::now();
@@ -128,15 +128,15 @@ mod tests {
             look(&mut reader);
         }
         for at_s in [0.25, 0.25, 0.5] {
-            record::write(&file, &glimpse(at_s)).expect("writes");
+            record::write(&file, &snapshot(at_s)).expect("writes");
             look(&mut reader);
         }
         // Not before its time.
-        record::write(&file, &glimpse(0.75)).expect("writes");
+        record::write(&file, &snapshot(0.75)).expect("writes");
         reader.next = Instant::now() + Duration::from_secs(60);
         reader.look();
         drop(reader);
-        let wanted = [Sight::Load(glimpse(0.25)), Sight::Load(glimpse(0.5)), Sight::Ends];
+        let wanted = [LiveUpdate::Load(snapshot(0.25)), LiveUpdate::Load(snapshot(0.5)), LiveUpdate::Ends];
         assert_eq!(*seen.lock().expect("whole"), wanted);
     }
 }

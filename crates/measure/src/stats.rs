@@ -1,10 +1,10 @@
 //! Statistics over repeats of a measurement. The statistical unit is the repeat, never the single query.
 
-mod doubts;
+mod repeat_warnings;
 mod interval;
 mod ratio;
 
-pub use doubts::{Doubt, doubts};
+pub use repeat_warnings::{RepeatWarning, repeat_warnings};
 pub use interval::{Interval, bootstrap, shown_median_interval};
 pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, ratio};
 

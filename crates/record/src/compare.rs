@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use measure::Link;
-use measure::stats::{self, Doubt, Ratio, Repeated, Terms, Verdict};
+use measure::stats::{self, RepeatWarning, Ratio, Repeated, Terms, Verdict};
 use serde::Serialize;
 
 use crate::{CellRecord, Conditions, HostFacts, Run};
@@ -110,13 +110,13 @@ struct Values {
     median: f64,
     repeated: Repeated,
     at_least: bool,
-    doubts: Vec<Doubt>,
+    doubts: Vec<RepeatWarning>,
 }
 
 impl Values {
     fn new(unit: &str, values: &[f64], repeated: Repeated) -> Option<Self> {
         let median = stats::median(values).filter(|_| repeated.count() > 0)?;
-        let doubts = stats::doubts(values);
+        let doubts = stats::repeat_warnings(values);
         Some(Values { unit: unit.to_owned(), median, repeated, at_least: false, doubts })
     }
 }
@@ -355,13 +355,13 @@ fn differences(first: &Run, second: &Run) -> Vec<String> {
     };
     // Hosts are compared where both runs have taken the fingerprint.
     if let (Some(first), Some(second)) = (&a.host, &b.host) {
-        let told = |fact: Option<String>| {
+        let words = |fact: Option<String>| {
             fact.filter(|fact| !fact.is_empty()).unwrap_or_else(|| "(none)".to_owned())
         };
         pairs.extend(
             OF_HOSTS
                 .iter()
-                .map(|(what, fact)| ((*what).to_owned(), told(fact(first)), told(fact(second)))),
+                .map(|(what, fact)| ((*what).to_owned(), words(fact(first)), words(fact(second)))),
         );
     }
     let (words_a, words_b) = (a.words(), b.words());

@@ -220,16 +220,16 @@ fn a_kill_loses_nothing_that_was_stored() {
 #[test]
 fn strange_files_are_refused_and_left_as_they_are() {
     let dir = folder();
-    let sound = dir.path().join("sound.db");
+    let good = dir.path().join("good.db");
     {
-        let store = Store::open(&sound).expect("a new store");
+        let store = Store::open(&good).expect("a new store");
         let mut recording = store.begin(&plan()).expect("begins");
         for i in 0..20 {
             recording.trial(&cell("unbound", 1), &trial(0, f64::from(i))).expect("stores");
         }
         recording.finish(true).expect("ends");
     }
-    let bytes = std::fs::read(&sound).expect("readable");
+    let bytes = std::fs::read(&good).expect("readable");
     let spoiled = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = bytes.clone();
         change(&mut bytes);
@@ -253,7 +253,7 @@ fn strange_files_are_refused_and_left_as_they_are() {
         assert!(message.contains("left untouched") && error.is_bad_input(), "{name}: {message}");
         assert_eq!(std::fs::read(&path).expect("readable"), content, "{name}");
     }
-    assert_eq!(std::fs::read(&sound).expect("readable"), bytes);
+    assert_eq!(std::fs::read(&good).expect("readable"), bytes);
 }
 
 /// Bytes are changed at random: the store is refused and left as it is, or it is read, wholly or with an error;
@@ -261,9 +261,9 @@ fn strange_files_are_refused_and_left_as_they_are() {
 #[test]
 fn spoiled_stores_do_no_harm() {
     let dir = folder();
-    let sound = dir.path().join("sound.db");
+    let good = dir.path().join("good.db");
     {
-        let store = Store::open(&sound).expect("a new store");
+        let store = Store::open(&good).expect("a new store");
         let mut recording = store.begin(&plan()).expect("begins");
         for i in 0..3 {
             recording.trial(&cell("unbound", i), &trial(0, f64::from(i))).expect("stores");
@@ -271,7 +271,7 @@ fn spoiled_stores_do_no_harm() {
         }
         recording.finish(true).expect("ends");
     }
-    let bytes = std::fs::read(&sound).expect("readable");
+    let bytes = std::fs::read(&good).expect("readable");
     let mut rng = measure::Rng::new(6);
     let (mut refused, mut unreadable) = (0, 0);
     for n in 0..80 {

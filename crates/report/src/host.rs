@@ -208,7 +208,7 @@ mod tests {
             warnings: vec![Warning::Boost],
             ..HostFacts::default()
         };
-        let told = host(&facts);
+        let text = host(&facts);
         for line in [
             "cpu                A CPU, 4 cores\n",
             "cores allowed      0-1,3\n",
@@ -217,10 +217,10 @@ mod tests {
             "core away          core 1: 10 times a second, longest 5000 us, 10.00 % of the time\n",
             "WARNING            the clock rate goes above its rating",
         ] {
-            assert!(told.contains(line), "{line}: {told}");
+            assert!(text.contains(line), "{line}: {text}");
         }
         for left_out in ["SMT", "memory", "kernel", "ceiling", "others"] {
-            assert!(!told.contains(left_out), "{left_out}: {told}");
+            assert!(!text.contains(left_out), "{left_out}: {text}");
         }
     }
 }

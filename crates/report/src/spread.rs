@@ -8,7 +8,7 @@ use crate::view::significant;
 /// The confidence that is asked for; few repeats give less, and say so.
 const CONFIDENCE: f64 = 0.95;
 
-/// A line for each figure of `cell` that was repeated: its interval and its doubts.
+/// A line for each figure of `cell` that was repeated: its interval and its warnings.
 pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
     let capacity = ("capacity", "qps", cell.found_qps());
     let figures =
@@ -26,8 +26,8 @@ fn lines(name: &str, unit: &str, values: &[f64]) -> Vec<String> {
         format!("{name}: the median lies from {low} to {high} {unit}, {sure} % sure")
             .replace(" ,", ",")
     });
-    let doubts = stats::doubts(values).into_iter().map(|doubt| format!("{name}: {doubt}"));
-    interval.into_iter().chain(doubts).collect()
+    let warnings = stats::repeat_warnings(values).into_iter().map(|warning| format!("{name}: {warning}"));
+    interval.into_iter().chain(warnings).collect()
 }
 
 #[cfg(test)]

@@ -221,11 +221,11 @@ pub fn trial_line(r: &TrialRecord) -> String {
     let verdict = match (&t.void.0, t.passed) {
         (Some(why), _) => format!("void: {why}"),
         (None, Some(true)) => "passed".into(),
-        (None, judged) => {
+        (None, has_goal) => {
             let invalid: Vec<String> =
                 t.invalid.iter().map(|(reason, n)| format!(", {reason} {n}")).collect();
             // Without a goal there is nothing to fail.
-            let failed = if judged.is_some() { "failed: " } else { "" };
+            let failed = if has_goal.is_some() { "failed: " } else { "" };
             format!("{failed}lost {}{} of {} ({})", t.lost, invalid.concat(), t.sent, t.limiter)
         }
     };

@@ -107,7 +107,7 @@ impl Setup {
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
         trial.drops = drops;
         trial.warnings = self.warnings(&tally, &counters, facts);
-        trial.warnings.extend_from_slice(self.doubts());
+        trial.warnings.extend_from_slice(self.workload_warnings());
         if let Some((setup, report)) = self.connections.as_ref().zip(connections) {
             trial.warnings.extend(setup.warnings(&report));
             trial.connections = Some(setup.record(&report));

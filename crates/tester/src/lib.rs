@@ -26,7 +26,7 @@ mod workload;
 
 pub use authdns::{AuthListen, AuthServer, EncryptedListen};
 pub use error::{Invalid, TesterError};
-pub use live_file::glimpse;
+pub use live_file::snapshot;
 pub use setup::Setup;
 pub use sockets::{udp_options, wait_mode};
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use load::{LATENCY_BOUNDS, Live};
-use record::{Glimpse, SCHEMA};
+use record::{Snapshot, SCHEMA};
 
 /// Time between two writes.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ impl LiveFile {
             while !flag.load(Ordering::Relaxed) {
                 std::thread::park_timeout(INTERVAL);
                 // Only the live view misses it.
-                let _ = record::write(&path, &glimpse(&live, began));
+                let _ = record::write(&path, &snapshot(&live, began));
             }
         };
         LiveFile { done, thread: Some(std::thread::spawn(write)) }
@@ -47,7 +47,7 @@ impl Drop for LiveFile {
 }
 
 /// Returns what is counted by now of a trial that began at `began`.
-pub fn glimpse(live: &Live, began: Instant) -> Glimpse {
+pub fn snapshot(live: &Live, began: Instant) -> Snapshot {
     let [sent, answered, valid, bad, lost] =
         [&live.sent, &live.answered, &live.valid, &live.bad, &live.lost]
             .map(|counter| counter.load(Ordering::Relaxed));
@@ -55,5 +55,5 @@ pub fn glimpse(live: &Live, began: Instant) -> Glimpse {
     let bounds = LATENCY_BOUNDS.iter().map(|bound| bound.as_secs_f64() * 1e6);
     let latency_us = bounds.zip(counts).filter(|(_, count)| *count > 0).collect();
     let at_s = began.elapsed().as_secs_f64();
-    Glimpse { schema: SCHEMA, at_s, sent, answered, valid, bad, lost, latency_us }
+    Snapshot { schema: SCHEMA, at_s, sent, answered, valid, bad, lost, latency_us }
 }

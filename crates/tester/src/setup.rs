@@ -131,8 +131,8 @@ impl Setup {
         }
     }
 
-    /// Doubts about the workload.
-    pub(crate) fn doubts(&self) -> &[Warning] {
+    /// Warnings about the workload.
+    pub(crate) fn workload_warnings(&self) -> &[Warning] {
         match &self.workload {
             WorkloadPlan::Replay(replay) => &replay.warnings,
             _ => &[],

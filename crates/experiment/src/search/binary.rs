@@ -28,7 +28,7 @@ pub(super) enum Verdict {
 }
 
 /// A rule for the verdict on a rate.
-pub(super) type Judge<'j> = dyn FnMut(&mut Trials<'_>, f64) -> Result<Verdict, BenchError> + 'j;
+pub(super) type Decide<'j> = dyn FnMut(&mut Trials<'_>, f64) -> Result<Verdict, BenchError> + 'j;
 
 /// The RFC's verdict: that of one trial.
 pub(super) fn by_trial(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError> {
@@ -40,8 +40,8 @@ pub(super) fn by_trial(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, Be
     })
 }
 
-/// Searches by `judge`.
-pub(super) fn run(trials: &mut Trials<'_>, judge: &mut Judge<'_>) -> Result<Capacity, BenchError> {
+/// Searches by `decide`.
+pub(super) fn run(trials: &mut Trials<'_>, decide: &mut Decide<'_>) -> Result<Capacity, BenchError> {
     let search = trials.search;
     let (min, max) = search.range();
     let mut bracket = Bracket::default();
@@ -49,7 +49,7 @@ pub(super) fn run(trials: &mut Trials<'_>, judge: &mut Judge<'_>) -> Result<Capa
     let (mut failures, mut mended) = (0, 0);
     let mut rate = search.start_of(trials.repeat);
     while !trials.are_too_many() {
-        match judge(trials, rate)? {
+        match decide(trials, rate)? {
             Verdict::Passed => {
                 bracket.passed = Some(rate);
                 if bracket.failed.is_some_and(|(failed, _)| failed <= rate) {

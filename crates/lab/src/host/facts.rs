@@ -51,7 +51,7 @@ fn read_text(path: impl AsRef<Path>) -> String {
 }
 
 /// A text that is there.
-fn told(text: String) -> Option<String> {
+fn non_empty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn read_cpu() -> CpuFacts {
         model: field("model name"),
         online: online.count(),
         allowed: CpuList::allowed().cpus().to_vec(),
-        smt: told(read_text(format!("{CPUS}/smt/control"))),
+        smt: non_empty(read_text(format!("{CPUS}/smt/control"))),
         siblings,
         governors: unique("cpufreq/scaling_governor"),
         boost,
@@ -167,10 +167,10 @@ fn read_kernel() -> KernelFacts {
         (!value.is_empty()).then(|| ((*name).to_owned(), value.replace('\t', " ")))
     };
     KernelFacts {
-        release: told(read_text("/proc/sys/kernel/osrelease")),
-        version: told(read_text("/proc/sys/kernel/version")),
+        release: non_empty(read_text("/proc/sys/kernel/osrelease")),
+        version: non_empty(read_text("/proc/sys/kernel/version")),
         options: speed_options(&line),
-        clock_source: told(read_text(format!("{CLOCK}/current_clocksource"))),
+        clock_source: non_empty(read_text(format!("{CLOCK}/current_clocksource"))),
         clock_sources: read_text(format!("{CLOCK}/available_clocksource"))
             .split_whitespace()
             .map(str::to_owned)

@@ -36,7 +36,7 @@ use record::Series;
 use super::procfs;
 use super::ticks_per_second;
 use crate::cpus::CpuList;
-use crate::watch::{Sight, Watcher};
+use crate::watch::{LiveUpdate, Watcher};
 
 /// A series has at most so many samples; when they are reached, every other one goes and the
 /// interval doubles.
@@ -231,7 +231,7 @@ impl Samples {
         let at = round(self.last.at.duration_since(self.began).as_secs_f64(), 1e3);
         let differences = self.differences(&then, seconds);
         if let Some(watcher) = &self.watcher {
-            watcher.tell(Sight::Cpu(self.busy(&differences)));
+            watcher.notify(LiveUpdate::Cpu(self.busy(&differences)));
         }
         for (name, unit, value) in differences {
             let (_, samples) = self.series.entry(name).or_insert_with(|| (unit, Vec::new()));
@@ -479,8 +479,8 @@ mod tests {
             *seen = seen.max(share);
         });
         let told = seen.clone();
-        let watcher = Watcher::new(move |sight| {
-            if let Sight::Cpu(roles) = sight {
+        let watcher = Watcher::new(move |update| {
+            if let LiveUpdate::Cpu(roles) = update {
                 busiest(roles[0].1, &told);
             }
         });

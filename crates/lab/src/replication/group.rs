@@ -22,7 +22,7 @@ use super::member::Member;
 use super::part::{KEY, Signing};
 use super::{ZONE, follower_address};
 use crate::enter::{Lab, program};
-use crate::process::{Launch, Patience, Process, ProcessError};
+use crate::process::{Launch, TimeLimit, Process, ProcessError};
 use crate::server::{Server, ServerError};
 use crate::testbed::{Host, PORT, Testbed, address_v4};
 
@@ -172,13 +172,13 @@ impl Group {
         mut is_so: impl FnMut() -> bool,
     ) -> Result<(), ServerError> {
         let limit = READY + Duration::from_secs(self.material.delegations / DELEGATIONS_PER_S);
-        let mut patience = Patience::new(limit);
+        let mut time_limit = TimeLimit::new(limit);
         while !is_so() {
             server.check()?;
             if ground.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
                 return Err(server.interrupted().into());
             }
-            if patience.is_over() {
+            if time_limit.is_over() {
                 return Err(server.late(what, limit).into());
             }
             std::thread::sleep(LOOK);
@@ -355,11 +355,11 @@ fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError
     }
     command.extend(["--json".into(), json.into()]);
     let mut process = start("transfers", Host::Dut, command, ground)?;
-    let mut patience = Patience::new(LISTENER);
+    let mut time_limit = TimeLimit::new(LISTENER);
     // It writes a line when it listens.
     while !fs::metadata(process.log()).is_ok_and(|log| log.len() > 0) {
         process.check()?;
-        if patience.is_over() {
+        if time_limit.is_over() {
             return Err(process.late("listen to transfers", LISTENER).into());
         }
         std::thread::sleep(LOOK);

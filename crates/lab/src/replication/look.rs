@@ -9,7 +9,7 @@ use wire::message::{HEADER, Header, Record, question_end};
 use wire::{Name, Qtype};
 
 /// How long a reply is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a question is asked.
 const TRIES: u32 = 3;
 /// The types that are asked for.
@@ -88,7 +88,7 @@ fn ask_once(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     };
     let socket = UdpSocket::bind(any)?;
     socket.connect(server)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
     socket.send(query)?;
     let mut buffer = vec![0; 65_535];
     let length = socket.recv(&mut buffer)?;

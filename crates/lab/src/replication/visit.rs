@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use experiment::settings::ReplicationSettings;
-use experiment::visit::take_up;
+use experiment::visit::add_visit;
 use experiment::{Method, NameBudget, Point, Visit};
 use record::Secondary;
 use record::request::{Edns, Expect, Query, Workload};
@@ -35,7 +35,7 @@ impl Session<'_> {
         v: &Visit,
         cell: &mut Cell,
         installed: &Installed,
-        tell: &mut dyn FnMut(Event<'_>),
+        notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let settings = &point.settings;
@@ -55,13 +55,13 @@ impl Session<'_> {
         };
         let address =
             SocketAddr::new(address_v4(Host::Dut, Host::Tester).into(), crate::testbed::PORT);
-        let asked = self.checked.asked[v.point];
+        let asked = self.checked.questions[v.point];
         let mut base = asked.request(point, self.options.seed, address, None);
         base.workload = workload;
         let limit = settings.dut.cpu_limit;
         let mut bench = LabBench::start_member(ground, base, group, &cast.measured, limit)?
             .watched_by(self.options.watcher.clone());
-        tell(Event::Serving(&installed.adapter().title, installed.version()));
+        notify(Event::Serving(&installed.adapter().title, installed.version()));
         cell.record.server_version = installed.version().map(str::to_owned);
         if let Some(server) = bench.server() {
             cell.record.files = server.files().clone();
@@ -74,14 +74,14 @@ impl Session<'_> {
         });
         // An authority remembers nothing, so that its names never run out.
         let mut names = NameBudget::new(u64::MAX, false);
-        let found = self.visit_with(&mut bench, v, cell, &mut names, tell);
+        let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();
         let found = found?;
-        take_up(&mut cell.record, settings, found.clone(), names.reused(), false);
+        add_visit(&mut cell.record, settings, found.clone(), names.reused(), false);
         cell.record.differs.extend(handicap);
         cell.record.conforming = false;
         let repeat = (v.repeat, settings.repeats);
-        tell(Event::Visited { cell: &cell.record, repeat, found: &found });
+        notify(Event::Visited { cell: &cell.record, repeat, found: &found });
         Ok(())
     }
 

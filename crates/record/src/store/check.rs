@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::connection::{PATIENCE, connect};
+use super::connection::{LOCK_TIMEOUT, connect};
 use super::error::Context;
 use super::{StoreError, schema};
 
@@ -54,7 +54,7 @@ pub(super) fn look(path: &Path) -> Result<(), StoreError> {
     look_at_header(path)?;
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).at(path, "open")?;
-    connection.busy_timeout(PATIENCE).at(path, "open")?;
+    connection.busy_timeout(LOCK_TIMEOUT).at(path, "open")?;
     let found = schema::version(&connection).at(path, "read")?;
     if found > schema::VERSION {
         return Err(StoreError::Newer { path: path.to_owned(), found });

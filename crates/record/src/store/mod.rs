@@ -30,7 +30,7 @@
 //! ```
 //!
 //! - A kill at any moment loses at most what was not yet handed over: the journal is a write-ahead log.
-//! - Two processes may write at once; each waits for the other's transaction, up to [`PATIENCE`].
+//! - Two processes may write at once; each waits for the other's transaction, up to [`LOCK_TIMEOUT`].
 //! - Who writes a run holds a lock beside the store. The kernel lets go of it when that process dies, so
 //!   that a run that was killed is told from one that goes on.
 //! - A file that is not a store, or is damaged, is looked at read-only first and left as it was.
@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension};
 
-pub use connection::PATIENCE;
+pub use connection::LOCK_TIMEOUT;
 pub use error::StoreError;
 pub use line::{CellLine, CellState, RunLine, RunState};
 pub use write::Recording;

@@ -125,13 +125,13 @@ impl Cell<'_> {
     /// The trials that stand for the cell: of each repeat the one that decided (the highest that passed; if
     /// none did, the lowest that failed), or without a goal the highest rate. None of them void.
     pub(crate) fn deciding(&self) -> Vec<&TrialRecord> {
-        let sound = || self.record.trials.iter().filter(|t| !t.trial.void.is_void());
-        let passed = sound().any(|t| t.trial.passed == Some(true));
-        let judged = sound().any(|t| t.trial.passed.is_some());
+        let valid_trials = || self.record.trials.iter().filter(|t| !t.trial.void.is_void());
+        let passed = valid_trials().any(|t| t.trial.passed == Some(true));
+        let has_goal = valid_trials().any(|t| t.trial.passed.is_some());
         let mut chosen: BTreeMap<u32, &TrialRecord> = BTreeMap::new();
-        for t in sound().filter(|t| !passed || t.trial.passed == Some(true)) {
+        for t in valid_trials().filter(|t| !passed || t.trial.passed == Some(true)) {
             let best = chosen.entry(t.repeat).or_insert(t);
-            let better = if judged && !passed {
+            let better = if has_goal && !passed {
                 t.rate_qps < best.rate_qps
             } else {
                 t.rate_qps >= best.rate_qps

@@ -209,9 +209,9 @@ fn fit(points: &[Point]) -> Option<(f64, f64, f64)> {
         let intercept = (wy - slope * wx) / w;
         (1.0 / intercept, slope / intercept)
     };
-    let sound = best.is_finite() && best > 0.0 && h.is_finite() && h >= 0.0;
+    let usable = best.is_finite() && best > 0.0 && h.is_finite() && h >= 0.0;
     let residual = |p: &Point| (best * p.x / (p.x + h) / p.y - 1.0).abs();
-    sound.then(|| (best, h, points.iter().map(residual).fold(0.0, f64::max)))
+    usable.then(|| (best, h, points.iter().map(residual).fold(0.0, f64::max)))
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ fn answered(cells: &[&Cell<'_>]) -> Markup {
         .iter()
         .enumerate()
         .map(|(style, cell)| {
-            let sound = cell.record.trials.iter().filter(|t| !t.trial.void.is_void());
-            let mut points: Vec<Point> = sound
+            let valid_trials = cell.record.trials.iter().filter(|t| !t.trial.void.is_void());
+            let mut points: Vec<Point> = valid_trials
                 .map(|t| Point {
                     x: t.trial.offered_qps,
                     y: t.trial.answered_qps,

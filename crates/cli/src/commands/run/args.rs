@@ -92,7 +92,7 @@ fn parse_remote(text: &str) -> Result<(String, Custom), String> {
 fn parse_custom(text: &str) -> Result<(String, Custom), String> {
     let (name, command) = text.split_once('=').ok_or("it is NAME=COMMAND")?;
     let custom = Custom::new(command);
-    match custom.nonsense() {
+    match custom.invalid() {
         Some(why) => Err(why.to_owned()),
         None => Ok((name.to_owned(), custom)),
     }

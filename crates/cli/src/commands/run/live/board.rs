@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use experiment::Found;
-use lab::{Event, Sight, Watcher};
+use lab::{Event, LiveUpdate, Watcher};
 use measure::{Nanos, Pacing};
-use record::{CellRecord, Glimpse, Plan, Trial};
+use record::{CellRecord, Snapshot, Plan, Trial};
 use report::view::{cell_name, labels};
 
 /// So many points of a trial's course are kept: a minute of them.
@@ -51,8 +51,8 @@ pub(crate) enum Phase {
 pub(crate) struct Running {
     pub(crate) pacing: Option<Pacing>,
     pub(crate) duration: Nanos,
-    pub(crate) now: Glimpse,
-    /// Sent and valid a second, between glimpses.
+    pub(crate) now: Snapshot,
+    /// Sent and valid a second, between snapshots.
     pub(crate) rates: VecDeque<(f64, f64)>,
     pub(crate) ended: bool,
 }
@@ -63,17 +63,17 @@ impl Running {
         self.rates.back().copied().filter(|_| !self.ended).unwrap_or_default()
     }
 
-    fn see(&mut self, glimpse: Glimpse) {
-        let span = glimpse.at_s - self.now.at_s;
+    fn see(&mut self, snapshot: Snapshot) {
+        let span = snapshot.at_s - self.now.at_s;
         if span > 0.0 {
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
-            let rates = (rate(glimpse.sent, self.now.sent), rate(glimpse.valid, self.now.valid));
+            let rates = (rate(snapshot.sent, self.now.sent), rate(snapshot.valid, self.now.valid));
             self.rates.push_back(rates);
             if self.rates.len() > POINTS {
                 self.rates.pop_front();
             }
         }
-        self.now = glimpse;
+        self.now = snapshot;
     }
 }
 
@@ -131,12 +131,12 @@ impl Board {
     /// Whoever looks on while trials run tells this board.
     pub(crate) fn watcher(&self) -> Watcher {
         let board = self.clone();
-        Watcher::new(move |sight| board.look(sight))
+        Watcher::new(move |update| board.look(update))
     }
 
     /// Takes note of what is seen of a trial.
-    pub(crate) fn look(&self, sight: Sight) {
-        self.state().look(sight);
+    pub(crate) fn look(&self, update: LiveUpdate) {
+        self.state().look(update);
     }
 
     /// Keeps a line that was told.
@@ -168,14 +168,14 @@ impl State {
         self.cells.entry(labels(cell)).or_insert_with(new)
     }
 
-    fn look(&mut self, sight: Sight) {
-        match sight {
-            Sight::Begins { pacing, duration } => {
+    fn look(&mut self, update: LiveUpdate) {
+        match update {
+            LiveUpdate::Begins { pacing, duration } => {
                 self.trial = Some(Running { pacing, duration, ..Running::default() });
             }
-            Sight::Load(glimpse) => self.trial.get_or_insert_default().see(glimpse),
-            Sight::Cpu(cpu) => self.cpu = cpu,
-            Sight::Ends => {
+            LiveUpdate::Load(snapshot) => self.trial.get_or_insert_default().see(snapshot),
+            LiveUpdate::Cpu(cpu) => self.cpu = cpu,
+            LiveUpdate::Ends => {
                 if let Some(trial) = &mut self.trial {
                     trial.ended = true;
                 }
@@ -244,15 +244,15 @@ mod tests {
     fn rates_are_those_between_glimpses() {
         let board = Board::new();
         let pacing = Some(Pacing::Window { outstanding: 1 });
-        board.look(Sight::Begins { pacing, duration: Nanos::from_secs(5) });
+        board.look(LiveUpdate::Begins { pacing, duration: Nanos::from_secs(5) });
         for (at_s, sent, valid) in [(0.5, 100, 90), (1.0, 300, 290), (1.0, 300, 290)] {
-            let glimpse = Glimpse { at_s, sent, valid, ..Glimpse::default() };
-            board.look(Sight::Load(glimpse));
+            let snapshot = Snapshot { at_s, sent, valid, ..Snapshot::default() };
+            board.look(LiveUpdate::Load(snapshot));
         }
         let trial = board.state().trial.clone().expect("begun");
         assert_eq!(trial.rates, [(200.0, 180.0), (400.0, 400.0)]);
         assert!(!trial.ended);
-        board.look(Sight::Ends);
+        board.look(LiveUpdate::Ends);
         assert!(board.state().trial.as_ref().is_some_and(|t| t.ended && t.pacing == pacing));
     }
 
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!((state.lines.len(), state.lines_gone, &*state.lines[0]), (LINES, 3, "3"));
         let mut running = Running::default();
         for i in 1..1_000 {
-            running.see(Glimpse { at_s: f64::from(i), ..Glimpse::default() });
+            running.see(Snapshot { at_s: f64::from(i), ..Snapshot::default() });
         }
         assert_eq!(running.rates.len(), POINTS);
     }

@@ -292,11 +292,11 @@ fn found(cell: &Cell) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lab::{Event, Sight};
+    use lab::{Event, LiveUpdate};
     use measure::{Nanos, Pacing, Qps};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use record::{CellRecord, Glimpse, Plan};
+    use record::{CellRecord, Snapshot, Plan};
 
     use super::super::Board;
     use super::*;
@@ -316,15 +316,15 @@ mod tests {
         board.see(&Event::Planned(&cells, remaining));
         let visit = Event::Visit { cell: &cells[1], repeat: 0, number: (2, 3), remaining };
         board.see(&visit);
-        board.look(Sight::Begins {
+        board.look(LiveUpdate::Begins {
             pacing: Some(Pacing::Constant { rate: Qps::new(20_000.0).expect("a rate") }),
             duration: Nanos::from_secs(5),
         });
-        board.look(Sight::Cpu(vec![("tester", 0.62), ("authdns", 0.08), ("dut", 0.951)]));
+        board.look(LiveUpdate::Cpu(vec![("tester", 0.62), ("authdns", 0.08), ("dut", 0.951)]));
         let spans = [(50.0, 310), (100.0, 41_000), (200.0, 17_500), (500.0, 900), (10_000.0, 12)];
         for quarter in 1..=12 {
             let valid = quarter * 4_900 + quarter % 3 * 40;
-            board.look(Sight::Load(Glimpse {
+            board.look(LiveUpdate::Load(Snapshot {
                 at_s: quarter as f64 * 0.25,
                 sent: quarter * 5_000,
                 valid,
@@ -332,7 +332,7 @@ mod tests {
                 bad: 4,
                 lost: 3,
                 latency_us: spans.to_vec(),
-                ..Glimpse::default()
+                ..Snapshot::default()
             }));
         }
         board.say("dns64d cores=1, 1 of 1: 41,200 qps, limited by the server".into());

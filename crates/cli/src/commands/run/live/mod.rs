@@ -1,7 +1,7 @@
 //! The live view of a run: a terminal's whole screen while the run goes on.
 //!
 //! ```text
-//!   Event, Sight ──> Board ──┬──> draw ──> View (ratatui on standard error)
+//!   Event, LiveUpdate ──> Board ──┬──> draw ──> View (ratatui on standard error)
 //!                            └──> metrics (Prometheus)
 //!   keys ──> View ──> the lab's flag: interrupted
 //! ```

@@ -1,4 +1,4 @@
-//! What makes no sense though it can be read: the key, and what would be accepted.
+//! Checks of settings that can be read but cannot be run: the key, and what would be accepted.
 
 use measure::{Nanos, Transport, UpdateRate};
 
@@ -16,17 +16,20 @@ const MAX_DELEGATIONS: u64 = 200_000_000;
 const MAX_UPDATES: u64 = 1_000_000;
 const MAX_SECONDARIES: usize = 8;
 
-/// A key (dots between), and what is wrong with its value.
-type Complaint = (&'static str, String);
+/// An invalid setting: its key with dots, and what is wrong with its value.
+type Invalid = (&'static str, String);
 
-/// What makes no sense, if anything.
-pub(crate) fn nonsense(s: &Settings) -> Option<Complaint> {
+/// Checks the settings of one point.
+///
+/// # Errors
+/// With the first value that cannot be accepted.
+pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
     let checks = [common, workload, search, methods, replication, machine, cpus];
-    checks.iter().find_map(|check| check(s).err())
+    checks.iter().try_for_each(|check| check(s))
 }
 
-/// A complaint unless `good`.
-fn must(good: bool, key: &'static str, why: &str) -> Result<(), Complaint> {
+/// Returns the error for `key` unless `good`.
+fn must(good: bool, key: &'static str, why: &str) -> Result<(), Invalid> {
     if good { Ok(()) } else { Err((key, why.to_owned())) }
 }
 
@@ -34,7 +37,7 @@ fn share(value: f64) -> bool {
     (0.0..=1.0).contains(&value)
 }
 
-fn common(s: &Settings) -> Result<(), Complaint> {
+fn common(s: &Settings) -> Result<(), Invalid> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     must(
         !s.name.is_empty() && s.name.len() <= 64 && s.name.chars().all(plain),
@@ -48,7 +51,7 @@ fn common(s: &Settings) -> Result<(), Complaint> {
         }
     }
     for (name, custom) in &s.custom {
-        if let Some(why) = custom.nonsense() {
+        if let Some(why) = custom.invalid() {
             return Err(("custom", format!("{name}: {why}")));
         }
         let named = s.servers.contains(name);
@@ -74,7 +77,7 @@ fn common(s: &Settings) -> Result<(), Complaint> {
     )
 }
 
-fn workload(s: &Settings) -> Result<(), Complaint> {
+fn workload(s: &Settings) -> Result<(), Invalid> {
     let w = &s.workload;
     must(share(w.aaaa_share), "workload.aaaa-share", "`aaaa-share` is a share from 0 to 1")?;
     must(share(w.repeat_share), "workload.repeat-share", "`repeat-share` is a share from 0 to 1")?;
@@ -90,7 +93,7 @@ fn workload(s: &Settings) -> Result<(), Complaint> {
     )
 }
 
-fn search(s: &Settings) -> Result<(), Complaint> {
+fn search(s: &Settings) -> Result<(), Invalid> {
     let Some(search) = &s.search else {
         return must(
             s.method != Method::Search,
@@ -114,7 +117,7 @@ fn search(s: &Settings) -> Result<(), Complaint> {
     must(search.timeout != Nanos::ZERO, "search.timeout", "`timeout` is longer than nothing")
 }
 
-fn methods(s: &Settings) -> Result<(), Complaint> {
+fn methods(s: &Settings) -> Result<(), Invalid> {
     let experiments = |n: u32| (1..=MAX_EXPERIMENTS).contains(&n);
     let lanes = s.lockstep.lanes;
     must(
@@ -167,7 +170,7 @@ fn methods(s: &Settings) -> Result<(), Complaint> {
     )
 }
 
-fn replication(s: &Settings) -> Result<(), Complaint> {
+fn replication(s: &Settings) -> Result<(), Invalid> {
     let (r, method) = (&s.replication, s.method);
     if !method.replicates() {
         return must(
@@ -231,7 +234,7 @@ fn replication(s: &Settings) -> Result<(), Complaint> {
     )
 }
 
-fn machine(s: &Settings) -> Result<(), Complaint> {
+fn machine(s: &Settings) -> Result<(), Invalid> {
     let some = |n: Option<usize>| n.is_none_or(|n| (1..=MAX_THREADS).contains(&n));
     must(some(s.dut.cores), "dut.cores", "`cores` is a number from 1 to 4096")?;
     must(some(s.dut.threads), "dut.threads", "`threads` is a number from 1 to 4096")?;
@@ -260,7 +263,7 @@ fn machine(s: &Settings) -> Result<(), Complaint> {
     )
 }
 
-fn cpus(s: &Settings) -> Result<(), Complaint> {
+fn cpus(s: &Settings) -> Result<(), Invalid> {
     let lists =
         [("cpus.tester", &s.cpus.tester), ("cpus.auth", &s.cpus.auth), ("cpus.dut", &s.cpus.dut)];
     for (key, list) in lists {

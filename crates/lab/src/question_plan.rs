@@ -18,7 +18,7 @@ use crate::zonefile::MAX_NAMES;
 
 /// The workload of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct QuestionPlan {
     /// The names.
     pub(crate) namespace: Namespace,
     /// The type.
@@ -27,7 +27,7 @@ pub(crate) struct Asked {
     pub(crate) pref64: Pref64,
 }
 
-impl Asked {
+impl QuestionPlan {
     /// Understands the workload of `point`.
     pub(crate) fn new(experiment: &Experiment, point: &Point) -> Result<Self, FileError> {
         let (w, role) = (&point.settings.workload, point.settings.role);
@@ -51,9 +51,9 @@ impl Asked {
                 return Err(bad("type", why));
             }
         };
-        let asked = Self { namespace, qtype, pref64 };
-        asked.check_size(point).map_err(|why| bad("namespace", why))?;
-        Ok(asked)
+        let plan = Self { namespace, qtype, pref64 };
+        plan.check_size(point).map_err(|why| bad("namespace", why))?;
+        Ok(plan)
     }
 
     /// Whether there are names for the very first trial; an authority may be asked the same again.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the Measurer writes to the `live` file of its request a few times a second. Nothing of it is kept: the trial says it all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Glimpse {
+pub struct Snapshot {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
     /// Since the trial began, seconds.

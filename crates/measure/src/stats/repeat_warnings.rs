@@ -6,7 +6,7 @@ use super::median;
 
 /// A doubt about repeats.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Doubt {
+pub enum RepeatWarning {
     /// Some values are far from the others.
     Outliers {
         /// Indices of these repeats, from 0.
@@ -34,13 +34,13 @@ const DRIFT_CHANCE: f64 = 0.05;
 /// Change below which a drift does not matter.
 const DRIFT_CHANGE: f64 = 0.02;
 
-/// Returns the doubts about `values`, the repeats of a figure in the order of measurement.
-pub fn doubts(values: &[f64]) -> Vec<Doubt> {
+/// Returns the repeat_warnings about `values`, the repeats of a figure in the order of measurement.
+pub fn repeat_warnings(values: &[f64]) -> Vec<RepeatWarning> {
     outliers(values).into_iter().chain(drift(values)).collect()
 }
 
 /// Finds values far from the median, by the modified z-score: their distance in median absolute deviations.
-fn outliers(values: &[f64]) -> Option<Doubt> {
+fn outliers(values: &[f64]) -> Option<RepeatWarning> {
     let middle = median(values)?;
     let distance: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
     // The median absolute deviation of a normal distribution is 0.6745 standard deviations.
@@ -48,12 +48,12 @@ fn outliers(values: &[f64]) -> Option<Doubt> {
     let far = distance.iter().enumerate().filter(|(_, d)| **d > OUTLIER_SCORE * scale);
     let repeats: Vec<usize> = far.map(|(i, _)| i).collect();
     let enough = values.len() >= OUTLIERS_FROM && !repeats.is_empty();
-    enough.then_some(Doubt::Outliers { repeats, of: values.len() })
+    enough.then_some(RepeatWarning::Outliers { repeats, of: values.len() })
 }
 
 /// Finds a trend over the repeats by Kendall's rank correlation with their order (Mann's test), computed
 /// exactly, without any assumption about the distribution. At least five values are needed to show one.
-fn drift(values: &[f64]) -> Option<Doubt> {
+fn drift(values: &[f64]) -> Option<RepeatWarning> {
     let n = values.len();
     let pairs = || (0..n).flat_map(move |i| (i + 1..n).map(move |j| (i, j)));
     let signs = pairs().map(|(i, j)| match values[j].total_cmp(&values[i]) {
@@ -70,7 +70,7 @@ fn drift(values: &[f64]) -> Option<Doubt> {
     let slopes: Vec<f64> = pairs().map(|(i, j)| (values[j] - values[i]) / (j - i) as f64).collect();
     let change = median(&slopes)? * (n - 1) as f64 / median(values)?.abs();
     (chance < DRIFT_CHANCE && change.abs() >= DRIFT_CHANGE)
-        .then_some(Doubt::Drift { change, chance })
+        .then_some(RepeatWarning::Drift { change, chance })
 }
 
 /// Returns the probability that a random order of `n` values has at most `most` pairs in falling order.
@@ -88,10 +88,10 @@ fn chance_of_inversions(n: usize, most: usize) -> f64 {
     chances.iter().sum()
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for RepeatWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::Outliers { repeats, of } => {
+            RepeatWarning::Outliers { repeats, of } => {
                 let which: Vec<String> = repeats.iter().map(|i| (i + 1).to_string()).collect();
                 write!(
                     f,
@@ -100,7 +100,7 @@ impl fmt::Display for Doubt {
                     which.join(", ")
                 )
             }
-            Doubt::Drift { change, chance } => write!(
+            RepeatWarning::Drift { change, chance } => write!(
                 f,
                 "the repeats {} by {:.1} % from the first to the last (by chance in {:.1} of 100 runs): the \
                  host or the server was not steady; take a longer warm-up, or look for what else ran",
@@ -119,21 +119,21 @@ mod tests {
     #[test]
     fn only_outliers_are_found() {
         let far = [100.0, 101.0, 99.0, 100.5, 70.0, 99.5];
-        assert_eq!(doubts(&far), [Doubt::Outliers { repeats: vec![4], of: 6 }]);
-        assert!(doubts(&far)[0].to_string().starts_with("repeat 5 of 6 lies far"));
+        assert_eq!(repeat_warnings(&far), [RepeatWarning::Outliers { repeats: vec![4], of: 6 }]);
+        assert!(repeat_warnings(&far)[0].to_string().starts_with("repeat 5 of 6 lies far"));
         for fine in [
             &[100.0, 101.0, 99.0, 100.5, 98.0, 99.5][..],
             &[100.0, 100.0, 100.0, 100.0, 101.0], // the others are equal, as on a grid
             &[100.0, 100.0, 50.0],                // too few
             &[],
         ] {
-            assert_eq!(doubts(fine), [], "{fine:?}");
+            assert_eq!(repeat_warnings(fine), [], "{fine:?}");
         }
     }
 
     #[test]
     fn only_drifts_are_found() {
-        let [Doubt::Drift { change, chance }] = doubts(&[100.0, 98.0, 95.0, 93.0, 90.0])[..] else {
+        let [RepeatWarning::Drift { change, chance }] = repeat_warnings(&[100.0, 98.0, 95.0, 93.0, 90.0])[..] else {
             panic!("five falling values are a drift")
         };
         assert!((change + 0.1052).abs() < 0.001, "{change}");
@@ -143,7 +143,7 @@ mod tests {
             &[100.0, 99.9, 99.8, 99.7, 99.6, 99.5], // of no consequence
             &[100.0, 95.0, 98.0, 93.0, 99.0],
         ] {
-            assert_eq!(doubts(fine), [], "{fine:?}");
+            assert_eq!(repeat_warnings(fine), [], "{fine:?}");
         }
     }
 

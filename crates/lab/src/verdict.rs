@@ -11,7 +11,7 @@ use crate::testbed::Host;
 ///
 /// One that passed says what it says, whoever else was busy. One that failed while others had the
 /// Tester's cores, or the server's, does not say that the server is at its end.
-pub(crate) fn judge(
+pub(crate) fn verdict(
     passed: Option<bool>,
     evidence: &Evidence,
     foreign: f64,
@@ -78,7 +78,7 @@ mod tests {
             (None, &dut, 0.3, true, Limiter::Unknown),
         ];
         for (passed, evidence, foreign, void, limiter) in table {
-            let (why, found) = judge(passed, evidence, foreign);
+            let (why, found) = verdict(passed, evidence, foreign);
             assert_eq!(
                 (why.is_some(), found),
                 (void, limiter),
