@@ -2,7 +2,7 @@
 //!
 //! The server answers 100,000 queries a second. Its core, or the Tester's, stalls now and then (Poisson) for a time with
 //! an exponential distribution. What arrives meanwhile waits in a socket buffer of so many datagrams, and is lost beyond.
-//! Printed is the rate found over the true one: median, and 5 to 95 % over the runs.
+//! The table shows the rate found over the true rate: the median, and 5 to 95 % of the runs.
 
 use experiment::{Bench, BenchError, NameBudget, Repeats, Rule, Search, TrialSpec};
 use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps, Rng, stats};
@@ -19,14 +19,14 @@ const STALLS: [f64; 3] = [0.0, 2.0, 20.0];
 /// Runs for each row.
 const RUNS: u64 = 40;
 
-/// A server that is simulated.
+/// A simulated server that stalls.
 struct Stalling {
     rng: Rng,
     stalls_per_s: f64,
     buffer: f64,
     /// Seconds of all trials.
     spent_s: f64,
-    /// A distribution of nothing.
+    /// An empty distribution of times.
     no_times: Times,
 }
 

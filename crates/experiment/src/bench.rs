@@ -1,4 +1,4 @@
-//! What methods stand on: something that runs one trial.
+//! The trait that methods run on: [`Bench`] runs one trial.
 
 use measure::Nanos;
 pub use record::request::TrialSpec;
@@ -7,40 +7,40 @@ use record::{LockStepRow, Trial};
 use crate::replication::Replication;
 use crate::settings::Generator;
 
-/// dns64perf's experiments to be run.
+/// Request for dns64perf's lock-step experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockStepSpec {
-    /// Lanes that ask one query after the other.
+    /// Number of lanes; each sends one query after the other.
     pub lanes: u32,
-    /// Experiments of 256 queries.
+    /// Number of experiments of 256 queries.
     pub experiments: u32,
-    /// Of a query.
+    /// Timeout of one query, in nanoseconds.
     pub timeout: Nanos,
-    /// The first name of the namespace to use.
+    /// Number of the first name of the namespace to use.
     pub first_name: u64,
 }
 
-/// Experiments of a generator to be run.
+/// Request for experiments of one query generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneratorSpec {
-    /// Which.
+    /// Generator that sends the queries.
     pub generator: Generator,
-    /// Experiments of 256 queries.
+    /// Number of experiments of 256 queries.
     pub experiments: u32,
-    /// The first name of the namespace to use.
+    /// Number of the first name of the namespace to use.
     pub first_name: u64,
 }
 
-/// What a generator did with its experiments.
+/// Result of the experiments of one generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GeneratorTimes {
-    /// Mean time of an experiment, seconds.
+    /// Mean time of one experiment, in seconds.
     pub mean_s: f64,
-    /// Its standard deviation; absent where the generator does not tell experiments apart.
+    /// Standard deviation of the time of one experiment, in seconds; `None` if the generator reports only the total.
     pub std_dev_s: Option<f64>,
-    /// The longest; absent where the generator does not tell experiments apart.
+    /// Longest time of one experiment, in seconds; `None` if the generator reports only the total.
     pub max_s: Option<f64>,
-    /// Queries without an answer, as the generator says it.
+    /// Number of queries without an answer, as the generator reports it.
     pub unanswered: u64,
 }
 
@@ -49,55 +49,55 @@ pub trait Bench {
     /// Runs one trial.
     ///
     /// # Errors
-    /// When it could not be run; a trial that ran and failed its goal, or is void, is no error.
+    /// If the trial cannot run. A trial that misses its goal or is void is not an error.
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError>;
 
-    /// Makes the server forget the names it was asked, when that is possible; whether it did.
+    /// Clears the server's cache, if the bench can; returns whether it did.
     ///
     /// # Errors
-    /// When the server does not come back.
+    /// If the server does not start again.
     fn forget_names(&mut self) -> Result<bool, BenchError> {
         Ok(false)
     }
 
-    /// Runs dns64perf's experiments.
+    /// Runs dns64perf's lock-step experiments.
     ///
     /// # Errors
-    /// When they could not be run, or this bench has none.
+    /// If the experiments cannot run, or this bench does not support them.
     fn lockstep(&mut self, _spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
         Err(BenchError::Failed("this bench runs no lock-step experiments".to_owned()))
     }
 
-    /// Runs experiments of 256 queries by a generator.
+    /// Runs experiments of 256 queries with a generator.
     ///
     /// # Errors
-    /// When they could not be run, or this bench has none.
+    /// If the experiments cannot run, or this bench does not support them.
     fn generate(&mut self, _spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         Err(BenchError::Failed("this bench runs no other generators".to_owned()))
     }
 
-    /// The primary and the secondaries beside the server that trials ask.
+    /// Returns the primary and the secondaries that belong to the server under test.
     ///
     /// # Errors
-    /// When this bench has none.
+    /// If this bench has none.
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
         Err(BenchError::Failed("this bench has no primary and no secondaries".to_owned()))
     }
 }
 
-/// Why a trial could not be run.
+/// Reason why a trial did not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BenchError {
-    /// Somebody wants it to stop.
+    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
-    /// Nothing can be said of the server: every try was void.
+    /// Every attempt was void, so that there is no result for the server.
     #[error("void: {0}")]
     Void(String),
     /// The bench failed.
     #[error("{0}")]
     Failed(String),
-    /// The names do not suffice.
+    /// There are too few unused names.
     #[error(transparent)]
     Names(#[from] crate::names::NamesExhausted),
 }

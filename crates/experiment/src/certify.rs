@@ -1,8 +1,8 @@
 //! The Tester's self-test (RFC 8219 section 9.2).
 //!
-//! The Measurer asks the AuthDNS directly. A Tester that passes at 2.2 r with a quarter of the timeout is
-//! certified to judge servers up to r: the AuthDNS answers two queries for each of the server's clients,
-//! and 10 % are in reserve.
+//! The Measurer sends its queries directly to the AuthDNS. A Tester that passes at 2.2 r with a quarter of the
+//! timeout is certified to measure servers up to the rate r: the AuthDNS receives two queries for each client query,
+//! and 10 % are reserve.
 
 use measure::{Goal, Nanos, Pacing, Qps};
 use record::{Certificate, TrialRecord};
@@ -10,20 +10,20 @@ use record::{Certificate, TrialRecord};
 use crate::bench::{Bench, BenchError, TrialSpec};
 use crate::names::NameBudget;
 
-/// The self-test's rate over the rate it certifies.
+/// Factor from the certified rate to the rate of the self-test.
 pub const RATE_FACTOR: f64 = 2.2;
-/// The self-test's timeout over the servers'.
+/// Factor from the servers' timeout to the timeout of the self-test.
 pub const TIMEOUT_FACTOR: f64 = 0.25;
-/// The rate is lowered by this factor when the self-test fails.
+/// Factor by which the rate is lowered after a failed self-test.
 const STEP: f64 = 0.8;
-/// So often at most.
+/// Largest number of self-tests.
 const MAX_TRIES: usize = 8;
 
-/// Self-tests for `wished`, then for lower rates until one passes. `bench` is the Measurer against the
-/// AuthDNS; `timeout` is the servers'.
+/// Runs self-tests for the rate `wished`, then for lower rates until one passes. `bench` is the Measurer against the
+/// AuthDNS; `timeout` is the timeout for servers.
 ///
 /// # Errors
-/// The bench's.
+/// The errors of the bench.
 pub fn certify(
     bench: &mut dyn Bench,
     wished: Qps,
@@ -43,7 +43,7 @@ pub fn certify(
     };
     let mut rate = wished.get() * RATE_FACTOR;
     for _ in 0..MAX_TRIES {
-        // An authority does not mind being asked the same again: the names may be used by each self-test.
+        // The AuthDNS has no cache, so that every self-test may use the same names.
         let mut names = NameBudget::new(names_size, true);
         let rate_qps = Qps::new(rate).expect("a share of a rate");
         let count = rate_qps.queries_in(duration);

@@ -1,4 +1,4 @@
-//! What differs from RFC 8219 section 9: a shorter or more tolerant run is useful, and is labelled.
+//! Differences from RFC 8219 section 9: a shorter or more tolerant run is useful, and its report lists them.
 
 use measure::{Goal, Nanos, Qps};
 use record::Certificate;
@@ -7,15 +7,15 @@ use crate::search::Search;
 
 /// RFC 8219 section 9.2: a trial lasts at least 60 s.
 pub const DURATION: Nanos = Nanos::from_secs(60);
-/// And a reply counts within 1 s.
+/// RFC 8219 section 9.2: a reply counts within 1 s.
 pub const TIMEOUT: Nanos = Nanos::from_secs(1);
-/// And the search is repeated at least 20 times.
+/// RFC 8219 section 9.2: the search is repeated at least 20 times.
 pub const REPEATS: u32 = 20;
 
-/// What of a measurement is not as RFC 8219 wants it; empty when it conforms.
+/// Lists the differences of a measurement from RFC 8219; empty if it conforms.
 ///
-/// `highest` is the highest capacity found; `reused` whether names were used twice; `over_ipv6` whether
-/// the clients spoke IPv6 with the server (unknown is no).
+/// `highest` is the highest capacity found; `reused` says whether names were used twice; `over_ipv6` says whether the
+/// clients used IPv6 (unknown counts as no).
 pub fn differs(
     search: &Search,
     repeats: u32,

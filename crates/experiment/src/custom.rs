@@ -1,5 +1,5 @@
-//! Servers that only one experiment knows: a binary of the user's, with its command line, or the address of a server
-//! that the user runs elsewhere.
+//! Custom servers, known to one experiment only: a command line, or the address of a server that the user runs
+//! elsewhere.
 //!
 //! ```toml
 //! servers = ["mtd64-ng"]
@@ -18,29 +18,30 @@ use serde::Deserialize;
 
 use crate::settings::text;
 
-/// A server of the user's own.
+/// A custom server of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
-    /// Its command line, for the shell; a template. It stays in the foreground.
+    /// Command line for the shell, a template. The server stays in the foreground.
     #[serde(default)]
     pub command: String,
-    /// Where it is, instead of a command: a server that the user runs, ADDRESS:PORT.
+    /// Address and port of a server that the user runs, instead of a command.
     #[serde(default)]
     pub address: Option<SocketAddr>,
-    /// The port it listens on.
+    /// Port on which the server listens.
     #[serde(default = "default_port")]
     pub port: u16,
-    /// Whether it listens on IPv6: the Tester then asks over it.
+    /// Whether the server listens on IPv6; the Tester then sends over IPv6.
     #[serde(default = "yes")]
     pub ipv6: bool,
-    /// Whether it listens on IPv4.
+    /// Whether the server listens on IPv4.
     #[serde(default = "yes")]
     pub ipv4: bool,
-    /// It must answer the first and the last name right within this time of its start.
+    /// Time after the start within which the server must answer the first and the last name correctly, in
+    /// nanoseconds.
     #[serde(default = "default_ready", deserialize_with = "text")]
     pub ready: Nanos,
-    /// Its configuration: templates, by their paths in the directory of the run.
+    /// Configuration files: templates, by their paths in the directory of the run.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
 }
@@ -58,7 +59,7 @@ fn default_ready() -> Nanos {
 }
 
 impl Custom {
-    /// A server started by `command`, with all else as usual.
+    /// Makes a server that `command` starts, with defaults for the rest.
     pub fn new(command: &str) -> Self {
         Custom {
             command: command.to_owned(),
@@ -71,12 +72,12 @@ impl Custom {
         }
     }
 
-    /// A server that the user runs at `address`.
+    /// Makes a server that the user runs at `address`.
     pub fn at(address: SocketAddr) -> Self {
         Custom { address: Some(address), ..Custom::new("") }
     }
 
-    /// What makes no sense of it, if anything.
+    /// Returns what is invalid about the server; `None` if nothing is.
     pub fn invalid(&self) -> Option<&'static str> {
         if self.address.is_some_and(|address| address.port() == 0) {
             Some("the port of `address` is a number from 1 to 65535")

@@ -1,12 +1,12 @@
-//! Experiments as TOML files: what is varied, what `--quick` changes, and where a mistake is.
+//! Experiments as TOML files: the matrix, the changes of `--quick`, and the places of mistakes.
 //!
 //! ```text
 //! file ──> tables with places ──(quick merged in)──> matrix: dimension x dimension x ...
 //!                                                       └──> each point merged in ──> Settings, checked
 //! ```
 //!
-//! Both the full and the short form are understood and checked whole, at every point of the matrix, before
-//! anything is started. A value keeps the place where it stands in the file wherever it is merged to.
+//! Both forms, full and quick, are checked at every point of the matrix before anything starts. A value keeps its
+//! place in the file wherever it is merged to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,61 +20,61 @@ pub use crate::settings::{
     ClosedSettings, CpuPlan, Generator, HostSettings, Method, Order, Role, Settings, Workload,
 };
 
-/// More points than this are a mistake.
+/// Largest number of points of a matrix.
 const MAX_POINTS: usize = 4_096;
-/// More bytes than this are no experiment file.
+/// Largest size of an experiment file, in bytes.
 const MAX_TEXT: usize = 1 << 20;
-/// What belongs to the experiment as a whole and cannot be varied.
+/// Keys that hold for the whole experiment and cannot be varied.
 const COMMON: [&str; 13] = [
     "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
     "quick", "warm-up", "custom",
 ];
 
-/// An experiment, as its file says.
+/// An experiment, as its file describes it.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The points of its matrix, in the order of the file; at least one.
+    /// Points of the matrix, in the order of the file; at least one.
     pub points: Vec<Point>,
-    /// The text of its file.
+    /// Text of the file.
     pub text: String,
-    /// Whether this is the short form.
+    /// Whether this is the quick form.
     pub is_quick: bool,
     quick: Vec<Point>,
     path: PathBuf,
 }
 
-/// A point of the matrix.
+/// One point of the matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What is varied, with its value here.
+    /// Varied keys with their values at this point.
     pub varied: BTreeMap<String, String>,
-    /// What holds here.
+    /// Settings at this point.
     pub settings: Settings,
-    /// Where each value stands in the file: byte offsets by dotted path.
+    /// Place of each value in the file: byte offsets by dotted path.
     places: BTreeMap<String, usize>,
 }
 
-/// An experiment file that cannot be used.
+/// Error of an experiment file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the experiment {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         source: std::io::Error,
     },
-    /// It is not understood, or makes no sense.
+    /// The file is not valid TOML, or a value is invalid.
     #[error("{}:{line}:{column}: {why}", path.display())]
     Bad {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1, in characters.
+        /// Column, from 1, in characters.
         column: usize,
-        /// What is wrong and what would be accepted.
+        /// What is wrong, and what would be accepted.
         why: String,
     },
 }
@@ -83,17 +83,17 @@ impl Experiment {
     /// Reads an experiment from a file.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError`], if the file cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| FileError::Unreadable { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }
 
-    /// Reads an experiment from `text`; `path` is named in errors.
+    /// Parses an experiment from `text`; errors name `path`.
     ///
     /// # Errors
-    /// [`FileError::Bad`], with the place.
+    /// [`FileError::Bad`], with its place.
     pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
         let bad = |wrong: Wrong| bad_at(text, path, wrong.at, wrong.why);
         if text.len() > MAX_TEXT {
@@ -108,25 +108,25 @@ impl Experiment {
         Ok(Experiment { points, text, is_quick: false, quick, path })
     }
 
-    /// The experiment with what `[quick]` changes.
+    /// Returns the quick form: the experiment with the changes of `[quick]`.
     pub fn quick(self) -> Self {
         Experiment { points: self.quick.clone(), is_quick: true, ..self }
     }
 
-    /// What all points have in common: name, title, servers, method, repeats, order. What is varied has
-    /// the value of the first point.
+    /// Returns the settings that all points share: name, title, servers, method, repeats, order. Varied settings have
+    /// the values of the first point.
     pub fn common(&self) -> &Settings {
         &self.points[0].settings
     }
 
-    /// An error about the value at `key` (dots between) of a point, with its place.
+    /// Returns an error about the value at `key` (with dots) of a point, with its place.
     pub fn bad(&self, point: &Point, key: &str, why: String) -> FileError {
         bad_at(&self.text, &self.path, point.place_of(key), why)
     }
 }
 
 impl Point {
-    /// Where a value stands, or what it would be part of.
+    /// Returns the byte offset of a value, or of the table that would hold it.
     fn place_of(&self, key: &str) -> usize {
         let mut key = key;
         loop {
@@ -139,7 +139,7 @@ impl Point {
     }
 }
 
-/// Line and column (from 1, in characters) of byte `at` of `text`, for errors of TOML files.
+/// Returns line and column (from 1, in characters) of byte `at` of `text`, for errors of TOML files.
 pub fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(at)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -151,7 +151,7 @@ fn bad_at(text: &str, path: &Path, at: usize, why: String) -> FileError {
     FileError::Bad { path: path.to_owned(), line, column, why }
 }
 
-/// What is wrong at a byte of the text.
+/// An error at one byte of the text.
 struct Wrong {
     at: usize,
     why: String,
@@ -170,12 +170,12 @@ impl From<toml::de::Error> for Wrong {
     }
 }
 
-/// The file's tables less `[quick]`, and the same with it merged in.
+/// Splits a file into its full form, without `[quick]`, and its quick form, with `[quick]` merged in.
 fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, DeTable<'t>), Wrong> {
     let quick = take_table(&mut whole, "quick")?;
     let mut short = whole.clone();
     if let Some(mut quick) = quick {
-        // What is varied otherwise in the short form replaces the dimension, not its values.
+        // A dimension of the quick form replaces the dimension of the full form, with all its values.
         if let Some((key, _)) = quick.get_key_value("quick") {
             return Wrong::new(key.span().start, "`[quick]` has no `[quick]` of its own");
         }
@@ -191,7 +191,7 @@ fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, DeTable<'t>), Wrong
     Ok((whole, short))
 }
 
-/// Removes a table that is optional.
+/// Removes an optional table and returns it.
 fn take_table<'t>(from: &mut DeTable<'t>, key: &str) -> Result<Option<DeTable<'t>>, Wrong> {
     let Some(value) = from.remove(key) else { return Ok(None) };
     let at = value.span().start;
@@ -207,7 +207,7 @@ fn of_type(value: &DeValue<'_>) -> String {
     format!("{article} {word}")
 }
 
-/// Puts `from` into `into`: tables into tables, other values in their places.
+/// Merges `from` into `into`: tables are merged, other values are replaced.
 fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>) {
     for (key, value) in from {
         let below = into.remove(key.get_ref().as_ref());
@@ -225,15 +225,15 @@ fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>) {
     }
 }
 
-/// One thing that is varied.
+/// One dimension of the matrix.
 struct Dimension<'t> {
-    /// The keys that lead to it.
+    /// Keys that lead to the varied value.
     path: Vec<String>,
-    /// Its values: the word of each, and what it changes.
+    /// Choices: the word of each, and the settings that it changes.
     choices: Vec<(String, DeTable<'t>)>,
 }
 
-/// The points of a form: the product of its dimensions, the first changing slowest.
+/// Returns the points of a form: the product of its dimensions; the first dimension changes slowest.
 fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Wrong> {
     let matrix_at = form.get("matrix").map_or(0, |matrix| matrix.span().start);
     let matrix = take_table(&mut form, "matrix")?.unwrap_or_default();
@@ -264,7 +264,7 @@ fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Wrong> {
     Ok(points)
 }
 
-/// Understands one point.
+/// Parses and checks one point.
 fn point(table: DeTable<'_>, varied: BTreeMap<String, String>) -> Result<Point, Wrong> {
     let mut places = BTreeMap::new();
     note_places(&table, "", &mut places);
@@ -277,7 +277,7 @@ fn point(table: DeTable<'_>, varied: BTreeMap<String, String>) -> Result<Point, 
     }
 }
 
-/// Notes where the values of a table stand.
+/// Records the places of the values of a table.
 fn note_places(table: &DeTable<'_>, above: &str, places: &mut BTreeMap<String, usize>) {
     for (key, value) in table {
         let dot = if above.is_empty() { "" } else { "." };
@@ -289,14 +289,14 @@ fn note_places(table: &DeTable<'_>, above: &str, places: &mut BTreeMap<String, u
     }
 }
 
-/// Walks `[matrix]`: lists are dimensions, tables lead to further ones.
+/// Collects the dimensions of `[matrix]`: lists are dimensions, tables contain further ones.
 fn find_dimensions<'t>(
     text: &str,
     matrix: DeTable<'t>,
     path: &mut Vec<Spanned<std::borrow::Cow<'t, str>>>,
     found: &mut Vec<Dimension<'t>>,
 ) -> Result<(), Wrong> {
-    // As they stand in the file, whatever the table's own order.
+    // In the order of the file, not of the table.
     let mut entries: Vec<_> = matrix.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
@@ -341,7 +341,7 @@ fn find_dimensions<'t>(
     Ok(())
 }
 
-/// A value of a dimension: the tables that lead to it, with the value in the innermost.
+/// Makes the choice of one value: the tables that lead to it, with the value in the innermost.
 fn plain<'t>(
     text: &str,
     path: &[Spanned<std::borrow::Cow<'t, str>>],
@@ -364,7 +364,7 @@ fn plain<'t>(
     (word, table)
 }
 
-/// A named group of changes: a table with a `name`.
+/// Makes the choice of a named group of changes: a table with a `name`.
 fn named<'t>(value: Spanned<DeValue<'t>>) -> Result<(String, DeTable<'t>), Wrong> {
     let at = value.span().start;
     let DeValue::Table(mut changes) = value.into_inner() else {
@@ -383,7 +383,7 @@ fn named<'t>(value: Spanned<DeValue<'t>>) -> Result<(String, DeTable<'t>), Wrong
     Ok((name.into_owned(), changes))
 }
 
-/// A name for each dimension: its last key, or all of them where that would not tell it from another.
+/// Returns a name for each dimension: its last key, or the whole path if two dimensions share their last key.
 fn names(dimensions: &[Dimension<'_>]) -> Vec<String> {
     let last = |d: &Dimension<'_>| d.path.last().cloned().unwrap_or_default();
     let mut seen = BTreeSet::new();

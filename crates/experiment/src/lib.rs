@@ -1,11 +1,11 @@
-//! Plans and methods: how trials are combined to a number. Pure: a [`Bench`] runs the trials.
+//! Plans and methods: how trials are combined to a number. This crate is pure: a [`Bench`] runs the trials.
 //!
 //! ```text
 //! file (TOML) ──> Experiment ──> per server: certificate ──> repeats x search ──> CellRecord
 //!                                                             └── Bench::trial(rate) ──> Trial
 //! ```
 //!
-//! No process is started here and no clock read, so that a search is tested against a scripted bench.
+//! This crate starts no process and reads no clock, so that a search is tested against a scripted bench.
 
 pub mod bench;
 pub mod certify;

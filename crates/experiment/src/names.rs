@@ -1,4 +1,4 @@
-//! The names of a run: none is used twice, so that no cache can answer (RFC 8219 section 9.2).
+//! The names of a run: no name is used twice, so that no cache can answer (RFC 8219 section 9.2).
 
 /// Hands out ranges of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,31 +9,31 @@ pub struct NameBudget {
     reused: bool,
 }
 
-/// There are not enough names.
+/// Error: there are not enough names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{wanted} names are needed, {left} of {size} are left; take a shorter prefix (10.0.0.0/8 has 2^24 names, 0.0.0.0/2 has 2^30), a lower rate or shorter trials"
 )]
 pub struct NamesExhausted {
-    /// Names wanted at once.
+    /// Number of names requested.
     pub wanted: u64,
-    /// Names not used yet.
+    /// Number of unused names.
     pub left: u64,
-    /// All names.
+    /// Number of all names.
     pub size: u64,
 }
 
 impl NameBudget {
-    /// All `size` names are fresh. With `may_reuse`, names are used again when they run out, which
-    /// [`reused`](Self::reused) then tells.
+    /// Makes a budget of `size` unused names. With `may_reuse`, names are used again when they run out;
+    /// [`reused`](Self::reused) then returns true.
     pub fn new(size: u64, may_reuse: bool) -> Self {
         NameBudget { size, next: 0, may_reuse, reused: false }
     }
 
-    /// `count` names that were not handed out before; the first of them.
+    /// Takes `count` unused names in sequence; returns the number of the first.
     ///
     /// # Errors
-    /// When there are not so many, or not so many left and they must not be used again.
+    /// If there are not so many names, or not enough unused ones and `may_reuse` is false.
     pub fn take(&mut self, count: u64) -> Result<u64, NamesExhausted> {
         let left = self.size - self.next;
         if count > left {
@@ -48,22 +48,22 @@ impl NameBudget {
         Ok(first)
     }
 
-    /// How many names there are in all.
+    /// Returns the number of all names.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether a take of `count` would have to use names again, or fail.
+    /// Returns whether a take of `count` names would reuse names or fail.
     pub fn is_short_of(&self, count: u64) -> bool {
         count > self.size - self.next
     }
 
-    /// The server has forgotten all: every name is fresh again.
+    /// Marks every name as unused, after the server's cache was cleared.
     pub fn refresh(&mut self) {
         self.next = 0;
     }
 
-    /// Whether any name was used twice without the server having forgotten it.
+    /// Returns whether any name was used twice without a cleared cache between.
     pub fn reused(&self) -> bool {
         self.reused
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn reuse_is_told() {
+    fn reuse_is_reported() {
         let mut names = NameBudget::new(100, true);
         assert_eq!(names.take(80), Ok(0));
         assert!(!names.reused() && names.is_short_of(21));

@@ -1,8 +1,8 @@
-//! The plan of an experiment: which cell is visited when, and how long it will take.
+//! The plan of an experiment: the order of the visits, and their expected duration.
 //!
-//! A cell is a server at a point of the matrix; a visit measures it once (a repeat). Interleaved, each
-//! repeat visits every cell in a shuffled order, and every second repeat goes through the order of the one
-//! before backwards (A B B A), so that what drifts evenly hits all cells alike.
+//! A cell is a server at a point of the matrix; a visit measures it once (a repeat). In interleaved order each repeat
+//! visits every cell in a shuffled order, and every second repeat uses the previous order backwards (A B B A), so
+//! that a steady drift affects all cells equally.
 
 use measure::{Nanos, Rng};
 
@@ -13,22 +13,22 @@ use crate::settings::{Generator, Method, Order, Role, Settings};
 /// One measurement of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// Which of the servers.
+    /// Index of the server.
     pub server: usize,
-    /// Which point of the matrix.
+    /// Index of the point of the matrix.
     pub point: usize,
-    /// Which repeat, from 0.
+    /// Number of the repeat, from 0.
     pub repeat: u32,
 }
 
-/// All visits of `servers` servers at `points` points, in their order.
+/// Returns all visits of `servers` servers at `points` points, in their order.
 pub fn visits(servers: usize, points: usize, repeats: u32, order: Order, seed: u64) -> Vec<Visit> {
     let cells: Vec<(usize, usize)> =
         (0..points).flat_map(|point| (0..servers).map(move |server| (server, point))).collect();
     let visit = |repeat| move |&(server, point): &(usize, usize)| Visit { server, point, repeat };
     if order == Order::Grouped {
         let mut cells = cells;
-        // All of a server together.
+        // All visits of a server together.
         cells.sort_unstable();
         let all = cells.iter().flat_map(|cell| (0..repeats).map(move |r| visit(r)(cell)));
         return all.collect();
@@ -46,28 +46,29 @@ pub fn visits(servers: usize, points: usize, repeats: u32, order: Order, seed: u
     out
 }
 
-/// Fisher and Yates's shuffle.
+/// Shuffles the items (Fisher-Yates).
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for i in (1..items.len()).rev() {
         items.swap(i, rng.below(i as u64 + 1) as usize);
     }
 }
 
-/// Starting and stopping a server, AuthDNS and probes included.
+/// Time to start and stop a server, with AuthDNS and probes, in seconds.
 const START: f64 = 1.5;
-/// Names a second that a usual server loads from its zone file, and that a zone file is written with.
+/// Rate at which a typical server loads names from its zone file, and at which the lab writes them, in names a
+/// second.
 const ZONE_RATE: f64 = 250_000.0;
-/// Names a second that a usual primary signs.
+/// Rate at which a typical primary signs, in names a second.
 const SIGNING_RATE: f64 = 10_000.0;
-/// Updates a second that a usual primary commits.
+/// Rate at which a typical primary commits updates, in updates a second.
 const UPDATE_RATE: f64 = 300.0;
-/// What a trial takes beside its sending: starting, the last timeout, settling.
+/// Overhead of one trial beside its sending, in seconds: start, last timeout, settling.
 const TRIAL: f64 = 1.0;
 
-/// Connections a second that are opened before a trial.
+/// Rate at which connections are opened before a trial, in connections a second.
 const CONNECTIONS: f64 = 2_000.0;
 
-/// How long one visit at a point is expected to take.
+/// Estimates the duration of one visit at a point.
 pub fn visit_estimate(settings: &Settings) -> Nanos {
     let seconds = |time: Nanos| time.as_secs_f64();
     let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS;
@@ -111,15 +112,15 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
     span(START + zone_s(settings) + warm_up + measuring)
 }
 
-/// A time from its seconds.
+/// Converts seconds to a duration.
 fn span(seconds: f64) -> Nanos {
     Nanos((seconds * 1e9) as u64)
 }
 
-/// The share of its duration that a trial lasts on average: failing ones end early.
+/// Mean share of its duration that a trial lasts: failing trials end early.
 const EARLY: f64 = 0.75;
 
-/// Loading the zone of an authoritative server.
+/// Estimates the time to load the zone of an authoritative server, in seconds.
 fn zone_s(settings: &Settings) -> f64 {
     if settings.method.replicates() {
         let (r, delegations) = (&settings.replication, settings.replication.delegations as f64);
@@ -133,14 +134,14 @@ fn zone_s(settings: &Settings) -> f64 {
     }
 }
 
-/// Trials of a search: doubling or halving to the bracket, then bisection to the resolution.
+/// Estimates the trials of a search: doubling or halving to the bracket, then bisection to the resolution.
 fn expected_trials(search: &Search) -> f64 {
     let up = (search.max.get() / search.start.get()).log2().max(1.0);
-    // The capacity lies somewhere in between.
+    // The capacity lies between the ends of the range.
     (up / 2.0).ceil() + 1.0 + (1.0 / search.resolution).log2().ceil()
 }
 
-/// How long a self-test is expected to take; nothing where none is needed.
+/// Estimates the duration of the self-test; zero if none is needed.
 pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
     let common = experiment.common();
     match &common.search {
@@ -151,7 +152,7 @@ pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
     }
 }
 
-/// How long `servers` servers are expected to take at those points for which `can` is true, within the
+/// Estimates the duration of the visits to `servers` servers at the points for which `can` is true, within the
 /// experiment's budget.
 pub fn estimate(experiment: &Experiment, servers: usize, can: impl Fn(&Point) -> bool) -> Nanos {
     let common = experiment.common();

@@ -10,41 +10,41 @@ use crate::conformance::differs;
 use crate::names::NameBudget;
 use crate::search::{Search, SearchTrace};
 
-/// Percentiles are given from so many repeats on (RFC 8219 section 9.2).
+/// Number of repeats from which percentiles are reported (RFC 8219 section 9.2).
 const ENOUGH_REPEATS: usize = 20;
 
-/// What is told while a method runs.
+/// Progress of a running method.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     /// A trial ended.
     Trial(&'a TrialRecord),
     /// A search ended.
     Search {
-        /// Which, from 0.
+        /// Number of the repeat, from 0.
         repeat: u32,
-        /// Of how many.
+        /// Number of repeats.
         repeats: u32,
-        /// What it found.
+        /// Result of the search.
         trace: &'a SearchTrace,
     },
 }
 
-/// Searches repeated on one server.
+/// Repeated searches on one server.
 #[derive(Clone, Debug)]
 pub struct Repeats {
-    /// How each goes.
+    /// Settings of each search.
     pub search: Search,
-    /// How many.
+    /// Number of searches.
     pub repeats: u32,
-    /// Whether the clients speak IPv6.
+    /// Whether the clients use IPv6.
     pub over_ipv6: bool,
 }
 
-/// A record, and the error that ended the repeats before their time.
+/// A record, and the error that ended the repeats early.
 pub type Measured = (CellRecord, Option<BenchError>);
 
 impl Repeats {
-    /// Runs all searches against `server`. What was measured until an error is kept.
+    /// Runs all searches against `server`. An error keeps the results measured before it.
     pub fn run(
         &self,
         bench: &mut dyn Bench,
@@ -82,9 +82,9 @@ impl Repeats {
     }
 }
 
-/// Fills in what the repeats of a search that `record` has say together, out of `planned`.
+/// Computes the summary of the repeats in `record`, out of `planned` repeats.
 ///
-/// `reused` says whether a name was used twice, `over_ipv6` whether the clients spoke IPv6.
+/// `reused` says whether a name was used twice, `over_ipv6` whether the clients used IPv6.
 pub fn sum_up(
     record: &mut CellRecord,
     search: &Search,
@@ -98,7 +98,7 @@ pub fn sum_up(
     let (exact, bounds): (Vec<_>, Vec<_>) =
         record.capacities.iter().filter(|c| c.qps.is_some()).partition(|c| !c.at_least);
     let qps = |all: &[&Capacity]| all.iter().filter_map(|c| c.qps).collect::<Vec<f64>>();
-    // Lower bounds say nothing of what lies above them: of several the highest counts.
+    // A lower bound says nothing about higher rates: of several, the highest counts.
     let bound = qps(&bounds).into_iter().reduce(f64::max);
     let median = stats::percentile(&qps(&exact), 50.0);
     record.at_least = match (median, bound) {
@@ -106,7 +106,7 @@ pub fn sum_up(
         (median, _) => median.is_none(),
     };
     record.median_qps = if record.at_least { bound } else { median };
-    // The 1st and 99th percentile of a few repeats are its ends by another name.
+    // The 1st and 99th percentile of a few repeats would only be the smallest and the largest value.
     let percentile = |p| {
         if found.len() >= ENOUGH_REPEATS { stats::percentile(&found, p) } else { None }
     };
@@ -121,7 +121,7 @@ pub fn sum_up(
     record.goal = search.goal.to_string();
 }
 
-/// The limiter of all repeats; unknown where they differ.
+/// Returns the limiter of all repeats; `Unknown` if they differ.
 fn overall(capacities: &[Capacity]) -> Limiter {
     let mut limiters = capacities.iter().map(|c| c.limiter);
     let first = limiters.next().unwrap_or(Limiter::Unknown);

@@ -6,8 +6,8 @@
 //! signed-unsigned      trial ──> octets of queries and replies
 //! ```
 //!
-//! Pure as all methods: a [`Replication`] starts the servers and sends, this module decides and counts. A void trial
-//! gives no figure.
+//! Pure as all methods: a [`Replication`] starts the servers and sends updates; this module decides and counts. A
+//! void trial gives no figure.
 
 use measure::{Limiter, Nanos, Pacing, UpdateRate, Void};
 use record::{Durability, TransferCounts, Transfers, Trial, UpdateRun};
@@ -16,82 +16,83 @@ use crate::bench::{BenchError, TrialSpec};
 use crate::settings::Settings;
 use crate::visit::{Figures, Found, VOID_RETRIES, Visiting};
 
-/// Updates of the stream to be sent one after the other, each when the one before is acknowledged.
+/// Request to send updates of the stream one after the other: each one when the previous one is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSpec {
-    /// How many.
+    /// Number of updates.
     pub count: u64,
-    /// The primary is killed (SIGKILL) after so many acknowledgements, if at all.
+    /// Number of acknowledgements after which the primary is killed (SIGKILL); `None` if it is not killed.
     pub kill_after: Option<u64>,
 }
 
-/// Octets of messages, averaged over some queries.
+/// Mean sizes of messages over some queries, in octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sizes {
-    /// Of a query.
+    /// Mean size of a query, in octets.
     pub query: f64,
-    /// Of its reply.
+    /// Mean size of a reply, in octets.
     pub reply: f64,
 }
 
-/// A primary, perhaps with secondaries, all of them in step when it is handed out.
+/// A primary, optionally with secondaries, all of them in step at the start.
 ///
-/// The stream of updates is sent once: each call goes on where the last one ended.
+/// The stream of updates is sent once: each call continues where the previous one ended.
 pub trait Replication {
-    /// Sends updates as fast as they are acknowledged, and waits for the end of it.
+    /// Sends updates as fast as they are acknowledged, and waits until the sender ends.
     ///
     /// # Errors
-    /// When they cannot be sent.
+    /// If the updates cannot be sent.
     fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError>;
 
     /// Looks up every update acknowledged so far in the primary.
     ///
     /// # Errors
-    /// When the primary does not answer.
+    /// If the primary does not answer.
     fn look_up(&mut self) -> Result<Durability, BenchError>;
 
-    /// Starts the primary again, which was killed, with what it left behind.
+    /// Starts the killed primary again, with the state it left behind.
     ///
     /// # Errors
-    /// When it does not serve the zone again.
+    /// If the primary does not serve the zone again.
     fn restart(&mut self) -> Result<(), BenchError>;
 
-    /// Begins to send at `per_second` updates a second (`None`: as fast as they are acknowledged), and to watch how far
-    /// each secondary is behind.
+    /// Starts to send `per_second` updates a second (`None`: as fast as they are acknowledged), and to measure the
+    /// lag of each secondary.
     ///
     /// # Errors
-    /// When it cannot be begun.
+    /// If the sender does not start.
     fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError>;
 
-    /// Ends what [`begin`](Self::begin) began.
+    /// Stops what [`begin`](Self::begin) started.
     ///
     /// # Errors
-    /// When nothing is known of what was sent.
+    /// If there is no result of the sender.
     fn end(&mut self) -> Result<UpdateRun, BenchError>;
 
-    /// Octets of some queries to the server under test and of their replies.
+    /// Returns the mean sizes of some queries to the server under test and of their replies.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If the server does not answer.
     fn sizes(&mut self) -> Result<Sizes, BenchError>;
 
-    /// The transfers since the servers were started, of each secondary in its order; `None` without secondaries.
+    /// Returns the transfers since the start of the servers, of each secondary in its order; `None` without
+    /// secondaries.
     ///
     /// # Errors
-    /// When they could not be counted.
+    /// If the transfers cannot be counted.
     fn transfers(&mut self) -> Result<Option<Transfers>, BenchError>;
 }
 
-/// What became of updates that were sent as fast as they were acknowledged.
+/// Result of updates that were sent as fast as they were acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Updated {
-    /// The sender's result.
+    /// Result of the sender.
     pub run: UpdateRun,
-    /// Why it says nothing of the primary, if so.
+    /// Reason why the result is void; `None` if it is valid.
     pub void: Option<Void>,
-    /// The busy share (0 to 1) of the primary's cores.
+    /// Busy share (0 to 1) of the primary's cores.
     pub busy: f64,
-    /// What limited it.
+    /// Limiter of the update rate.
     pub limiter: Limiter,
 }
 
@@ -100,7 +101,7 @@ impl Visiting<'_> {
         self.bench.replication()
     }
 
-    /// Updates as fast as the primary commits them, and whether they survive SIGKILL.
+    /// Measures the update rate of the primary, and whether the updates survive SIGKILL.
     pub(crate) fn update_rate(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.replication;
         let sent = self.group()?.send(&UpdateSpec { count: s.updates, kill_after: None })?;
@@ -109,7 +110,7 @@ impl Visiting<'_> {
         }
         all_sent(&sent.run)?;
         let not_done = self.group()?.look_up()?.gone;
-        // More than it lives to acknowledge, so that some are under way when it dies.
+        // Twice as many as the primary acknowledges before it is killed, so that some are under way at that moment.
         let last = UpdateSpec { count: 2 * s.killed_after, kill_after: Some(s.killed_after) };
         let last = self.group()?.send(&last)?;
         if !last.run.killed {
@@ -137,7 +138,7 @@ impl Visiting<'_> {
         })
     }
 
-    /// Queries to a secondary while its primary is updated, and how far each secondary is behind.
+    /// Measures queries to a secondary while its primary is updated, and the lag of each secondary.
     pub(crate) fn under_update(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.replication;
         let updated =
@@ -147,7 +148,7 @@ impl Visiting<'_> {
             let Some(per_second) = updated else { return visiting.bench.trial(spec) };
             visiting.group()?.begin(per_second)?;
             let trial = visiting.bench.trial(spec);
-            // What was begun is ended, also when the trial failed.
+            // The sender is stopped also after a failed trial.
             let run = visiting.group()?.end();
             let (mut trial, run) = (trial?, run?);
             if !run.interrupted && !trial.void.is_void() {
@@ -165,13 +166,13 @@ impl Visiting<'_> {
                 ("not_acknowledged", "", (run.sent - run.acknowledged) as f64),
             ]));
             secondaries = run.lags.iter().map(lag_figures).collect();
-            // The first is the one asked, which the whole cell is about.
+            // The first secondary is the server under test; its figures are those of the cell.
             figures.extend(secondaries.first().into_iter().flatten().cloned());
         }
         self.followed(figures, secondaries)
     }
 
-    /// Queries for the zone as it is, and the octets of queries and replies.
+    /// Measures queries for the zone as it is, and the sizes of queries and replies.
     pub(crate) fn signed_unsigned(&mut self) -> Result<Found, BenchError> {
         let trial = self.settled(|visiting, spec| visiting.bench.trial(spec))?;
         let sizes = self.group()?.sizes()?;
@@ -183,7 +184,7 @@ impl Visiting<'_> {
         self.followed(figures, Vec::new())
     }
 
-    /// A closed loop run by `run`, again while it is void.
+    /// Runs a closed loop by `run`, and runs it again while it is void.
     fn settled(
         &mut self,
         mut run: impl FnMut(&mut Self, &TrialSpec) -> Result<Trial, BenchError>,
@@ -204,7 +205,7 @@ impl Visiting<'_> {
         }
     }
 
-    /// The figures with those of the transfers.
+    /// Adds the figures of the transfers.
     fn followed(
         &mut self,
         mut figures: Figures,
@@ -213,7 +214,7 @@ impl Visiting<'_> {
         if let Some(transfers) = self.group()?.transfers()? {
             figures.extend(transfer_figures(transfers.all()));
             if transfers.packets_lost > 0 {
-                // What is counted is then too little.
+                // The counts are then too small.
                 figures.extend(owned([(
                     "packets_of_transfers_lost",
                     "",
@@ -229,7 +230,8 @@ impl Visiting<'_> {
     }
 }
 
-/// The trial of queries: a closed loop. Names come from the file of queries, so that none are taken.
+/// Makes the specification of a closed loop of queries. Names come from the query file, so that none are taken from
+/// the budget.
 fn closed(settings: &Settings) -> TrialSpec {
     let closed = &settings.closed;
     TrialSpec {
@@ -242,7 +244,7 @@ fn closed(settings: &Settings) -> TrialSpec {
     }
 }
 
-/// That a stream was not ended by what the primary answered.
+/// Checks that an answer of the primary did not end the stream.
 fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
     match &run.ended_by {
         Some(why) => Err(BenchError::Failed(format!("the updates ended early: {why}"))),
@@ -250,12 +252,12 @@ fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
     }
 }
 
-/// Figures with names of their own.
+/// Makes figures with owned names.
 fn owned<const N: usize>(figures: [(&str, &'static str, f64); N]) -> Figures {
     figures.map(|(name, unit, value)| (name.to_owned(), unit, value)).into()
 }
 
-/// How far a secondary was behind.
+/// Makes the figures of a secondary's lag.
 fn lag_figures(lag: &record::Lag) -> Figures {
     let count = lag.lag_us.count;
     let mut figures = owned([
@@ -272,7 +274,7 @@ fn lag_figures(lag: &record::Lag) -> Figures {
     figures
 }
 
-/// Transfers of each kind that occurred, and of AXFR and IXFR in any case.
+/// Makes the figures of the transfers of each kind that occurred, and always of AXFR and IXFR.
 fn transfer_figures(counts: TransferCounts) -> Figures {
     let mut figures = Vec::new();
     for (kind, count) in counts {

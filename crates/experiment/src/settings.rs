@@ -1,7 +1,7 @@
-//! What an experiment file may say, table by table. Unknown keys are refused.
+//! Settings of an experiment file, table by table. Unknown keys are refused.
 //!
-//! One value of this stands for one point of the matrix: what is varied is put in its place before
-//! the file is understood, so that every key can be varied and none needs code for it.
+//! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
+//! so that every key can be varied without code of its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,64 +19,64 @@ use crate::search::{Rule, Search};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
-    /// Its name.
+    /// Name of the experiment.
     pub name: String,
-    /// One line on what it is.
+    /// Title in one line.
     pub title: String,
-    /// The servers, by the names of their adapters.
+    /// Servers, by the names of their adapters.
     pub servers: Vec<String>,
-    /// What the servers are.
+    /// Role of the servers.
     pub role: Role,
-    /// How they are measured.
+    /// Method by which they are measured.
     #[serde(default)]
     pub method: Method,
-    /// How often each cell is measured.
+    /// Number of times each cell is measured.
     #[serde(default = "default_repeats")]
     pub repeats: u32,
-    /// In which order.
+    /// Order of the visits.
     #[serde(default)]
     pub order: Order,
-    /// No repeat is begun after this time.
+    /// Time after which no further repeat begins, in nanoseconds.
     #[serde(default, deserialize_with = "some_text")]
     pub budget: Option<Nanos>,
-    /// So long a server is loaded after each start before anything is measured.
+    /// Time for which a server is loaded after each start, before the measurement, in nanoseconds.
     #[serde(default, deserialize_with = "text")]
     pub warm_up: Nanos,
-    /// What is asked.
+    /// Queries of the trials.
     #[serde(default)]
     pub workload: Workload,
-    /// Of the method `search`.
+    /// Settings of the method `search`.
     pub search: Option<SearchSettings>,
-    /// Of the method `lockstep`.
+    /// Settings of the method `lockstep`.
     #[serde(default)]
     pub lockstep: LockStepSettings,
-    /// Of the method `load`.
+    /// Settings of the method `load`.
     pub load: Option<LoadSettings>,
-    /// Of the method `closed`, of the rate of `zone-load`, and of queries beside updates.
+    /// Settings of the method `closed`, of the rate of `zone-load`, and of queries beside updates.
     #[serde(default)]
     pub closed: ClosedSettings,
-    /// Of the method `zone-load`.
+    /// Settings of the method `zone-load`.
     #[serde(default)]
     pub zone_load: ZoneLoadSettings,
-    /// Of the method `generators`.
+    /// Settings of the method `generators`.
     #[serde(default)]
     pub generators: GeneratorSettings,
-    /// Of the methods about updates: `update-rate`, `query-under-update`, `signed-unsigned`.
+    /// Settings of the methods about updates: `update-rate`, `query-under-update`, `signed-unsigned`.
     #[serde(default)]
     pub replication: ReplicationSettings,
-    /// The server under test.
+    /// Settings of the server under test.
     #[serde(default)]
     pub dut: DutSettings,
-    /// The Measurer.
+    /// Settings of the Measurer.
     #[serde(default)]
     pub tester: TesterSettings,
-    /// The machine.
+    /// Settings of the host.
     #[serde(default)]
     pub host: HostSettings,
-    /// Which cores are whose.
+    /// Cores of each role.
     #[serde(default)]
     pub cpus: CpuPlan,
-    /// Servers of the user's own, by name.
+    /// Custom servers of the user, by name.
     #[serde(default)]
     pub custom: BTreeMap<String, Custom>,
     /// Variables for the templates of the servers' adapters.
@@ -84,45 +84,45 @@ pub struct Settings {
     pub variables: BTreeMap<String, Scalar>,
 }
 
-/// What a server under test is.
+/// Role of a server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// A DNS64 server that asks our AuthDNS.
+    /// A DNS64 server whose upstream is our AuthDNS.
     Dns64,
-    /// A resolver that asks our AuthDNS.
+    /// A resolver whose upstream is our AuthDNS.
     Resolver,
     /// An authoritative server of a generated namespace zone.
     Authoritative,
 }
 
-/// How cells are measured.
+/// Method by which cells are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// The highest rate that meets a goal, by bracketing and bisection.
     #[default]
     Search,
-    /// dns64perf's lanes: each asks its next query when the last one was answered.
+    /// dns64perf's lanes: each lane sends its next query when the last one is answered.
     Lockstep,
     /// Open loop at given rates.
     Load,
-    /// So many queries outstanding, as dnsperf does it.
+    /// Closed loop: a fixed number of queries outstanding, as dnsperf does it.
     Closed,
-    /// How long a server takes to load its zone, what memory it takes, and how fast it is then.
+    /// The time that a server takes to load its zone, its memory, and its rate afterwards.
     ZoneLoad,
     /// Experiments of 256 queries by different generators.
     Generators,
-    /// Updates into a primary as fast as it commits them, and whether they survive SIGKILL.
+    /// Updates to a primary as fast as it commits them, and whether they survive SIGKILL.
     UpdateRate,
     /// Queries to a secondary whose primary is updated.
     QueryUnderUpdate,
-    /// Queries for a zone that is signed or not, and the octets of their replies.
+    /// Queries for a signed or unsigned zone, and the sizes of the replies.
     SignedUnsigned,
 }
 
 impl Method {
-    /// Its word in files and records.
+    /// Returns the word of the method in files and records.
     pub fn word(self) -> &'static str {
         match self {
             Method::Search => "search",
@@ -139,45 +139,46 @@ impl Method {
 }
 
 impl Method {
-    /// Whether it is about a zone of delegations, its primary and its secondaries (`[replication]`).
+    /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).
     pub fn replicates(self) -> bool {
         matches!(self, Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned)
     }
 }
 
-/// In which order cells are measured.
+/// Order in which cells are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Repeat by repeat, the cells of each shuffled, every second repeat backwards (A B B A): drift hits all alike.
+    /// Repeat by repeat, the cells of each shuffled, every second repeat backwards (A B B A): drift affects all
+    /// equally.
     #[default]
     Interleaved,
-    /// Cell by cell, as the file has them.
+    /// Cell by cell, in the order of the file.
     Grouped,
 }
 
-/// What is asked.
+/// Queries of the trials.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Workload {
-    /// The block of addresses whose names are asked.
+    /// Block of IPv4 addresses whose names are queried.
     pub namespace: String,
-    /// The type.
+    /// Type of the queries.
     #[serde(rename = "type")]
     pub qtype: String,
-    /// The prefix of synthesised addresses.
+    /// Prefix of synthesised addresses.
     pub pref64: String,
-    /// The share (0 to 1) of names that have AAAA records of their own.
+    /// Share (0 to 1) of names that have AAAA records of their own.
     pub aaaa_share: f64,
-    /// The share (0 to 1) of queries for names that were asked before, which a cache can answer.
+    /// Share (0 to 1) of queries that repeat a name, which a cache can answer.
     pub repeat_share: f64,
-    /// From so many names they are taken, evenly.
+    /// Number of names that these repeats are taken from, evenly.
     pub repeat_names: u64,
 }
 
 impl Default for Workload {
-    /// RFC 8219's worst case, over a network-specific prefix: the names' addresses are not all global, and
-    /// a right server does not embed the others under the well-known one (RFC 6052 section 3.1).
+    /// Returns RFC 8219's worst case, over a network-specific prefix: some of the names' addresses are not global,
+    /// and a correct server does not embed those under the well-known prefix (RFC 6052 section 3.1).
     fn default() -> Self {
         Workload {
             namespace: "0.0.0.0/2".into(),
@@ -190,53 +191,54 @@ impl Default for Workload {
     }
 }
 
-/// How the capacity is sought.
+/// Settings of the search for the capacity.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
-    /// How it decides: `rfc8219`, `mlrsearch` or `clean-windows`.
+    /// Rule that decides on a rate: `rfc8219`, `mlrsearch` or `clean-windows`.
     #[serde(deserialize_with = "text", default)]
     pub rule: Rule,
-    /// The goal.
+    /// Goal of the search.
     #[serde(deserialize_with = "text")]
     pub goal: Goal,
-    /// Further goals, of the rule `mlrsearch`.
+    /// Further goals, for the rule `mlrsearch`.
     #[serde(deserialize_with = "texts", default)]
     pub also: Vec<Goal>,
-    /// Sum of the trials that decide a rate, of the rule `mlrsearch`; five trials where it is absent.
+    /// Sum of the durations of the trials that decide a rate, in nanoseconds, for the rule `mlrsearch`; five trials
+    /// if absent.
     #[serde(deserialize_with = "some_text", default)]
     pub duration_sum: Option<Nanos>,
-    /// The first rate.
+    /// First rate.
     #[serde(deserialize_with = "text")]
     pub start: Qps,
-    /// The lowest rate.
+    /// Lowest rate.
     #[serde(deserialize_with = "text", default = "default_min")]
     pub min: Qps,
-    /// The highest rate, which the Tester is to be certified for.
+    /// Highest rate; the Tester must be certified for it.
     #[serde(deserialize_with = "text")]
     pub max: Qps,
-    /// The width of the bracket at the end, as a share of the rate.
+    /// Width of the final bracket, as a share (0 to 1) of the rate.
     pub resolution: f64,
-    /// Of a trial.
+    /// Duration of one trial, in nanoseconds.
     #[serde(deserialize_with = "text")]
     pub duration: Nanos,
-    /// Of a query.
+    /// Timeout of one query, in nanoseconds.
     #[serde(deserialize_with = "text", default = "one_second")]
     pub timeout: Nanos,
-    /// Whether the Tester is tested first (RFC 8219 section 9.2).
+    /// Whether the Tester's self-test runs first (RFC 8219 section 9.2).
     #[serde(default = "yes")]
     pub self_test: bool,
 }
 
-/// dns64perf's experiments.
+/// Settings of dns64perf's experiments.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LockStepSettings {
-    /// Threads of dns64perf: a power of two, at most 256.
+    /// Number of threads of dns64perf: a power of two, at most 256.
     pub lanes: u32,
-    /// Experiments of 256 queries in each repeat.
+    /// Number of experiments of 256 queries in each repeat.
     pub experiments: u32,
-    /// Of a query.
+    /// Timeout of one query, in nanoseconds.
     #[serde(deserialize_with = "text")]
     pub timeout: Nanos,
 }
@@ -247,31 +249,31 @@ impl Default for LockStepSettings {
     }
 }
 
-/// Open loop at given rates.
+/// Settings of open-loop trials at given rates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LoadSettings {
-    /// The rates, one trial at each in a repeat.
+    /// Rates; each repeat runs one trial at each.
     #[serde(deserialize_with = "texts")]
     pub rates: Vec<Qps>,
-    /// Of a trial.
+    /// Duration of one trial, in nanoseconds.
     #[serde(deserialize_with = "text")]
     pub duration: Nanos,
-    /// Of a query.
+    /// Timeout of one query, in nanoseconds.
     #[serde(deserialize_with = "text", default = "one_second")]
     pub timeout: Nanos,
 }
 
-/// Closed loop.
+/// Settings of a closed loop.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ClosedSettings {
-    /// Queries outstanding.
+    /// Number of queries outstanding.
     pub window: u32,
-    /// Of a trial.
+    /// Duration of one trial, in nanoseconds.
     #[serde(deserialize_with = "text")]
     pub duration: Nanos,
-    /// Of a query.
+    /// Timeout of one query, in nanoseconds.
     #[serde(deserialize_with = "text")]
     pub timeout: Nanos,
 }
@@ -282,13 +284,13 @@ impl Default for ClosedSettings {
     }
 }
 
-/// Zone loading.
+/// Settings of zone loading.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ZoneLoadSettings {
-    /// Whether the server is loaded afterwards, as `[closed]` says.
+    /// Whether a closed loop (`[closed]`) measures the server afterwards.
     pub rate: bool,
-    /// So many times it is started again, over the state that the first start left behind.
+    /// Number of further starts, with the state that the first start left behind.
     pub later: u32,
 }
 
@@ -298,13 +300,13 @@ impl Default for ZoneLoadSettings {
     }
 }
 
-/// The comparison of generators.
+/// Settings of the comparison of generators.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct GeneratorSettings {
-    /// Which.
+    /// Generator that sends the queries.
     pub generator: Generator,
-    /// Experiments of 256 queries in each repeat.
+    /// Number of experiments of 256 queries in each repeat.
     pub experiments: u32,
 }
 
@@ -314,27 +316,27 @@ impl Default for GeneratorSettings {
     }
 }
 
-/// A primary, the servers that follow it, and the zone they have.
+/// Settings of a primary, its secondaries, and their zone.
 ///
-/// The servers of the experiment are those that are measured. With `primary` they follow that one; without it each
-/// has the zone from its file, and takes the updates itself where the method sends any.
+/// The servers of the experiment are those that are measured. With `primary` they are its secondaries; without it
+/// each one loads the zone from a file, and receives the updates itself if the method sends any.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ReplicationSettings {
-    /// The server that takes the updates, by the name of its adapter.
+    /// Server that receives the updates, by the name of its adapter.
     pub primary: Option<String>,
-    /// Further servers that follow it beside the one that is measured, which is left out here.
+    /// Further secondaries of the primary, beside the server that is measured.
     pub secondaries: Vec<String>,
-    /// Delegations of the zone.
+    /// Number of delegations of the zone.
     pub delegations: u64,
-    /// Whether the zone is signed: by its primary, or once for all servers where nothing is updated.
+    /// Whether the zone is signed: by its primary, or once for all servers if the method sends no updates.
     pub signed: bool,
-    /// How fast updates are sent while queries are.
+    /// Rate of updates while queries are sent.
     #[serde(deserialize_with = "scalar_text")]
     pub update_rate: UpdateRate,
-    /// Updates of the method `update-rate`.
+    /// Number of updates of the method `update-rate`.
     pub updates: u64,
-    /// Acknowledged updates after which the method `update-rate` kills the primary.
+    /// Number of acknowledged updates after which the method `update-rate` kills the primary.
     pub killed_after: u64,
 }
 
@@ -352,28 +354,28 @@ impl Default for ReplicationSettings {
     }
 }
 
-/// What sends the 256 queries of an experiment.
+/// Generator that sends the 256 queries of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Generator {
     /// A shell script that starts 256 `host` processes, four at a time (seed 002's baseline).
     #[serde(rename = "script")]
     Script,
-    /// dns64perf with one thread, as ours does it.
+    /// dns64perf with one thread, as this program implements it.
     #[serde(rename = "lockstep-1")]
     Lockstep1,
-    /// dns64perf with four threads, as ours does it.
+    /// dns64perf with four threads, as this program implements it.
     #[serde(rename = "lockstep-4")]
     Lockstep4,
-    /// dnsperf in its usual way: 100 queries outstanding.
+    /// dnsperf with its defaults: 100 queries outstanding.
     #[serde(rename = "dnsperf")]
     Dnsperf,
-    /// Our closed loop with 100 queries outstanding.
+    /// The closed loop of this program with 100 queries outstanding.
     #[serde(rename = "window")]
     Window,
 }
 
 impl Generator {
-    /// Its word in files and records.
+    /// Returns the word of the generator in files and records.
     pub fn word(self) -> &'static str {
         match self {
             Generator::Script => "script",
@@ -385,42 +387,42 @@ impl Generator {
     }
 }
 
-/// The server under test.
+/// Settings of the server under test.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DutSettings {
-    /// So many cores, beside those of the Tester; `[cpus]` where it is absent.
+    /// Number of cores, apart from those of the Tester; `[cpus]` decides if absent.
     pub cores: Option<usize>,
-    /// So many threads or processes; one for each core where it is absent.
+    /// Number of threads or processes; one for each core if absent.
     pub threads: Option<usize>,
-    /// So much CPU time it gets at most, in cores: 0.5 is half a core. A handicap, to try a comparison on.
+    /// Largest CPU time, in cores: 0.5 is half a core. It slows a server down on purpose, to test a comparison.
     pub cpu_limit: Option<f64>,
 }
 
-/// The Measurer.
+/// Settings of the Measurer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TesterSettings {
-    /// Source ports; as many as the rate needs where it is absent.
+    /// Number of source ports; as many as the rate needs if absent.
     pub ports: Option<u16>,
-    /// How an open loop spaces its queries.
+    /// Spacing of the queries of an open loop.
     pub pacing: OpenPacing,
     /// Whether queries that leave together are one segmented message.
     pub gso: bool,
     /// Whether replies are received coalesced.
     pub gro: bool,
-    /// How queries travel.
+    /// Transport of the queries.
     #[serde(deserialize_with = "text")]
     pub transport: Transport,
-    /// Queries on a connection before it is closed; without an end where it is absent.
+    /// Number of queries on a connection before it is closed; unlimited if absent.
     pub queries_per_connection: Option<u32>,
-    /// Connections of a stream transport at a time; source ports of UDP.
+    /// Number of connections of a stream transport at a time; of source ports over UDP.
     pub clients: Option<u32>,
-    /// Queries outstanding on a connection; the window's share where it is absent.
+    /// Number of queries outstanding on a connection; its share of the window if absent.
     pub outstanding: Option<u32>,
     /// Whether TLS sessions are resumed.
     pub resume: bool,
-    /// Whether queries travel with the handshake of a resumed session (0-RTT).
+    /// Whether queries are sent with the handshake of a resumed session (0-RTT).
     pub early_data: bool,
 }
 
@@ -441,21 +443,22 @@ impl Default for TesterSettings {
     }
 }
 
-/// The machine; what it does not let itself be told, is skipped with the reason.
+/// Settings of the host; a setting that the host refuses is skipped with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct HostSettings {
-    /// Frequency governor of all cores; `unchanged` leaves it as it is.
+    /// Frequency governor of all cores; `unchanged` keeps the current one.
     pub governor: String,
-    /// The kind of the testbed's links: `plain`, `moderated` or `steered`.
+    /// Kind of the testbed's links: `plain`, `moderated` or `steered`.
     #[serde(deserialize_with = "text")]
     pub link: Link,
-    /// What a datagram is on them: a packet (`wire`), or part of a message that crosses whole (`host-offload`).
+    /// How a datagram crosses the links: as a packet (`wire`), or within a message that crosses whole
+    /// (`host-offload`).
     #[serde(deserialize_with = "text")]
     pub path: Path,
     /// Whether the links receive in threads of their own.
     pub threaded_napi: bool,
-    /// Settings of the hosts' network namespaces, by their path below /proc/sys, dots for slashes.
+    /// Settings of the hosts' network namespaces, by their path below /proc/sys, with dots for slashes.
     pub sysctl: BTreeMap<String, Scalar>,
 }
 
@@ -471,26 +474,26 @@ impl Default for HostSettings {
     }
 }
 
-/// Which cores are whose.
+/// Cores of each role.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CpuPlan {
-    /// The Measurer's.
+    /// Cores of the Measurer.
     pub tester: Vec<usize>,
-    /// The AuthDNS's.
+    /// Cores of the AuthDNS.
     pub auth: Vec<usize>,
-    /// The server's.
+    /// Cores of the server under test.
     pub dut: Vec<usize>,
 }
 
 impl Default for CpuPlan {
-    /// For two cores: the Tester, both of its parts, on core 0, the server on core 1.
+    /// Returns the plan for two cores: the Tester, both of its parts, on core 0, the server on core 1.
     fn default() -> Self {
         CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1] }
     }
 }
 
-/// A plain value: text, number or truth, kept as its text.
+/// A plain value: text, number or Boolean, kept as its text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scalar(pub String);
 
@@ -514,7 +517,7 @@ impl<'de> Deserialize<'de> for Scalar {
 }
 
 impl Settings {
-    /// The search of one repeat; `None` where the file has no `[search]`.
+    /// Returns the search of one repeat; `None` if the file has no `[search]`.
     pub fn search(&self) -> Option<Search> {
         self.search.as_ref().map(|s| Search {
             rule: s.rule,
@@ -532,7 +535,7 @@ impl Settings {
         })
     }
 
-    /// These settings with a search that goes no higher than the Tester is certified for.
+    /// Returns these settings with a search that stays within the Tester's certified rate.
     pub fn within(&self, certificate: Option<&Certificate>) -> Settings {
         let mut settings = self.clone();
         let certified =
@@ -549,17 +552,17 @@ impl Settings {
     }
 }
 
-/// Rates below this are hardly a DNS server's.
+/// Rate below which a DNS server is not worth measuring.
 fn default_min() -> Qps {
     Qps::new(1_000.0).expect("a rate")
 }
 
-/// Enough to tell a scatter.
+/// Number of repeats that is enough to show the spread.
 fn default_repeats() -> u32 {
     5
 }
 
-/// RFC 8219's timeout.
+/// Timeout of RFC 8219.
 fn one_second() -> Nanos {
     Nanos::from_secs(1)
 }
@@ -568,28 +571,28 @@ fn yes() -> bool {
     true
 }
 
-/// A value written as text, such as `"5s"`.
+/// Reads a value written as text, such as `"5s"`.
 pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// The same of a value that may also be written as a number, such as `8`.
+/// Reads a value written as text or as a number, such as `8`.
 fn scalar_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Scalar::deserialize(deserializer)?.0.parse().map_err(D::Error::custom)
 }
 
-/// The same, when it is there.
+/// Reads an optional value written as text.
 fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     text(deserializer).map(Some)
 }
 
-/// A list of such values.
+/// Reads a list of values written as text.
 fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

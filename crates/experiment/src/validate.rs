@@ -5,13 +5,13 @@ use measure::{Nanos, Transport, UpdateRate};
 use crate::search::Rule;
 use crate::settings::{Method, ReplicationSettings, Role, Settings, ZoneLoadSettings};
 
-/// The longest lock-step experiment, and the most repeats: beyond is a slip of the finger.
+/// Largest number of lock-step experiments, of repeats and of threads; more is a typing error.
 const MAX_EXPERIMENTS: u32 = 1_000_000;
 const MAX_REPEATS: u32 = 10_000;
 const MAX_THREADS: usize = 4_096;
-/// dns64perf's experiment is 256 queries, so many lanes at most share them.
+/// Largest number of lanes: they share the 256 queries of one dns64perf experiment.
 const MAX_LANES: u32 = 256;
-/// The most delegations of a zone, updates of a stream, and secondaries of a primary.
+/// Largest number of delegations of a zone, of updates of a stream, and of secondaries of a primary.
 const MAX_DELEGATIONS: u64 = 200_000_000;
 const MAX_UPDATES: u64 = 1_000_000;
 const MAX_SECONDARIES: usize = 8;
@@ -65,7 +65,7 @@ fn common(s: &Settings) -> Result<(), Invalid> {
         "repeats",
         "`repeats` is a number from 1 to 10000",
     )?;
-    must(s.budget != Some(Nanos::ZERO), "budget", "`budget` is longer than nothing")?;
+    must(s.budget != Some(Nanos::ZERO), "budget", "`budget` is longer than 0")?;
     let variable = |name: &str| {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(word)
@@ -113,8 +113,8 @@ fn search(s: &Settings) -> Result<(), Invalid> {
     )?;
     must(search.min.get() <= search.max.get(), "search.max", "`max` is below `min`")?;
     must(search.start.get() <= search.max.get(), "search.max", "`max` is below `start`")?;
-    must(search.duration != Nanos::ZERO, "search.duration", "`duration` is longer than nothing")?;
-    must(search.timeout != Nanos::ZERO, "search.timeout", "`timeout` is longer than nothing")
+    must(search.duration != Nanos::ZERO, "search.duration", "`duration` is longer than 0")?;
+    must(search.timeout != Nanos::ZERO, "search.timeout", "`timeout` is longer than 0")
 }
 
 fn methods(s: &Settings) -> Result<(), Invalid> {
@@ -135,7 +135,7 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
         "generators.experiments",
         "`experiments` is a number from 1 to 1000000",
     )?;
-    let longer = "a time longer than nothing";
+    let longer = "a time longer than 0";
     must(s.lockstep.timeout != Nanos::ZERO, "lockstep.timeout", longer)?;
     must(s.closed.duration != Nanos::ZERO, "closed.duration", longer)?;
     must(s.closed.timeout != Nanos::ZERO, "closed.timeout", longer)?;

@@ -1,8 +1,7 @@
-//! One visit to a cell: the method's trials on a bench, and what they say about the cell.
+//! One visit to a cell: runs the method's trials on a bench, and returns the result for the cell.
 //!
-//! A visit that was cut short is taken up by [`Replay`]: the trials that were kept are played to the method
-//! again, in their order, and only then new ones are run. A method decides by its trials alone, so it comes
-//! to the point where it was.
+//! [`Replay`] resumes a visit that was interrupted: it returns the stored trials to the method in their order, and
+//! only then runs new ones. A method decides by its trials alone, so that it reaches the same state.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,27 +15,27 @@ use crate::repeats::sum_up;
 use crate::replication::Replication;
 use crate::settings::{Method, Settings};
 
-/// Names are set aside for so many workers: independent Poisson arrivals scatter more than those of one.
+/// Number of workers for which names are reserved: independent Poisson arrivals vary more than those of one worker.
 const MOST_WORKERS: u32 = 16;
-/// A closed loop is given so many names for each second: more than a server behind one link answers.
+/// Names reserved for each second of a closed loop: more than a server behind one link answers.
 const CLOSED_NAMES_PER_S: f64 = 500_000.0;
-/// So often a void trial of an open or a closed load is run again.
+/// Number of times that a void trial of an open or a closed load is run again.
 pub(crate) const VOID_RETRIES: u32 = 2;
 
-/// What a visit found.
+/// Result of one visit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// A search's capacity.
+    /// Capacity of a search.
     Capacity(Capacity),
     /// Other figures.
     Figures(Figures),
-    /// What a primary under update and its secondaries did.
+    /// Results of a primary under update and its secondaries.
     Replicated {
-        /// Of the server that is measured, and of all.
+        /// Figures of the server under test, and of the whole group.
         figures: Figures,
-        /// Of each secondary by itself, in the cell's order.
+        /// Figures of each secondary, in the cell's order.
         secondaries: Vec<Figures>,
-        /// What limited the figures, where it was no trial that says so.
+        /// Limiter of the figures, if no trial has one.
         limiter: Option<Limiter>,
     },
 }
@@ -44,10 +43,10 @@ pub enum Found {
 /// Figures: name, unit, value.
 pub type Figures = Vec<(String, &'static str, f64)>;
 
-/// Measures a cell once, as repeat number `repeat`; `seen` is told of each trial.
+/// Measures a cell once, as repeat number `repeat`; calls `seen` with each trial.
 ///
 /// # Errors
-/// The bench's; `seen` has been told of the trials before.
+/// The errors of the bench; `seen` has received the trials before.
 pub fn visit(
     settings: &Settings,
     bench: &mut dyn Bench,
@@ -64,7 +63,7 @@ pub fn visit(
         }
         Method::Lockstep => visit.lockstep(),
         Method::Load => visit.load(),
-        // What its loading took, the bench's owner knows; the rate comes afterwards.
+        // The owner of the bench knows the loading time; the rate is measured afterwards.
         Method::ZoneLoad if !settings.zone_load.rate => Ok(Found::Figures(Vec::new())),
         Method::Closed | Method::ZoneLoad => {
             visit.closed().map(|qps| figures([("qps", "qps", Some(qps))]))
@@ -80,14 +79,14 @@ fn without(table: &str) -> BenchError {
     BenchError::Failed(format!("the experiment has no table `[{table}]`"))
 }
 
-/// The figures that there are.
+/// Makes figures of the values that are present.
 fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Found {
     let there =
         all.into_iter().filter_map(|(name, unit, value)| Some((name.to_owned(), unit, value?)));
     Found::Figures(there.collect())
 }
 
-/// A visit that goes on.
+/// A visit in progress.
 pub(crate) struct Visiting<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) bench: &'a mut dyn Bench,
@@ -97,7 +96,7 @@ pub(crate) struct Visiting<'a> {
 }
 
 impl Visiting<'_> {
-    /// `count` fresh names, or as many as there are at most; the first of them and how many.
+    /// Takes `count` unused names, or with `at_most` as many as there are; returns the first one and their number.
     fn names(&mut self, count: u64, at_most: bool) -> Result<(u64, u64), BenchError> {
         let count = if at_most { count.min(self.names.size()) } else { count };
         if self.names.is_short_of(count) && self.bench.forget_names()? {
@@ -106,7 +105,7 @@ impl Visiting<'_> {
         Ok((self.names.take(count)?, count))
     }
 
-    /// A trial, run again while it is void; told, and given back.
+    /// Runs a trial, and runs it again while it is void; reports each one and returns the last.
     fn trial(
         &mut self,
         rate_qps: f64,
@@ -126,7 +125,7 @@ impl Visiting<'_> {
         }
     }
 
-    /// Tells of a trial at `rate_qps` (0 where none was asked for), and gives it back.
+    /// Reports a trial at `rate_qps` (0 if there is no set rate), and returns it.
     pub(crate) fn notify(&mut self, rate_qps: f64, trial: Trial) -> Trial {
         let rate_qps = if rate_qps > 0.0 { rate_qps } else { trial.offered_qps };
         let record = TrialRecord { repeat: self.repeat, rate_qps, trial };
@@ -134,7 +133,7 @@ impl Visiting<'_> {
         record.trial
     }
 
-    /// A trial at each rate.
+    /// Runs a trial at each rate.
     fn load(&mut self) -> Result<Found, BenchError> {
         let load = self.settings.load.as_ref().ok_or_else(|| without("load"))?;
         let mut best: Option<f64> = None;
@@ -155,7 +154,7 @@ impl Visiting<'_> {
         Ok(figures([("highest_answered", "qps", best)]))
     }
 
-    /// A closed loop; valid answers a second.
+    /// Runs a closed loop; returns valid answers a second.
     fn closed(&mut self) -> Result<f64, BenchError> {
         let closed = &self.settings.closed;
         let spec = TrialSpec {
@@ -206,13 +205,13 @@ impl Visiting<'_> {
     }
 }
 
-/// As many names as a pacing asks for within `duration` at most; 0 for a window, which has no most.
+/// Returns the most names that a pacing uses within `duration`; 0 for a window, which has no upper limit.
 pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
     pacing.most_queries(duration, MOST_WORKERS).unwrap_or(0)
 }
 
-/// Adds to a cell what a visit found; `planned` visits there are in all, `reused` says whether it used a name
-/// twice, `over_ipv6` whether the clients spoke IPv6.
+/// Adds the result of a visit to its cell. `planned` is the number of planned visits, `reused` says whether a name
+/// was used twice, `over_ipv6` whether the clients used IPv6.
 pub fn add_visit(
     cell: &mut CellRecord,
     settings: &Settings,
@@ -237,7 +236,7 @@ pub fn add_visit(
         Some(search) if settings.method == Method::Search => {
             sum_up(cell, &search, settings.repeats, reused, over_ipv6);
         }
-        // Only a search finds a capacity; what limited the last trial is told all the same.
+        // Only a search finds a capacity; the limiter of the last trial is reported too.
         _ => {
             let last = || cell.trials.last().map_or(Limiter::Unknown, |t| t.trial.limiter);
             cell.limiter = told.unwrap_or_else(last);
@@ -255,14 +254,14 @@ fn add_figures(to: &mut BTreeMap<String, Figure>, figures: Figures) {
     }
 }
 
-/// A bench that plays trials that were kept before it runs any.
+/// A bench that returns stored trials before it runs new ones.
 pub struct Replay<'a> {
     bench: &'a mut dyn Bench,
     kept: VecDeque<TrialRecord>,
 }
 
 impl<'a> Replay<'a> {
-    /// Plays `kept`, the trials of one repeat in their order, and goes on with `bench`.
+    /// Replays `kept`, the trials of one repeat in their order, and continues with `bench`.
     pub fn new(bench: &'a mut dyn Bench, kept: Vec<TrialRecord>) -> Self {
         Replay { bench, kept: kept.into() }
     }
@@ -273,7 +272,8 @@ impl Bench for Replay<'_> {
         let rate = spec.pacing.peak_rate();
         match self.kept.pop_front() {
             Some(kept) if rate.is_none_or(|rate| rate.get() == kept.rate_qps) => Ok(kept.trial),
-            // Another rate than then: the method has changed, and with it all that follows.
+            // The rate differs from the stored one: the method has changed, so that the remaining stored trials do
+            // not fit.
             _ => {
                 self.kept.clear();
                 self.bench.trial(spec)

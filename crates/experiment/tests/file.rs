@@ -1,4 +1,4 @@
-//! Experiment files: what they say, what is varied, and where their mistakes are.
+//! Experiment files: settings, matrix, and the places of mistakes.
 
 use std::path::{Path, PathBuf};
 
@@ -94,7 +94,7 @@ search.goal = \"loss < 1%\"
 }
 
 #[test]
-fn quick_replaces_dimensions_and_names_tell_them_apart() {
+fn quick_replaces_dimensions_and_their_names_are_unique() {
     let text = format!(
         "{GOOD}\nmatrix.dut.cores = [1]\n[matrix]\ndut.cores = [1, 2]\nlockstep.experiments = [1]\n\
          generators.experiments = [2]\n"
@@ -119,7 +119,7 @@ fn errors_have_their_place() {
         (GOOD.replace("resolution = 0.01", "resolution = 7"), "x.toml:12:14: `resolution` is"),
         (GOOD.replace("max = \"1M\"", "max = \"5k\""), "x.toml:11:7: `max` is below"),
         (GOOD.replace("repeats = 20", "repeats = 0"), "x.toml:6:11: `repeats` is a number"),
-        // What only the short form does wrong stands where it is written.
+        // A mistake of the quick form is reported at its own place.
         (GOOD.replace("repeats = 3", "repeats = 0"), "x.toml:17:11: `repeats` is a number"),
         (GOOD.replace("\"2s\"", "\"2\""), "x.toml:18:19: `2` is not a duration"),
         (with("search.max = 1"), "x.toml:20:14: invalid type: integer `1`"),
@@ -146,7 +146,7 @@ fn errors_have_their_place() {
 }
 
 #[test]
-fn a_matrix_without_measure_is_refused() {
+fn a_matrix_with_too_many_points_is_refused() {
     let many = (1..=20).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!(
         "{GOOD}\n[matrix]\ndut.cores = [{many}]\ndut.threads = [{many}]\ntester.ports = [{many}]\n"
@@ -164,7 +164,7 @@ fn estimates_grow_with_the_work_and_stop_at_the_budget() {
     assert_eq!(estimate(&budget, 1, |_| true), Nanos::from_secs(60));
 }
 
-/// Every built-in experiment, as its file stands.
+/// Returns every built-in experiment, as its file stands.
 fn built_in() -> Vec<(PathBuf, String)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let entries = std::fs::read_dir(dir).expect("the experiments");
@@ -191,10 +191,10 @@ fn the_built_in_ones_are_good() {
     }
 }
 
-/// Spoils `text` in one way out of many that are surely wrong; what was done, in words.
+/// Damages `text` in one of several ways that are surely wrong; returns a description of the change.
 fn spoil(text: &str, rng: &mut Rng) -> (String, String) {
     let lines: Vec<&str> = text.lines().collect();
-    // Lines with a key that is known.
+    // Lines with a known key.
     let keyed: Vec<usize> = (0..lines.len())
         .filter(|&i| lines[i].contains(" = ") && !lines[i].trim_start().starts_with('#'))
         .collect();
@@ -216,7 +216,7 @@ fn spoil(text: &str, rng: &mut Rng) -> (String, String) {
 }
 
 #[test]
-fn a_hundred_spoiled_files_are_refused_each_with_its_place() {
+fn a_hundred_damaged_files_are_refused_with_their_places() {
     let files = built_in();
     let mut rng = Rng::new(8219);
     for i in 0..110 {
@@ -244,7 +244,7 @@ fn a_hundred_spoiled_files_are_refused_each_with_its_place() {
 
 proptest::proptest! {
     #[test]
-    fn any_spoiled_byte_is_taken_or_refused_with_its_place(
+    fn a_damaged_byte_is_accepted_or_refused_with_its_place(
         file in 0usize..11, at in 0usize..4_000, byte: u8, cut: bool
     ) {
         let files = built_in();

@@ -1,4 +1,5 @@
-//! Our MLRsearch against searches of its authors' library, decision by decision (`mlrsearch/record.py` records them).
+//! Our MLRsearch against recorded searches of its authors' library, decision by decision (`mlrsearch/record.py`
+//! records them).
 
 use experiment::mlrsearch::{MlrError, MlrGoal, MlrResult, MlrSearch};
 use serde::Deserialize;
@@ -33,7 +34,7 @@ struct Found {
     conditional_throughput: Option<f64>,
 }
 
-/// The two differ at most by rounding.
+/// Returns whether two values differ at most by rounding.
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }

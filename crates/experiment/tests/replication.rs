@@ -1,5 +1,5 @@
-//! The methods about updates against a scripted primary and its secondaries: what they send, what they count, what a
-//! void trial leaves of them. And what their files may say.
+//! The methods about updates against a scripted primary and its secondaries: calls, counts, void trials, and the
+//! checks of their files.
 
 mod scripted;
 
@@ -119,13 +119,13 @@ fn mistakes_have_their_place() {
     }
 }
 
-/// What a scripted group was calls, in order.
+/// A scripted group that records its calls in order.
 #[derive(Default)]
 struct Group {
     calls: Vec<String>,
-    /// The limiter of each trial, and why it is void; the last one again and again.
+    /// Verdict of each trial; the last one repeats.
     trials: Vec<Option<Void>>,
-    /// Why sending ends by itself.
+    /// Reason why the sender ends by itself.
     ended_by: Option<String>,
     ran_out: bool,
     void: Option<Void>,
@@ -229,7 +229,7 @@ fn healthy() -> Group {
     Group { trials: vec![None], ..Group::default() }
 }
 
-/// Visits the first point of a file; the cell with it, and what was calls to the group.
+/// Visits the first point of a file; the cell with it, and the calls to the group.
 fn measure(text: &str, mut group: Group) -> (Result<CellRecord, BenchError>, Vec<String>) {
     let experiment = parse(text);
     let settings = experiment.common();
@@ -246,7 +246,7 @@ fn measure(text: &str, mut group: Group) -> (Result<CellRecord, BenchError>, Vec
     (cell, group.calls)
 }
 
-/// A figure's only value.
+/// Returns the only value of a figure.
 fn figure(figures: &std::collections::BTreeMap<String, record::Figure>, name: &str) -> f64 {
     let figure = figures.get(name).unwrap_or_else(|| panic!("no figure {name}: {figures:?}"));
     assert_eq!(figure.values.len(), 1);
@@ -277,7 +277,7 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
         assert_eq!(figure(&cell.figures, name), value, "{name}");
     }
     assert_eq!((cell.limiter, cell.repeats), (Limiter::Dut, 1));
-    // A Tester that was starved says nothing of the primary.
+    // A starved Tester gives no result for the primary.
     let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
     let starved = Group { void: Some(why.clone()), ..healthy() };
     let (cell, calls) = measure(&text, starved);
@@ -288,7 +288,7 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
     assert_eq!(error, "the updates ended early: NOTAUTH");
 }
 
-/// The file with one rate of updates.
+/// Returns the file with one rate of updates.
 fn at(rate: &str) -> String {
     FILE.replace("[\"0\", 8, \"100%/day\", \"max\"]", &format!("[\"{rate}\"]"))
 }
@@ -314,7 +314,7 @@ fn queries_run_while_updates_are_sent() {
         }
         assert!((figure(&cell.figures, "lag_p50") - 0.004).abs() < 1e-4);
         assert!(!cell.figures.contains_key("ixfr_in_full"), "none occurred");
-        // Each secondary by itself; the second one never had an update.
+        // Each secondary has its own figures; the second one never received an update.
         let [first, second] = [&cell.secondaries[0].figures, &cell.secondaries[1].figures];
         assert_eq!((figure(first, "axfr"), figure(second, "axfr")), (1.0, 0.0));
         assert_eq!((figure(first, "lag_unseen"), figure(second, "lag_unseen")), (1.0, 3.0));
@@ -340,7 +340,7 @@ fn a_void_trial_is_run_again_with_its_updates_and_gives_no_figure() {
     let (cell, calls) = measure(&at("8"), always);
     assert_eq!(cell, Err(BenchError::Void(format!("3 of 3 trials: {why}"))));
     assert_eq!(calls.iter().filter(|calls| *calls == "end").count(), 3);
-    // Queries without updates beside them are no queries under update.
+    // Queries whose updates ran out do not count as queries under update.
     let (cell, _) = measure(&at("8"), Group { ran_out: true, ..healthy() });
     let why = "3 of 3 trials: the updates ran out after 2.0 s".to_owned();
     assert_eq!(cell, Err(BenchError::Void(why)));

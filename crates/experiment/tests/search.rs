@@ -1,4 +1,4 @@
-//! The search against a scripted bench: what it tries, what it concludes.
+//! The search against a scripted bench: the rates it tries, and its result.
 
 mod scripted;
 
@@ -9,7 +9,7 @@ use experiment::{
 use measure::{Goal, Limiter, Nanos, OpenPacing, Pacing, Qps, Void};
 use record::{CellRecord, Trial};
 
-/// What the scripted bench does with a rate.
+/// Outcome of a rate on the scripted bench.
 #[derive(Clone, Copy)]
 enum Fate {
     Pass,
@@ -17,7 +17,7 @@ enum Fate {
     Void,
 }
 
-/// The rate of an even load.
+/// Returns the rate of a constant load.
 fn rate(spec: &TrialSpec) -> f64 {
     match spec.pacing {
         Pacing::Constant { rate } => rate.get(),
@@ -67,7 +67,7 @@ fn search() -> Search {
     }
 }
 
-/// The rates tried with their fates, and the verdict.
+/// Returns the rates tried with their outcomes, and the verdict.
 fn run(search: &Search, fate: impl FnMut(f64) -> Fate) -> String {
     let mut bench = Scripted { fate, ranges: Vec::new() };
     let mut names = NameBudget::new(1 << 30, false);
@@ -122,7 +122,7 @@ fn a_starved_tester_is_never_a_capacity() {
             && all.ends_with("void at every rate down to 1000 qps (tester-cpu)"),
         "{all}"
     );
-    // The Tester can do 30,000: what passed before is a lower bound, and rates below the void one are not sought.
+    // The Tester can do 30,000: the last passing rate is a lower bound, and rates below the void one are not tried.
     let some = run(&search(), |rate| if rate > 30_000.0 { Fate::Void } else { Fate::Pass });
     assert_eq!(
         some,
@@ -137,7 +137,7 @@ fn a_starved_tester_is_never_a_capacity() {
 }
 
 #[test]
-fn a_passing_hiccup_of_the_tester_is_repeated() {
+fn a_void_trial_is_repeated() {
     let mut first = true;
     let found = run(&search(), move |rate| {
         if rate == 20_000.0 && std::mem::take(&mut first) {
@@ -157,7 +157,7 @@ fn a_passing_hiccup_of_the_tester_is_repeated() {
 fn repeats_give_percentiles_and_say_what_differs() {
     let mut k = 0.0;
     let fate = |rate: f64| {
-        // Each search begins with a rate that passes, and after one that failed.
+        // Each search begins with a rate that passes, and continues after one that failed.
         if rate < 12_600.0 {
             k += 1_000.0;
         }
@@ -210,7 +210,7 @@ fn twenty_repeats_have_percentiles() {
 
 #[test]
 fn lower_bounds_combine_by_their_maximum() {
-    // The second search is stopped early by the Tester.
+    // The Tester stops the second search early.
     let mut trial = 0;
     let fate = |rate: f64| {
         trial += 1;
@@ -234,7 +234,7 @@ fn lower_bounds_combine_by_their_maximum() {
 
 #[test]
 fn one_stall_does_not_cap_the_search() {
-    // The first failure of the doubling phase is a stall: the failing end passes when it is tried again.
+    // The first failure of the doubling phase is a stall: the failing end passes on its second try.
     let mut stalled = false;
     let found = run(&search(), move |rate| {
         if rate == 20_000.0 && !std::mem::replace(&mut stalled, true) {
@@ -262,9 +262,9 @@ fn the_certificate_goes_down_until_it_passes() {
     assert_eq!(differs(&conforming, 20, Some(&certificate), Some(129_000.0), false, true).len(), 1);
 }
 
-/// A search that was cut short after any of its trials comes to the same end, and runs only what is left.
+/// A search interrupted after any of its trials reaches the same result, and runs only the remaining trials.
 #[test]
-fn a_search_is_taken_up_where_it_was_cut() {
+fn an_interrupted_search_resumes_at_the_same_trial() {
     let text = r#"
 name = "x"
 title = "x"

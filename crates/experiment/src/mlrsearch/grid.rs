@@ -20,8 +20,8 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// The coarsest grid from `min` to `max` (queries a second) on which every relative width of `widths` is nearly a
-    /// whole number of steps.
+    /// Makes the coarsest grid from `min` to `max` (queries a second) on which every relative width of `widths` is
+    /// nearly a whole number of steps.
     pub(super) fn new(min: f64, max: f64, widths: &[f64]) -> Self {
         let span = max.ln() - min.ln();
         let mut steps: Load = 1;
@@ -45,12 +45,12 @@ impl Grid {
         }
     }
 
-    /// The highest load.
+    /// Returns the highest load.
     pub(super) fn top(&self) -> Load {
         self.steps
     }
 
-    /// The rate of a load, queries a second; loads beyond the grid have the rate of its end.
+    /// Returns the rate of a load, in queries a second; a load beyond the grid has the rate of its end.
     pub(super) fn rate(&self, load: Load) -> f64 {
         if load <= 0 {
             return self.min;
@@ -62,7 +62,7 @@ impl Grid {
         self.min * ((self.max.ln() - self.min.ln()) * share).exp()
     }
 
-    /// The highest load whose rate is at most `rate`.
+    /// Returns the highest load whose rate is at most `rate`.
     pub(super) fn at_most(&self, rate: f64) -> Load {
         if rate <= self.min {
             return 0;
@@ -72,7 +72,7 @@ impl Grid {
         }
         let share = (rate.ln() - self.min.ln()) / (self.max.ln() - self.min.ln());
         let mut load = (share * self.steps as f64).floor() as Load;
-        // The logarithm rounds; a rate of the grid must come back as its own load.
+        // The logarithm rounds, but a rate of the grid must give its own load.
         while self.rate(load + 1) <= rate {
             load += 1;
         }
@@ -82,37 +82,37 @@ impl Grid {
         load
     }
 
-    /// A relative width (0 to 1) in steps, rounded down.
+    /// Returns a relative width (0 to 1) in steps, rounded down.
     pub(super) fn width(&self, relative: f64) -> Width {
         self.at_most(self.min / (1.0 - relative))
     }
 
-    /// The load `width` above, within the grid.
+    /// Returns the load `width` above, within the grid.
     pub(super) fn up(&self, load: Load, width: Width) -> Load {
         (load + width).min(self.steps)
     }
 
-    /// The load `width` below, within the grid.
+    /// Returns the load `width` below, within the grid.
     pub(super) fn down(&self, load: Load, width: Width) -> Load {
         (load - width).max(0)
     }
 
-    /// Twice (or more) a width, within the grid.
+    /// Returns `factor` times a width, within the grid.
     pub(super) fn times(&self, width: Width, factor: i64) -> Width {
         width.saturating_mul(factor).min(self.steps)
     }
 }
 
-/// A load between `low` and `high` that splits the interval so that both parts are reached by halving down to `goal` in
-/// the fewest steps: parts are `goal` times powers of two where that is possible.
+/// Returns a load between `low` and `high` that splits the interval so that halving both parts down to `goal` takes
+/// the fewest steps: parts are `goal` times powers of two if possible.
 ///
 /// # Panics
-/// When the interval is not wider than `goal`.
+/// If the interval is not wider than `goal`.
 pub(super) fn middle(low: Load, high: Load, goal: Width) -> Load {
     let width = high - low;
     assert!(width > goal && goal > 0, "an interval of {width} is narrow enough for {goal}");
     if width < 2 * goal {
-        // Narrower than two goals: as if for half of the goal, while that is a whole number.
+        // An interval narrower than two goals is split as for half of the goal, while that is a whole number.
         return if goal % 2 == 0 { middle(low, high, goal / 2) } else { low + width / 2 };
     }
     if width == 2 * goal {
@@ -127,7 +127,7 @@ pub(super) fn middle(low: Load, high: Load, goal: Width) -> Load {
         }
         (upper, lower) = (next_upper, next_lower);
     }
-    // The more even of the two splits.
+    // Choose the more even of the two splits.
     if upper * lower > next_upper * next_lower { low + upper } else { low + next_lower }
 }
 

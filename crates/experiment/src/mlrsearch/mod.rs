@@ -26,7 +26,7 @@ use target::{Class, Evidence, Target};
 
 pub use target::MlrGoal;
 
-/// A trial that the search wants.
+/// A trial that the search requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WantedTrial {
     /// The rate, in queries a second.
@@ -63,9 +63,9 @@ pub enum MlrError {
     /// A goal is invalid.
     #[error("goal {number}: {why}")]
     Goal {
-        /// Which, from 1.
+        /// Number of the goal, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// Reason why the goal is invalid.
         why: &'static str,
     },
 }
@@ -73,7 +73,7 @@ pub enum MlrError {
 /// The loads tried so far, with the evidence for each target of each goal.
 #[derive(Clone, Debug, Default)]
 struct Tried {
-    /// By load: goals, then their targets.
+    /// Evidence by load: goals, then their targets.
     loads: BTreeMap<Load, Vec<Vec<Evidence>>>,
 }
 
@@ -112,14 +112,14 @@ impl Tried {
     }
 }
 
-/// Where the search is.
+/// Stage of the search.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The first trial, at the highest rate.
+    /// The first trial runs at the highest rate.
     AtMax,
-    /// The second, at what the first one answered.
+    /// The second trial runs at the rate of the first one's answers.
     AtAnswered { load: Load },
-    /// The third, on the other side of the capacity.
+    /// The third trial runs on the other side of the capacity.
     Beyond { load: Load, second: Load },
     /// The selectors' nominations.
     Selecting(Option<(usize, Nomination)>),
@@ -127,20 +127,20 @@ enum Stage {
     Done,
 }
 
-/// A search in progress.
+/// An MLRsearch in progress.
 #[derive(Clone, Debug)]
 pub struct MlrSearch {
     grid: Grid,
     goals: Vec<Vec<Target>>,
     tried: Tried,
     selectors: Vec<Selector>,
-    /// The width of the last step outwards, of all goals.
+    /// Width of the last step outwards, of all goals.
     width: Width,
     stage: Stage,
 }
 
 impl MlrSearch {
-    /// A search between two rates (queries a second) for one or more goals.
+    /// Starts a search between two rates (queries a second) for one or more goals.
     ///
     /// # Errors
     /// [`MlrError`] when the rates or a goal are invalid.
@@ -165,7 +165,7 @@ impl MlrSearch {
         Ok(MlrSearch { grid, goals, tried, selectors, width: 0, stage: Stage::AtMax })
     }
 
-    /// The next trial; `None` when every goal is reached.
+    /// Returns the next trial; `None` if every goal is reached.
     pub fn next(&self) -> Option<WantedTrial> {
         let first = |load: Load| (load, self.first_targets().1);
         let (load, duration_s) = match &self.stage {
@@ -180,11 +180,11 @@ impl MlrSearch {
         Some(WantedTrial { rate: self.grid.rate(load), duration_s })
     }
 
-    /// Takes the result of the trial that [`next`](Self::next) wanted: the share (0 to 1) of its planned queries that had
-    /// no valid answer, and how long it took, in seconds.
+    /// Adds the result of the trial that [`next`](Self::next) returned: the share (0 to 1) of its planned queries
+    /// without a valid answer, and the time it took, in seconds.
     ///
     /// # Panics
-    /// When the search is done.
+    /// If the search is done.
     pub fn add(&mut self, loss: f64, spent_s: f64) {
         let trial = self.next().expect("a trial is added to a search that wants one");
         let load = match &self.stage {
@@ -203,7 +203,7 @@ impl MlrSearch {
         };
     }
 
-    /// The results, one for each goal, in their order.
+    /// Returns the results, one for each goal, in the order of the goals.
     pub fn results(&self) -> Vec<MlrResult> {
         let result = |(goal, chain): (usize, &Vec<Target>)| {
             let step = chain.len() - 1;
@@ -221,7 +221,8 @@ impl MlrSearch {
         self.goals.iter().enumerate().map(result).collect()
     }
 
-    /// Of the goals' first targets: the smallest loss ratio, the longest trial in seconds, the largest width.
+    /// Returns the extremes over the goals' first targets: the smallest loss ratio, the longest trial in seconds, the
+    /// largest width.
     fn first_targets(&self) -> (f64, f64, Width) {
         let first = || self.goals.iter().map(|chain| &chain[0]);
         let ratio = first().map(|t| t.loss_ratio).fold(f64::INFINITY, f64::min);
@@ -229,7 +230,7 @@ impl MlrSearch {
         (ratio, trial_s, first().map(|t| t.width).max().unwrap_or(1))
     }
 
-    /// The highest load at which all of `answered` would be within the loss ratio.
+    /// Returns the highest load at which `answered` queries a second would stay within the loss ratio.
     fn load_of(&self, answered: f64) -> Load {
         self.grid.at_most(answered / (1.0 - self.first_targets().0))
     }
@@ -279,8 +280,8 @@ impl MlrSearch {
         self.nominate()
     }
 
-    /// The best nomination of all goals: the lowest load, then the longest trial, then the largest width; of equal ones
-    /// that of the earlier goal.
+    /// Selects the best nomination of all goals: the lowest load, then the longest trial, then the largest width; the
+    /// earlier goal wins a tie.
     fn nominate(&mut self) -> Stage {
         let mut best: Option<(usize, Nomination)> = None;
         for (goal, selector) in self.selectors.iter_mut().enumerate() {

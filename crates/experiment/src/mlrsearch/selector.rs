@@ -1,22 +1,23 @@
-//! What one goal wants to be tried next: six strategies, the first of which that has a wish is heard.
+//! Selection of the next trial for one goal: six strategies in a fixed order; the first one that proposes a load
+//! wins.
 
 use super::Bounds;
 use super::grid::{Grid, Load, Width, middle};
 use super::target::Target;
 
-/// A wish for a trial.
+/// A proposed trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Nomination {
     pub(super) load: Load,
     /// The duration of the trial, in seconds.
     pub(super) trial_s: f64,
-    /// The width of the step, which becomes that of all goals if this wish is granted.
+    /// Width of the step, in steps of the grid; it becomes the width of all goals if this nomination wins.
     pub(super) width: Width,
 }
 
 impl Nomination {
-    /// Whether this wish is granted, and not that of a later goal: the lower load, then the longer trial, then the
-    /// larger width.
+    /// Returns whether this nomination wins against that of a later goal: the lower load wins, then the longer trial,
+    /// then the larger width.
     pub(super) fn stands_against(&self, later: &Nomination) -> bool {
         if self.load != later.load {
             return self.load < later.load;
@@ -28,7 +29,7 @@ impl Nomination {
     }
 }
 
-/// In which case the step outwards grows after a nomination was tried.
+/// Condition under which the step outwards grows after a nomination was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expand {
     Never,
@@ -38,23 +39,23 @@ enum Expand {
     OnUpper,
 }
 
-/// The choices for one goal.
+/// Selector of the trials for one goal.
 #[derive(Clone, Debug)]
 pub(super) struct Selector {
-    /// Which target of the goal's chain is sought now.
+    /// Index of the target in the goal's chain that is sought now.
     pub(super) step: usize,
-    /// The bounds of the target before, where this one begins.
+    /// Bounds of the previous target, where this one begins.
     initial: Bounds,
-    /// The width of the next step outwards.
+    /// Width of the next step outwards.
     next_width: Width,
-    /// The factor by which it grows.
+    /// Factor by which the step outwards grows.
     expansion: i64,
-    /// When it grows after the last nomination.
+    /// Condition under which it grows after the last nomination.
     expand: Expand,
 }
 
 impl Selector {
-    /// Begins with the first target of a goal and two loads that were tried.
+    /// Starts with the first target of a goal and two loads that were tried.
     pub(super) fn new(grid: &Grid, target: Target, (low, high): (Load, Load)) -> Self {
         let mut selector = Selector {
             step: 0,
@@ -67,7 +68,7 @@ impl Selector {
         selector
     }
 
-    /// Begins with a target.
+    /// Starts a target.
     fn begin(&mut self, grid: &Grid, target: &Target) {
         let between = match (self.initial.lower, self.initial.upper) {
             (Some(low), Some(high)) => high - low,
@@ -77,13 +78,13 @@ impl Selector {
         self.expand = Expand::Never;
     }
 
-    /// Makes the next step outwards follow one of `width`.
+    /// Sets the next step outwards to follow a step of `width`.
     fn limit(&mut self, grid: &Grid, target: &Target, width: Width) {
         self.next_width = grid.times(width.max(target.width), target.expansion);
     }
 
-    /// The wish of this goal; `None` when its last target is reached. `shared` is the width of the last step outwards of
-    /// all goals.
+    /// Returns the nomination of this goal; `None` if its last target is reached. `shared` is the width of the last
+    /// step outwards of all goals.
     pub(super) fn nominate(
         &mut self,
         grid: &Grid,
@@ -106,7 +107,7 @@ impl Selector {
         }
     }
 
-    /// The wish of the first strategy that has one: load and width.
+    /// Returns the proposal of the first strategy that has one: load and width.
     fn wish(
         &mut self,
         grid: &Grid,
@@ -145,7 +146,8 @@ impl Selector {
         }
     }
 
-    /// Between two bounds: extends from one of them where that stays on its side of the bisection, else bisects.
+    /// Proposes a load between two bounds: extends from one of them if the result stays on its side of the bisection,
+    /// and bisects otherwise.
     fn bisect(
         &mut self,
         grid: &Grid,
@@ -179,7 +181,7 @@ impl Selector {
         Some((halfway, narrower))
     }
 
-    /// Takes note that the nominated load was tried; the width of the next step outwards, if it grew.
+    /// Records that the nominated load was tried; returns the width of the next step outwards, if it grew.
     pub(super) fn won(&mut self, grid: &Grid, known: Bounds, load: Load) -> Option<Width> {
         let grows = match self.expand {
             Expand::Never => false,
@@ -193,7 +195,7 @@ impl Selector {
     }
 }
 
-/// The middle of the initial bounds, where they are one to two goals apart.
+/// Returns the middle of the initial bounds, if they are one to two goals apart.
 fn halve(target: &Target, initial: Bounds, known: Bounds) -> Option<Load> {
     let (low, high) = (initial.lower?, initial.upper?);
     let width = high - low;
@@ -204,7 +206,7 @@ fn halve(target: &Target, initial: Bounds, known: Bounds) -> Option<Load> {
     (!not_worth(target, known, load)).then_some(load)
 }
 
-/// Whether a trial at `load` can tell nothing new about a target.
+/// Returns whether a trial at `load` gives no new information about a target.
 fn not_worth(target: &Target, known: Bounds, load: Load) -> bool {
     match (known.lower, known.upper) {
         (Some(low), _) if low >= load => true,
@@ -214,8 +216,8 @@ fn not_worth(target: &Target, known: Bounds, load: Load) -> bool {
     }
 }
 
-/// A load near `load` that is at least `width` from what is known already, and from the ends of the grid unless it is one
-/// of them; `None` where there is no room.
+/// Returns a load near `load` that is at least `width` from the known bounds, and from the ends of the grid unless it
+/// is one of them; `None` if there is no room.
 pub(super) fn within(grid: &Grid, load: Load, width: Width, known: Bounds) -> Option<Load> {
     if known.upper.is_some_and(|high| high <= 0 || load >= high)
         || known.lower.is_some_and(|low| load <= low)

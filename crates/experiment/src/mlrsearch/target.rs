@@ -1,8 +1,8 @@
-//! Goals, the chain of targets that leads to each, and what trials at a load say about a target.
+//! Goals, the chain of targets that leads to each goal, and the evidence of trials for a target.
 
 use super::grid::{Grid, Width};
 
-/// What a search looks for: the highest load whose loss ratio is acceptable in most of its trials.
+/// Goal of a search: the highest load whose loss ratio is acceptable in most of its trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MlrGoal {
     /// The share (0 to 1) of queries that may be lost in a trial.
@@ -40,7 +40,7 @@ impl Default for MlrGoal {
 }
 
 impl MlrGoal {
-    /// Says what is wrong with the goal; `None` if nothing is.
+    /// Returns what is wrong with the goal; `None` if nothing is.
     pub fn invalid(&self) -> Option<&'static str> {
         let share = |x: f64| (0.0..1.0).contains(&x);
         if !share(self.loss_ratio) {
@@ -74,7 +74,7 @@ pub(super) struct Target {
     pub(super) expansion: i64,
 }
 
-/// The targets of a goal, the easiest first, the goal itself last.
+/// Returns the targets of a goal, the easiest first, the goal itself last.
 pub(super) fn chain(goal: &MlrGoal, grid: &Grid) -> Vec<Target> {
     let mut width = grid.width(goal.width);
     let target = |width, trial_s, duration_sum_s| Target {
@@ -101,18 +101,18 @@ pub(super) fn chain(goal: &MlrGoal, grid: &Grid) -> Vec<Target> {
     targets
 }
 
-/// What a load is to a target.
+/// Class of a load for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Good enough, whatever further trials bring.
+    /// The loss is acceptable, whatever further trials show.
     Lower,
-    /// Too much loss, whatever further trials bring.
+    /// The loss is too high, whatever further trials show.
     Upper,
-    /// Not decided yet.
+    /// Further trials can still decide either way.
     Open,
 }
 
-/// The evidence of the trials at one load for one target, in seconds of trials.
+/// Evidence of the trials at one load for one target, in seconds of trials.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     good_long: f64,
@@ -136,8 +136,8 @@ impl Evidence {
         }
     }
 
-    /// Classifies the load. The optimistic estimate takes all trials to come for good, the pessimistic one for bad; the
-    /// class is open while they differ. Short bad trials count where short good ones do not outweigh them.
+    /// Classifies the load. The optimistic estimate counts all trials to come as good, the pessimistic one as bad;
+    /// the class is open while they differ. Short bad trials count unless short good ones outweigh them.
     pub(super) fn class(&self, target: &Target) -> Class {
         let exceed = target.exceed_ratio;
         let short = self.bad_short - self.good_short * exceed / (1.0 - exceed);
@@ -151,8 +151,8 @@ impl Evidence {
         }
     }
 
-    /// The loss ratio that the conditional throughput stands for: the quantile of the full-length trials by the exceed
-    /// ratio, where what is missing of the duration sum counts as lost.
+    /// Returns the loss ratio of the conditional throughput: the quantile of the full-length trials at the exceed
+    /// ratio, where the missing part of the duration sum counts as lost.
     pub(super) fn quantile_loss(&self, target: &Target) -> f64 {
         let all = target.duration_sum_s.max(self.good_long + self.bad_long);
         let mut remaining = all * (1.0 - target.exceed_ratio);

@@ -1,4 +1,4 @@
-//! Bracketing and bisection, with any verdict on a rate (RFC 8219 section 9.2, RFC 2544 section 26.1).
+//! Bracketing and bisection, with any rule for the verdict on a rate (RFC 8219 section 9.2, RFC 2544 section 26.1).
 //!
 //! ```text
 //! start passes: double until a rate fails      start fails: halve until a rate passes
@@ -13,24 +13,24 @@ use record::Capacity;
 use super::{Bracket, Search, Trials};
 use crate::bench::BenchError;
 
-/// After so many failing ends that passed when they were tried again, no further one is tried again.
+/// Number of failing ends that passed on their second try, after which no further one is tried again.
 const MOST_MENDED: u32 = 3;
 
 /// The verdict on a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It met the goal.
+    /// The rate met the goal.
     Passed,
-    /// It did not; what limited it.
+    /// The rate missed the goal; the limiter.
     Failed(Limiter),
-    /// The Tester stayed void; what limited it.
+    /// The Tester stayed void; the limiter.
     Void(Limiter),
 }
 
-/// A rule for the verdict on a rate.
+/// A rule that decides the verdict on a rate.
 pub(super) type Decide<'j> = dyn FnMut(&mut Trials<'_>, f64) -> Result<Verdict, BenchError> + 'j;
 
-/// The RFC's verdict: that of one trial.
+/// Decides by one trial, as the RFC does.
 pub(super) fn by_trial(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError> {
     let trial = trials.settled(rate, trials.search.duration, true)?;
     Ok(match (trial.void.is_void(), trial.passed) {
@@ -40,12 +40,15 @@ pub(super) fn by_trial(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, Be
     })
 }
 
-/// Searches by `decide`.
-pub(super) fn run(trials: &mut Trials<'_>, decide: &mut Decide<'_>) -> Result<Capacity, BenchError> {
+/// Searches with the rule `decide`.
+pub(super) fn run(
+    trials: &mut Trials<'_>,
+    decide: &mut Decide<'_>,
+) -> Result<Capacity, BenchError> {
     let search = trials.search;
     let (min, max) = search.range();
     let mut bracket = Bracket::default();
-    // How often the failing end failed, and how often one passed after all.
+    // How often the failing end failed, and how often a failing end passed on its second try.
     let (mut failures, mut mended) = (0, 0);
     let mut rate = search.start_of(trials.repeat);
     while !trials.are_too_many() {
@@ -74,12 +77,12 @@ pub(super) fn run(trials: &mut Trials<'_>, decide: &mut Decide<'_>) -> Result<Ca
     Ok(bracket.verdict(min))
 }
 
-/// The next rate to try; `None` when the bracket is narrow enough, or the Tester can do no more.
+/// Returns the next rate to try; `None` if the bracket is narrow enough, or the Tester cannot go higher.
 fn next_rate(search: &Search, bracket: &Bracket, (min, max): (f64, f64)) -> Option<f64> {
     let failed = bracket.failed.map(|(rate, _)| rate);
     let void = bracket.void.map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
-        // A void rate says nothing about the rates below it, and the Tester cannot do those above it.
+        // A void rate says nothing about lower rates, and the Tester cannot reach higher ones.
         (Some(passed), failed, Some(void)) if failed.is_none_or(|failed| failed > void) => {
             let next = (passed * 2.0).min(max);
             (failed.is_none() && next < void).then_some(next)
@@ -89,7 +92,7 @@ fn next_rate(search: &Search, bracket: &Bracket, (min, max): (f64, f64)) -> Opti
             (!close).then(|| ((passed + failed) / 2.0).round())
         }
         (Some(passed), None, _) => (passed < max).then(|| (passed * 2.0).min(max)),
-        // Nothing passed yet: lower rates may, and then bound the capacity from below.
+        // No rate has passed yet: lower rates may pass, and then bound the capacity from below.
         (None, failed, void) => {
             let lowest = failed.into_iter().chain(void).reduce(f64::min)?;
             (lowest > min).then(|| (lowest / 2.0).round().max(min))

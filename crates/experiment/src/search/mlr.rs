@@ -7,7 +7,7 @@ use super::{Bracket, Search, Trials};
 use crate::bench::BenchError;
 use crate::mlrsearch::{MlrGoal, MlrResult, MlrSearch};
 
-/// The share of the duration sum whose trials may exceed the loss: half, as FD.io CSIT has it.
+/// Share of the duration sum whose trials may exceed the loss: half, as in FD.io CSIT.
 const EXCEED: f64 = 0.5;
 
 /// Runs the search.
@@ -49,7 +49,7 @@ pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
     Ok(Capacity { also, ..bracket.verdict(min) })
 }
 
-/// A goal in MLRsearch's terms.
+/// Converts a goal to MLRsearch's terms.
 fn mlr_goal(search: &Search, goal: &Goal) -> MlrGoal {
     let trial_s = search.duration.as_secs_f64();
     MlrGoal {
@@ -63,7 +63,8 @@ fn mlr_goal(search: &Search, goal: &Goal) -> MlrGoal {
     }
 }
 
-/// The share of planned queries without a valid answer; all of them where a latency bound that every goal has is missed.
+/// Returns the share of planned queries without a valid answer; 1 if the trial misses a latency bound that every goal
+/// has.
 fn loss(trial: &Trial, goals: &[&Goal]) -> f64 {
     let planned = trial.planned.max(1);
     let lost = planned.saturating_sub(trial.valid) as f64 / planned as f64;
@@ -72,7 +73,7 @@ fn loss(trial: &Trial, goals: &[&Goal]) -> f64 {
     if goals.iter().all(slow) { 1.0 } else { lost }
 }
 
-/// What limited the failing trials at a rate, where they agree.
+/// Returns the limiter of the failing trials at a rate, if they agree.
 fn limiter_at(trials: &Trials<'_>, rate: f64, goal: &Goal) -> Limiter {
     let failing = trials.run.iter().filter(|record| {
         let same = (record.rate_qps - rate).abs() <= 1e-9 * rate;

@@ -6,9 +6,10 @@
 //! | [`Rule::Mlrsearch`] | as many short trials as it takes until no further one can change the verdict | quick forms |
 //! | [`Rule::CleanWindows`] | the share of one-second windows without loss, bracket and bisection | hosts that stall |
 //!
-//! A void trial is run again, and never stands for a failure: a rate at which the Tester stays void ends the search, and
-//! what passed below it is a lower bound, limited by the Tester. Every trial is kept: servers have been seen whose
-//! passing is not monotonic (NLnet Labs), and the trace shows it. Docs/method.md compares the rules.
+//! A void trial is run again and never counts as a failure: a rate at which the Tester stays void ends the search,
+//! and the highest passing rate below it is a lower bound, limited by the Tester. Every trial is kept: for some
+//! servers a higher rate passes although a lower one fails (NLnet Labs), and the trace shows it. docs/method.md
+//! compares the rules.
 
 mod binary;
 mod mlr;
@@ -24,15 +25,15 @@ use crate::bench::{Bench, BenchError, TrialSpec};
 use crate::names::NameBudget;
 use crate::visit::most_names;
 
-/// How a search decides.
+/// Rule by which a search decides on a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// RFC 8219 section 9.2: a rate passes when its trial does.
+    /// RFC 8219 section 9.2: a rate passes if its trial does.
     #[default]
     Rfc8219,
     /// MLRsearch (draft-ietf-bmwg-mlrsearch): trials at a rate are added up until they decide.
     Mlrsearch,
-    /// A rate passes when at least 90 % of the one-second windows of its trials are free of loss.
+    /// A rate passes if at least 90 % of the one-second windows of its trials are free of loss.
     CleanWindows,
 }
 
@@ -40,7 +41,7 @@ impl Rule {
     /// Every rule.
     pub const ALL: [Rule; 3] = [Rule::Rfc8219, Rule::Mlrsearch, Rule::CleanWindows];
 
-    /// Its word in files and records.
+    /// Returns the word of the rule in files and records.
     pub fn word(self) -> &'static str {
         match self {
             Rule::Rfc8219 => "rfc8219",
@@ -69,50 +70,50 @@ impl FromStr for Rule {
 /// The settings of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// How it decides.
+    /// Rule that decides on a rate.
     pub rule: Rule,
-    /// What a trial must reach.
+    /// Goal of a trial.
     pub goal: Goal,
     /// Further goals that [`Rule::Mlrsearch`] seeks in the same search.
     pub also: Vec<Goal>,
-    /// The first rate tried; repeats begin up to a quarter above or below it.
+    /// First rate tried; repeats begin up to a quarter above or below it.
     pub start: Qps,
-    /// No rate below this is tried.
+    /// Lowest rate tried.
     pub min: Qps,
-    /// No rate above this is tried.
+    /// Highest rate tried.
     pub max: Qps,
-    /// The search ends when the bracket is narrower than this share (0 to 1) of the passing rate.
+    /// Width of the bracket at which the search ends, as a share (0 to 1) of the passing rate.
     pub resolution: f64,
-    /// Duration of a trial.
+    /// Duration of one trial, in nanoseconds.
     pub duration: Nanos,
-    /// Sum of the durations of the trials that decide a rate, for [`Rule::Mlrsearch`].
+    /// Sum of the durations of the trials that decide a rate, in nanoseconds; for [`Rule::Mlrsearch`].
     pub duration_sum: Nanos,
-    /// Timeout of a query.
+    /// Timeout of one query, in nanoseconds.
     pub timeout: Nanos,
-    /// How often a void trial is run again.
+    /// Number of times that a void trial is run again.
     pub void_retries: u32,
-    /// How queries are spaced.
+    /// Spacing of the queries.
     pub pacing: OpenPacing,
 }
 
-/// More trials than this mean that something is wrong: 2^30 is bracketed and bisected to 0.1 % in 50, and MLRsearch adds
-/// up to some tens at each of a dozen rates.
+/// Largest number of trials of one search: 2^30 is bracketed and bisected to 0.1 % in 50, and MLRsearch adds up to
+/// some tens at each of a dozen rates.
 const MAX_TRIALS: usize = 400;
 
-/// What a search did and found.
+/// The trials of a search and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchTrace {
-    /// What it found.
+    /// Capacity found.
     pub capacity: Capacity,
-    /// Its trials in order.
+    /// Trials in order.
     pub trials: Vec<TrialRecord>,
 }
 
 impl Search {
-    /// Runs the search as repeat number `repeat`; `seen` is told of each trial.
+    /// Runs the search as repeat number `repeat`; calls `seen` with each trial.
     ///
     /// # Errors
-    /// The bench's; `seen` has been told of the trials before.
+    /// The errors of the bench; `seen` has received the trials before.
     pub fn run(
         &self,
         bench: &mut dyn Bench,
@@ -129,16 +130,16 @@ impl Search {
         Ok(SearchTrace { capacity, trials: trials.run })
     }
 
-    /// The lowest and the highest rate, in queries a second.
+    /// Returns the lowest and the highest rate, in queries a second.
     fn range(&self) -> (f64, f64) {
         (self.min.get(), self.max.get().max(self.min.get()))
     }
 
-    /// The first rate of a repeat: a search that always begins at the same rate tries the same rates, and hides what lies
-    /// between them.
+    /// Returns the first rate of a repeat. A search that always begins at the same rate tries the same rates, and
+    /// never those between them.
     fn start_of(&self, repeat: u32) -> f64 {
         let (min, max) = self.range();
-        // From -1 to 1; the first repeat begins at the start itself.
+        // From -1 to 1; the first repeat begins at the start rate itself.
         let dither = if repeat == 0 {
             0.0
         } else {
@@ -148,10 +149,10 @@ impl Search {
     }
 }
 
-/// Seed of the first rates.
+/// Seed of the first rates of repeats.
 const START_SEED: u64 = 8219;
 
-/// The trials of a search, as they are run.
+/// The trials of a search in progress.
 struct Trials<'a> {
     search: &'a Search,
     bench: &'a mut dyn Bench,
@@ -162,7 +163,8 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Runs a trial, again while it is void. With `stops`, it may end when it has missed the goal for certain.
+    /// Runs a trial, and runs it again while it is void. With `stops`, it may end as soon as it misses the goal for
+    /// certain.
     fn settled(&mut self, rate: f64, duration: Nanos, stops: bool) -> Result<Trial, BenchError> {
         let mut tries = 0;
         loop {
@@ -178,12 +180,12 @@ impl Trials<'_> {
         }
     }
 
-    /// Whether no further trial is run.
+    /// Returns whether the limit of trials is reached.
     fn are_too_many(&self) -> bool {
         self.run.len() >= MAX_TRIALS
     }
 
-    /// A trial at `rate` with fresh names; the server is made to forget the old ones when they run out.
+    /// Makes the specification of a trial at `rate` with unused names; clears the server's cache when they run out.
     fn spec(&mut self, rate: f64, duration: Nanos, stops: bool) -> Result<TrialSpec, BenchError> {
         let search = self.search;
         let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
@@ -197,19 +199,19 @@ impl Trials<'_> {
     }
 }
 
-/// What a search found out about rates.
+/// Bracket of rates that a search has found so far.
 #[derive(Clone, Debug, Default)]
 struct Bracket {
-    /// The highest passing rate.
+    /// Highest passing rate.
     passed: Option<f64>,
-    /// The lowest failing rate above it, and what limited it.
+    /// Lowest failing rate above it, and its limiter.
     failed: Option<(f64, Limiter)>,
-    /// The lowest rate at which the Tester stayed void, and what limited it.
+    /// Lowest rate at which the Tester stayed void, and its limiter.
     void: Option<(f64, Limiter)>,
 }
 
 impl Bracket {
-    /// What the search found, in the record's terms; `min` is its lowest rate.
+    /// Converts the bracket to a capacity for the record; `min` is the lowest rate of the search.
     fn verdict(&self, min: f64) -> Capacity {
         let failed_qps = self.failed.map(|(rate, _)| rate);
         let capacity = |at_least, limiter, verdict| Capacity {

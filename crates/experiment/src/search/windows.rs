@@ -11,19 +11,19 @@ use super::Trials;
 use super::binary::{self, Verdict};
 use crate::bench::BenchError;
 
-/// The share of windows that must be free of loss.
+/// Share of windows that must be free of loss.
 const CLEAN: f64 = 0.9;
-/// A rate is decided by so many windows at least: nine of ten may pass, and one may be spoilt.
+/// Least number of windows that decide a rate: nine of ten may pass, and one may have a loss.
 const WINDOWS: usize = 10;
-/// Trials at one rate, at most.
+/// Largest number of trials at one rate.
 const MOST_TRIALS: usize = 12;
 
-/// Searches by windows.
+/// Searches with the rule of clean windows.
 pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
     binary::run(trials, &mut by_windows)
 }
 
-/// The verdict of the windows of as many trials as it takes.
+/// Decides by the windows of as many trials as needed.
 fn by_windows(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError> {
     let search = trials.search;
     let (mut clean, mut spoilt) = (0, 0);
@@ -38,7 +38,7 @@ fn by_windows(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError>
         if bad > 0 {
             limiter = trial.limiter;
         }
-        // No window to come can mend it.
+        // Later windows can no longer make this rate pass.
         let lost = spoilt as f64 > (1.0 - CLEAN) * WINDOWS.max(clean + spoilt) as f64;
         if lost && (good == 0 || clean + spoilt >= WINDOWS) {
             return Ok(Verdict::Failed(limiter));
@@ -51,7 +51,7 @@ fn by_windows(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError>
     Ok(if enough && clean > 0 { Verdict::Passed } else { Verdict::Failed(limiter) })
 }
 
-/// How many one-second windows of a trial lost no more than `max_loss` of their queries, and how many lost more.
+/// Counts the one-second windows of a trial that lost at most `max_loss` of their queries, and those that lost more.
 fn windows(trial: &Trial, max_loss: f64) -> (usize, usize) {
     let windows = trial.series.iter().filter(|second| second.sent > 0);
     windows.fold((0, 0), |(clean, spoilt), second| {
