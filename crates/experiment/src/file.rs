@@ -15,10 +15,10 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use crate::validate::validate;
 pub use crate::settings::{
     ClosedSettings, CpuPlan, Generator, HostSettings, Method, Order, Role, Settings, Workload,
 };
+use crate::validate::validate;
 
 /// Largest number of points of a matrix.
 const MAX_POINTS: usize = 4_096;

@@ -18,8 +18,8 @@ pub mod plan;
 pub mod repeats;
 pub mod replication;
 pub mod search;
-mod validate;
 pub mod settings;
+mod validate;
 pub mod visit;
 
 pub use bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};

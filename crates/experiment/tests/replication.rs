@@ -297,7 +297,10 @@ fn at(rate: &str) -> String {
 fn queries_run_while_updates_are_sent() {
     for (rate, begun) in [("8", "Some(8.0)"), ("100%/day", "Some(100.0)"), ("max", "None")] {
         let (cell, calls) = measure(&at(rate), healthy());
-        assert_eq!(calls, [format!("begin at {begun}"), "trial of 2s".to_owned(), "end".to_owned()]);
+        assert_eq!(
+            calls,
+            [format!("begin at {begun}"), "trial of 2s".to_owned(), "end".to_owned()]
+        );
         let cell = cell.expect("a cell");
         let table = [
             ("qps", 2_500.0),

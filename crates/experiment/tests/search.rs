@@ -4,7 +4,7 @@ mod scripted;
 
 use experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Rule, Search, TrialSpec,
-    certify, differs, add_visit, visit,
+    add_visit, certify, differs, visit,
 };
 use measure::{Goal, Limiter, Nanos, OpenPacing, Pacing, Qps, Void};
 use record::{CellRecord, Trial};

@@ -28,16 +28,16 @@ use serde::de::DeserializeOwned;
 use self::measurer::command;
 use crate::enter::Lab;
 use crate::generator;
-use crate::verdict::{evidence, verdict};
 use crate::leftovers::end_all;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs, time_of_processes};
-use crate::process::{Launch, TimeLimit, Process};
+use crate::process::{Launch, Process, TimeLimit};
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
-use crate::watch::{Reader, LiveUpdate, Watcher};
+use crate::verdict::{evidence, verdict};
+use crate::watch::{LiveUpdate, Reader, Watcher};
 
 /// How often the processes of a running trial are looked at.
 const WATCH: Duration = Duration::from_millis(50);

@@ -22,7 +22,6 @@
 //! result says which it was.
 
 pub mod adapter;
-mod question_plan;
 pub mod authdns;
 pub mod bench;
 pub mod built_in;
@@ -35,7 +34,6 @@ pub mod exec;
 mod features;
 mod generator;
 pub mod host;
-mod verdict;
 mod leftovers;
 pub mod limit;
 mod link_mode;
@@ -43,6 +41,7 @@ mod links;
 pub mod netns;
 pub mod probe;
 pub mod process;
+mod question_plan;
 pub mod ready;
 mod remote;
 pub mod replication;
@@ -55,6 +54,7 @@ pub mod signer;
 pub mod template;
 pub mod testbed;
 mod tuning;
+mod verdict;
 pub mod watch;
 pub mod zone_load;
 pub mod zonefile;

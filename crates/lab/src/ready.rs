@@ -11,7 +11,7 @@ use std::time::Duration;
 use wire::{Expect, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use crate::netns::Namespace as Netns;
-use crate::process::{TimeLimit, Process, ProcessError};
+use crate::process::{Process, ProcessError, TimeLimit};
 
 /// How long an answer is waited for before the question is asked again.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(100);

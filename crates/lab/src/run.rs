@@ -21,12 +21,12 @@ use record::{
 };
 
 use crate::adapter::{Adapter, AdapterError};
-use crate::question_plan::QuestionPlan;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
 use crate::host::read_cpu;
 use crate::process::ProcessError;
+use crate::question_plan::QuestionPlan;
 use crate::reserve::{IdlePolling, default_buffer};
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;

@@ -18,11 +18,11 @@ use wire::{Namespace, Qtype};
 use zone::ZoneRecords;
 
 use crate::adapter::{Adapter, AdapterError};
-use crate::question_plan::QuestionPlan;
 use crate::authdns::{self, Serves};
 use crate::bench::LabBench;
 use crate::bench::measurer::base_request;
 use crate::enter::Lab;
+use crate::question_plan::QuestionPlan;
 use crate::replication::Made;
 use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
 use crate::server::{Installed, ServerError, Service, transport_port};

@@ -136,7 +136,8 @@ mod tests {
         reader.next = Instant::now() + Duration::from_secs(60);
         reader.look();
         drop(reader);
-        let wanted = [LiveUpdate::Load(snapshot(0.25)), LiveUpdate::Load(snapshot(0.5)), LiveUpdate::Ends];
+        let wanted =
+            [LiveUpdate::Load(snapshot(0.25)), LiveUpdate::Load(snapshot(0.5)), LiveUpdate::Ends];
         assert_eq!(*seen.lock().expect("whole"), wanted);
     }
 }

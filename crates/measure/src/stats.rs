@@ -1,12 +1,12 @@
 //! Statistics over repeats of a measurement. The statistical unit is the repeat, never the single query.
 
-mod repeat_warnings;
 mod interval;
 mod ratio;
+mod repeat_warnings;
 
-pub use repeat_warnings::{RepeatWarning, repeat_warnings};
 pub use interval::{Interval, bootstrap, shown_median_interval};
 pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, ratio};
+pub use repeat_warnings::{RepeatWarning, repeat_warnings};
 
 /// Returns the value at percentile `p` (0 to 100) with linear interpolation between the closest ranks
 /// (Hyndman and Fan's type 7, the default of R and NumPy); `None` when there are no values.

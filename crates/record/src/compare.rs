@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use measure::Link;
-use measure::stats::{self, RepeatWarning, Ratio, Repeated, Terms, Verdict};
+use measure::stats::{self, Ratio, RepeatWarning, Repeated, Terms, Verdict};
 use serde::Serialize;
 
 use crate::{CellRecord, Conditions, HostFacts, Run};

@@ -26,7 +26,8 @@ fn lines(name: &str, unit: &str, values: &[f64]) -> Vec<String> {
         format!("{name}: the median lies from {low} to {high} {unit}, {sure} % sure")
             .replace(" ,", ",")
     });
-    let warnings = stats::repeat_warnings(values).into_iter().map(|warning| format!("{name}: {warning}"));
+    let warnings =
+        stats::repeat_warnings(values).into_iter().map(|warning| format!("{name}: {warning}"));
     interval.into_iter().chain(warnings).collect()
 }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use load::{LATENCY_BOUNDS, Live};
-use record::{Snapshot, SCHEMA};
+use record::{SCHEMA, Snapshot};
 
 /// Time between two writes.
 const INTERVAL: Duration = Duration::from_millis(250);

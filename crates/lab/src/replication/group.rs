@@ -22,7 +22,7 @@ use super::member::Member;
 use super::part::{KEY, Signing};
 use super::{ZONE, follower_address};
 use crate::enter::{Lab, program};
-use crate::process::{Launch, TimeLimit, Process, ProcessError};
+use crate::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::server::{Server, ServerError};
 use crate::testbed::{Host, PORT, Testbed, address_v4};
 

@@ -133,7 +133,9 @@ mod tests {
 
     #[test]
     fn only_drifts_are_found() {
-        let [RepeatWarning::Drift { change, chance }] = repeat_warnings(&[100.0, 98.0, 95.0, 93.0, 90.0])[..] else {
+        let [RepeatWarning::Drift { change, chance }] =
+            repeat_warnings(&[100.0, 98.0, 95.0, 93.0, 90.0])[..]
+        else {
             panic!("five falling values are a drift")
         };
         assert!((change + 0.1052).abs() < 0.001, "{change}");

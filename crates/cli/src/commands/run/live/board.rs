@@ -8,7 +8,7 @@ use std::time::Instant;
 use experiment::Found;
 use lab::{Event, LiveUpdate, Watcher};
 use measure::{Nanos, Pacing};
-use record::{CellRecord, Snapshot, Plan, Trial};
+use record::{CellRecord, Plan, Snapshot, Trial};
 use report::view::{cell_name, labels};
 
 /// So many points of a trial's course are kept: a minute of them.

@@ -296,7 +296,7 @@ mod tests {
     use measure::{Nanos, Pacing, Qps};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use record::{CellRecord, Snapshot, Plan};
+    use record::{CellRecord, Plan, Snapshot};
 
     use super::super::Board;
     use super::*;
