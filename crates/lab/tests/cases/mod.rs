@@ -20,6 +20,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("unbound_serves", || within_or(|lab| servers::starts(lab, "unbound"))),
     ("dns64d_serves", || within_or(|lab| servers::starts(lab, "dns64d"))),
     ("pdns_recursor_serves", || within_or(|lab| servers::starts(lab, "pdns-recursor"))),
+    ("dnsmasq_serves", || within_or(|lab| servers::starts(lab, "dnsmasq"))),
     ("knot_resolver_serves", || within_or(|lab| servers::starts(lab, "knot-resolver"))),
     ("authdns_serves", || within_or(|lab| servers::starts(lab, "authdns"))),
     ("pdns_serves", || within_or(|lab| servers::starts(lab, "pdns"))),
