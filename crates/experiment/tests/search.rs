@@ -214,13 +214,8 @@ fn lower_bounds_combine_by_their_maximum() {
     let mut trial = 0;
     let fate = |rate: f64| {
         trial += 1;
-        if trial > 4 && rate > 15_000.0 {
-            Fate::Void
-        } else if rate > 100_000.0 {
-            Fate::Void
-        } else {
-            Fate::Pass
-        }
+        let most = if trial > 4 { 15_000.0 } else { 100_000.0 };
+        if rate > most { Fate::Void } else { Fate::Pass }
     };
     let mut bench = Scripted { fate, ranges: Vec::new() };
     let mut names = NameBudget::new(1 << 30, false);

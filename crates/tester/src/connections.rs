@@ -221,14 +221,18 @@ impl ConnectionSetup {
     /// Doubts about the connections of a trial.
     pub(crate) fn warnings(&self, report: &ConnectionReport) -> Vec<Warning> {
         let tally = report.tally();
-        let warning: [(Failure, fn(u64) -> Warning); 4] = [
-            (Failure::Refused, |connections| Warning::ConnectionsRefused { connections }),
-            (Failure::NoPort, |connections| Warning::NoPorts { connections }),
-            (Failure::NoFile, |connections| Warning::NoFiles { connections }),
-            (Failure::BadCertificate, |connections| Warning::BadCertificate { connections }),
+        let count = |why: Failure| tally.failed[why.index()];
+        let warnings = [
+            (Failure::Refused, Warning::ConnectionsRefused { connections: count(Failure::Refused) }),
+            (Failure::NoPort, Warning::NoPorts { connections: count(Failure::NoPort) }),
+            (Failure::NoFile, Warning::NoFiles { connections: count(Failure::NoFile) }),
+            (
+                Failure::BadCertificate,
+                Warning::BadCertificate { connections: count(Failure::BadCertificate) },
+            ),
         ];
-        let failed = warning.map(|(why, warning)| (tally.failed[why.index()], warning));
-        failed.into_iter().filter(|(n, _)| *n > 0).map(|(n, warning)| warning(n)).collect()
+        let seen = warnings.into_iter().filter(|(why, _)| count(*why) > 0);
+        seen.map(|(_, warning)| warning).collect()
     }
 }
 

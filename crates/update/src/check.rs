@@ -47,7 +47,7 @@ pub enum CheckError {
         /// The server.
         server: SocketAddr,
         /// The zone.
-        zone: Name,
+        zone: String,
         /// The time limit.
         limit: Duration,
     },
@@ -116,7 +116,8 @@ pub fn wait_ready(
         match asked {
             Ok(reply) if reply[3] & 0x0f == 0 => return Ok(()),
             _ if Instant::now() > until => {
-                return Err(CheckError::NotServing { server, zone: zone.clone(), limit });
+                let zone = zone.to_string();
+                return Err(CheckError::NotServing { server, zone, limit });
             }
             _ => {
                 is_alive().map_err(CheckError::Gone)?;
