@@ -220,6 +220,14 @@ impl Checked<'_> {
         if remote { Network::Outside } else { Network::Own }
     }
 
+    /// The cores that its hosts use, at all points of the matrix.
+    pub fn cores(&self) -> CpuList {
+        let allowed = CpuList::allowed();
+        let points = &self.experiment.points;
+        let plans = points.iter().filter_map(|point| cpu_plan(&point.settings, &allowed).ok());
+        CpuList::new(plans.flat_map(|plan| plan.all())).unwrap_or(allowed)
+    }
+
     /// Why a point cannot be measured on this host, as far as that is known before it is tried.
     pub fn cannot(&self, point: &Point) -> Option<String> {
         cpu_plan(&point.settings, &CpuList::allowed()).err()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use experiment::Custom;
-use measure::{Link, Path as WirePath};
+use measure::{Link, Nanos, Path as WirePath};
 
 use crate::arguments::address::parse_target;
 use crate::arguments::store::{RunRef, StoreArgs};
@@ -54,6 +54,9 @@ pub(crate) struct RunArgs {
     /// Measure a server that you run too, by the network alone: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
+    /// Wait so long for cores that another run measures on; without it the second run is refused
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1h")]
+    pub(crate) wait: Option<Nanos>,
     /// The testbed's links, whatever the experiment says: plain, moderated or steered (docs/testbed.md)
     #[arg(long, value_name = "KIND")]
     pub(crate) link: Option<Link>,

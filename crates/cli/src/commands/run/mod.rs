@@ -7,11 +7,12 @@ mod metrics;
 mod plan;
 
 use std::path::Path;
+use std::time::Duration;
 
 use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, Entered, Event, RunOptions, run_experiment};
+use lab::{Checked, Entered, Event, Reservation, RunOptions, run_experiment};
 use record::{HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
@@ -49,11 +50,14 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let listener = args.metrics.map(Listener::open).transpose()?;
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     variables.extend(live::tell_inside(args.plain));
+    // Held by the outer process until the inner one has ended.
+    let wait = args.wait.map_or(Duration::ZERO, Duration::from);
+    let _reserved = Reservation::take(&checked.cores(), wait).map_err(Failure::run)?;
     // From here on this is the first process of a pid namespace; the one outside only waits.
     let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
         Entered::Outside(0) => return Ok(()),
-        Entered::Outside(code) => std::process::exit(code.into()),
+        Entered::Outside(code) => return Err(Failure::Verdict(code)),
     };
     let store = if args.no_store { None } else { Some(args.store.open()?) };
     let board = Board::new();
