@@ -223,7 +223,10 @@ impl ConnectionSetup {
         let tally = report.tally();
         let count = |why: Failure| tally.failed[why.index()];
         let warnings = [
-            (Failure::Refused, Warning::ConnectionsRefused { connections: count(Failure::Refused) }),
+            (
+                Failure::Refused,
+                Warning::ConnectionsRefused { connections: count(Failure::Refused) },
+            ),
             (Failure::NoPort, Warning::NoPorts { connections: count(Failure::NoPort) }),
             (Failure::NoFile, Warning::NoFiles { connections: count(Failure::NoFile) }),
             (
