@@ -77,7 +77,7 @@ fn a_killed_run_goes_on_where_it_was() {
         command.args(["run", "--resume", "last", "--json"]).arg(&json).output().expect("starts")
     };
     let mut resumed = resume();
-    while text(&resumed).contains("is going on in another process") {
+    while text(&resumed).contains("is in use by another process") {
         std::thread::sleep(Duration::from_millis(50));
         resumed = resume();
     }

@@ -1,9 +1,9 @@
 //! Two runs side by side, cell by cell.
 //!
-//! A cell is compared with the cell of the same server and settings. What is compared is its capacity, where
-//! searches found one, each of its figures, or else what its trials answered. The confidence holds for all of
-//! it together: with `n` figures each is held to `1 - (1 - confidence) / n` (Bonferroni), since otherwise a run
-//! of twenty cells would find a difference to itself each time.
+//! A cell is compared with the cell of the same server and settings: its capacity if searches found one, each of its
+//! figures, or otherwise the rate of its answers. The confidence holds for all figures together: with `n` figures
+//! each is held to `1 - (1 - confidence) / n` (Bonferroni), since a run of twenty cells would otherwise often differ
+//! from itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,66 +13,66 @@ use serde::Serialize;
 
 use crate::{CellRecord, Conditions, HostFacts, Run};
 
-/// What two runs say of each other.
+/// Comparison of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The confidence that no verdict is wrong by chance.
+    /// Confidence (0 to 1) that no verdict is wrong by chance.
     pub confidence: f64,
-    /// The share by which two runs of the same may differ.
+    /// Share (0 to 1) by which two runs of the same server may differ.
     pub margin: f64,
-    /// What is compared, in the order of the first run.
+    /// Compared figures, in the order of the first run.
     pub figures: Vec<Compared>,
-    /// Cells that only the first run has, or of which only it has results, and why.
+    /// Cells with results in the first run only, and why.
     pub missing: Vec<Missing>,
     /// Cells that only the second run has.
     pub added: Vec<Missing>,
-    /// What else differs between the runs, in words.
+    /// Other differences between the runs, in words.
     pub differs: Vec<String>,
-    /// What spoils measurements on the hosts, as their fingerprints say.
+    /// Warnings about the hosts, from their facts.
     pub doubts: Vec<String>,
 }
 
-/// A cell that one of the runs has no result of.
+/// A cell without a result in one of the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// What was varied.
+    /// Varied settings.
     pub settings: BTreeMap<String, String>,
-    /// Why there is none.
+    /// Reason why there is no result.
     pub why: String,
 }
 
 /// A figure of a cell in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// What was varied.
+    /// Varied settings.
     pub settings: BTreeMap<String, String>,
-    /// The figure: `capacity`, `answered`, or by its name in the record.
+    /// Name of the figure: `capacity`, `answered`, or as in the record.
     pub figure: String,
-    /// Its unit.
+    /// Unit of the figure.
     pub unit: String,
-    /// Its median in the first run.
+    /// Median in the first run.
     pub first: f64,
-    /// Its median in the second run.
+    /// Median in the second run.
     pub second: f64,
-    /// Repeats in the first and in the second run.
+    /// Numbers of repeats in the first and in the second run.
     pub repeats: [usize; 2],
-    /// The second over the first.
+    /// Ratio of the second median to the first.
     pub ratio: f64,
-    /// The interval of the ratio; null when no repeats say how much they differ.
+    /// Confidence interval of the ratio; null if there are no repeats to estimate it from.
     pub interval: Option<(f64, f64)>,
-    /// The smallest ratio above one that could have been told from one; null likewise.
+    /// Smallest ratio above one that could have been distinguished from one; null if there are no repeats.
     pub smallest: Option<f64>,
-    /// What is shown.
+    /// Outcome of the comparison.
     pub outcome: Outcome,
-    /// What has to be known to read it.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What is shown of a figure.
+/// Outcome of the comparison of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -80,18 +80,18 @@ pub enum Outcome {
     Faster,
     /// The second run is slower.
     Slower,
-    /// The second run has more, of what is neither speed nor time.
+    /// The second run has more of a figure that is neither a rate nor a time.
     More,
-    /// The second run has less of it.
+    /// The second run has less of such a figure.
     Less,
-    /// It may be either.
+    /// The two may be equal or different.
     NoDifferenceShown,
-    /// The two were not measured alike.
+    /// The two were not measured in the same way.
     NotComparable,
 }
 
 impl Outcome {
-    /// The outcome in words.
+    /// Returns the outcome in words.
     pub fn words(self) -> &'static str {
         match self {
             Outcome::Faster => "faster",
@@ -104,7 +104,7 @@ impl Outcome {
     }
 }
 
-/// Values of a figure of one cell.
+/// Values of one figure of one cell.
 struct Values {
     unit: String,
     median: f64,
@@ -121,7 +121,7 @@ impl Values {
     }
 }
 
-/// The figures of a cell that can be compared.
+/// Returns the comparable figures of a cell.
 fn figures(cell: &CellRecord) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
     let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
@@ -181,7 +181,7 @@ pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
         .iter()
         .filter(|c| !first.results.iter().any(|f| f.is(&c.server, &c.settings)));
     comparison.added = new.map(|cell| absent(cell, "not in the first run".to_owned())).collect();
-    // All verdicts together are as sure as was asked for.
+    // The confidence holds for all verdicts together.
     let count = pairs.len().max(1) as f64;
     let each = Terms { confidence: 1.0 - (1.0 - terms.confidence) / count, ..*terms };
     for (cell, other, name, a, b) in &pairs {
@@ -198,7 +198,7 @@ fn absent(cell: &CellRecord, why: String) -> Missing {
     Missing { server: cell.server.clone(), settings: cell.settings.clone(), why }
 }
 
-/// Why `run` has no such cell.
+/// Returns the reason why `run` has no such cell.
 fn why_absent(cell: &CellRecord, run: &Run) -> String {
     let skipped = run.skipped.iter().find(|s| {
         s.server == cell.server && (s.settings.is_empty() || s.settings == cell.settings)
@@ -206,7 +206,7 @@ fn why_absent(cell: &CellRecord, run: &Run) -> String {
     skipped.map_or("not in the second run".to_owned(), |s| format!("not measured: {}", s.why))
 }
 
-/// One figure of two cells.
+/// Compares one figure of two cells.
 fn compared(
     cell: &CellRecord,
     other: &CellRecord,
@@ -250,7 +250,7 @@ fn compared(
     }
 }
 
-/// What a verdict means for a figure of `unit`.
+/// Returns the outcome of a verdict for a figure of `unit`.
 fn outcome(unit: &str, verdict: Verdict) -> Outcome {
     let time = matches!(unit, "s" | "ms" | "us" | "ns");
     let rate = matches!(unit, "qps" | "pps" | "1/s");
@@ -265,7 +265,7 @@ fn outcome(unit: &str, verdict: Verdict) -> Outcome {
     }
 }
 
-/// A lower bound shows less: what is at least so fast may be faster.
+/// Weakens the outcome for a lower bound: the true value may be higher.
 fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>) -> Outcome {
     let bounds = [(first, "first"), (second, "second")].into_iter().filter(|(bound, _)| *bound);
     notes.extend(bounds.map(|(_, run)| {
@@ -278,7 +278,7 @@ fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>)
     }
 }
 
-/// Why two cells were not measured alike.
+/// Returns the reasons why two cells were not measured in the same way.
 fn unlike(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String> {
     let mut why = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {
@@ -295,12 +295,12 @@ fn unlike(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String>
     why
 }
 
-/// The conditions of a cell's first trial.
+/// Returns the conditions of a cell's first trial.
 fn conditions(cell: &CellRecord) -> Option<&Conditions> {
     cell.trials.first().map(|trial| &trial.trial.conditions)
 }
 
-/// The kind of the links of a cell. Early records say only whether packets were steered.
+/// Returns the kind of the links of a cell. Early records only say whether packets were steered.
 fn link(cell: &CellRecord) -> String {
     match conditions(cell).map(|c| (c.link, c.packet_steering)) {
         Some((Some(link), _)) => link.to_string(),
@@ -310,22 +310,22 @@ fn link(cell: &CellRecord) -> String {
     }
 }
 
-/// What a datagram was on its way to the server. Early records do not say it: messages crossed whole.
+/// Returns how a datagram crossed the links. Early records do not say it: messages crossed whole.
 fn path(cell: &CellRecord) -> String {
     let path = conditions(cell).and_then(|c| c.path);
     path.map_or_else(|| "unknown".to_owned(), |path| path.to_string())
 }
 
-/// How the queries of a cell were carried; early records do not say so: it was UDP.
+/// Returns the transport of a cell's queries. Early records do not say it: it was UDP.
 fn transport(cell: &CellRecord) -> &str {
     let word = cell.trials.first().map_or("", |t| t.trial.conditions.transport.as_str());
     if word.is_empty() { "udp" } else { word }
 }
 
-/// A fact of a host in words; absent when the host does not tell it.
+/// Reads a fact of a host in words; `None` if the host does not report it.
 type Fact = fn(&HostFacts) -> Option<String>;
 
-/// Facts that make two hosts different ones.
+/// Facts that distinguish two hosts.
 const OF_HOSTS: [(&str, Fact); 9] = [
     ("CPU model", |host| host.cpu.model.clone()),
     ("cores", |host| Some(host.cpu.online.to_string())),
@@ -341,7 +341,7 @@ const OF_HOSTS: [(&str, Fact); 9] = [
     ("memory", |host| Some(format!("{} bytes", host.memory.total))),
 ];
 
-/// What differs between the runs as a whole.
+/// Returns the differences between the runs as a whole.
 fn differences(first: &Run, second: &Run) -> Vec<String> {
     let (a, b) = (&first.plan, &second.plan);
     let quick = |quick: bool| if quick { "quick" } else { "full" }.to_owned();
@@ -353,7 +353,7 @@ fn differences(first: &Run, second: &Run) -> Vec<String> {
     let of = |map: &BTreeMap<String, String>, key: &str| {
         map.get(key).cloned().unwrap_or_else(|| "(none)".to_owned())
     };
-    // Hosts are compared where both runs have taken the fingerprint.
+    // Hosts are compared if both runs have their facts.
     if let (Some(first), Some(second)) = (&a.host, &b.host) {
         let words = |fact: Option<String>| {
             fact.filter(|fact| !fact.is_empty()).unwrap_or_else(|| "(none)".to_owned())
@@ -396,12 +396,12 @@ fn differences(first: &Run, second: &Run) -> Vec<String> {
 }
 
 impl Comparison {
-    /// Whether anything of the second run is shown to be slower.
+    /// Returns whether any figure of the second run is shown to be slower.
     pub fn has_slower(&self) -> bool {
         self.figures.iter().any(|f| f.outcome == Outcome::Slower)
     }
 
-    /// Whether there is anything that both runs have, measured alike.
+    /// Returns whether both runs have a figure that was measured in the same way.
     pub fn says_something(&self) -> bool {
         self.figures.iter().any(|f| f.outcome != Outcome::NotComparable)
     }

@@ -1,4 +1,4 @@
-//! What became of the connections of a trial over streams.
+//! Connections of a trial over streams.
 
 use std::collections::BTreeMap;
 
@@ -6,62 +6,62 @@ use serde::{Deserialize, Serialize};
 
 use crate::times::Times;
 
-/// What became of the connections of a trial.
+/// Counts, times and bytes of the connections of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
-    /// Clients; each has one connection at a time.
+    /// Number of clients; each has one connection at a time.
     pub clients: u32,
-    /// Queries of a connection before another is opened; absent: no end.
+    /// Number of queries of a connection before another is opened; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queries_per_connection: Option<u64>,
-    /// Queries outstanding on a connection at most.
+    /// Largest number of queries outstanding on a connection.
     pub outstanding: u32,
-    /// Connections tried.
+    /// Connections attempted.
     pub attempts: u64,
-    /// Connections that came to be.
+    /// Connections established.
     pub established: u64,
-    /// Those that resumed an earlier session.
+    /// Established connections that resumed an earlier session.
     pub resumed: u64,
     /// `resumed` as a share (0 to 1) of `established`.
     pub resumption_rate: f64,
-    /// Those whose peer took data before the handshake was done (0-RTT).
+    /// Connections whose server accepted data before the end of the handshake (0-RTT).
     pub early_data: u64,
-    /// Closed by the Tester when their queries were answered.
+    /// Connections that the Tester closed after their queries were answered.
     pub completed: u64,
-    /// Those of them that had been without a query for too long.
+    /// Completed connections that the Tester closed because they were idle for too long.
     #[serde(default)]
     pub closed_idle: u64,
-    /// Closed by the server when no query was outstanding.
+    /// Connections that the server closed while no query was outstanding.
     pub closed_by_server: u64,
-    /// Failed, by reason.
+    /// Failed connections, by reason.
     pub failed: BTreeMap<String, u64>,
-    /// Connections on which a query was lost while others were answered.
+    /// Connections that lost a query while others were answered.
     pub slow: u64,
     /// Queries lost with their connection.
     pub lost_with_connection: u64,
-    /// Queries that found no connection in time.
+    /// Queries that got no connection in time.
     pub unserved: u64,
-    /// The most that were up at once.
+    /// Largest number of connections open at once.
     pub peak: u64,
-    /// Up at the end.
+    /// Connections open at the end.
     pub open_at_end: u64,
-    /// Microseconds until the server's kernel took the connection.
+    /// Time until the server's kernel accepted the connection, in microseconds.
     pub connect_us: Times,
-    /// Microseconds until queries could be sent, the above included.
+    /// Time until queries could be sent, in microseconds, `connect_us` included.
     pub handshake_us: Times,
-    /// From sent to reply, the first query of each connection.
+    /// Time from sent to reply of the first query of each connection, in microseconds.
     pub first_query_us: Times,
-    /// From sent to reply, later queries.
+    /// Time from sent to reply of later queries, in microseconds.
     pub steady_us: Times,
-    /// Bytes of payload that TCP or UDP carried to the server, handshakes included.
+    /// Payload bytes that TCP or UDP carried to the server, handshakes included.
     pub bytes_sent: u64,
-    /// Bytes of payload from the server.
+    /// Payload bytes from the server.
     pub bytes_received: u64,
-    /// System calls that wrote.
+    /// System calls that wrote data.
     pub writes: u64,
-    /// System calls that read something.
+    /// System calls that read data.
     pub reads: u64,
-    /// Of a mix of transports: the same of each, but for bytes and calls, which are told of all together.
+    /// Connections of each transport in a mix; bytes and system calls are counted for all transports together.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub by_transport: BTreeMap<String, Connections>,
 }

@@ -1,8 +1,7 @@
 //! Runs as tables of comma-separated values (RFC 4180), for spreadsheets and statistics programs.
 //!
-//! Each row says which cell it belongs to: the run, the experiment, the server and its version, and a column
-//! `setting.NAME` for each setting that any cell of the run has. Units stand in the names of columns, or in
-//! a column of their own.
+//! Each row names its cell: the run, the experiment, the server and its version, and a column `setting.NAME` for each
+//! setting that any cell of the run has. Units are part of the column names, or have a column of their own.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -11,23 +10,23 @@ use measure::Warning;
 
 use crate::{CellRecord, Run, Times, TrialRecord};
 
-/// Which table of a run.
+/// A table of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// A row for each cell.
+    /// One row for each cell.
     Cells,
-    /// A row for each trial.
+    /// One row for each trial.
     Trials,
-    /// A row for each value of each figure; the capacity of each search is one.
+    /// One row for each value of each figure; the capacity of each search is a figure.
     Figures,
-    /// A row for each sample of each series.
+    /// One row for each sample of each series.
     Series,
 }
 
 /// Writes `table` of `run` to `out`.
 ///
 /// # Errors
-/// What `out` says.
+/// The errors of `out`.
 pub fn write_csv(run: &Run, table: Table, out: impl Write) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(out);
     let keys: BTreeSet<&str> =
@@ -188,7 +187,7 @@ fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let figures = cell.figures.iter().flat_map(|(name, figure)| {
         figure.values.iter().enumerate().map(|(i, v)| row(name, &figure.unit, i, *v))
     });
-    // `secondary 2 nsd: axfr`: there may be two of a kind.
+    // The number distinguishes two secondaries of the same kind: `secondary 2 nsd: axfr`.
     let secondaries = (1..).zip(&cell.secondaries).flat_map(|(number, secondary)| {
         secondary.figures.iter().flat_map(move |(name, figure)| {
             let name = format!("secondary {number} {}: {name}", secondary.server);
@@ -201,8 +200,8 @@ fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
 
 const SERIES: [&str; 6] = ["trial", "rate_qps", "series", "unit", "at_s", "value"];
 
-/// The series of the cell, then those of its trials, numbered from 0: what the Measurer counted in each second
-/// and what the probes saw.
+/// Returns the series of the cell, then those of its trials, numbered from 0: the Measurer's counts of each second
+/// and the samples of the probes.
 fn series_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let row = |trial: Option<(usize, f64)>, name: &str, unit: &str, at: f64, value: f64| {
         vec![

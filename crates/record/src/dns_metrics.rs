@@ -6,7 +6,7 @@
 //!   `stats_sum`. The schema leaves open where the counts stand: its text has `sent` and `received`, its
 //!   examples and kxdpgun have `queries` and `responses`; both are written.
 //! - Times are nanoseconds. Buckets are least time, largest time, count.
-//! - What the schema has no place for is in `additional_info`, as kxdpgun has it.
+//! - Facts without a field in the schema are in `additional_info`, as kxdpgun writes them.
 //!
 //! [dns-metrics]: https://github.com/DNS-OARC/dns-metrics
 
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 
 use crate::{CellRecord, Run, Times, Trial, TrialRecord, cell_name};
 
-/// The schema's version, the one that kxdpgun 3.4 names.
+/// Version of the schema, the one that kxdpgun 3.4 names.
 const SCHEMA_VERSION: u32 = 20_240_530;
 
 /// Writes `run` to `out`.
 ///
 /// # Errors
-/// What `out` says.
+/// The errors of `out`.
 pub fn write_dns_metrics(run: &Run, mut out: impl Write) -> io::Result<()> {
-    // As a string, as the schema wants it.
+    // The schema requires a string.
     let id = match run.id {
         Some(id) => id.to_string(),
         None => format!("{}-{:.0}", run.plan.experiment, run.plan.started_unix_s),
@@ -79,7 +79,7 @@ fn header(run: &Run) -> Value {
             "complete": run.complete,
         },
     });
-    // The first trial's; other cells may have others.
+    // The timeout of the first trial; other cells may have others.
     if let Some(timeout) = timeout.take(1).next() {
         header["timeout"] = timeout.into();
     }
@@ -90,18 +90,18 @@ fn event(message: &str) -> Value {
     json!({"type": "event", "msg": message})
 }
 
-/// Which trial it is, in words.
+/// Returns the description of a trial in words.
 fn what(cell: &CellRecord, record: &TrialRecord) -> String {
     let cell_name = cell_name(&cell.server, cell.server_version.as_deref(), &cell.settings);
     format!("{cell_name}, {} {}, {} qps", cell.method, record.repeat, record.rate_qps)
 }
 
-/// Nanoseconds of `seconds`.
+/// Converts seconds to nanoseconds.
 fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// Counts of the queries and responses of a time span, in seconds since the epoch.
+/// Returns the counts of queries and responses of a time span, in seconds since 1970.
 fn counted(kind: &str, time: Range<f64>, queries: u64, responses: u64) -> Value {
     json!({
         "type": kind,
@@ -122,7 +122,7 @@ fn summary(cell: &CellRecord, record: &TrialRecord, since: f64) -> Value {
     sum["unexpected"] = (t.unexpected + t.duplicates).into();
     sum["discarded"] = t.late.into();
     sum["response_rcodes"] = json!(t.rcodes);
-    // Of replies to queries: the lost have none.
+    // The latencies of replies only: lost queries have none.
     sum["response_latency"] = latency(&t.latency_from_send_us);
     sum["conn_info"] = connections(t);
     sum["additional_info"] = json!({

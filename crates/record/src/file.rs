@@ -1,4 +1,4 @@
-//! Records as JSON files: written whole or not at all.
+//! Records as JSON files: each is written completely or not at all.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,47 +8,47 @@ use serde::de::DeserializeOwned;
 
 use crate::{SCHEMA, v1};
 
-/// A record that cannot be read or written.
+/// Error of a record file.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file system said no.
+    /// The file system refused an operation.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// Read or write.
+        /// Operation that failed: read or write.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// It is not the JSON of a record.
+    /// The file is not the JSON of a record.
     #[error("{}:{line}:{column}: not a record of dnsdyno: {why}", path.display())]
     Bad {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1.
+        /// Column, from 1.
         column: usize,
         /// What is wrong.
         why: String,
     },
-    /// It is not a record of an older version.
+    /// The file is not a valid record of an older version.
     #[error("{}: not a record of schema {schema}: {why}", path.display())]
     Old {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The version that it says it has.
+        /// Schema version that the file states.
         schema: u64,
         /// What is wrong.
         why: String,
     },
-    /// It is of a version that this program does not know.
+    /// The record has a version that this program does not know.
     #[error("{}: the record has schema {found}, this version reads schemas 1 to {SCHEMA}", path.display())]
     Schema {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The version found.
+        /// Version found.
         found: u64,
     },
 }
@@ -56,7 +56,7 @@ pub enum RecordError {
 /// Writes `record` as JSON to `path` (`-` is the standard output), through a temporary file beside it.
 ///
 /// # Errors
-/// What the file system says.
+/// The errors of the file system.
 pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     let error =
         |source: io::Error| RecordError::Io { what: "write", path: path.to_owned(), source };
@@ -65,10 +65,10 @@ pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     write_bytes(path, &text)
 }
 
-/// Writes what was made of records to `path` (`-` is the standard output), through a temporary file beside it.
+/// Writes bytes to `path` (`-` is the standard output), through a temporary file beside it.
 ///
 /// # Errors
-/// What the file system says.
+/// The errors of the file system.
 pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
     let error = |source| RecordError::Io { what: "write", path: path.to_owned(), source };
     if path == Path::new("-") {
@@ -77,7 +77,7 @@ pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).map_err(|e| {
-        // What is left of a failed attempt is of no use to anyone.
+        // The rest of a failed attempt is useless.
         let _ = std::fs::remove_file(&beside);
         error(e)
     })
@@ -86,7 +86,7 @@ pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
 /// Reads a record, also one of an older version.
 ///
 /// # Errors
-/// With line and column where the JSON is wrong; names the schema when it is an unknown one.
+/// With line and column if the JSON is wrong; with the version if it is unknown.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
     let text = std::fs::read(path).map_err(|source| RecordError::Io {
         what: "read",

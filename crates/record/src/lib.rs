@@ -1,12 +1,12 @@
-//! What is kept of a measurement, and its JSON. The only serde boundary of results.
+//! Records of measurements, and their JSON. This crate is the only serde boundary of results.
 //!
 //! ```text
 //! load::Tally ──(cli)──> Trial ──(experiment)──> CellRecord ──> Run ──> report, JSON file
 //!                                                     └──────────┴──> store (SQLite)
 //! ```
 //!
-//! Top-level names are a contract with scripts: they may be added to, never renamed. [`SCHEMA`] counts
-//! the breaks.
+//! Top-level names are a contract with scripts: names are added, never renamed. [`SCHEMA`] counts the incompatible
+//! versions.
 
 pub mod compare;
 pub mod connections;
@@ -58,8 +58,8 @@ pub use transfers::{TransferCount, TransferCounts, Transfers};
 pub use trial::{Conditions, Cpu, Drops, Second, Trial, Voidness};
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 
-/// The version of these types' JSON.
+/// Version of the JSON of these types.
 ///
-/// Version 1 had sentences where `warnings` and `void` of a trial and the testbed of a run are types now, and empty texts
-/// for what a host does not tell; it is still read.
+/// Version 1 had sentences for a trial's `warnings` and `void` and for a run's testbed, and empty texts for missing
+/// facts of a host; records with it can still be read.
 pub const SCHEMA: u32 = 2;

@@ -7,42 +7,42 @@ use serde::{Deserialize, Serialize};
 use crate::request::{LockStepTimes, TrialResult};
 use crate::trial::Trial;
 
-/// One column of the table for each number of threads.
+/// Table of a lock-step experiment: one column for each number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockStepTable {
     /// Version of the JSON.
     pub schema: u32,
-    /// The server's name or address.
+    /// Name or address of the server.
     pub server: String,
-    /// The columns.
+    /// Columns of the table.
     pub rows: Vec<LockStepRow>,
 }
 
-/// What one number of threads gave.
+/// Results of one number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockStepRow {
-    /// Lanes that ask one after the other.
+    /// Number of lanes; each sends one query after the other.
     pub threads: u32,
-    /// Experiments of 256 queries.
+    /// Number of experiments of 256 queries.
     pub experiments: u32,
-    /// Mean time of an experiment, milliseconds.
+    /// Mean time of one experiment, in milliseconds.
     pub mean_ms: f64,
-    /// Its standard deviation.
+    /// Standard deviation of the time, in milliseconds.
     pub std_dev_ms: f64,
-    /// The longest.
+    /// Longest time, in milliseconds.
     pub max_ms: f64,
-    /// 256 queries over the mean time.
+    /// 256 queries over the mean time, in queries a second.
     pub qps: f64,
-    /// Mean busy share of the watched cores, percent, as dstat gives it (100 - idle); absent when not visible.
+    /// Mean busy share of the watched cores, in percent, as dstat reports it (100 - idle); absent if not visible.
     pub cpu_percent: Option<f64>,
-    /// Its standard deviation over the samples.
+    /// Standard deviation of the busy share over the samples, in percent.
     pub cpu_std_dev: Option<f64>,
-    /// What became of the queries.
+    /// Counts of the queries.
     pub trial: Trial,
 }
 
 impl LockStepRow {
-    /// The column of `threads` lanes, from the result of their trial.
+    /// Makes the column of `threads` lanes from the result of their trial.
     pub fn new(threads: u32, result: TrialResult) -> Self {
         let TrialResult { trial, lockstep, .. } = result;
         let LockStepTimes { times_ms, busy_percent } = lockstep.unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The name of a cell: one spelling for every table, page, message and export.
+//! The name of a cell, with one spelling for every table, page, message and export.
 
-/// The name of a cell: its server, the server's version if known, and each setting as `key=value`, with
-/// blanks between.
+/// Returns the name of a cell: its server, the server's version if known, and each setting as `key=value`, separated
+/// by spaces.
 pub fn cell_name<'a>(
     server: &str,
     version: Option<&str>,

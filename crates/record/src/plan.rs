@@ -1,4 +1,4 @@
-//! What a run was to do, and the marks that an interruption leaves.
+//! The plan of a run, and its interruptions.
 
 use std::collections::BTreeMap;
 
@@ -7,42 +7,42 @@ use serde::{Deserialize, Serialize};
 use crate::host::HostFacts;
 use crate::testbed::{Choices, TestbedFacts};
 
-/// What was to be done, by which program, on which host. Written before the first trial.
+/// Plan of a run: the work, the program and the host. It is written before the first trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The experiment's name, or `search`.
+    /// Name of the experiment, or `search`.
     pub experiment: String,
-    /// One line on what it is.
+    /// Title in one line.
     #[serde(default)]
     pub title: String,
-    /// The text of the experiment's file, as it was read; empty when there was none.
+    /// Text of the experiment file as it was read; empty without a file.
     #[serde(default)]
     pub text: String,
-    /// Whether it is the short form.
+    /// Whether it is the quick form.
     #[serde(default)]
     pub quick: bool,
-    /// The version of dnsdyno.
+    /// Version of dnsdyno.
     pub version: String,
-    /// The command line.
+    /// Command line.
     pub command: String,
-    /// When it began, seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub started_unix_s: f64,
-    /// What the command line chose beside the experiment's file.
+    /// Choices of the command line beside the experiment file.
     #[serde(default)]
     pub choices: Choices,
-    /// The testbed; absent for a load without one.
+    /// Facts of the testbed; absent for a load without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub testbed: Option<TestbedFacts>,
-    /// The host, as `dnsdyno host` prints it; absent when its facts were not taken.
+    /// Facts of the host, as `dnsdyno host` prints them; absent if they were not taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostFacts>,
-    /// Configuration files that belong to no cell, by name: the Tester's and the AuthDNS's.
+    /// Configuration files that belong to no cell, by name: those of the Tester and the AuthDNS.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,
 }
 
 impl Plan {
-    /// The testbed's facts and what the command line chose, by name, in words.
+    /// Returns the facts of the testbed and the choices of the command line, by name, in words.
     pub fn words(&self) -> BTreeMap<String, String> {
         let mut words = self.testbed.as_ref().map(TestbedFacts::words).unwrap_or_default();
         words.extend(self.choices.words());
@@ -50,15 +50,15 @@ impl Plan {
     }
 }
 
-/// An interruption: the run ended before its time and was taken up again.
+/// An interruption: the run ended early and was resumed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seam {
-    /// When the last thing before it was stored, seconds since 1970.
+    /// Time of the last stored result before it, in seconds since 1970.
     pub stopped_unix_s: f64,
-    /// When the run was taken up again, seconds since 1970.
+    /// Time when the run was resumed, in seconds since 1970.
     pub resumed_unix_s: f64,
-    /// How many trials were stored before it.
+    /// Number of trials stored before it.
     pub trials_before: u64,
-    /// The version of dnsdyno that took it up again.
+    /// Version of dnsdyno that resumed the run.
     pub version: String,
 }

@@ -6,8 +6,8 @@
 //! point of a matrix  ───┘     (JSON, a pipe)    └──> the Measurer process of the lab ──> TrialResult
 //! ```
 //!
-//! A request is a value of plain types, so that it can be built without knowing DNS and sent to another process. Whoever runs
-//! it reads names, types and prefixes once, and names the field that it cannot accept.
+//! A request is a value of plain types, so that it can be built without knowing DNS and sent to another process. The
+//! Tester parses names, types and prefixes once, and names the first field that it cannot accept.
 
 mod connections;
 mod sockets;
@@ -36,49 +36,49 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialRequest {
-    /// [`VERSION`] of this type; no other is read.
+    /// Version of this type, [`VERSION`]; other versions are refused.
     #[serde(deserialize_with = "version")]
     pub version: u32,
     /// Address and port of the server.
     pub target: SocketAddr,
-    /// What moves the messages.
+    /// Engine that carries the messages.
     pub engine: Engine,
-    /// What is asked, and what the answers must say.
+    /// Queries, and the expected answers.
     pub workload: Workload,
-    /// When queries leave; a replay has its own times instead.
+    /// Schedule of the queries; a replay has its own times instead.
     #[serde(with = "text")]
     pub pacing: Pacing,
-    /// Duration of sending; a replay and a lock-step load have their own.
+    /// Duration of sending, in nanoseconds; a replay and a lock-step load have their own.
     #[serde(with = "text")]
     pub duration: Nanos,
-    /// Time within which a reply counts.
+    /// Time within which a reply counts, in nanoseconds.
     #[serde(with = "text")]
     pub timeout: Nanos,
-    /// Goal that the trial is judged by; the trial ends when it is missed for certain.
+    /// Goal of the trial; the trial ends as soon as it is missed for certain.
     #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
     pub goal: Option<Goal>,
     /// Sockets and threads of the Measurer.
     pub sockets: Sockets,
-    /// Seed of everything that looks random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// File to which the counters are written four times a second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub live: Option<PathBuf>,
-    /// Cores whose use the table of a lock-step load shows; all of the host where it is empty.
+    /// Cores whose use the table of a lock-step load shows; all cores of the host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub dut_cpus: Vec<usize>,
 }
 
-/// What a method decides for each trial.
+/// Values that a method chooses for each trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialSpec {
-    /// When queries leave.
+    /// Schedule of the queries.
     pub pacing: Pacing,
-    /// Duration of sending.
+    /// Duration of sending, in nanoseconds.
     pub duration: Nanos,
-    /// Time within which a reply counts.
+    /// Time within which a reply counts, in nanoseconds.
     pub timeout: Nanos,
-    /// Goal; the trial may end when it is missed for certain. A load without one is not judged.
+    /// Goal; the trial may end as soon as it is missed for certain. Without a goal no trial passes or fails.
     pub goal: Option<Goal>,
     /// Number of the first name of the namespace to use.
     pub first_name: u64,
@@ -86,17 +86,17 @@ pub struct TrialSpec {
     pub names: u64,
 }
 
-/// What moves the messages of a trial.
+/// Engine that carries the messages of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// Batched sockets of UDP.
+    /// Batched UDP sockets.
     Udp,
-    /// Clients with connections, or over UDP with a port each.
+    /// Clients with connections, or with one UDP port each.
     Streams(Box<Connecting>),
 }
 
-/// What a trial brought.
+/// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Version of the JSON.
@@ -111,24 +111,24 @@ pub struct TrialResult {
 /// Times of the experiments of a lock-step load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockStepTimes {
-    /// Time of each experiment, milliseconds.
+    /// Time of each experiment, in milliseconds.
     pub times_ms: Vec<f64>,
-    /// Busy share of the watched cores, percent, a sample each second.
+    /// Busy share of the watched cores, in percent, one sample each second.
     pub busy_percent: Vec<f64>,
 }
 
 impl TrialResult {
-    /// The result of a trial without experiments.
+    /// Makes the result of a trial without experiments.
     pub fn new(trial: Trial) -> Self {
         TrialResult { schema: SCHEMA, trial, lockstep: None }
     }
 }
 
-/// A request that is not one: the field and what is wrong with it.
+/// Error of an invalid request: the field and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("the request for a trial, field `{field}`: {why}")]
 pub struct BadRequest {
-    /// Path of the field, dots between; `.` where it is the whole.
+    /// Path of the field, with dots; `.` for the whole request.
     pub field: String,
     /// What is wrong with its value.
     pub why: String,
@@ -145,7 +145,7 @@ impl TrialRequest {
             .map_err(|e| BadRequest { field: e.path().to_string(), why: e.inner().to_string() })
     }
 
-    /// Takes from `spec` all but the names, whose range is counted in different ways.
+    /// Copies everything from `spec` except the names, whose range is counted in different ways.
     pub fn set_trial(&mut self, spec: &TrialSpec) {
         self.pacing = spec.pacing;
         (self.duration, self.timeout) = (spec.duration, spec.timeout);
@@ -160,7 +160,8 @@ impl TrialRequest {
         }
     }
 
-    /// The transports that carry the queries, each with its port where that is not the target's and its share of the clients.
+    /// Returns the transports of the queries, each with its share of the clients, and its port if that differs from
+    /// the target's.
     pub fn transports(&self) -> Vec<TransportShare> {
         match &self.engine {
             Engine::Udp => vec![TransportShare::only(Transport::Udp)],
@@ -169,7 +170,7 @@ impl TrialRequest {
     }
 }
 
-/// Reads a version: this one.
+/// Reads the version; refuses all but this one.
 fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     match u32::deserialize(deserializer)? {
         VERSION => Ok(VERSION),

@@ -1,4 +1,4 @@
-//! Runs and their cells: what a capacity is made of.
+//! Runs, their cells, and the parts of a capacity.
 
 use std::collections::BTreeMap;
 
@@ -9,87 +9,87 @@ use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::trial::{Trial, limiter_word};
 
-/// What `dnsdyno search` and `dnsdyno run` measured: a plan, and what became of each of its cells.
+/// Result of `dnsdyno search` or `dnsdyno run`: a plan, and the result of each of its cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Version of the JSON.
     pub schema: u32,
-    /// Its number in the store it was kept in; absent when it was not stored.
+    /// Number of the run in its store; absent if it was not stored.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<i64>,
-    /// What was to be done, by whom, where.
+    /// Plan of the run.
     #[serde(flatten)]
     pub plan: Plan,
-    /// How long it took, seconds, less its interruptions.
+    /// Duration of the run without its interruptions, in seconds.
     pub elapsed_s: f64,
     /// Whether everything planned was done.
     pub complete: bool,
-    /// What was not done, and why.
+    /// Servers and settings that were not measured, and why.
     pub skipped: Vec<Skipped>,
-    /// Interruptions, where it was taken up again.
+    /// Interruptions of a resumed run.
     #[serde(default)]
     pub seams: Vec<Seam>,
-    /// One for each server and setting.
+    /// Cells, one for each server and setting.
     pub results: Vec<CellRecord>,
 }
 
 /// A server that was not measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// Name of the server.
     pub server: String,
-    /// At which settings; empty when it is all of them.
+    /// Settings that were not measured; empty for all of them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub settings: BTreeMap<String, String>,
-    /// Why.
+    /// Reason why it was not measured.
     pub why: String,
 }
 
-/// A cell of the experiment's matrix: one server at one setting. A search fills the figures of a
-/// capacity; other methods leave them empty and put what they found into `figures`.
+/// A cell of the experiment's matrix: one server at one setting. A search fills the capacity fields; other methods
+/// leave them empty and fill `figures`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellRecord {
-    /// The server's name, or the target's address.
+    /// Name of the server, or address of the target.
     pub server: String,
-    /// The server's version, where it is known.
+    /// Version of the server, if known.
     pub server_version: Option<String>,
-    /// What was varied; with the server it says which cell this is, no two are equal in a run.
+    /// Varied settings; with the server they identify the cell within the run.
     pub settings: BTreeMap<String, String>,
-    /// How it was measured: `search`, `lockstep`, `load`, ...
+    /// Method of the measurement: `search`, `lockstep`, `load`, ...
     #[serde(default = "search_word")]
     pub method: String,
-    /// Median of the repeats' capacities, queries per second; absent when no repeat has one.
+    /// Median of the repeats' capacities, in queries a second; absent if no repeat has one.
     pub median_qps: Option<f64>,
-    /// Their 1st percentile.
+    /// 1st percentile of the capacities, in queries a second.
     pub p01_qps: Option<f64>,
-    /// Their 99th percentile.
+    /// 99th percentile of the capacities, in queries a second.
     pub p99_qps: Option<f64>,
-    /// Whether the figures are lower bounds of the server's capacity.
+    /// Whether the capacities are lower bounds.
     pub at_least: bool,
-    /// How many searches there were.
+    /// Number of searches.
     pub repeats: u32,
-    /// Whether all was done as RFC 8219 section 9.2 wants it.
+    /// Whether the measurement conforms to RFC 8219 section 9.2.
     pub conforming: bool,
-    /// What was not.
+    /// Differences from RFC 8219.
     pub differs: Vec<String>,
-    /// What bounded the capacity.
+    /// Limiter of the capacity.
     #[serde(with = "limiter_word")]
     pub limiter: Limiter,
-    /// The goal of the search; empty without one.
+    /// Goal of the search; empty without one.
     pub goal: String,
-    /// The Tester's self-test.
+    /// Certificate of the Tester's self-test.
     pub certificate: Option<Certificate>,
-    /// What each search found.
+    /// Result of each search.
     pub capacities: Vec<Capacity>,
     /// Every trial, in order.
     pub trials: Vec<TrialRecord>,
-    /// What else was measured, by name, such as `zone_load` or `experiment_time`.
+    /// Other figures, by name, such as `zone_load` or `experiment_time`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub figures: BTreeMap<String, Figure>,
-    /// The servers that follow a primary, in an experiment about updates; the first is the one asked.
+    /// Secondaries of a primary, in an experiment about updates; the first is the server under test.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub secondaries: Vec<Secondary>,
-    /// What was sampled beside the trials, as while a server loads its zone.
+    /// Samples beside the trials, such as those while a server loads its zone.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Series>,
     /// Configuration files as used, by name.
@@ -97,123 +97,123 @@ pub struct CellRecord {
     pub files: BTreeMap<String, String>,
 }
 
-/// A server that follows a primary.
+/// A secondary of a primary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Secondary {
-    /// Its name.
+    /// Name of the server.
     pub server: String,
-    /// Its version, where it is known.
+    /// Version of the server, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_version: Option<String>,
-    /// The address that it answers at and fetches its zone from.
+    /// Address at which it answers and from which it fetches its zone.
     pub address: String,
-    /// The transfers it got by kind (`axfr`, `ixfr`, `ixfr_in_full`, `ixfr_without_news`, `transfers_refused`), the
-    /// octets of each (`axfr_octets`, ...), and how far it was behind (`lag_p50`, `lag_p99`, `lag_watched`,
-    /// `lag_unseen`).
+    /// Transfers by kind (`axfr`, `ixfr`, `ixfr_in_full`, `ixfr_without_news`, `transfers_refused`), their octets
+    /// (`axfr_octets`, ...), and the lag (`lag_p50`, `lag_p99`, `lag_watched`, `lag_unseen`).
     pub figures: BTreeMap<String, Figure>,
 }
 
-/// The method of records that name none.
+/// Method of records that do not name one.
 fn search_word() -> String {
     "search".to_owned()
 }
 
 impl CellRecord {
-    /// An empty cell for `server` at `settings`.
+    /// Makes an empty cell for `server` at `settings`.
     pub fn new(server: &str, settings: BTreeMap<String, String>, method: &str) -> Self {
         let (server, method) = (server.to_owned(), method.to_owned());
         CellRecord { server, settings, method, ..CellRecord::default() }
     }
 
-    /// Whether this is the cell of `server` at `settings`.
+    /// Returns whether this is the cell of `server` at `settings`.
     pub fn is(&self, server: &str, settings: &BTreeMap<String, String>) -> bool {
         self.server == server && self.settings == *settings
     }
 
-    /// The capacities found, one for each search that has one, queries per second.
+    /// Returns the capacity of each search that has one, in queries a second.
     pub fn found_qps(&self) -> Vec<f64> {
         self.capacities.iter().filter_map(|c| c.qps).collect()
     }
 }
 
-/// What one search found.
+/// Result of one search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// The highest passing rate; absent when none passed.
+    /// Highest passing rate, in queries a second; absent if none passed.
     pub qps: Option<f64>,
-    /// The lowest failing rate above it; absent when none failed.
+    /// Lowest failing rate above it, in queries a second; absent if none failed.
     pub failed_qps: Option<f64>,
-    /// Whether it is a lower bound.
+    /// Whether the capacity is a lower bound.
     pub at_least: bool,
-    /// What bounded it.
+    /// Limiter of the capacity.
     #[serde(with = "limiter_word")]
     pub limiter: Limiter,
-    /// The verdict in words.
+    /// Verdict in words.
     pub verdict: String,
-    /// What a search for several goals found for each; the first is the goal of `qps`.
+    /// Results for each goal of a search for several goals; the first is the goal of `qps`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also: Vec<GoalCapacity>,
 }
 
-/// What MLRsearch found for one goal.
+/// Result of MLRsearch for one goal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GoalCapacity {
-    /// The goal.
+    /// Goal of the search.
     pub goal: String,
-    /// The highest rate that meets it below one that does not, in queries a second.
+    /// Highest rate that meets the goal, below one that does not, in queries a second.
     pub qps: Option<f64>,
-    /// The lowest rate that does not meet it, in queries a second.
+    /// Lowest rate that does not meet the goal, in queries a second.
     pub failed_qps: Option<f64>,
-    /// The rate of valid answers that `qps` stands for (conditional throughput), a second.
+    /// Rate of valid answers at `qps` (conditional throughput), a second.
     pub conditional_qps: Option<f64>,
 }
 
 /// A trial of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// Which search, from 0.
+    /// Number of the search, from 0.
     pub repeat: u32,
-    /// The rate asked for.
+    /// Offered rate, in queries a second.
     pub rate_qps: f64,
-    /// What it measured.
+    /// Result of the trial.
     #[serde(flatten)]
     pub trial: Trial,
 }
 
-/// The Tester's self-test: a Tester certified for a rate may judge servers up to it (RFC 8219 section 9.2).
+/// Certificate of the Tester's self-test: a certified Tester may measure servers up to that rate (RFC 8219 section
+/// 9.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// The rate that servers may be judged up to; zero when no self-test passed.
+    /// Highest rate at which servers may be measured, in queries a second; zero if no self-test passed.
     pub certified_qps: f64,
-    /// The rate of the self-test: 2.2 times that.
+    /// Rate of the self-test, in queries a second: 2.2 times the certified rate.
     pub self_test_qps: f64,
-    /// Its timeout, seconds: a quarter of the servers'.
+    /// Timeout of the self-test, in seconds: a quarter of the servers'.
     pub timeout_s: f64,
-    /// Its duration, seconds.
+    /// Duration of the self-test, in seconds.
     pub duration_s: f64,
-    /// Whether it passed.
+    /// Whether the self-test passed.
     pub passed: bool,
-    /// Its trials, the last one deciding.
+    /// Trials of the self-test; the last one decides.
     pub trials: Vec<TrialRecord>,
 }
 
-/// What `dnsdyno selftest` measured: the names of a trial at the top, and the certificate.
+/// Result of `dnsdyno selftest`: the fields of a trial at the top level, and the certificate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelfTest {
-    /// What was measured.
+    /// Result of the trial.
     #[serde(flatten)]
     pub trial: Trial,
     /// Whether the self-test passed.
     pub self_test_passed: bool,
-    /// The rate that servers may be judged up to.
+    /// Highest rate at which servers may be measured, in queries a second.
     pub certified_qps: f64,
 }
 
 impl From<&Certificate> for SelfTest {
-    /// Of the last trial.
+    /// Takes the last trial of the certificate.
     ///
     /// # Panics
-    /// When the certificate has no trial.
+    /// If the certificate has no trial.
     fn from(certificate: &Certificate) -> Self {
         let last = certificate.trials.last().expect("a self-test has a trial");
         SelfTest {

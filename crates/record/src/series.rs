@@ -3,34 +3,34 @@
 use measure::stats;
 use serde::{Deserialize, Serialize};
 
-/// A figure measured once or several times.
+/// A figure, measured once or several times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Its unit: `s`, `ms`, `B`, `%`, `qps`, ...; empty for a plain number.
+    /// Unit of the figure: `s`, `ms`, `B`, `%`, `qps`, ...; empty for a plain number.
     pub unit: String,
-    /// One value for each repeat.
+    /// Values of the figure, one for each repeat.
     pub values: Vec<f64>,
 }
 
 impl Figure {
-    /// From its values.
+    /// Makes a figure from its values.
     pub fn new(unit: &str, values: Vec<f64>) -> Self {
         Figure { unit: unit.to_owned(), values }
     }
 
-    /// The middle value; `None` when there are no values.
+    /// Returns the median; `None` without values.
     pub fn median(&self) -> Option<f64> {
         stats::median(&self.values)
     }
 }
 
-/// Something sampled over time.
+/// Samples of a quantity over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What: `dut.user`, `dut.resident`, `system.busy`, ...: the role, a dot, the quantity.
+    /// Name of the series: the role, a dot, the quantity, such as `dut.user`, `dut.resident`, `system.busy`.
     pub name: String,
-    /// Its unit: `B`, `%`, `1/s`, ...
+    /// Unit of the values: `B`, `%`, `1/s`, ...
     pub unit: String,
-    /// Seconds since the beginning of what it belongs to, and the value.
+    /// Samples: seconds since the start of the trial or load they belong to, and the value.
     pub samples: Vec<(f64, f64)>,
 }

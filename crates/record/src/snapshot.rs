@@ -1,13 +1,14 @@
-//! A trial while it runs: what the Measurer has counted so far, for whoever looks on.
+//! Counters of a running trial, for live views.
 
 use serde::{Deserialize, Serialize};
 
-/// What the Measurer writes to the `live` file of its request a few times a second. Nothing of it is kept: the trial says it all.
+/// Counters that the Measurer writes to the `live` file of its request four times a second. They are not kept: the
+/// trial contains them all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// [`SCHEMA`](crate::SCHEMA).
+    /// [`SCHEMA`](crate::SCHEMA) of this type.
     pub schema: u32,
-    /// Since the trial began, seconds.
+    /// Time since the start of the trial, in seconds.
     pub at_s: f64,
     /// Queries sent.
     pub sent: u64,
@@ -19,7 +20,7 @@ pub struct Snapshot {
     pub bad: u64,
     /// Queries without a reply in time.
     pub lost: u64,
-    /// Replies by latency: an upper bound in microseconds, rising, and how many lie between it and the bound
-    /// before it.
+    /// Replies by latency: upper bounds in rising order, in microseconds, and the number of replies between each
+    /// bound and the one before.
     pub latency_us: Vec<(f64, u64)>,
 }

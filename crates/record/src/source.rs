@@ -1,4 +1,4 @@
-//! Runs from JSON files, whichever command wrote them.
+//! Runs read from JSON files of any command.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,11 +7,11 @@ use crate::{
     CellRecord, Figure, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, read,
 };
 
-/// The run in the JSON file at `path`. That of `dnsdyno load` or `selftest`, a single trial, becomes a run
-/// of one cell.
+/// Reads a run from the JSON file at `path`. A single trial of `dnsdyno load` or `selftest` becomes a run of one
+/// cell.
 ///
 /// # Errors
-/// With line and column where the JSON is wrong; names the schema when it is another's.
+/// With line and column if the JSON is wrong; with the version if it is unknown.
 pub fn read_run(path: &Path) -> Result<Run, RecordError> {
     #[derive(serde::Deserialize)]
     struct Shape {
@@ -30,7 +30,7 @@ pub fn read_run(path: &Path) -> Result<Run, RecordError> {
     }
 }
 
-/// A run of nothing but `trial`, which `what` ran: `load` or `selftest`.
+/// Makes a run of one trial of the command `what`: `load` or `selftest`.
 pub fn of_trial(what: &str, trial: Trial) -> Run {
     let c = &trial.conditions;
     let plan = Plan {

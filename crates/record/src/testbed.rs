@@ -1,4 +1,4 @@
-//! The testbed of a run, and what the command line chose for it.
+//! The testbed of a run, and the choices of its command line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::trial::optional_word;
 
-/// The testbed that a run was measured in.
+/// Facts of the testbed of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TestbedFacts {
-    /// Where the hosts are.
+    /// Network of the hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// As which user the lab ran.
+    /// User of the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
-    /// The kind of the links.
+    /// Kind of the links.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
     pub link: Option<Link>,
-    /// Why the links are not of the kind that was asked for; absent where they are.
+    /// Reason why the links are not of the requested kind; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_refused: Option<String>,
-    /// What a datagram is on the links.
+    /// How a datagram crosses the links.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
     pub path: Option<Path>,
-    /// Whether receive packet steering was on; of records that name no link.
+    /// Receive packet steering, for records that name no link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_steering: Option<PacketSteering>,
-    /// Whether the host is a virtual machine, where an interrupt between cores costs microseconds.
+    /// Whether the host is a virtual machine, where an interrupt between cores takes microseconds.
     pub virtual_machine: bool,
     /// Bytes of receive buffer that a server's sockets begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,71 +39,72 @@ pub struct TestbedFacts {
     /// Whether idle cores poll instead of sleeping.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub idle_polling: bool,
-    /// The Tester's cores.
+    /// Cores of the Tester.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tester_cpus: Vec<usize>,
-    /// The AuthDNS's cores.
+    /// Cores of the AuthDNS.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub auth_cpus: Vec<usize>,
-    /// The server's cores; empty where each cell has its own.
+    /// Cores of the server; empty if each cell has its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dut_cpus: Vec<usize>,
     /// Whether the number of the server's cores is a setting of each cell.
     pub dut_cpus_vary: bool,
-    /// The release of the kernel.
+    /// Release of the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// The processor's name.
+    /// Model name of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Settings that the kernel or the missing rights refused.
+    /// Settings that the kernel refused, or that need more rights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused_settings: Vec<String>,
-    /// Facts that have no field, by name; of records of schema 1.
+    /// Facts without a field, by name; for records of schema 1.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub other: BTreeMap<String, String>,
 }
 
-/// Where the hosts of a testbed are.
+/// Network of the hosts of a testbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
-    /// Each host in a network namespace of its own.
+    /// Each host has its own network namespace.
     Namespaces,
-    /// All in one namespace.
+    /// All hosts share one namespace.
     Loopback,
 }
 
-/// As which user the lab ran.
+/// User of the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum User {
-    /// The superuser of the host.
+    /// The lab ran as the superuser of the host.
     Root,
-    /// An ordinary user, in a user namespace.
+    /// The lab ran as an ordinary user, in a user namespace.
     UserNamespace,
 }
 
-/// Receive packet steering on the links of a record that names no link: it bills each host for what it receives.
+/// Receive packet steering of a record that names no link: each host's core does the work for the packets it
+/// receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum PacketSteering {
-    /// Each host pays for what it receives.
+    /// Each host does its own receive work.
     On {
-        /// Whether the host is a virtual machine, where the interrupt between cores costs much.
+        /// Whether the host is a virtual machine, where the interrupt between cores is slow.
         virtual_machine: bool,
     },
     /// The sender's core does the receiver's work.
     Off,
-    /// It was wanted, and the kernel refused it.
+    /// The kernel refused it.
     Refused {
-        /// What the kernel said.
+        /// Error of the kernel.
         why: String,
     },
 }
 
 impl PacketSteering {
-    /// The kind of link that was asked for.
+    /// Returns the requested kind of link.
     pub fn link(&self) -> Link {
         match self {
             PacketSteering::On { .. } | PacketSteering::Refused { .. } => Link::Steered,
@@ -131,38 +132,38 @@ const INTERRUPT: &str = ", and on this virtual machine several microseconds more
 const STEERED_GUEST: &str = "steered: on this virtual machine each packet costs several microseconds more for the \
                              interrupt between cores";
 
-/// What the command line chose beside the experiment's file. A run that is taken up again takes it from here.
+/// Choices of the command line beside the experiment file. A resumed run uses them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Choices {
-    /// Seed of the names' order and of the visits'.
+    /// Seed of the order of names and visits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Only these servers; empty for all of the experiment.
+    /// Servers to measure; empty for all of the experiment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// Servers of the user's own, beside those of the experiment.
+    /// Custom servers of the user, beside those of the experiment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub custom: Vec<CustomServer>,
-    /// The kind of the links, whatever the experiment says.
+    /// Kind of the links, instead of the experiment's.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
     pub link: Option<Link>,
-    /// What a datagram is on the links, whatever the experiment says.
+    /// How a datagram crosses the links, instead of the experiment's choice.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
     pub path: Option<Path>,
 }
 
-/// A server of the user's own.
+/// A custom server of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CustomServer {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// How it is reached.
+    /// How the server is started or reached.
     #[serde(flatten)]
     pub how: CustomHow,
 }
 
-/// How a server of the user's own is reached.
+/// How a custom server is started or reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CustomHow {
@@ -173,7 +174,7 @@ pub enum CustomHow {
 }
 
 impl TestbedFacts {
-    /// The facts by name, in words.
+    /// Returns the facts by name, in words.
     pub fn words(&self) -> BTreeMap<String, String> {
         let network = self.network.map(|network| match network {
             Network::Namespaces => ("namespaces", "tester, auth, dut on veth links".to_owned()),
@@ -216,7 +217,7 @@ impl TestbedFacts {
 }
 
 impl Choices {
-    /// What was chosen by name, in words.
+    /// Returns the choices by name, in words.
     pub fn words(&self) -> BTreeMap<String, String> {
         let custom = self.custom.iter().map(|server| match &server.how {
             CustomHow::Command(command) => (format!("custom {}", server.name), command.clone()),
@@ -233,7 +234,7 @@ impl Choices {
     }
 }
 
-/// A list of cores in the shortest form: `0-3,8`. `cpus` rises.
+/// Returns a list of cores in its shortest form: `0-3,8`. `cpus` must be ascending.
 pub fn cpu_list(cpus: &[usize]) -> String {
     let mut parts = Vec::new();
     let mut rest = cpus;

@@ -1,4 +1,4 @@
-//! A distribution of times as it stands in the JSON: percentiles for people, the histogram for machines.
+//! A distribution of times in JSON: percentiles for people, the histogram for programs.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 /// A distribution of times in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Median.
+    /// Median, in microseconds.
     pub p50: f64,
-    /// 90th percentile.
+    /// 90th percentile, in microseconds.
     pub p90: f64,
-    /// 99th percentile.
+    /// 99th percentile, in microseconds.
     pub p99: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile, in microseconds.
     pub p999: f64,
-    /// Largest.
+    /// Largest time, in microseconds.
     pub max: f64,
-    /// Smallest.
+    /// Smallest time, in microseconds.
     pub min: f64,
-    /// Mean.
+    /// Mean, in microseconds.
     pub mean: f64,
-    /// Standard deviation.
+    /// Standard deviation, in microseconds.
     pub stdev: f64,
-    /// How many times there are.
+    /// Number of times.
     pub count: u64,
-    /// The non-empty buckets: largest time and count; `hdr` says the same.
+    /// Non-empty buckets: largest time in microseconds, and count; `hdr` has the same content.
     #[serde(default)]
     pub buckets: Vec<(f64, u64)>,
-    /// The histogram in nanoseconds: HDR V2, base64.
+    /// Histogram in nanoseconds: HDR V2, base64.
     pub hdr: String,
 }
 
 impl Times {
-    /// The histogram back.
+    /// Decodes the histogram.
     ///
     /// # Errors
-    /// When `hdr` is no histogram.
+    /// If `hdr` is not a histogram.
     pub fn histogram(&self) -> Result<Histogram, NotAHistogram> {
         let bytes =
             BASE64_STANDARD.decode(&self.hdr).map_err(|e| NotAHistogram::new(e.to_string()))?;
@@ -46,16 +46,16 @@ impl Times {
     }
 }
 
-/// The non-empty buckets of `h`: largest time in microseconds and count.
+/// Returns the non-empty buckets of `h`: largest time in microseconds, and count.
 fn buckets(h: &Histogram) -> Vec<(f64, u64)> {
     h.buckets().map(|(t, n)| (t.as_micros_f64(), n)).collect()
 }
 
 impl Times {
-    /// Takes the histogram out, compressed, and leaves the percentiles; `None` when there is none.
+    /// Removes the histogram and returns it compressed; the percentiles stay. Returns `None` without a histogram.
     ///
     /// # Errors
-    /// When `hdr` is no histogram.
+    /// If `hdr` is not a histogram.
     pub(crate) fn take_histogram(&mut self) -> Result<Option<Vec<u8>>, NotAHistogram> {
         if self.hdr.is_empty() {
             return Ok(None);
@@ -66,10 +66,10 @@ impl Times {
         Ok(Some(compressed))
     }
 
-    /// Puts back what [`take_histogram`](Self::take_histogram) took out.
+    /// Restores a histogram that [`take_histogram`](Self::take_histogram) removed.
     ///
     /// # Errors
-    /// When `compressed` is no histogram.
+    /// If `compressed` is not a histogram.
     pub(crate) fn put_histogram(&mut self, compressed: &[u8]) -> Result<(), NotAHistogram> {
         let histogram = Histogram::decode(compressed)?;
         self.buckets = buckets(&histogram);

@@ -1,177 +1,177 @@
-//! The characterisation of a capture.
+//! Statistics of a capture.
 
 use serde::{Deserialize, Serialize};
 
-/// What a capture holds (ISC-TN-2008-1 section 5.1, and beside it sizes and clients).
+/// Statistics of a capture (ISC-TN-2008-1 section 5.1, with sizes and clients).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceStats {
-    /// The version of this form.
+    /// Version of the JSON.
     pub schema: u32,
-    /// The captures read, in order.
+    /// Paths of the captures, in order.
     pub captures: Vec<String>,
-    /// Why reading ended before the end, if it did: the rest stands for what was read.
+    /// Reason why reading ended early, if it did; the statistics then describe the part that was read.
     pub incomplete: Option<String>,
-    /// The first message's time, RFC 3339.
+    /// Time of the first message, RFC 3339.
     pub start: String,
-    /// From the first message to the last, seconds.
+    /// Time from the first message to the last, in seconds.
     pub duration_s: f64,
-    /// `queries`, or `replies` in a capture that holds no queries: what stands for a request.
+    /// Messages that count as requests: `queries`, or `replies` if the capture contains no queries.
     pub requests_are: String,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Replies of another opcode than QUERY or another return code than NOERROR.
+    /// Number of replies with an opcode other than QUERY or a return code other than NOERROR.
     pub failed: u64,
-    /// Requests per second.
+    /// Requests a second.
     pub rates: TraceRates,
-    /// Requests of opcode QUERY.
+    /// Number of requests with opcode QUERY.
     pub query_requests: u64,
-    /// Replies of opcode QUERY with another return code than NOERROR.
+    /// Number of replies with opcode QUERY and a return code other than NOERROR.
     pub query_failed: u64,
-    /// Queries with the RD bit.
+    /// Number of queries with the RD bit.
     pub recursion_desired: u64,
-    /// Replies with the AA bit.
+    /// Number of replies with the AA bit.
     pub authoritative: u64,
-    /// Replies with the TC bit.
+    /// Number of replies with the TC bit.
     pub truncated: u64,
-    /// Queries.
+    /// Statistics of queries.
     pub queries: TraceDirection,
-    /// Replies.
+    /// Statistics of replies.
     pub replies: TraceDirection,
-    /// Packets, and what could not be read.
+    /// Packets, and those that could not be read.
     pub packets: TracePackets,
-    /// By class and type of opcode QUERY, most requests first.
+    /// Classes and types of opcode QUERY, most requests first.
     pub types: Vec<TraceType>,
     /// Replies by return code and messages by opcode other than QUERY, most first.
     pub return_codes: Vec<TraceCode>,
     /// Opcodes other than QUERY.
     pub opcodes: Vec<TraceCode>,
-    /// Who asked.
+    /// Statistics of clients.
     pub clients: TraceClients,
-    /// Messages in time.
+    /// Messages over time.
     pub series: TraceSeries,
 }
 
-/// Requests per second.
+/// Rates of requests, a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceRates {
-    /// Over the whole capture.
+    /// Mean rate over the whole capture.
     pub average: f64,
-    /// Which 95 % of the windows do not exceed.
+    /// Rate that 95 % of the windows do not exceed.
     pub p95_burst: f64,
-    /// Of the fullest window.
+    /// Rate of the busiest window.
     pub max_burst: f64,
-    /// The length of a window, seconds.
+    /// Length of a window, in seconds.
     pub window_s: f64,
 }
 
-/// Queries, or replies.
+/// Statistics of queries, or of replies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceDirection {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Over TCP.
+    /// Number of messages over TCP.
     pub tcp: u64,
-    /// Over IPv6.
+    /// Number of messages over IPv6.
     pub ipv6: u64,
-    /// Put together from IP fragments.
+    /// Number of messages reassembled from IP fragments.
     pub fragmented: u64,
-    /// With an OPT record.
+    /// Number of messages with an OPT record.
     pub edns: u64,
-    /// With the DO bit.
+    /// Number of messages with the DO bit.
     pub dnssec_ok: u64,
-    /// The mean length, bytes.
+    /// Mean length, in bytes.
     pub size_mean: f64,
-    /// Lengths that 50, 95, 99 and 100 % do not exceed, bytes.
+    /// Lengths that 50, 95, 99 and 100 % do not exceed, in bytes.
     pub size_p50_p95_p99_max: [u64; 4],
-    /// Lengths in steps of 64 bytes: the least length of each step, and messages.
+    /// Lengths in steps of 64 bytes: the smallest length of each step, and the number of messages.
     pub sizes: Vec<(u64, u64)>,
 }
 
-/// Packets, and what could not be read.
+/// Packets, and those that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TracePackets {
-    /// All.
+    /// Number of all packets.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes of all packets on the wire.
     pub bytes: u64,
-    /// TCP of the ports of DNS.
+    /// Number of TCP packets of the DNS ports.
     pub tcp: u64,
-    /// Its connections.
+    /// Number of TCP connections.
     pub tcp_sessions: u64,
-    /// Of them without FIN and RST.
+    /// Number of TCP connections without FIN and RST.
     pub tcp_never_closed: u64,
-    /// Gaps in its streams that nothing filled.
+    /// Number of gaps in TCP streams that were never filled.
     pub tcp_gaps: u64,
-    /// IP fragments.
+    /// Number of IP fragments.
     pub fragments: u64,
-    /// Packets whose fragments did not all come.
+    /// Number of packets with missing fragments.
     pub unfinished: u64,
-    /// Frames without IP.
+    /// Number of frames without IP.
     pub not_ip: u64,
-    /// IP of other protocols and ports.
+    /// Number of IP packets of other protocols and ports.
     pub other: u64,
-    /// IP whose headers cannot be read.
+    /// Number of IP packets with unreadable headers.
     pub malformed: u64,
-    /// Frames of unknown link types.
+    /// Number of frames of unknown link types.
     pub unknown_link: u64,
-    /// Messages shorter than a header.
+    /// Number of messages shorter than a header.
     pub messages_headless: u64,
-    /// Messages that do not hold what their header announces, or more.
+    /// Number of messages that are shorter or longer than their header announces.
     pub messages_malformed: u64,
-    /// Messages of which the capture holds the beginning only.
+    /// Number of messages that the capture cut off.
     pub messages_cut: u64,
 }
 
-/// A class and type.
+/// Counts of one class and type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceType {
-    /// `IN`, `CH`, `CLASS7`, ...; empty where the question cannot be read.
+    /// Class: `IN`, `CH`, `CLASS7`, ...; empty if the question cannot be read.
     pub class: String,
-    /// The type; empty where the question cannot be read.
+    /// Type; empty if the question cannot be read.
     pub name: String,
-    /// Queries.
+    /// Number of queries.
     pub queries: u64,
-    /// Replies.
+    /// Number of replies.
     pub replies: u64,
-    /// Replies with another return code than NOERROR.
+    /// Number of replies with a return code other than NOERROR.
     pub failed: u64,
 }
 
-/// A return code or an opcode.
+/// Count of one return code or opcode.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceCode {
-    /// Its name.
+    /// Name of the return code or opcode.
     pub name: String,
-    /// Requests with it (of a return code: replies).
+    /// Number of requests with the opcode, or of replies with the return code.
     pub count: u64,
 }
 
-/// Who asked.
+/// Statistics of clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceClients {
-    /// Clients told apart.
+    /// Number of distinct clients.
     pub distinct: u64,
-    /// Requests of further clients, when the table was full.
+    /// Number of requests of further clients, after the table was full.
     pub beyond: u64,
-    /// So many clients make half of the requests.
+    /// Number of clients that send half of the requests.
     pub half: u64,
-    /// So many make nine in ten.
+    /// Number of clients that send nine tenths of the requests.
     pub nine_tenths: u64,
-    /// The busiest ones and their requests.
+    /// Busiest clients and their requests.
     pub busiest: Vec<(String, u64)>,
-    /// Shares of the requests that the busiest 1, 2, 4, ... clients make.
+    /// Shares (0 to 1) of the requests that the busiest 1, 2, 4, ... clients send.
     pub curve: Vec<(u64, f64)>,
 }
 
-/// Messages in time.
+/// Messages over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceSeries {
-    /// The length of a bin, seconds.
+    /// Length of a bin, in seconds.
     pub bin_s: f64,
-    /// When the first bin begins, RFC 3339.
+    /// Start of the first bin, RFC 3339.
     pub start: String,
-    /// Queries in each bin.
+    /// Number of queries in each bin.
     pub queries: Vec<u64>,
-    /// Replies in each bin.
+    /// Number of replies in each bin.
     pub replies: Vec<u64>,
 }

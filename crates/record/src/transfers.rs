@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 /// Transfers by kind: `axfr`, `ixfr`, `ixfr_in_full`, `ixfr_without_news`, `transfers_refused`.
 pub type TransferCounts = BTreeMap<String, TransferCount>;
 
-/// How many transfers of a kind there were.
+/// Count of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferCount {
-    /// Transfers.
+    /// Number of transfers.
     pub transfers: u64,
     /// Octets of their replies.
     pub octets: u64,
 }
 
-/// What was seen of zone transfers while somebody listened.
+/// Zone transfers that a listener saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfers {
-    /// The version of the types.
+    /// Version of the JSON.
     pub schema: u32,
-    /// Packets that the listener missed: what is counted may then be too little.
+    /// Number of packets that the listener missed; the counts may then be too small.
     pub packets_lost: u64,
-    /// Those of each secondary that was asked about, in that order.
+    /// Transfers of each secondary, in the order of the arguments.
     pub secondaries: Vec<TransferCounts>,
-    /// Those of anybody else.
+    /// Transfers of all other addresses.
     pub others: TransferCounts,
 }
 
 impl Transfers {
-    /// All transfers together.
+    /// Returns the sum of all transfers.
     pub fn all(&self) -> TransferCounts {
         let mut all = TransferCounts::new();
         for (kind, count) in self.secondaries.iter().chain([&self.others]).flatten() {

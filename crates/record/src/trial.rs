@@ -9,96 +9,96 @@ use crate::connections::Connections;
 use crate::series::Series;
 use crate::times::Times;
 
-/// What a trial measured.
+/// Result of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Version of the JSON.
     pub schema: u32,
-    /// Queries planned.
+    /// Number of queries planned.
     pub planned: u64,
-    /// Queries sent.
+    /// Number of queries sent.
     pub sent: u64,
-    /// Replies in time, valid or not.
+    /// Number of replies in time, valid or not.
     pub answered: u64,
-    /// Valid replies in time.
+    /// Number of valid replies in time.
     pub valid: u64,
-    /// Invalid replies in time, by reason.
+    /// Number of invalid replies in time, by reason.
     pub invalid: BTreeMap<String, u64>,
-    /// Replies after the timeout.
+    /// Number of replies after the timeout.
     pub late: u64,
-    /// Queries without a reply in time.
+    /// Number of queries without a reply in time.
     pub lost: u64,
-    /// Further replies to answered queries.
+    /// Number of further replies to answered queries.
     pub duplicates: u64,
-    /// Replies that belong to no query.
+    /// Number of replies that belong to no query.
     pub unexpected: u64,
-    /// Queries outstanding when the trial was interrupted.
+    /// Number of queries outstanding when the trial was interrupted.
     pub unresolved: u64,
-    /// Sent per second.
+    /// Queries sent a second.
     pub offered_qps: f64,
-    /// Answered in time per second.
+    /// Queries answered in time a second.
     pub answered_qps: f64,
-    /// Seconds of sending.
+    /// Duration of sending, in seconds.
     pub duration_s: f64,
-    /// From due to reply; lost queries count with the timeout.
+    /// Time from due to reply, in microseconds; a lost query counts with the timeout.
     pub latency_us: Times,
-    /// From sent to reply; answered queries only.
+    /// Time from sent to reply, in microseconds; answered queries only.
     pub latency_from_send_us: Times,
-    /// From due to sent.
+    /// Time from due to sent, in microseconds.
     pub schedule_error_us: Times,
-    /// Replies in time by return code.
+    /// Number of replies in time by return code.
     pub rcodes: BTreeMap<String, u64>,
-    /// What limited it.
+    /// Limiter of the trial.
     #[serde(with = "limiter_word")]
     pub limiter: Limiter,
-    /// False, or why the trial says nothing.
+    /// False, or the reason why the trial is void.
     pub void: Voidness,
-    /// The goal, if it had one.
+    /// Goal of the trial, if it has one.
     pub goal: Option<String>,
-    /// Whether the goal was met.
+    /// Whether the goal was met; absent without a goal.
     pub passed: Option<bool>,
-    /// Whether it ended as soon as the goal was missed for certain.
+    /// Whether the trial ended as soon as the goal was missed for certain.
     pub stopped_early: bool,
     /// CPU time by role: `tester`, `authdns`, `dut`.
     pub cpu: BTreeMap<String, Cpu>,
-    /// Datagrams dropped, by place.
+    /// Number of datagrams dropped, by place.
     pub drops: Drops,
-    /// What became of the connections; absent over UDP.
+    /// Connections of the trial; absent over UDP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Connections>,
-    /// Seconds of the trial.
+    /// Counts of each second of the trial.
     pub series: Vec<Second>,
-    /// What the probes sampled during it, seconds since its beginning.
+    /// Samples of the probes, by seconds since the start of the trial.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub probes: Vec<Series>,
-    /// Under which conditions.
+    /// Conditions of the trial.
     pub conditions: Conditions,
-    /// Doubts about the measurement.
+    /// Warnings about the measurement.
     pub warnings: Vec<Warning>,
 }
 
 impl Trial {
-    /// Queries without a valid reply in time.
+    /// Returns the number of queries without a valid reply in time.
     pub fn bad(&self) -> u64 {
         self.answered - self.valid + self.lost
     }
 
-    /// Invalid replies in time, whatever the reason.
+    /// Returns the number of invalid replies in time.
     pub fn invalid_count(&self) -> u64 {
         self.invalid.values().sum()
     }
 
-    /// Valid replies in time per second of sending; 0 for a trial that did not send.
+    /// Returns valid replies in time per second of sending; 0 for a trial that did not send.
     pub fn valid_qps(&self) -> f64 {
         if self.duration_s > 0.0 { self.valid as f64 / self.duration_s } else { 0.0 }
     }
 
-    /// `count` as percent of the queries sent; 0 for a trial that sent none.
+    /// Returns `count` as percent of the queries sent; 0 for a trial that sent none.
     pub fn percent_of_sent(&self, count: u64) -> f64 {
         if self.sent == 0 { 0.0 } else { 100.0 * count as f64 / self.sent as f64 }
     }
 
-    /// Its distributions, by their names in the JSON.
+    /// Returns the distributions, by their names in the JSON.
     pub(crate) fn distributions_mut(&mut self) -> Vec<(&'static str, &mut Times)> {
         let mut all = vec![
             ("latency_us", &mut self.latency_us),
@@ -117,12 +117,12 @@ impl Trial {
     }
 }
 
-/// A second of a trial.
+/// Counts of one second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Second {
-    /// Queries that were due in it and sent.
+    /// Number of queries that were due in this second and sent.
     pub sent: u64,
-    /// Valid answers to queries that were due in it.
+    /// Number of valid answers to queries that were due in this second.
     pub valid: u64,
 }
 
@@ -133,91 +133,91 @@ pub struct Cpu {
     pub user_s: f64,
     /// Seconds in the kernel on its behalf.
     pub system_s: f64,
-    /// Seconds of soft interrupts on its cores, whoever caused them; absent where not visible.
+    /// Seconds of soft interrupts on its cores, of any cause; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub softirq_s: Option<f64>,
-    /// The busy share (0 to 1) of its cores.
+    /// Busy share (0 to 1) of its cores.
     pub busy: f64,
-    /// Share (0 to 1) of the trial that it was ready to run and did not; absent where not visible.
+    /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay: Option<f64>,
-    /// Its cores; empty when it may run on any.
+    /// Cores of the role; empty if it may run on any.
     pub cpus: Vec<usize>,
 }
 
 /// Datagrams dropped during a trial, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
-    /// In the Tester's receive queues.
+    /// Datagrams dropped in the Tester's receive queues.
     pub tester_receive: u64,
-    /// In the AuthDNS's receive queues.
+    /// Datagrams dropped in the AuthDNS's receive queues.
     pub authdns_receive: u64,
-    /// In the DUT's receive queues.
+    /// Datagrams dropped in the DUT's receive queues.
     pub dut_receive: u64,
-    /// On links.
+    /// Packets dropped on links.
     pub link: u64,
-    /// Not taken by the Tester's kernel for sending.
+    /// Datagrams that the Tester's kernel did not accept for sending.
     pub tester_send: u64,
 }
 
-/// The conditions of a trial.
+/// Conditions of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// When the trial began, seconds since 1970; absent where it is not known.
+    /// Start of the trial, in seconds since 1970; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started_unix_s: Option<f64>,
-    /// The version of dnsdyno.
+    /// Version of dnsdyno.
     pub version: String,
-    /// The command line.
+    /// Command line.
     pub command: String,
-    /// Where the queries went.
+    /// Address and port of the server.
     pub target: String,
-    /// How queries were carried: udp, tcp, tls and so on.
+    /// Transport of the queries: udp, tcp, tls and so on.
     #[serde(default)]
     pub transport: String,
-    /// What was asked.
+    /// Description of the queries.
     pub workload: String,
-    /// When queries left.
+    /// Pacing of the queries.
     pub pacing: String,
-    /// Seconds after which a query is lost.
+    /// Timeout of one query, in seconds.
     pub timeout_s: f64,
-    /// Microseconds that a due query may be held back to leave with others.
+    /// Longest time that a due query may be held back to leave together with others, in microseconds.
     pub max_burst_us: f64,
-    /// Connected sockets over all workers.
+    /// Number of connected sockets over all workers.
     pub sockets: usize,
-    /// Workers, a thread each.
+    /// Number of workers, one thread each.
     pub workers: usize,
-    /// Cores of the workers; empty when they may run on any.
+    /// Cores of the workers; empty if they may run on any.
     pub cpus: Vec<usize>,
-    /// How workers wait: spin, sleep or auto.
+    /// How workers wait: spin, yield, sleep or auto.
     pub wait: String,
-    /// Segmentation offload on sending was in force.
+    /// Whether segmentation offload was used for sending.
     pub gso: bool,
-    /// Coalescing on receiving was in force.
+    /// Whether receives were coalesced.
     pub gro: bool,
-    /// The kernel stamped arrivals.
+    /// Whether the kernel timestamped arrivals.
     pub timestamps: bool,
-    /// Bytes of receive buffer of each socket.
+    /// Size of the receive buffer of each socket, in bytes.
     pub receive_buffer: usize,
-    /// The seed.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Whether receive packet steering was on in the testbed, of records that name no link.
+    /// Whether receive packet steering was on in the testbed, for records that name no link.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packet_steering: Option<bool>,
-    /// The kind of the testbed's links; absent without a testbed.
+    /// Kind of the testbed's links; absent without a testbed.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
     pub link: Option<Link>,
-    /// What a datagram was on its way to the server; absent where it is not known.
+    /// How a datagram crossed the links; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
     pub path: Option<Path>,
 }
 
-/// False, or why a trial says nothing.
+/// False, or the reason why a trial is void.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Voidness(pub Option<Void>);
 
 impl Voidness {
-    /// Whether the trial says nothing.
+    /// Returns whether the trial is void.
     pub fn is_void(&self) -> bool {
         self.0.is_some()
     }
@@ -248,7 +248,7 @@ impl<'de> Deserialize<'de> for Voidness {
     }
 }
 
-/// An optional value as its word.
+/// Serialisation of an optional value as its word.
 pub(crate) mod optional_word {
     use std::fmt::Display;
     use std::str::FromStr;
@@ -275,7 +275,7 @@ pub(crate) mod optional_word {
     }
 }
 
-/// A limiter as its word.
+/// Serialisation of a limiter as its word.
 pub(crate) mod limiter_word {
     use measure::Limiter;
     use serde::{Deserialize, Deserializer, Serializer, de};

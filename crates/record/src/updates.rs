@@ -1,4 +1,4 @@
-//! Updates sent to a primary, and what became of them.
+//! Results of updates sent to a primary.
 
 use std::collections::BTreeMap;
 
@@ -6,50 +6,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::Times;
 
-/// A stream of dynamic updates that was sent.
+/// Result of a stream of dynamic updates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpdateRun {
-    /// The version of the types.
+    /// Version of the JSON.
     pub schema: u32,
-    /// The primary.
+    /// Address or name of the primary.
     pub server: String,
-    /// `udp` or `tcp`.
+    /// Transport: `udp` or `tcp`.
     pub transport: String,
-    /// The name of the TSIG key.
+    /// Name of the TSIG key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Updates a second that were to be sent; none for as many as are acknowledged.
+    /// Updates a second to be sent; absent for as fast as they are acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// The most updates without a reply at once.
+    /// Largest number of updates outstanding at once.
     pub window: u32,
-    /// From the first that was due to the last reply, seconds.
+    /// Time from the first due update to the last reply, in seconds.
     pub seconds: f64,
-    /// Updates sent.
+    /// Number of updates sent.
     pub sent: u64,
-    /// Updates acknowledged with NOERROR.
+    /// Number of updates acknowledged with NOERROR.
     pub acknowledged: u64,
-    /// Replies by RCODE.
+    /// Number of replies by RCODE.
     pub rcodes: BTreeMap<String, u64>,
-    /// Updates without a reply in time.
+    /// Number of updates without a reply in time.
     pub lost: u64,
     /// Updates acknowledged a second.
     pub per_second: f64,
-    /// Time to the acknowledgement, from when the update was due.
+    /// Time from due to acknowledged, in microseconds.
     pub latency_us: Times,
-    /// Whether it was ended from outside, before the stream did.
+    /// Whether the user stopped the sender before the end of the stream.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupted: bool,
     /// Whether the primary was killed on purpose.
     #[serde(default, skip_serializing_if = "is_false")]
     pub killed: bool,
-    /// Why it ended before the stream did.
+    /// Reason why the sender ended before the end of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// What was found after the primary was killed and started again.
+    /// Updates found after the primary was killed and started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// How far each server that was watched was behind.
+    /// Lag of each watched server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lags: Vec<Lag>,
 }
@@ -58,24 +58,24 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// How long a secondary took to have what its primary had acknowledged. One update at a time is watched: what is
-/// acknowledged meanwhile is not.
+/// Lag of a secondary behind the updates that its primary acknowledged. One update at a time is watched; those
+/// acknowledged meanwhile are not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lag {
-    /// The secondary.
+    /// Name of the secondary.
     pub server: String,
-    /// Time from the acknowledgement to its first right answer.
+    /// Time from the acknowledgement to the secondary's first correct answer, in microseconds.
     pub lag_us: Times,
-    /// Updates watched that it never had as long as it was watched.
+    /// Number of watched updates that the secondary did not show in time.
     pub unseen: u64,
 }
 
-/// A look-up of updates in a server, as a record of its own.
+/// Result of a look-up of updates in a server, as a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateCheck {
-    /// The version of the types.
+    /// Version of the JSON.
     pub schema: u32,
-    /// What was found.
+    /// Updates found.
     #[serde(flatten)]
     pub found: Durability,
 }
@@ -83,10 +83,10 @@ pub struct UpdateCheck {
 /// Acknowledged updates looked up in the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durability {
-    /// Acknowledged updates looked up.
+    /// Number of acknowledged updates looked up.
     pub acknowledged: u64,
-    /// Those the server knows nothing of.
+    /// Number of updates that the server does not have.
     pub gone: u64,
-    /// The names of the first of them.
+    /// Names of the first missing updates.
     pub examples: Vec<String>,
 }

@@ -1,8 +1,8 @@
-//! Records of schema 1, as they stand in files and stores, changed to today's.
+//! Migration of records of schema 1, from files and stores, to the present schema.
 //!
-//! Schema 1 had sentences where [`measure::Warning`] and [`measure::Void`] are types now. A sentence is kept as it
-//! stands, as their variant `Other`: nothing is read out of it. Of the testbed it had facts by name, in words: those
-//! are read into their fields, since `--resume` needs them.
+//! Schema 1 had sentences where [`measure::Warning`] and [`measure::Void`] are types now. A sentence is kept in their
+//! variant `Other`, without parsing it. The facts of the testbed were words by name: those are parsed into their
+//! fields, since `--resume` needs them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::testbed::{
     Choices, CustomHow, CustomServer, Network, PacketSteering, TestbedFacts, User,
 };
 
-/// Changes a record of any kind: a run, a trial, a self-test, a lock-step table; others differ in the version only.
+/// Migrates a record of any kind: a run, a trial, a self-test, a lock-step table; other kinds differ in the version
+/// only.
 pub(crate) fn upgrade(record: &mut Value) {
     if record.get("schema").is_some() {
         record["schema"] = SCHEMA.into();
@@ -38,7 +39,7 @@ fn run(run: &mut Value) {
     }
 }
 
-/// Changes a trial; what is none stays as it is.
+/// Migrates a trial; any other value stays as it is.
 pub(crate) fn trial(trial: &mut Value) {
     let Some(fields) = trial.as_object_mut() else { return };
     if !fields.contains_key("void") {
@@ -55,8 +56,8 @@ pub(crate) fn trial(trial: &mut Value) {
     }
 }
 
-/// Changes a plan: its testbed was sentences by name, and what `--resume` needs stood among them; the host's facts had
-/// empty texts for what is absent.
+/// Migrates a plan: its testbed was sentences by name, mixed with the choices that `--resume` needs; the host's facts
+/// had empty texts for absent values.
 pub(crate) fn plan(plan: &mut Value) {
     let Some(fields) = plan.as_object_mut() else { return };
     let words = fields.remove("testbed").unwrap_or_default();
@@ -74,11 +75,11 @@ pub(crate) fn plan(plan: &mut Value) {
     }
 }
 
-/// Before the name of a server of the user's own, with its command line.
+/// Prefix of the name of a custom server with a command line.
 const CUSTOM: &str = "custom ";
-/// Before the name of a server that the user runs, with its address.
+/// Prefix of the name of a server that the user runs.
 const REMOTE: &str = "remote ";
-/// The words of what the command line chose.
+/// Names of the choices of the command line.
 const CHOSEN: [&str; 2] = ["seed", "servers"];
 
 fn choices(words: &BTreeMap<String, String>) -> Choices {
@@ -110,7 +111,7 @@ fn testbed(words: &BTreeMap<String, String>) -> TestbedFacts {
     })
 }
 
-/// Puts a fact into its field; false where it has none or is not understood.
+/// Puts a fact into its field; returns false if it has none or cannot be parsed.
 fn take(facts: &mut TestbedFacts, name: &str, fact: &str) -> bool {
     let text = |field: &mut Option<String>| {
         *field = Some(fact.to_owned());
@@ -158,7 +159,7 @@ fn take(facts: &mut TestbedFacts, name: &str, fact: &str) -> bool {
     }
 }
 
-/// The steering that a sentence tells.
+/// Parses the steering of a sentence.
 fn steering(how: &str) -> Option<PacketSteering> {
     let why = how.strip_prefix("refused (").and_then(|rest| rest.rsplit_once("):"));
     let all = [
@@ -170,7 +171,7 @@ fn steering(how: &str) -> Option<PacketSteering> {
     known.or_else(|| Some(PacketSteering::Refused { why: why?.0.to_owned() }))
 }
 
-/// The cores of a list such as `0-2,5`.
+/// Parses a list of cores such as `0-2,5`.
 fn cpus(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in list.split(',') {
@@ -180,7 +181,7 @@ fn cpus(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Changes the facts of a host.
+/// Migrates the facts of a host.
 fn host(host: &mut Value) {
     for warning in items(host, "warnings").filter(|warning| warning.is_string()) {
         *warning = json!({ "kind": "other", "text": warning.take() });
@@ -205,7 +206,7 @@ fn absent(value: &mut Value) {
     }
 }
 
-/// The items of the list `key` of an object; none where there is no such list.
+/// Returns the items of the list `key` of an object; none if there is no such list.
 fn items<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
     object.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
 }
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
     use crate::{LockStepTable, Run, SelfTest, Trial, read};
 
-    /// A trial of schema 1 that is void and has a warning.
+    /// Returns a void trial of schema 1 with a warning.
     fn old() -> Value {
         let text = include_str!("../tests/fixtures/trial_1.json");
         let mut trial: Value = serde_json::from_str(text).expect("JSON");
@@ -226,7 +227,7 @@ mod tests {
         trial
     }
 
-    /// What `text`, in a file, is read as.
+    /// Reads `record` from a file.
     fn reads<T: serde::de::DeserializeOwned>(record: &Value) -> T {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("old.json");

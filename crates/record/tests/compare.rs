@@ -1,4 +1,4 @@
-//! Two runs side by side: what is shown, and what must not be.
+//! Comparison of two runs: differences that are shown, and those that must not be.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ fn run(results: Vec<CellRecord>) -> Run {
     Run { schema: SCHEMA, complete: true, results, ..Run::default() }
 }
 
-/// Of cells that each run has one of.
+/// Returns the outcomes of two runs with one cell each.
 fn outcomes(first: CellRecord, second: CellRecord) -> (Vec<Outcome>, Comparison) {
     let comparison = compare(&run(vec![first]), &run(vec![second]), &TERMS);
     (comparison.figures.iter().map(|f| f.outcome).collect(), comparison)
@@ -74,7 +74,7 @@ fn lower_bounds_show_less() {
 }
 
 #[test]
-fn what_was_measured_otherwise_is_not_compared() {
+fn cells_measured_in_different_ways_are_not_compared() {
     let fast = cell("nsd", &[10_000.0, 10_100.0]);
     let slow = cell("nsd", &[5_000.0, 5_100.0]);
     let lossy = CellRecord { goal: "loss < 1%".into(), ..slow.clone() };
@@ -100,7 +100,7 @@ fn what_was_measured_otherwise_is_not_compared() {
 }
 
 #[test]
-fn figures_have_their_own_better() {
+fn each_figure_has_its_own_better_direction() {
     let with = |load: f64, memory: f64, rate: f64| {
         let figure = |unit, x: f64| Figure::new(unit, vec![x, x * 1.01, x * 0.99]);
         CellRecord {
@@ -120,7 +120,7 @@ fn figures_have_their_own_better() {
 }
 
 #[test]
-fn one_repeat_shows_nothing_alone_and_something_beside_others() {
+fn one_repeat_needs_the_spread_of_other_cells() {
     let (found, c) = outcomes(cell("nsd", &[10_000.0]), cell("nsd", &[5_000.0]));
     assert_eq!(found, [Outcome::NoDifferenceShown]);
     assert_eq!(c.figures[0].interval, None);
@@ -136,7 +136,7 @@ fn one_repeat_shows_nothing_alone_and_something_beside_others() {
 }
 
 #[test]
-fn what_is_missing_or_new_is_said() {
+fn missing_and_added_cells_are_listed() {
     let (nsd, knot) = (cell("nsd", &[1e4, 1e4]), cell("knot", &[1e4, 1e4]));
     let mut second = run(vec![cell("yadifa", &[1e4, 1e4]), cell("knot", &[])]);
     second.skipped =

@@ -1,4 +1,4 @@
-//! A run of schema 2, as a file holds it: never edit the fixture, it stands for the files that are out there.
+//! A run of schema 2 as a file. Never edit the fixture: it represents files that users already have.
 
 use std::path::Path;
 

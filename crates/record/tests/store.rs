@@ -1,4 +1,4 @@
-//! What a user relies on when runs are kept: nothing that was stored is lost, nothing strange is touched.
+//! The promises of the store: no stored result is lost, no foreign file is changed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -12,10 +12,10 @@ use record::{
     Plan, RunState, Series, Skipped, Store, StoreError, Times, Trial, TrialRecord, Voidness,
 };
 
-/// Tells the child of the kill test which store to write to.
+/// Environment variable with the path of the store for the child of the kill test.
 const CHILD_STORE: &str = "DNSDYNO_TEST_CHILD_STORE";
 
-/// A trial at `rate_qps` of search `repeat`, with histograms and a probe.
+/// Returns a trial at `rate_qps` of search `repeat`, with histograms and a probe.
 fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
     let mut latency = Histogram::new();
     (1..500).for_each(|i| latency.record(Nanos::from_micros(i * i)));
@@ -160,7 +160,7 @@ fn two_processes_write_at_once() {
     let writers: Vec<_> = (0..4)
         .map(|n| {
             let path = path.clone();
-            // Each with a connection of its own, as a process has; all of them find no store at first.
+            // Each thread has a connection of its own, as a process has; none of them finds a store at first.
             std::thread::spawn(move || {
                 let store = Store::open(&path).expect("opens");
                 let mut recording = store.begin(&plan()).expect("begins");
@@ -179,7 +179,7 @@ fn two_processes_write_at_once() {
     assert_eq!(store.runs().expect("a list").len(), 4);
 }
 
-/// The child of the next test: writes trials until it is killed, and says which are stored.
+/// The child of the next test: writes trials until it is killed, and prints which ones are stored.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(CHILD_STORE) else { return };
@@ -218,7 +218,7 @@ fn a_kill_loses_nothing_that_was_stored() {
 }
 
 #[test]
-fn strange_files_are_refused_and_left_as_they_are() {
+fn foreign_and_damaged_files_are_refused_and_not_changed() {
     let dir = folder();
     let good = dir.path().join("good.db");
     {
@@ -256,10 +256,9 @@ fn strange_files_are_refused_and_left_as_they_are() {
     assert_eq!(std::fs::read(&good).expect("readable"), bytes);
 }
 
-/// Bytes are changed at random: the store is refused and left as it is, or it is read, wholly or with an error;
-/// nothing else happens.
+/// Random bytes are changed: the store is either refused and not changed, or it is read, completely or with an error.
 #[test]
-fn spoiled_stores_do_no_harm() {
+fn damaged_stores_are_refused_or_read() {
     let dir = folder();
     let good = dir.path().join("good.db");
     {
@@ -299,7 +298,7 @@ fn spoiled_stores_do_no_harm() {
     assert!(refused > 5 && unreadable > 5, "{refused} refused, {unreadable} unreadable");
 }
 
-/// A store as version 1 of the schema left it: a dump, so that a change of it can be seen.
+/// A store of version 1 of the schema, as a dump, so that a diff shows changes of it.
 const SCHEMA_1: &str = include_str!("fixtures/schema_1.sql");
 
 #[test]
@@ -336,7 +335,7 @@ fn a_store_of_the_first_schema_opens() {
     assert_eq!(Store::open(&path).expect("opens again").runs().expect("a list").len(), 2);
 }
 
-/// A store of version 2, of which the JSON has schema 1 of the records: with what became types in schema 2.
+/// A store of version 2, whose JSON has schema 1 of the records.
 const SCHEMA_2: &str = include_str!("fixtures/schema_2.sql");
 
 #[test]
@@ -407,7 +406,7 @@ fn the_view_names_the_reason_of_a_void_trial() {
     assert_eq!(reason, "starved");
 }
 
-/// Makes the store of the fixture anew in `$DNSDYNO_TEST_FIXTURE`; only ever needed for a new schema.
+/// Makes the store of the fixture again in `$DNSDYNO_TEST_FIXTURE`; needed only for a new schema.
 #[test]
 fn fixture() {
     let Some(path) = std::env::var_os("DNSDYNO_TEST_FIXTURE") else { return };

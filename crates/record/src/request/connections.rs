@@ -1,4 +1,4 @@
-//! Connections that carry the queries, and the clients that have them.
+//! Connections and clients of a trial.
 
 use std::path::PathBuf;
 
@@ -8,52 +8,53 @@ use serde::{Deserialize, Serialize};
 
 use super::text;
 
-/// Connections that carry the queries, and the clients that have them.
+/// Connections that carry the queries, and their clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Connecting {
     /// Transports, each with its share of the clients.
     pub transports: Vec<TransportShare>,
-    /// Number of clients; each has one connection at a time, or over UDP a port.
+    /// Number of clients; each has one connection at a time, or one port over UDP.
     pub clients: u32,
-    /// Number of queries after which a connection is closed; without an end where it is absent.
+    /// Number of queries after which a connection is closed; unlimited if absent.
     pub queries_per_connection: Option<u64>,
-    /// Most queries outstanding on a connection; a share of the window, or 32 to 1024 in an open loop, where it is absent.
+    /// Largest number of queries outstanding on a connection; if absent, a share of the window, or 32 to 1024 in an
+    /// open loop.
     pub outstanding: Option<u32>,
-    /// Most connections opened a second.
+    /// Largest number of connections opened a second.
     #[serde(with = "text::rate")]
     pub connection_rate: Option<Qps>,
-    /// Most connections that are being opened at a time.
+    /// Largest number of connections in their handshake at a time.
     pub opening: u32,
-    /// Whether a connection is opened when a query needs it, not before the trial.
+    /// Whether a connection is opened only when a query needs it, instead of before the trial.
     pub on_demand: bool,
-    /// Time within which a connection must be up, its TLS handshake included.
+    /// Time within which a connection must be established, with its TLS handshake, in nanoseconds.
     #[serde(with = "text")]
     pub connect_timeout: Nanos,
     /// How connections are closed.
     pub close: Close,
-    /// Longest reply, bytes; a longer one ends its connection.
+    /// Largest reply, in bytes; a larger one ends its connection.
     pub max_reply: u16,
-    /// Whether the first query travels with the SYN once the kernel has a cookie (RFC 7413).
+    /// Whether the first query is sent with the SYN once the kernel has a cookie (RFC 7413).
     pub fast_open: bool,
-    /// Requests of HTTP; present if a transport uses HTTP.
+    /// HTTP requests; present if a transport uses HTTP.
     pub http: Option<Http>,
-    /// TLS; present if a transport uses TLS.
+    /// TLS settings; present if a transport uses TLS.
     pub tls: Option<Tls>,
-    /// Whose query comes next.
+    /// Order in which clients send.
     pub pick: Pick,
-    /// Time without a query after which a connection is closed.
+    /// Idle time after which a connection is closed, in nanoseconds.
     #[serde(with = "text::option")]
     pub close_idle: Option<Nanos>,
     /// Whether each client sends a DNS cookie of its own (RFC 7873).
     pub cookies: bool,
-    /// First of the networks that clients ask for by EDNS client subnet, /24 or /56 each (RFC 7871).
+    /// First of the networks that clients send as EDNS client subnet, /24 or /56 each (RFC 7871).
     pub subnets: Option<IpNet>,
-    /// Whether clients ask how long they may keep a connection without a query (RFC 7828).
+    /// Whether clients request the time that an idle connection may stay open (RFC 7828).
     pub keepalive: bool,
-    /// Size to a multiple of which queries are padded, bytes; 0 for no padding.
+    /// Block size that queries are padded to a multiple of, in bytes; 0 for no padding.
     pub padding: u16,
-    /// Addresses that clients have by the PROXY protocol.
+    /// Client addresses of the PROXY protocol.
     pub proxy: Option<Proxy>,
 }
 
@@ -85,7 +86,7 @@ impl Default for Connecting {
 }
 
 impl Connecting {
-    /// Connections of one transport, with what that needs.
+    /// Makes connections of one transport, with the parts that it needs.
     pub fn over(transport: Transport) -> Self {
         Connecting {
             transports: vec![TransportShare::only(transport)],
@@ -95,7 +96,7 @@ impl Connecting {
         }
     }
 
-    /// Whether a transport has the property.
+    /// Returns whether any transport has the property.
     pub fn any(&self, has: fn(Transport) -> bool) -> bool {
         self.transports.iter().any(|part| has(part.transport))
     }
@@ -107,15 +108,15 @@ impl Connecting {
 pub struct TransportShare {
     /// The transport.
     pub transport: Transport,
-    /// The port where it is not the target's.
+    /// Port of the transport; the target's if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
-    /// Clients of it in proportion to those of others.
+    /// Share of the clients, in proportion to the shares of the other transports.
     pub share: u32,
 }
 
 impl TransportShare {
-    /// A transport that all clients use, at the target's port.
+    /// Makes the transport of all clients, at the target's port.
     pub fn only(transport: Transport) -> Self {
         TransportShare { transport, port: None, share: 1 }
     }
@@ -125,35 +126,35 @@ impl TransportShare {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Close {
-    /// In an orderly way; a port of TCP then waits for a minute (TIME_WAIT).
+    /// With FIN; the TCP port then waits for a minute (TIME_WAIT).
     #[default]
     Fin,
-    /// With a reset.
+    /// With RST.
     Reset,
 }
 
-/// Whose query comes next.
+/// Order in which clients send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pick {
-    /// That of the client whose turn it is.
+    /// The clients send in turn.
     #[default]
     Turn,
-    /// That of any client.
+    /// A random client sends next.
     Chance,
 }
 
-/// Requests of HTTP (RFC 8484).
+/// HTTP requests (RFC 8484).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
-    /// How they carry queries.
+    /// Method that carries the queries.
     pub method: HttpMethod,
-    /// Path of the URI; `/dns-query` where it is absent.
+    /// Path of the URI; `/dns-query` if absent.
     pub path: Option<String>,
 }
 
-/// How requests of HTTP carry queries.
+/// HTTP method that carries queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HttpMethod {
@@ -164,21 +165,21 @@ pub enum HttpMethod {
     Post,
 }
 
-/// How TLS is spoken.
+/// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
-    /// Name that is sent (SNI) and verified; the target's address where it is absent.
+    /// Name that is sent (SNI) and verified; the target's address if absent.
     pub name: Option<String>,
-    /// File of the authorities whose certificates are believed (PEM); all are believed where it is absent.
+    /// PEM file of trusted certification authorities; every certificate is accepted if absent.
     pub ca: Option<PathBuf>,
-    /// The only version spoken; any where it is absent.
+    /// The only TLS version that is used; any if absent.
     pub version: Option<TlsVersion>,
-    /// Application protocols offered; the transport's where it is absent.
+    /// Application protocols that are offered; the transport's if absent.
     pub alpn: Option<Vec<String>>,
     /// Whether sessions of earlier connections are resumed.
     pub resume: bool,
-    /// Whether queries travel with the handshake of a resumed session (0-RTT); implies `resume`.
+    /// Whether queries are sent with the handshake of a resumed session (0-RTT); implies `resume`.
     pub early_data: bool,
 }
 
@@ -193,12 +194,12 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Addresses that clients have by the PROXY protocol, version 2.
+/// Client addresses of the PROXY protocol, version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proxy {
     /// The addresses, used in turn.
     pub clients: IpNet,
-    /// Whether the header stands within TLS, not in front of it.
+    /// Whether the header is inside TLS instead of in front of it.
     pub within_tls: bool,
 }

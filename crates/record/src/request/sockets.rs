@@ -10,26 +10,26 @@ use super::text;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sockets {
-    /// Cores, a worker on each; one worker that may run on any where it is empty.
+    /// Cores of the workers, one worker on each; if empty, one worker that may run on any core.
     pub cpus: Vec<usize>,
-    /// Source ports over all workers; as many as rate and timeout need where it is absent.
+    /// Number of source ports over all workers; as many as rate and timeout need if absent.
     pub count: Option<u16>,
-    /// Source addresses, used in turn from the first on; chosen by the kernel where it is absent.
+    /// Source addresses, used in turn from the first; chosen by the kernel if absent.
     pub source: Option<IpNet>,
     /// How workers wait.
     pub wait: WaitFor,
-    /// Time that a due query may be held back, to leave together with others.
+    /// Longest time that a due query may be held back to leave together with others, in nanoseconds.
     #[serde(with = "text")]
     pub max_burst: Nanos,
     /// When queries that leave together are one segmented message (UDP_SEGMENT).
     pub gso: Gso,
     /// Whether replies are received coalesced (UDP_GRO).
     pub gro: bool,
-    /// Whether the kernel stamps arrivals.
+    /// Whether the kernel timestamps arrivals.
     pub timestamps: bool,
-    /// Size of the receive and of the send buffer of each socket, bytes.
+    /// Size of the receive and of the send buffer of each socket, in bytes.
     pub buffer: usize,
-    /// Whether the AuthDNS shares the Measurer's core by design; its share of the core is then no starvation.
+    /// Whether the AuthDNS shares the Measurer's core by design; waiting for it then does not count as starvation.
     pub shared_core: bool,
 }
 
@@ -54,13 +54,13 @@ impl Default for Sockets {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitFor {
-    /// Never sleep.
+    /// Workers never sleep.
     Spin,
-    /// Never sleep, but let others have the core.
+    /// Workers never sleep, but yield the core to other processes.
     Yield,
-    /// Always sleep.
+    /// Workers always sleep.
     Sleep,
-    /// Sleep through long waits and spin through short ones; sleep in closed loops.
+    /// Workers sleep through long waits and spin through short ones; in a closed loop they sleep.
     #[default]
     Auto,
 }
@@ -69,7 +69,7 @@ pub enum WaitFor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gso {
-    /// Where the rate needs it.
+    /// If the rate needs it.
     #[default]
     Auto,
     /// Always.

@@ -1,4 +1,4 @@
-//! Values that stand in JSON as their texts.
+//! Serialisation of values as their texts.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-/// The same for values that may be absent.
+/// Serialisation of optional values as their texts.
 pub(super) mod option {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer, de};
 
@@ -40,7 +40,7 @@ pub(super) mod option {
     }
 }
 
-/// The same for rates, whose texts are exact.
+/// Serialisation of optional rates, whose texts are exact.
 pub(super) mod rate {
     use measure::Qps;
 

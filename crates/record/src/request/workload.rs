@@ -1,69 +1,69 @@
-//! What is asked, and what the answers must say. Names, types and options of DNS are texts here.
+//! Queries of a trial and the expected answers. DNS names, types and options are texts here.
 
 use std::path::PathBuf;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-/// What is asked.
+/// Queries of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Workload {
     /// The dns64perf names of a block of IPv4 addresses, each once.
     Namespace(Names),
-    /// The queries of a file, again and again.
+    /// The queries of a file, repeated in a loop.
     QueryFile {
-        /// The file: `name type` a line.
+        /// Path of the file, with one `name type` on each line.
         path: PathBuf,
-        /// What the replies must say.
+        /// Expected replies.
         expect: Expect,
-        /// How queries are composed.
+        /// Form of the queries.
         query: Query,
     },
-    /// The same name each time.
+    /// The same name in each query.
     Name {
-        /// The name.
+        /// Name of the queries.
         name: String,
-        /// Type asked for.
+        /// Type of the queries.
         qtype: String,
-        /// What the replies must say.
+        /// Expected replies.
         expect: Expect,
-        /// How queries are composed.
+        /// Form of the queries.
         query: Query,
     },
     /// Random names below a zone.
     RandomSubdomain {
-        /// The zone.
+        /// Name of the zone.
         zone: String,
-        /// Type asked for.
+        /// Type of the queries.
         qtype: String,
-        /// What the replies must say.
+        /// Expected replies.
         expect: Expect,
-        /// How queries are composed.
+        /// Form of the queries.
         query: Query,
     },
-    /// Names of a zone, some asked for again and again, some new, some missing.
+    /// Names of a zone: some repeated, some new, some that do not exist.
     Mix {
-        /// The zone.
+        /// Name of the zone.
         zone: String,
-        /// Number of names that are popular to some degree.
+        /// Number of popular names.
         names: u32,
-        /// Zipf's exponent of their popularity.
+        /// Exponent of the Zipf distribution of their popularity.
         exponent: f64,
-        /// Share (0 to 1) of queries that repeat popular names, of those for names that exist.
+        /// Share (0 to 1) of the queries for existing names that repeat popular names.
         repeats: f64,
         /// Share (0 to 1) of queries for names that do not exist.
         missing: f64,
-        /// Type asked for.
+        /// Type of the queries.
         qtype: String,
-        /// What the replies must say.
+        /// Expected replies.
         expect: Expect,
-        /// How queries are composed.
+        /// Form of the queries.
         query: Query,
     },
-    /// The queries of a capture, when they came.
+    /// The queries of a capture, at their recorded times.
     Replay {
-        /// The capture.
+        /// Path of the capture.
         capture: PathBuf,
         /// Factor by which the replay is faster than the capture.
         speed: f64,
@@ -72,29 +72,29 @@ pub enum Workload {
     },
 }
 
-/// Names of a namespace that are asked for.
+/// Names of a namespace that are queried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// Block of addresses.
+    /// Block of IPv4 addresses.
     pub prefix: Ipv4Net,
-    /// Zone in which the names lie.
+    /// Zone that contains the names.
     pub zone: String,
-    /// Type asked for.
+    /// Type of the queries.
     pub qtype: String,
-    /// What the replies must say.
+    /// Expected replies.
     pub expect: NamespaceExpect,
     /// Number of the first name used.
     pub first: u64,
-    /// Number of names used from there on; all that there are where it is absent.
+    /// Number of names used from there on; all remaining names if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub names: Option<u64>,
-    /// Whether the first name follows the last one.
+    /// Whether the first name follows after the last one.
     pub reuse: bool,
-    /// Names that are asked for again, if any.
+    /// Repeated names, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repeats: Option<Repeats>,
-    /// How queries are composed.
+    /// Form of the queries.
     pub query: Query,
 }
 
@@ -105,23 +105,23 @@ impl Names {
     }
 }
 
-/// Names of a namespace that are asked for again.
+/// Names of a namespace that are queried repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeats {
-    /// Share (0 to 1) of queries for names that were asked for before.
+    /// Share (0 to 1) of queries that repeat a name.
     pub share: f64,
-    /// Number of names from which these are taken, evenly.
+    /// Number of names that the repeats are taken from, evenly.
     pub names: u64,
 }
 
-/// How queries are composed.
+/// Form of the queries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
     /// Whether recursion is desired (the RD bit).
     pub recursion: bool,
-    /// EDNS(0); not sent where it is absent.
+    /// EDNS(0); not sent if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edns: Option<Edns>,
 }
@@ -130,7 +130,7 @@ pub struct Query {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edns {
-    /// Size of UDP messages that the client takes, bytes; the usual one where it is absent.
+    /// Size of UDP messages that the client accepts, in bytes; the default if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub udp_size: Option<u16>,
     /// Whether the DO bit is set.
@@ -140,30 +140,30 @@ pub struct Edns {
     pub options: Vec<String>,
 }
 
-/// What a reply must say.
+/// Expected reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expect {
-    /// NOERROR or NXDOMAIN.
+    /// NOERROR or NXDOMAIN is expected.
     Answered,
-    /// NOERROR.
+    /// NOERROR is expected.
     NoError,
-    /// Any AAAA record.
+    /// Any AAAA record is expected.
     AnyAaaa,
-    /// NOERROR without an answer.
+    /// NOERROR without an answer is expected.
     NoData,
-    /// NXDOMAIN.
+    /// NXDOMAIN is expected.
     NxDomain,
 }
 
-/// What a reply to a query for a name of a namespace must say.
+/// Expected reply to a query for a name of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NamespaceExpect {
-    /// The name's own address, in an A record.
+    /// The name's own address in an A record is expected.
     Address,
-    /// The name's address embedded in this prefix (RFC 6052), in an AAAA record.
+    /// The name's address embedded in this prefix (RFC 6052), in an AAAA record, is expected.
     Embedded(Ipv6Net),
-    /// The same for every name.
+    /// The same reply is expected for every name.
     Same(Expect),
 }

@@ -1,4 +1,4 @@
-//! Whether a file is a sound store, found out without writing a byte to it; and how one is made.
+//! Checks that a file is an intact store, without writing to it; and makes new stores.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
@@ -11,13 +11,13 @@ use super::connection::{LOCK_TIMEOUT, connect};
 use super::error::Context;
 use super::{StoreError, schema};
 
-/// How every file of SQLite 3 begins ("The SQLite Database File Format", section 1.3).
+/// First bytes of every SQLite 3 file ("The SQLite Database File Format", section 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Where the header has the application's id, four bytes, big-endian.
+/// Offset of the application id in the header, four bytes, big-endian.
 const APPLICATION_AT: usize = 68;
 
-/// Makes an empty store beside `path`, then gives it the name: nobody ever sees half a store.
+/// Makes an empty store beside `path`, then renames it: no process ever sees a partial store.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     let io = |source| StoreError::Io { what: "make", path: path.to_owned(), source };
     let folder = match path.parent() {
@@ -25,7 +25,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
         _ => Path::new("."),
     };
     fs::create_dir_all(folder).map_err(io)?;
-    // Not named by the process: those of two pid namespaces may have the same number.
+    // The name does not contain the process number, which two pid namespaces may share.
     let beside = tempfile::Builder::new()
         .prefix(".runs-")
         .suffix(".new")
@@ -35,13 +35,13 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
         .into_temp_path();
     fill(&beside)?;
     match beside.persist_noclobber(path) {
-        // Another process was faster.
+        // Another process made the store first.
         Err(e) if e.error.kind() != io::ErrorKind::AlreadyExists => Err(io(e.error)),
         _ => Ok(()),
     }
 }
 
-/// The tables, in a file that keeps a write-ahead log from now on.
+/// Makes the tables, in a file with a write-ahead log.
 fn fill(path: &Path) -> Result<(), StoreError> {
     let mut connection = connect(path)?;
     connection.pragma_update(None, "journal_mode", "WAL").at(path, "make")?;
@@ -49,7 +49,7 @@ fn fill(path: &Path) -> Result<(), StoreError> {
     connection.close().map_err(|(_, e)| e).at(path, "make")
 }
 
-/// Refuses a file that is not a store, is damaged, or is a newer version's.
+/// Refuses a file that is not a store, is damaged, or has a newer version.
 pub(super) fn look(path: &Path) -> Result<(), StoreError> {
     look_at_header(path)?;
     let connection =

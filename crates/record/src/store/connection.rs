@@ -8,20 +8,20 @@ use rusqlite::Connection;
 use super::StoreError;
 use super::error::Context;
 
-/// How long a process waits for another one's transaction.
+/// Longest time that a process waits for a transaction of another one.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection that waits for others, keeps foreign keys, and logs ahead.
+/// Opens a connection that waits for others, enforces foreign keys, and uses a write-ahead log.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open(path).at(path, "open")?;
     connection.busy_timeout(LOCK_TIMEOUT).at(path, "open")?;
     connection.pragma_update(None, "foreign_keys", true).at(path, "open")?;
-    // With a write-ahead log nothing is lost when a process is killed; a power cut may cost the last trials.
+    // With a write-ahead log a killed process loses nothing; a power failure may lose the last trials.
     connection.pragma_update(None, "synchronous", "NORMAL").at(path, "open")?;
     Ok(connection)
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }

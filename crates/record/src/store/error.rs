@@ -1,4 +1,4 @@
-//! What goes wrong with a store.
+//! Errors of a store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,93 +8,93 @@ use rusqlite::ErrorCode;
 
 use super::schema;
 
-/// A store that cannot be used, or not in this way.
+/// Error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file system said no.
+    /// The file system refused an operation.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// It is another program's file.
+    /// The file belongs to another program.
     #[error("{}: not a store of dnsdyno ({why}); it was left untouched", path.display())]
     NotAStore {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is instead.
+        /// What the file is instead.
         why: String,
     },
-    /// It is damaged.
+    /// The store is damaged.
     #[error(
         "{}: the store is damaged ({why}); it was left untouched. Move it away and a new one is begun; \
          `sqlite3 FILE .recover` may save what is in it",
         path.display()
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What SQLite found.
+        /// Damage that SQLite reported.
         why: String,
     },
-    /// A newer dnsdyno wrote it.
+    /// A newer dnsdyno wrote the store.
     #[error(
         "{}: the store has version {found}, this dnsdyno knows versions up to {}; it was left untouched",
         path.display(), schema::VERSION
     )]
     Newer {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The version found.
+        /// Version found.
         found: i32,
     },
-    /// SQLite said no.
+    /// SQLite refused an operation.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Sqlite {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of SQLite.
         source: rusqlite::Error,
     },
     /// There is no run of that number.
     #[error("{}: there is no run {id}; {}", path.display(), known(*last))]
     NoRun {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The number asked for.
+        /// Number that was requested.
         id: i64,
-        /// The highest there is.
+        /// Highest number of a run in the store.
         last: Option<i64>,
     },
-    /// Another process is at the run.
-    #[error("{}: run {id} is going on in another process", path.display())]
+    /// Another process writes the run.
+    #[error("{}: run {id} is in use by another process", path.display())]
     Busy {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The run.
+        /// Number of the run.
         id: i64,
     },
-    /// A row does not hold what it should.
+    /// A row has invalid content.
     #[error("{}: the {what} of run {id} cannot be understood: {why}", path.display())]
     Row {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The run.
+        /// Number of the run.
         id: i64,
-        /// Which part.
+        /// Part of the run.
         what: &'static str,
         /// What is wrong.
         why: String,
     },
 }
 
-/// The runs there are, for a message.
+/// Lists the runs of the store, for a message.
 fn known(last: Option<i64>) -> String {
     last.map_or("the store is empty".to_owned(), |last| {
         format!("the last one is {last}; `dnsdyno runs` lists them")
@@ -102,15 +102,15 @@ fn known(last: Option<i64>) -> String {
 }
 
 impl StoreError {
-    /// Whether what was asked for makes no sense (exit code 2), rather than that it failed (1).
+    /// Returns whether the request was invalid (exit code 2), instead of failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, StoreError::Io { .. } | StoreError::Sqlite { .. })
     }
 }
 
-/// Errors of SQLite with the place they belong to.
+/// Adds the path and the operation to errors of SQLite.
 pub(super) trait Context<T> {
-    /// Says what was tried on which file.
+    /// Adds the operation and the file to an error.
     fn at(self, path: &Path, what: &'static str) -> Result<T, StoreError>;
 }
 
@@ -131,14 +131,14 @@ impl<T> Context<T> for rusqlite::Result<T> {
     }
 }
 
-/// A part of a run, for errors of its rows.
+/// Part of a run, for errors of its rows.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
-    /// The file.
+    /// Path of the file.
     pub(super) path: &'a Path,
-    /// The run.
+    /// Number of the run.
     pub(super) id: i64,
-    /// Which part.
+    /// Name of the part.
     pub(super) what: &'static str,
 }
 
@@ -147,12 +147,12 @@ impl Part<'_> {
         StoreError::Row { path: self.path.to_owned(), id: self.id, what: self.what, why }
     }
 
-    /// JSON of a row.
+    /// Converts the JSON of a row.
     pub(super) fn json<T>(self, result: serde_json::Result<T>) -> Result<T, StoreError> {
         result.map_err(|e| self.wrong(e.to_string()))
     }
 
-    /// A histogram of a row.
+    /// Converts the histogram of a row.
     pub(super) fn hdr<T>(self, result: Result<T, NotAHistogram>) -> Result<T, StoreError> {
         result.map_err(|e| self.wrong(e.to_string()))
     }

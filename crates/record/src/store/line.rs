@@ -7,66 +7,66 @@ use serde::Serialize;
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunLine {
-    /// Its number.
+    /// Number of the run.
     pub id: i64,
-    /// The experiment's name.
+    /// Name of the experiment.
     pub experiment: String,
-    /// When it began, seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub started_unix_s: f64,
-    /// When something of it was last stored, seconds since 1970.
+    /// Time of its last stored result, in seconds since 1970.
     pub touched_unix_s: f64,
-    /// How it stands.
+    /// State of the run.
     pub state: RunState,
-    /// Its servers, each once.
+    /// Servers of the run, each once.
     pub servers: Vec<String>,
-    /// Cells that are done.
+    /// Number of cells that are done.
     pub cells_done: u64,
-    /// Cells that are planned, begun or done.
+    /// Number of cells that are planned, begun or done.
     pub cells: u64,
-    /// Trials kept.
+    /// Number of stored trials.
     pub trials: u64,
 }
 
-/// A cell of a run in a list: what a run that is taken up again has of it.
+/// A cell of a run in a list, for resuming the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellLine {
-    /// The server's name.
+    /// Name of the server.
     pub server: String,
-    /// What was varied.
+    /// Varied settings.
     pub settings: BTreeMap<String, String>,
-    /// How it stands.
+    /// State of the cell.
     pub state: CellState,
-    /// Trials kept, self-tests not among them.
+    /// Number of stored trials, without self-tests.
     pub trials: u64,
 }
 
-/// How a cell stands.
+/// State of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellState {
-    /// Nothing of it is there.
+    /// No trial of the cell is stored.
     Planned,
-    /// Some of its trials are there.
+    /// Some trials of the cell are stored.
     Begun,
-    /// All of it is there.
+    /// All trials of the cell are stored.
     Done,
 }
 
-/// How a run stands.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
-    /// A process is at it.
+    /// A process writes the run.
     Running,
     /// Everything planned was done.
     Complete,
-    /// It ended before its time.
+    /// The run ended early.
     Incomplete,
-    /// Its process was killed.
+    /// The process of the run was killed.
     Interrupted,
 }
 
 impl RunState {
-    /// The state as a word.
+    /// Returns the state as a word.
     pub fn word(self) -> &'static str {
         match self {
             RunState::Running => "running",

@@ -1,4 +1,4 @@
-//! Who is at a run: a lock on a file beside the store, which the kernel lets go of when its holder dies.
+//! Lock of a run: a locked file beside the store, which the kernel unlocks when its process ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use super::StoreError;
 
-/// The lock of a run, held as long as this lives.
+/// Lock of a run, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct RunLock {
     file: File,
     path: PathBuf,
 }
 
-/// Where the lock of run `id` lies.
+/// Returns the path of the lock file of run `id`.
 fn place(store: &Path, id: i64) -> PathBuf {
     let mut path = store.as_os_str().to_owned();
     path.push(format!(".run-{id}.lock"));
     path.into()
 }
 
-/// How often a lock is tried for: [`is_held`] has it for a moment, and a lock file may go while it is opened.
+/// Number of attempts to lock: [`is_held`] locks for a moment, and a lock file may disappear while it is opened.
 const TRIES: u32 = 10;
 
 impl RunLock {
     /// Takes the lock.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when another process has it.
+    /// [`StoreError::Busy`] if another process holds it.
     pub(super) fn take(store: &Path, id: i64) -> Result<Self, StoreError> {
         let path = place(store, id);
         let io = |source| StoreError::Io { what: "lock", path: path.clone(), source };
@@ -42,7 +42,7 @@ impl RunLock {
                 .map_err(io)?;
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => return Ok(RunLock { file, path }),
-                // Whoever had it before has taken the file away: the lock is on nothing.
+                // The previous holder removed the file, so that this lock is on a deleted file.
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
                 Err(TryLockError::Error(e)) => return Err(io(e)),
@@ -52,7 +52,7 @@ impl RunLock {
     }
 }
 
-/// Whether `file` is the one that is found at `path` now.
+/// Returns whether `file` is still the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |m: fs::Metadata| (m.dev(), m.ino());
     match (file.metadata(), fs::metadata(path)) {
@@ -63,13 +63,13 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // A lock file that stays is taken by whoever comes next.
+        // A lock file that stays can be locked again.
         let _ = fs::remove_file(&self.path);
         let _ = self.file.unlock();
     }
 }
 
-/// Whether a process is at run `id`.
+/// Returns whether a process holds the lock of run `id`.
 pub(super) fn is_held(store: &Path, id: i64) -> bool {
     File::open(place(store, id))
         .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))

@@ -1,4 +1,4 @@
-//! Where runs last: one SQLite file.
+//! The store of runs: one SQLite file.
 //!
 //! ```text
 //! Store::begin(plan) ──> Recording: planned, trial, cell, skip ... ──> finish
@@ -6,7 +6,7 @@
 //! Store::runs, load, delete
 //! ```
 //!
-//! How a run is written, and taken up again:
+//! How a run is written and resumed:
 //!
 //! ```no_run
 //! # use std::path::Path;
@@ -29,11 +29,12 @@
 //! # }
 //! ```
 //!
-//! - A kill at any moment loses at most what was not yet handed over: the journal is a write-ahead log.
+//! - A kill at any moment loses at most the results that were not yet passed to the store: the journal is a
+//! write-ahead log.
 //! - Two processes may write at once; each waits for the other's transaction, up to [`LOCK_TIMEOUT`].
-//! - Who writes a run holds a lock beside the store. The kernel lets go of it when that process dies, so
-//!   that a run that was killed is told from one that goes on.
-//! - A file that is not a store, or is damaged, is looked at read-only first and left as it was.
+//! - The process that writes a run holds a lock beside the store. The kernel releases it when that process dies, so
+//! that an interrupted run can be distinguished from a running one.
+//! - A file that is not a store, or is damaged, is opened read-only first and not changed.
 
 mod check;
 mod connection;
@@ -66,11 +67,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store at `path`; makes it, and the folder it lies in, when it is not there. A store of an
-    /// older version becomes one of this.
+    /// Opens the store at `path`; makes it and its folder if they do not exist. A store of an older version is
+    /// migrated to this one.
     ///
     /// # Errors
-    /// When the file is not a store, is damaged, or is a newer version's: it is left untouched then.
+    /// If the file is not a store, is damaged, or has a newer version; it is not changed then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             check::create(path)?;
@@ -81,23 +82,23 @@ impl Store {
         Ok(Store { connection, path: path.to_owned() })
     }
 
-    /// The file.
+    /// Returns the path of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins a run: its number is given, its plan is kept.
+    /// Begins a run: assigns its number and stores its plan.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn begin(&self, plan: &crate::Plan) -> Result<Recording, StoreError> {
         Recording::begin(&self.path, plan)
     }
 
-    /// Keeps a run that has ended already, and gives its number.
+    /// Stores a complete run; returns its number.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn put(&self, run: &crate::Run) -> Result<i64, StoreError> {
         let mut recording = self.begin(&run.plan)?;
         for cell in &run.results {
@@ -112,57 +113,57 @@ impl Store {
         recording.finish(run.complete)
     }
 
-    /// Takes up run `id` again: a seam marks the place, by dnsdyno `version`. What it has so far is what
-    /// [`load`](Self::load) and [`cells`](Self::cells) give.
+    /// Resumes run `id`: records an interruption, with dnsdyno `version`. [`load`](Self::load) and
+    /// [`cells`](Self::cells) return what is stored so far.
     ///
     /// # Errors
-    /// When there is no such run, another process is at it, or it cannot be written.
+    /// If there is no such run, another process writes it, or it cannot be written.
     pub fn resume(&self, id: i64, version: &str) -> Result<Recording, StoreError> {
         self.must_have(id)?;
         Recording::resume(&self.path, id, version)
     }
 
-    /// All runs, oldest first.
+    /// Returns all runs, oldest first.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub fn runs(&self) -> Result<Vec<RunLine>, StoreError> {
         read::runs(&self.connection, &self.path)
     }
 
-    /// The number of the last run, if there is one.
+    /// Returns the number of the last run, if there is one.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub fn last(&self) -> Result<Option<i64>, StoreError> {
         self.connection
             .query_row("SELECT max(id) FROM run", [], |row| row.get(0))
             .at(&self.path, "read")
     }
 
-    /// The cells of run `id`, those that are only planned among them, in the order of the plan.
+    /// Returns the cells of run `id` in the order of the plan, with those that are only planned.
     ///
     /// # Errors
-    /// When there is no such run, or it cannot be read.
+    /// If there is no such run, or it cannot be read.
     pub fn cells(&self, id: i64) -> Result<Vec<CellLine>, StoreError> {
         self.must_have(id)?;
         read::cells(&self.connection, &self.path, id)
     }
 
-    /// Run `id`, whole: cells in the order of the plan, trials in the order in which they ended. Cells of
-    /// which nothing was measured are left out.
+    /// Loads run `id`: cells in the order of the plan, trials in the order in which they ended. Cells without
+    /// measurements are left out.
     ///
     /// # Errors
-    /// When there is no such run, or it cannot be read.
+    /// If there is no such run, or it cannot be read.
     pub fn load(&self, id: i64) -> Result<crate::Run, StoreError> {
         self.must_have(id)?;
         read::load(&self.connection, &self.path, id)
     }
 
-    /// Deletes run `id` and all that belongs to it.
+    /// Deletes run `id` with everything that belongs to it.
     ///
     /// # Errors
-    /// When there is no such run, a process is at it, or it cannot be deleted.
+    /// If there is no such run, a process writes it, or it cannot be deleted.
     pub fn delete(&self, id: i64) -> Result<(), StoreError> {
         self.must_have(id)?;
         let lock = RunLock::take(&self.path, id)?;
@@ -185,13 +186,12 @@ impl Store {
     }
 }
 
-/// Where the store lies when no one says otherwise: `$DNSDYNO_STORE`, else `dnsdyno/runs.db` in
-/// `$XDG_DATA_HOME`, else in `~/.local/share`. `variable` looks up the environment; `None` when it has none
-/// of them.
+/// Returns the default path of the store: `$DNSDYNO_STORE`, else `dnsdyno/runs.db` in `$XDG_DATA_HOME`, else in
+/// `~/.local/share`. `variable` looks up the environment; the result is `None` if no variable is set.
 pub fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     set("DNSDYNO_STORE").or_else(|| {
-        // The XDG base directory specification: a relative path counts for nothing.
+        // The XDG base directory specification ignores relative paths.
         let data = set("XDG_DATA_HOME").filter(|path| path.is_absolute());
         let data = data.or_else(|| Some(set("HOME")?.join(".local/share")))?;
         Some(data.join("dnsdyno/runs.db"))

@@ -1,4 +1,4 @@
-//! Runs read back.
+//! Reads runs from the store.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::error::{Context, Part};
 use super::{CellLine, CellState, RunLine, RunState, StoreError, lock};
 use crate::{CellRecord, Run, SCHEMA, Series, TrialRecord};
 
-/// The list of all runs.
+/// Returns the list of all runs.
 pub(super) fn runs(connection: &Connection, path: &Path) -> Result<Vec<RunLine>, StoreError> {
     let sql = "
         SELECT id, experiment, started_unix_s, touched_unix_s, state,
@@ -41,7 +41,7 @@ pub(super) fn runs(connection: &Connection, path: &Path) -> Result<Vec<RunLine>,
     })
 }
 
-/// The list of the cells of run `id`.
+/// Returns the list of the cells of run `id`.
 pub(super) fn cells(
     connection: &Connection,
     path: &Path,
@@ -69,7 +69,7 @@ pub(super) fn cells(
     .collect()
 }
 
-/// Run `id`, which is there. It is read in one transaction: nothing changes meanwhile.
+/// Loads run `id`, which exists. One transaction reads it, so that nothing changes meanwhile.
 pub(super) fn load(connection: &Connection, path: &Path, id: i64) -> Result<Run, StoreError> {
     let snapshot = connection.unchecked_transaction().at(path, "read")?;
     let reader = Reader { connection: &snapshot, path, id };
@@ -97,7 +97,7 @@ pub(super) fn load(connection: &Connection, path: &Path, id: i64) -> Result<Run,
     })
 }
 
-/// One run of a store.
+/// Reader of one run.
 struct Reader<'a> {
     connection: &'a Connection,
     path: &'a Path,
@@ -109,7 +109,7 @@ impl Reader<'_> {
         Part { path: self.path, id: self.id, what }
     }
 
-    /// Rows of JSON.
+    /// Reads rows of JSON.
     fn records<T: serde::de::DeserializeOwned>(
         &self,
         what: &'static str,
@@ -126,7 +126,7 @@ impl Reader<'_> {
         Ok(pairs.into_iter().collect())
     }
 
-    /// The cells of which something was measured.
+    /// Reads the cells that have measurements.
     fn cells(&self) -> Result<Vec<CellRecord>, StoreError> {
         let sql = "SELECT id, record FROM cell WHERE run = ?1 AND state <> 'planned' ORDER BY id";
         let cells = rows(self.connection, self.path, sql, [self.id], |row| {
@@ -175,7 +175,7 @@ impl Reader<'_> {
     }
 }
 
-/// A row of the table of series.
+/// Reads a row of the table of series.
 fn series(row: &Row<'_>) -> rusqlite::Result<Series> {
     let samples: Vec<u8> = row.get(2)?;
     let number =
@@ -187,7 +187,7 @@ fn series(row: &Row<'_>) -> rusqlite::Result<Series> {
     })
 }
 
-/// All rows of a query.
+/// Reads all rows of a query.
 fn rows<T>(
     connection: &Connection,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The tables of a store, and how those of older versions become today's.
+//! Tables of a store, and the migration from older versions.
 //!
 //! ```text
 //! run ──< cell ──< trial ──< histogram
@@ -7,47 +7,46 @@
 //!  └──< file (of the run, or of one of its cells)
 //! ```
 //!
-//! What is asked for by SQL has a column; the rest of a record is its JSON. The version stands in
-//! `user_version`, and each step below leads from one version to the next: a step that was released
-//! is never edited.
+//! Values that SQL queries use have a column; the rest of a record is its JSON. The version is in `user_version`, and
+//! each step below leads from one version to the next. A released step is never edited.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::Value;
 
 use crate::v1;
 
-/// "dyno" in ASCII, in the header of the file (SQLite's `application_id`): whose file it is.
+/// Application id in the header of the file (SQLite's `application_id`): "dyno" in ASCII.
 pub(super) const APPLICATION_ID: i32 = 0x6479_6e6f;
 
-/// A step to the next version: SQL, and what changes the JSON of the rows before it.
+/// A step to the next version: SQL, and a function that changes the JSON of the rows before it.
 struct Step {
     sql: &'static str,
     rows: Option<fn(&Transaction<'_>) -> rusqlite::Result<()>>,
 }
 
-/// The steps: the first makes the tables of version 1 in an empty file.
+/// Steps of the migration: the first makes the tables of version 1 in an empty file.
 const STEPS: [Step; 3] = [
     Step { sql: include_str!("schema_1.sql"), rows: None },
     Step { sql: include_str!("schema_2.sql"), rows: None },
-    // The JSON has schema 2 of the records from here on.
+    // From here on the JSON has schema 2 of the records.
     Step { sql: include_str!("schema_3.sql"), rows: Some(records_of_schema_1) },
 ];
 
-/// The version that this program writes.
+/// Version that this program writes.
 pub(super) const VERSION: i32 = STEPS.len() as i32;
 
-/// The version of the store behind `connection`.
+/// Returns the version of the store of `connection`.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Brings the store to [`VERSION`], in one transaction: all of it or nothing.
+/// Migrates the store to [`VERSION`] in one transaction.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if version(connection)? >= VERSION {
         return Ok(());
     }
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
+    // Another process may have migrated it first.
     let done = usize::try_from(version(&transaction)?).unwrap_or(0);
     for step in STEPS.iter().skip(done) {
         if let Some(rows) = step.rows {
@@ -60,7 +59,8 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Brings the JSON of all plans and trials from schema 1 to 2. What is no JSON stays as it is: reading it says so.
+/// Migrates the JSON of all plans and trials from schema 1 to 2. Invalid JSON stays as it is; reading it reports the
+/// error.
 fn records_of_schema_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     change(transaction, "run", "plan", v1::plan)?;
     change(transaction, "trial", "record", v1::trial)

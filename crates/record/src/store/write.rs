@@ -1,4 +1,4 @@
-//! A run while it goes on: each call is one transaction.
+//! Writes a run in progress: each call is one transaction.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::error::{Context, Part};
 use super::lock::RunLock;
 use crate::{CellRecord, Plan, Seam, Series, Skipped, TrialRecord};
 
-/// What varies in a cell.
+/// Varied settings of a cell.
 type Settings = BTreeMap<String, String>;
 
-/// A run that is being written. Dropped without [`finish`](Self::finish), it is an interrupted one.
+/// A run in progress. If it is dropped without [`finish`](Self::finish), the run counts as interrupted.
 #[derive(Debug)]
 pub struct Recording {
     connection: Connection,
@@ -44,7 +44,7 @@ impl Recording {
             .at(path, "begin a run in")?;
         let id = transaction.last_insert_rowid();
         put_files(&transaction, id, None, &files).at(path, "begin a run in")?;
-        // Before anyone can see the run: nobody finds it without its lock.
+        // The lock is taken before other processes can see the run.
         let lock = RunLock::take(path, id)?;
         transaction.commit().at(path, "begin a run in")?;
         Ok(Recording { connection, path: path.to_owned(), id, _lock: lock })
@@ -73,7 +73,7 @@ impl Recording {
             let seam = part.json(serde_json::to_string(&seam))?;
             t.execute("INSERT INTO seam (run, seam) VALUES (?1, ?2)", params![id, seam])
                 .at(path, "write to")?;
-            // What was skipped then is tried again, and skipped again if need be.
+            // Skipped servers and settings are tried again.
             t.execute("DELETE FROM skipped WHERE run = ?1", [id]).at(path, "write to")?;
             t.execute("UPDATE run SET state = 'running' WHERE id = ?1", [id])
                 .at(path, "write to")?;
@@ -82,20 +82,20 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The run's number.
+    /// Returns the number of the run.
     pub fn id(&self) -> i64 {
         self.id
     }
 
-    /// The file.
+    /// Returns the path of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps a change of the plan: the fingerprint or the testbed, known only after the beginning.
+    /// Stores a change of the plan: the host's facts or the testbed are known only after the start.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn plan(&mut self, plan: &Plan) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
         let part = Part { path: &path, id, what: "plan" };
@@ -110,10 +110,10 @@ impl Recording {
         })
     }
 
-    /// Keeps which cells are planned, in their order; those that are there already stay as they are.
+    /// Stores the planned cells in their order; existing cells are not changed.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn planned(&mut self, cells: &[CellRecord]) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
         self.write("write to", |t| {
@@ -121,11 +121,11 @@ impl Recording {
         })
     }
 
-    /// Keeps a trial of `cell` that ended. Of the cell only the server and the settings are looked at,
-    /// unless it is new.
+    /// Stores a trial of `cell` that ended. Only the server and the settings of the cell are used, unless the cell is
+    /// new.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn trial(&mut self, cell: &CellRecord, trial: &TrialRecord) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
         self.write("write to", |t| {
@@ -139,11 +139,11 @@ impl Recording {
         })
     }
 
-    /// Keeps what is known of `cell` but its trials, which [`trial`](Self::trial) keeps; it replaces what
-    /// was kept before. `done` says that nothing of it is left to do.
+    /// Stores `cell` without its trials, which [`trial`](Self::trial) stores; it replaces the earlier version. `done`
+    /// says that the cell is complete.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn cell(&mut self, cell: &CellRecord, done: bool) -> Result<(), StoreError> {
         let (run, path) = (self.id, self.path.clone());
         self.write("write to", |t| {
@@ -166,10 +166,10 @@ impl Recording {
         })
     }
 
-    /// Drops the trials of `cell` that belong to repeat `repeat`: a search that was cut short is done anew.
+    /// Deletes the trials of `cell` that belong to repeat `repeat`: an interrupted search starts again.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn forget(&mut self, cell: &CellRecord, repeat: u32) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
         self.write("write to", |t| {
@@ -179,10 +179,10 @@ impl Recording {
         })
     }
 
-    /// Keeps that something was not measured.
+    /// Stores that something was not measured.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn skip(&mut self, skipped: &Skipped) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
         let part = Part { path: &path, id, what: "skipped" };
@@ -194,10 +194,10 @@ impl Recording {
         })
     }
 
-    /// Ends the run.
+    /// Ends the run; returns its number.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn finish(mut self, complete: bool) -> Result<i64, StoreError> {
         let (id, path) = (self.id, self.path.clone());
         let state = if complete { "complete" } else { "incomplete" };
@@ -209,7 +209,7 @@ impl Recording {
         Ok(id)
     }
 
-    /// One transaction, which also says that the run lives.
+    /// Runs one transaction, which also updates the time of the last change.
     fn write(
         &mut self,
         what: &'static str,
@@ -224,12 +224,12 @@ impl Recording {
     }
 }
 
-/// A transaction that waits for its turn at the beginning, where waiting cannot deadlock.
+/// Begins a transaction that waits for its lock at the start, where waiting cannot deadlock.
 fn immediate(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     Transaction::new(connection, TransactionBehavior::Immediate)
 }
 
-/// The JSON of a cell, less what has a table of its own.
+/// Returns the JSON of a cell without the parts that have their own tables.
 fn head(cell: &CellRecord, path: &Path, run: i64) -> Result<String, StoreError> {
     let lean = CellRecord {
         trials: Vec::new(),
@@ -244,7 +244,7 @@ fn head(cell: &CellRecord, path: &Path, run: i64) -> Result<String, StoreError> 
     Part { path, id: run, what: "cell" }.json(serde_json::to_string(&lean))
 }
 
-/// The row of a cell; it is made when it is not there.
+/// Returns the row of a cell; inserts it if it does not exist.
 fn cell_id(
     t: &Transaction<'_>,
     path: &Path,
