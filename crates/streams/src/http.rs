@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
 /// Media type of DNS messages (RFC 8484 section 6).
 pub(crate) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
@@ -69,7 +69,7 @@ impl Resource {
 
 /// Returns whether a response contains a message.
 pub(crate) fn is_message<B>(response: &Response<B>) -> bool {
-    response.headers().get(header::CONTENT_TYPE) == Some(&MEDIA_TYPE)
+    has_media_type(response.headers())
 }
 
 /// Result of reading a request's head.
@@ -103,7 +103,7 @@ pub(crate) fn read_head<B>(request: &Request<B>, path: &str, max: usize) -> Requ
         }
         http::Method::POST => {
             let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
-            if headers.get(header::CONTENT_TYPE) != Some(&MEDIA_TYPE) {
+            if !has_media_type(headers) {
                 RequestHead::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE)
             } else if length.and_then(|l| l.parse::<usize>().ok()).is_some_and(|l| l > max) {
                 RequestHead::Refused(StatusCode::PAYLOAD_TOO_LARGE)
@@ -134,9 +134,39 @@ pub(crate) fn refusal(status: StatusCode) -> Response<()> {
     response
 }
 
+/// Returns whether the content is a DNS message by its media type, which is compared without regard to case and to
+/// parameters (RFC 9110 section 8.3.1).
+fn has_media_type(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let media_type = content_type.and_then(|value| value.split(|&byte| byte == b';').next());
+    media_type.is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case(MEDIA_TYPE.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn media_types_are_compared_as_http_wants_it() {
+        let table = [
+            ("application/dns-message", true),
+            ("Application/DNS-Message", true),
+            ("application/dns-message; charset=utf-8", true),
+            ("application/dns-message ;q=1", true),
+            (" application/dns-message\t", true),
+            ("application/dns-json", false),
+            ("application/dns-message2", false),
+            ("text/html; application/dns-message", false),
+            ("", false),
+        ];
+        for (value, is_message) in table {
+            let mut headers = HeaderMap::new();
+            let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+            headers.insert(header::CONTENT_TYPE, value.clone());
+            assert_eq!(has_media_type(&headers), is_message, "{value:?}");
+        }
+        assert!(!has_media_type(&HeaderMap::new()));
+    }
 
     fn resource(method: Method) -> Resource {
         Resource { authority: "dns.example:8443".into(), path: PATH.into(), method }
