@@ -100,6 +100,10 @@ impl ClientTls {
             .with_no_client_auth();
         config.alpn_protocols = self.alpn.clone();
         config.enable_early_data = self.early_data;
+        if std::env::var_os("SSLKEYLOGFILE").is_some() {
+            // Keys for a look into a capture, as browsers and curl write them.
+            config.key_log = Arc::new(rustls::KeyLogFile::new());
+        }
         config.resumption = match self.sessions {
             0 => Resumption::disabled(),
             n => Resumption::store(Arc::new(Sessions::new(n)))
