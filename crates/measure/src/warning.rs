@@ -9,6 +9,8 @@
 //! To add one: a variant, its sentence, and where it has them its number and its advice. The name of the
 //! variant in kebab case stands in the JSON: it is never renamed.
 
+mod failed;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -65,6 +67,23 @@ pub enum Warning {
     BadCertificate {
         /// How many connections failed for it.
         connections: u64,
+    },
+    /// Queries over connections failed, each for itself or with its connection.
+    QueriesFailed {
+        /// How many.
+        queries: u64,
+        /// Why, as in the record.
+        reason: String,
+    },
+    /// The server refused streams, which were opened again after a pause.
+    StreamsRefused {
+        /// How often.
+        times: u64,
+    },
+    /// The median latency equals the time between the queries of a connection.
+    MedianIsGap {
+        /// Both, microseconds.
+        gap_us: f64,
     },
     /// Processes that are not of the testbed used the server's cores.
     ForeignOnServer {
@@ -179,6 +198,16 @@ impl Warning {
             Warning::BadCertificate { .. } => {
                 "is --tls-name a name of the certificate, and --ca its authority?"
             }
+            Warning::QueriesFailed { reason, .. } => {
+                return failed::advice(reason).map(str::to_owned);
+            }
+            Warning::StreamsRefused { .. } => {
+                "lower --outstanding, or raise the number of streams that the server takes"
+            }
+            Warning::MedianIsGap { .. } => {
+                "a server that writes a reply in pieces without TCP_NODELAY sends its end only when the next query \
+                 comes"
+            }
             Warning::ClockRateVaries { .. } => "as root, cpupower frequency-set -g performance",
             Warning::ClockRateHidden => "what its host does to it shows in repeats only",
             Warning::Boost => "let it warm up, or switch boost off",
@@ -228,7 +257,11 @@ impl Warning {
             | Warning::NoPorts { connections }
             | Warning::NoFiles { connections }
             | Warning::BadCertificate { connections } => whole(*connections),
-            Warning::QueriesLeftOut { queries } => whole(*queries),
+            Warning::QueriesLeftOut { queries } | Warning::QueriesFailed { queries, .. } => {
+                whole(*queries)
+            }
+            Warning::StreamsRefused { times } => whole(*times),
+            Warning::MedianIsGap { gap_us } => number(gap_us / 1e3, 2),
             Warning::FewCores { cores } => whole(*cores),
             Warning::ForeignOnServer { share } | Warning::OthersBusy { share } => {
                 number(share * 100.0, 0)
@@ -263,6 +296,15 @@ impl Warning {
             Warning::NoPorts { .. } => failed("no-port"),
             Warning::NoFiles { .. } => failed("no-file"),
             Warning::BadCertificate { .. } => failed("bad-certificate"),
+            Warning::QueriesFailed { reason, .. } => {
+                format!("{n} queries failed: {}", failed::words(reason))
+            }
+            Warning::StreamsRefused { .. } => {
+                format!("the server refused {n} streams, which were opened again")
+            }
+            Warning::MedianIsGap { .. } => {
+                format!("the median latency equals the {n} ms between the queries of a connection")
+            }
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
             Warning::ServerStillBusy { .. } => {
                 format!("the server was still busy {n} s after the trial before")
