@@ -13,7 +13,7 @@
 
 mod failure;
 
-pub use failure::Failure;
+pub use failure::{Failure, QueryFailure, StreamCode};
 
 use std::task::Waker;
 
@@ -44,6 +44,9 @@ pub enum End {
     Ordered,
     /// The peer closed it properly.
     ByPeer,
+    /// The peer takes no more messages on it. Its outstanding queries end later, by a message, as failed or as
+    /// turned away. Its number is free.
+    GoingAway,
     /// It failed.
     Failed(Failure),
 }
@@ -54,6 +57,11 @@ pub trait StreamRole {
     fn opened(&mut self, now: Nanos, conn: ConnId, how: Opened);
     /// A message arrived.
     fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
+    /// The query whose message began with `tag` has ended without a reply; the others of the connection go on.
+    fn failed(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2], why: QueryFailure);
+    /// The peer has not processed this message and takes no more on the connection: the role may send it again
+    /// on the next connection with this number. Called before or after [`closed`](Self::closed).
+    fn turned_away(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
     /// A connection has ended or could not be established. Its number is free.
     fn closed(&mut self, now: Nanos, conn: ConnId, end: End);
     /// Gives orders. Called after each event, and when the role is due.

@@ -119,6 +119,10 @@ struct Client {
     last_activity: Nanos,
     /// EDNS options of this client's queries, in wire form.
     options: Box<[u8]>,
+    /// Queries that were turned away and that wait for the next connection.
+    turned_away: Vec<Box<[u8]>>,
+    /// Time before which no connection is opened for them.
+    rests_until: Nanos,
 }
 
 /// Result of an attempt to send.
@@ -145,6 +149,8 @@ pub struct Clients {
     ready: VecDeque<ConnId>,
     /// Clients without a connection, which may open one.
     closed: VecDeque<ConnId>,
+    /// Clients with queries that were turned away. They open their connection before others do.
+    turned_away: VecDeque<ConnId>,
     /// Clients whose connection failed, each with the time until which it waits.
     waiting: VecDeque<(Nanos, ConnId)>,
     /// Clients whose connection is closed with the next orders.
@@ -188,6 +194,8 @@ impl Clients {
             state: ConnectionState::Closed,
             pipeline: Pipeline::new(plan.outstanding, rng.next_u64() as u16),
             queries_sent: 0,
+            turned_away: Vec::new(),
+            rests_until: Nanos::ZERO,
             queued: false,
             answered: false,
             lost_query: false,
@@ -210,6 +218,7 @@ impl Clients {
             rng,
             ready: VecDeque::with_capacity(plan.clients as usize),
             closed: (0..plan.clients).collect(),
+            turned_away: VecDeque::new(),
             waiting: VecDeque::new(),
             ending: Vec::new(),
             opening: 0,
@@ -256,8 +265,10 @@ impl Clients {
             return 0;
         }
         let pipeline = u64::from(self.plan.outstanding - client.pipeline.outstanding());
-        let left =
-            self.plan.queries_per_connection.map_or(u64::MAX, |most| most - client.queries_sent);
+        let left = self
+            .plan
+            .queries_per_connection
+            .map_or(u64::MAX, |most| most.saturating_sub(client.queries_sent));
         pipeline.min(left)
     }
 
@@ -279,9 +290,14 @@ impl Clients {
         if self.closed.is_empty() || self.earliest_open() > now {
             return None;
         }
-        let conn = self.closed.pop_front()?;
-        self.open(conn, now, orders);
-        Some(conn)
+        // One that had queries to send again may be open already.
+        while let Some(conn) = self.closed.pop_front() {
+            if self.clients[conn as usize].state == ConnectionState::Closed {
+                self.open(conn, now, orders);
+                return Some(conn);
+            }
+        }
+        None
     }
 
     /// Opens the connection of a client that has none.
@@ -293,12 +309,47 @@ impl Clients {
         }
         let client = &mut self.clients[conn as usize];
         client.state = ConnectionState::Opening;
+        client.pipeline.next_connection();
         (client.queries_sent, client.answered, client.lost_query, client.sending) =
             (0, false, false, false);
         client.last_activity = now;
         self.opening += 1;
         self.connections[self.plan.mix.kind(conn)].attempts += 1;
         orders.open(conn);
+    }
+
+    /// Sends the queries that were turned away on their clients' next connections; returns when the next of these
+    /// may be opened.
+    fn send_turned_away(&mut self, now: Nanos, orders: &mut Orders) -> Nanos {
+        let mut next = Nanos::MAX;
+        for _ in 0..self.turned_away.len() {
+            let Some(conn) = self.turned_away.pop_front() else { break };
+            let client = &self.clients[conn as usize];
+            if client.state == ConnectionState::Closed {
+                let opens = self.earliest_open().max(client.rests_until);
+                if opens <= now {
+                    self.open(conn, now, orders);
+                } else {
+                    next = next.min(opens);
+                }
+            }
+            let client = &mut self.clients[conn as usize];
+            if !matches!(client.state, ConnectionState::Opening | ConnectionState::Open) {
+                self.turned_away.push_back(conn);
+                continue;
+            }
+            for message in std::mem::take(&mut client.turned_away) {
+                let id = u16::from_be_bytes([message[0], message[1]]);
+                if client.pipeline.send_again(id, now) {
+                    client.queries_sent += 1;
+                    orders.send(conn, message.len(), |out| {
+                        out.copy_from_slice(&message);
+                        message.len()
+                    });
+                }
+            }
+        }
+        next
     }
 
     /// Picks a random client that may send; `None` if none can.

@@ -5,8 +5,13 @@
 //! established = completed + closed by the peer + failed after that + open at the end
 //! ```
 
-use engine::stream::Failure;
+use std::collections::BTreeMap;
+
+use engine::stream::{Failure, QueryFailure};
 use measure::Histogram;
+
+/// Highest number of reasons that are told apart: the codes in them are the peer's choice.
+const MAX_REASONS: usize = 64;
 
 /// Outcomes of the connections of a trial.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +36,12 @@ pub struct ConnectionTally {
     pub slow: u64,
     /// Queries that were lost with their connection.
     pub lost_with_connection: u64,
+    /// Queries that ended without a reply before their timeout, by reason; those lost with their connection are
+    /// among them.
+    pub queries_failed: BTreeMap<QueryFailure, u64>,
+    /// Queries that the peer turned away unprocessed when it ended their connection, and that were sent again on
+    /// another.
+    pub turned_away: u64,
     /// Queries that found no connection within their timeout.
     pub unserved: u64,
     /// Highest number of connections open at the same time, summed over the workers.
@@ -60,6 +71,8 @@ impl Default for ConnectionTally {
             failed: [0; Failure::ALL.len()],
             slow: 0,
             lost_with_connection: 0,
+            queries_failed: BTreeMap::new(),
+            turned_away: 0,
             unserved: 0,
             peak: 0,
             open_at_end: 0,
@@ -77,6 +90,16 @@ impl ConnectionTally {
         self.failed.iter().sum()
     }
 
+    /// Counts queries that failed for a reason.
+    pub(crate) fn count_failed(&mut self, why: QueryFailure, queries: u64) {
+        let known =
+            self.queries_failed.len() < MAX_REASONS || self.queries_failed.contains_key(&why);
+        let why = if known { why } else { QueryFailure::Other };
+        if queries > 0 {
+            *self.queries_failed.entry(why).or_default() += queries;
+        }
+    }
+
     /// Adds another worker's tally of the same trial.
     pub fn merge(&mut self, other: &ConnectionTally) {
         self.attempts += other.attempts;
@@ -89,6 +112,8 @@ impl ConnectionTally {
         self.failed.iter_mut().zip(&other.failed).for_each(|(a, b)| *a += b);
         self.slow += other.slow;
         self.lost_with_connection += other.lost_with_connection;
+        other.queries_failed.iter().for_each(|(&why, &count)| self.count_failed(why, count));
+        self.turned_away += other.turned_away;
         self.unserved += other.unserved;
         self.peak += other.peak;
         self.open_at_end += other.open_at_end;

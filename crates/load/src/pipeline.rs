@@ -25,6 +25,8 @@ struct Slot {
     key: u32,
     generation: u16,
     state: State,
+    /// The connection that carries the query; 0 for none.
+    connection: u8,
 }
 
 const UNSENT: Nanos = Nanos::MAX;
@@ -43,14 +45,22 @@ pub(crate) struct Pipeline {
     /// Lower bound of the times at which the outstanding queries left.
     oldest: Nanos,
     salt: u16,
+    /// Number of the connection, from 1 on and again.
+    connection: u8,
 }
 
 impl Pipeline {
     /// Makes a pipeline for at most `most` outstanding queries.
     pub(crate) fn new(most: u32, salt: u16) -> Self {
         let len = (most.clamp(1, MAX_OUTSTANDING) * 2).next_power_of_two().min(1 << 16);
-        let free =
-            Slot { due: Nanos::ZERO, sent: UNSENT, key: 0, generation: 0, state: State::Free };
+        let free = Slot {
+            due: Nanos::ZERO,
+            sent: UNSENT,
+            key: 0,
+            generation: 0,
+            state: State::Free,
+            connection: 0,
+        };
         Pipeline {
             slots: vec![free; len as usize].into(),
             bits: len.ilog2(),
@@ -59,6 +69,7 @@ impl Pipeline {
             unsent: (0, 0),
             oldest: UNSENT,
             salt,
+            connection: 1,
         }
     }
 
@@ -88,7 +99,8 @@ impl Pipeline {
         }
         let slot = &mut self.slots[at as usize];
         let generation = slot.generation.wrapping_add(1);
-        *slot = Slot { due, sent: UNSENT, key, generation, state: State::Outstanding };
+        let connection = self.connection;
+        *slot = Slot { due, sent: UNSENT, key, generation, state: State::Outstanding, connection };
         self.outstanding += 1;
         self.next = (at + 1) & mask;
         self.id(at, generation)
@@ -135,14 +147,59 @@ impl Pipeline {
         u64::from(lost)
     }
 
-    /// Removes all queries; returns how many were outstanding.
+    /// Starts with another connection; queries of earlier ones stay outstanding.
+    pub(crate) fn next_connection(&mut self) {
+        self.connection = self.connection.checked_add(1).unwrap_or(1);
+        self.unsent = (0, 0);
+    }
+
+    /// Removes the queries of the present connection; returns how many of them were outstanding.
     pub(crate) fn reset(&mut self) -> u64 {
+        let (mut lost, mut oldest) = (0, UNSENT);
         for slot in &mut self.slots {
+            let outstanding = slot.state == State::Outstanding;
+            if outstanding && slot.connection != self.connection {
+                oldest = oldest.min(slot.sent);
+                continue;
+            }
+            lost += u32::from(outstanding);
             slot.state = State::Free;
         }
         self.unsent = (0, 0);
-        self.oldest = UNSENT;
-        u64::from(std::mem::take(&mut self.outstanding))
+        (self.oldest, self.outstanding) = (oldest, self.outstanding - lost);
+        u64::from(lost)
+    }
+
+    /// Ends an outstanding query without a reply; returns whether there was one with this id.
+    pub(crate) fn fail(&mut self, id: u16) -> bool {
+        let Some(slot) = self.outstanding_slot(id) else { return false };
+        slot.state = State::Answered;
+        self.outstanding -= 1;
+        true
+    }
+
+    /// Takes an outstanding query off its connection; returns whether there was one with this id.
+    pub(crate) fn turn_away(&mut self, id: u16) -> bool {
+        self.outstanding_slot(id).map(|slot| slot.connection = 0).is_some()
+    }
+
+    /// Sends a query that was turned away on the present connection; returns whether it is still outstanding.
+    pub(crate) fn send_again(&mut self, id: u16, now: Nanos) -> bool {
+        let connection = self.connection;
+        let Some(slot) = self.outstanding_slot(id) else { return false };
+        slot.connection = connection;
+        // Its timeout counts from its first sending.
+        slot.sent = slot.sent.min(now);
+        let sent = slot.sent;
+        self.oldest = self.oldest.min(sent);
+        true
+    }
+
+    fn outstanding_slot(&mut self, id: u16) -> Option<&mut Slot> {
+        let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
+        let is_its = self.id(at, self.slots[at as usize].generation) == id;
+        let slot = &mut self.slots[at as usize];
+        (is_its && slot.state == State::Outstanding).then_some(slot)
     }
 }
 
@@ -213,6 +270,28 @@ mod tests {
         pipeline.launch(us(20), 9);
         assert_eq!(pipeline.reset(), 1);
         assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Free));
+    }
+
+    #[test]
+    fn a_query_that_is_turned_away_outlives_its_connection() {
+        let us = Nanos::from_micros;
+        let mut pipeline = Pipeline::new(4, 0x77);
+        let ids = [1, 2, 3].map(|key| pipeline.launch(us(1), key));
+        pipeline.mark_sent(us(2), |_| {});
+        assert!(pipeline.turn_away(ids[0]) && pipeline.fail(ids[1]) && !pipeline.fail(ids[1]));
+        assert_eq!((pipeline.reset(), pipeline.outstanding()), (1, 1), "the third is lost");
+        pipeline.next_connection();
+        assert!(pipeline.send_again(ids[0], us(9)) && !pipeline.send_again(ids[2], us(9)));
+        let found = pipeline.find(ids[0]);
+        assert_eq!((found.state, found.key, found.sent), (State::Outstanding, 1, us(2)));
+        assert_eq!(pipeline.expire(us(12), us(10)), 1);
+        assert!(!pipeline.turn_away(ids[0]));
+        // One that never left has its time from its sending on.
+        let unsent = pipeline.launch(us(20), 4);
+        assert!(pipeline.turn_away(unsent));
+        pipeline.next_connection();
+        assert!(pipeline.send_again(unsent, us(30)));
+        assert_eq!((pipeline.find(unsent).sent, pipeline.reset()), (us(30), 1));
     }
 
     proptest! {

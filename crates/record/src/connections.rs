@@ -39,6 +39,19 @@ pub struct Connections {
     pub slow: u64,
     /// Queries lost with their connection.
     pub lost_with_connection: u64,
+    /// Queries that ended without a reply before their timeout, by reason: an HTTP status, a stream reset, the end of
+    /// their connection. They are among the lost ones.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub queries_failed: BTreeMap<String, u64>,
+    /// Queries that the server had not processed when it ended their connection, and that were sent again on another.
+    #[serde(default)]
+    pub turned_away: u64,
+    /// Streams that the server refused, and that were opened again after a pause.
+    #[serde(default)]
+    pub streams_refused: u64,
+    /// Queries that waited since the server takes no more streams at a time.
+    #[serde(default)]
+    pub streams_waited: u64,
     /// Queries that got no connection in time.
     pub unserved: u64,
     /// Largest number of connections open at once.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use crate::{SCHEMA, Trial};
 
 pub use connections::{
-    Close, Connecting, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare,
+    Close, Connecting, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare, Write,
 };
 pub use sockets::{Gso, Sockets, WaitFor};
 pub use workload::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};

@@ -157,6 +157,24 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
         let failed = c.failed.iter().map(|(why, count)| format!("{why} {}", n(*count)));
         line("failed", failed.chain(slow).collect::<Vec<_>>().join(", "));
     }
+    if !c.queries_failed.is_empty() {
+        let failed = c.queries_failed.iter().map(|(why, count)| format!("{why} {}", n(*count)));
+        line(
+            "failed queries",
+            format!("{} (among the lost)", failed.collect::<Vec<_>>().join(", ")),
+        );
+    }
+    let streams = [
+        (c.turned_away, "queries turned away and sent again on another connection"),
+        (c.streams_refused, "streams refused and opened again"),
+        (c.streams_waited, "queries waited for a stream"),
+    ];
+    let streams = streams.iter().filter(|(count, _)| *count > 0);
+    let streams: Vec<String> =
+        streams.map(|(count, what)| format!("{} {what}", n(*count))).collect();
+    if !streams.is_empty() {
+        line("by the server", streams.join(", "));
+    }
     if c.lost_with_connection + c.unserved > 0 {
         let lost = format!(
             "{} queries with their connection, {} found none in time",

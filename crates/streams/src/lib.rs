@@ -11,8 +11,8 @@
 //! ```
 //!
 //! QUIC and HTTP/3 need the feature `quic`, which is on by default; without it they return an error that says
-//! so. `unsafe` is in `client::alarm` (registration of a timer), `tcp` (a socket option) and `scrape` (a
-//! socket inherited over exec).
+//! so. `unsafe` is in `client::alarm` (registration of a timer), `client::tcp_info` and
+//! `tcp` (socket options) and `scrape` (a socket inherited over exec).
 
 pub mod client;
 pub mod http;

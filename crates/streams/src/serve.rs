@@ -3,10 +3,12 @@
 //! It knows no DNS: it passes each message to an implementation of [`Answer`], which may take time to reply.
 //! Connections, streams, idle time and sizes are limited.
 
+mod fault;
 mod http2;
 #[cfg_attr(not(feature = "quic"), path = "serve/no_quic.rs")]
 mod quic;
 
+pub use fault::{BadFaultPlan, Fault, FaultPlan, Faults};
 pub use http2::http2;
 pub use quic::{listen, quic};
 
@@ -23,6 +25,11 @@ pub trait Answer {
 
     /// Returns the reply to `message` of `client`; an empty one for no reply.
     fn answer(&self, client: SocketAddr, message: Vec<u8>) -> impl Future<Output = Vec<u8>>;
+
+    /// Returns the failure that the next message meets on purpose; called once for each.
+    fn fault(&self) -> Option<Fault> {
+        None
+    }
 
     /// Returns how many seconds an HTTP cache may keep `reply` (RFC 8484 section 5.1); `None` if not stated.
     fn freshness(&self, _reply: &[u8]) -> Option<u32> {

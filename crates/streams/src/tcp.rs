@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::http::ALPN_H2;
-use crate::serve::{self, Answer, StreamLimits};
+use crate::serve::{self, Answer, Fault, Faults, StreamLimits};
 use crate::tls::ServerTls;
 
 /// Limits of a TCP service.
@@ -126,10 +126,12 @@ pub fn serve(
     listeners: Vec<Listener>,
     limits: TcpLimits,
     answer: impl FnMut(&[u8], Carried, &mut Vec<u8>) + 'static,
+    faults: Faults,
     stop: impl Fn() -> bool,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let service = Rc::new(Service { limits, open: Cell::new(0), answer: RefCell::new(answer) });
+    let (open, answer) = (Cell::new(0), RefCell::new(answer));
+    let service = Rc::new(Service { limits, open, answer, faults });
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         for listener in listeners {
@@ -161,6 +163,7 @@ struct Service<F> {
     /// Number of open connections.
     open: Cell<usize>,
     answer: RefCell<F>,
+    faults: Faults,
 }
 
 impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
@@ -168,6 +171,10 @@ impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
         let mut reply = Vec::new();
         self.answer.borrow_mut()(&message, Carried::Stream, &mut reply);
         reply
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.faults.next()
     }
 }
 
@@ -245,7 +252,9 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
             taken += 2 + message.len();
             answered += 1;
             reply.clear();
-            service.answer.borrow_mut()(message, Carried::Frame, &mut reply);
+            if service.faults.next() != Some(Fault::Close) {
+                service.answer.borrow_mut()(message, Carried::Frame, &mut reply);
+            }
             let len = u16::try_from(reply.len())
                 .map_err(|_| io::Error::other("a reply longer than 65535 bytes"))?;
             if len > 0 {
@@ -300,7 +309,9 @@ mod tests {
                     reply.extend(message.iter().rev());
                 };
                 let listeners = listeners.into_iter().map(Listener::Tcp).collect();
-                serve(listeners, limits, reverse, || stop.load(Ordering::Relaxed))
+                serve(listeners, limits, reverse, Faults::default(), || {
+                    stop.load(Ordering::Relaxed)
+                })
             })
         };
         client(address);

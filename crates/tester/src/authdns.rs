@@ -3,13 +3,13 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use auth::{Auth, AuthConfig, AuthCounters};
 use engine::{SocketId, WaitMode, drive};
-use streams::serve;
+use streams::serve::{self, FaultPlan, Faults};
 use streams::tcp::{self, Carried, Listener};
 use streams::tls::ServerTls;
 use udp::{UdpEngine, UdpOptions, sys};
@@ -35,6 +35,8 @@ pub struct AuthListen {
     pub wait: WaitMode,
     /// Options of the UDP sockets.
     pub udp: UdpOptions,
+    /// Failures that queries over connections meet on purpose.
+    pub stream_fault: Option<FaultPlan>,
 }
 
 /// An address of an encrypted transport, with the certificates that are shown there.
@@ -56,6 +58,8 @@ pub struct AuthServer {
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<Result<AuthCounters, TesterError>>>,
     connections: JoinHandle<io::Result<()>>,
+    /// Number of failures made on purpose over connections.
+    stream_faults: Arc<AtomicU64>,
 }
 
 impl AuthServer {
@@ -97,8 +101,10 @@ impl AuthServer {
             })
         });
         let workers = workers.collect();
-        let connections = serve_connections(config, listeners, stop.clone());
-        Ok(AuthServer { addresses, encrypted, stop, workers, connections })
+        let faults = Faults::new(listen.stream_fault);
+        let stream_faults = faults.made();
+        let connections = serve_connections(config, listeners, faults, stop.clone());
+        Ok(AuthServer { addresses, encrypted, stop, workers, connections, stream_faults })
     }
 
     /// Addresses of DNS over UDP and TCP, with their ports.
@@ -114,6 +120,11 @@ impl AuthServer {
     /// Whether a worker has ended by itself, which it does after an error only.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Number of failures made on purpose over connections, which goes on counting.
+    pub fn stream_faults(&self) -> Arc<AtomicU64> {
+        self.stream_faults.clone()
     }
 
     /// Ends all threads; returns what the workers counted, summed.
@@ -135,6 +146,7 @@ impl AuthServer {
 fn serve_connections(
     config: &AuthConfig,
     listeners: Vec<Listener>,
+    faults: Faults,
     stop: Arc<AtomicBool>,
 ) -> JoinHandle<io::Result<()>> {
     let limits =
@@ -147,7 +159,7 @@ fn serve_connections(
         auth.answer_stream(message, idle, reply);
     };
     std::thread::spawn(move || {
-        tcp::serve(listeners, limits, answer, move || stop.load(Ordering::Relaxed))
+        tcp::serve(listeners, limits, answer, faults, move || stop.load(Ordering::Relaxed))
     })
 }
 

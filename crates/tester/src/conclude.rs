@@ -109,7 +109,7 @@ impl Setup {
         trial.warnings = self.warnings(&tally, &counters, facts);
         trial.warnings.extend_from_slice(self.workload_warnings());
         if let Some((setup, report)) = self.connections.as_ref().zip(connections) {
-            trial.warnings.extend(setup.warnings(&report));
+            trial.warnings.extend(setup.warnings(&report, self.request.pacing));
             trial.connections = Some(setup.record(&report));
         }
         trial.conditions.cpus = pinned.clone();

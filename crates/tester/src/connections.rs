@@ -8,19 +8,20 @@ use std::time::Duration;
 use engine::stream::{Failure, Mix};
 use engine::{EngineCounters, WaitMode};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
-use measure::{Pacing, Qps, Transport, Warning};
+use measure::{Nanos, Pacing, Qps, Transport, Warning};
 use record::request::{
     Close, Connecting, Http, HttpMethod, Pick, Tls, TlsVersion as Version, TransportShare,
-    TrialRequest,
+    TrialRequest, Write,
 };
 use record::{Connections, Times};
 use streams::StreamEngine;
-use streams::client::{Bytes, Carriage, Dialer, TlsDialer};
+use streams::client::{Bytes, Carriage, Dialer, StreamCounts, TlsDialer, WriteMode};
 use streams::http::{self, Method, Resource};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, ClientTls, TlsVersion, Verify};
 use udp::{UdpFacts, sys};
 
 use crate::error::{Invalid, TesterError};
+use crate::failures;
 use crate::run::{Report, Spent, Start};
 use crate::sockets::{addresses, networks, workers};
 use crate::workload::WorkloadPlan;
@@ -55,6 +56,7 @@ pub(crate) struct ConnectionReport {
     /// Of each transport.
     tallies: Vec<ConnectionTally>,
     bytes: Bytes,
+    streams: StreamCounts,
 }
 
 impl ConnectionReport {
@@ -62,6 +64,7 @@ impl ConnectionReport {
         self.tallies.resize_with(self.tallies.len().max(other.tallies.len()), Default::default);
         self.tallies.iter_mut().zip(&other.tallies).for_each(|(a, b)| a.merge(b));
         self.bytes.merge(&other.bytes);
+        self.streams.merge(&other.streams);
     }
 
     /// Of all transports.
@@ -174,6 +177,8 @@ impl ConnectionSetup {
     /// The record of the connections.
     pub(crate) fn record(&self, report: &ConnectionReport) -> Connections {
         let all = self.record_of(self.clients, &report.tally(), &report.bytes);
+        let StreamCounts { refused, waited } = report.streams;
+        let all = Connections { streams_refused: refused, streams_waited: waited, ..all };
         if self.transports.len() == 1 {
             return all;
         }
@@ -188,6 +193,7 @@ impl ConnectionSetup {
 
     fn record_of(&self, clients: u32, t: &ConnectionTally, bytes: &Bytes) -> Connections {
         let failed = Failure::ALL.iter().zip(t.failed).filter(|(_, count)| *count > 0);
+        let queries_failed = t.queries_failed.iter();
         Connections {
             clients,
             queries_per_connection: self.queries_per_connection,
@@ -203,6 +209,12 @@ impl ConnectionSetup {
             failed: failed.map(|(why, count)| (why.reason().to_owned(), count)).collect(),
             slow: t.slow,
             lost_with_connection: t.lost_with_connection,
+            queries_failed: queries_failed
+                .map(|(why, &count)| (why.reason().into_owned(), count))
+                .collect(),
+            turned_away: t.turned_away,
+            streams_refused: 0,
+            streams_waited: 0,
             unserved: t.unserved,
             peak: t.peak,
             open_at_end: t.open_at_end,
@@ -218,24 +230,18 @@ impl ConnectionSetup {
         }
     }
 
-    /// Doubts about the connections of a trial.
-    pub(crate) fn warnings(&self, report: &ConnectionReport) -> Vec<Warning> {
-        let tally = report.tally();
-        let count = |why: Failure| tally.failed[why.index()];
-        let warnings = [
-            (
-                Failure::Refused,
-                Warning::ConnectionsRefused { connections: count(Failure::Refused) },
-            ),
-            (Failure::NoPort, Warning::NoPorts { connections: count(Failure::NoPort) }),
-            (Failure::NoFile, Warning::NoFiles { connections: count(Failure::NoFile) }),
-            (
-                Failure::BadCertificate,
-                Warning::BadCertificate { connections: count(Failure::BadCertificate) },
-            ),
-        ];
-        let seen = warnings.into_iter().filter(|(why, _)| count(*why) > 0);
-        seen.map(|(_, warning)| warning).collect()
+    /// Doubts about the connections of a trial with this pacing.
+    pub(crate) fn warnings(&self, report: &ConnectionReport, pacing: Pacing) -> Vec<Warning> {
+        let is_tcp = |part: &TransportShare| part.transport.uses_tcp();
+        let gap = match pacing {
+            Pacing::Constant { rate }
+                if self.transports.iter().all(is_tcp) && !self.population.random_order =>
+            {
+                Some(Nanos((f64::from(self.clients) / rate.get() * 1e9) as u64))
+            }
+            _ => None,
+        };
+        failures::warnings(&report.tally(), report.streams, gap)
     }
 }
 
@@ -321,6 +327,11 @@ fn dialer(
     dialer.timeout = Duration::from(connecting.connect_timeout);
     dialer.fast_open = connecting.fast_open && transport.uses_tcp();
     dialer.reset = connecting.close == Close::Reset;
+    dialer.write = match connecting.write {
+        Write::Each => WriteMode::Each,
+        Write::Together => WriteMode::Together,
+    };
+    dialer.query_timeout = Some(Duration::from(request.timeout));
     dialer.max_message = usize::from(connecting.max_reply);
     let (carriage, protocol) = carriage(connecting, transport, target)?;
     dialer.carriage = carriage;
@@ -413,14 +424,14 @@ pub(crate) fn worker(
     let before = Spent::now();
     engine.drive(wait, stop)?;
     let spent = Spent::since(before);
-    let bytes = engine.bytes();
+    let (bytes, streams) = (engine.bytes(), engine.streams());
     let result = engine.into_role().into_result();
     Ok(Report {
         tally: result.tally,
         times: Vec::new(),
         counters: EngineCounters::default(),
         spent,
-        connections: Some(ConnectionReport { tallies: result.connections, bytes }),
+        connections: Some(ConnectionReport { tallies: result.connections, bytes, streams }),
     })
 }
 

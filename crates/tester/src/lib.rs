@@ -15,6 +15,7 @@ pub mod ceilings;
 mod conclude;
 mod connections;
 mod error;
+mod failures;
 mod host;
 mod latencies;
 mod live_file;

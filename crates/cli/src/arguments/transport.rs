@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use measure::{Nanos, Qps, Transport};
 use record::request::{
     Close, Connecting, Engine, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare,
+    Write,
 };
 
 use crate::arguments::address::parse_source;
@@ -48,7 +49,11 @@ pub(crate) struct StreamArgs {
     /// How connections are closed: fin leaves a port waiting for a minute (TIME_WAIT), reset does not
     #[arg(long, value_enum, value_name = "HOW", default_value = "fin")]
     pub(crate) close: CloseArg,
-    /// A reply longer than this ends its connection (bytes)
+    /// Queries due together on a connection leave each with a write of its own, as from stubs, or together (TCP, TLS,
+    /// HTTP/2; QUIC forms its packets itself)
+    #[arg(long, value_enum, value_name = "HOW", default_value = "each")]
+    pub(crate) write: WriteArg,
+    /// A reply longer than this fails: over TCP and TLS with its connection (bytes)
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     pub(crate) max_reply: u16,
     /// TCP Fast Open: the first query travels with the SYN once the kernel has a cookie
@@ -229,6 +234,15 @@ pub(crate) enum CloseArg {
     Reset,
 }
 
+/// How queries that are due together are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WriteArg {
+    /// Each with a write, and a TLS record, of its own
+    Each,
+    /// All with one write
+    Together,
+}
+
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TlsVersionArg {
@@ -273,6 +287,7 @@ impl StreamArgs {
             on_demand: self.on_demand,
             connect_timeout: self.connect_timeout,
             close: self.close.into(),
+            write: self.write.into(),
             max_reply: self.max_reply,
             fast_open: self.fast_open,
             http: any(Transport::uses_http).then_some(http),
@@ -308,5 +323,6 @@ becomes! {
     PickArg => Pick { Turn => Turn, Chance => Chance }
     HttpMethodArg => HttpMethod { Get => Get, Post => Post }
     CloseArg => Close { Fin => Fin, Reset => Reset }
+    WriteArg => Write { Each => Each, Together => Together }
     TlsVersionArg => TlsVersion { V12 => V12, V13 => V13 }
 }

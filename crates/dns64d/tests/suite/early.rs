@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use engine::stream::{ConnId, End, Mix, Opened, Orders};
+use engine::stream::{ConnId, End, Mix, Opened, Orders, QueryFailure};
 use engine::{Next, StreamRole, WaitMode};
 use measure::Nanos;
 use streams::StreamEngine;
@@ -33,6 +33,14 @@ impl StreamRole for Once {
 
     fn message(&mut self, _now: Nanos, _conn: ConnId, message: &[u8]) {
         self.reply = message.to_vec();
+    }
+
+    fn failed(&mut self, _now: Nanos, _conn: ConnId, _tag: [u8; 2], why: QueryFailure) {
+        panic!("the query failed: {why:?}");
+    }
+
+    fn turned_away(&mut self, _now: Nanos, _conn: ConnId, _message: &[u8]) {
+        panic!("the query was turned away");
     }
 
     fn closed(&mut self, _now: Nanos, _conn: ConnId, end: End) {

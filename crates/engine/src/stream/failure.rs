@@ -1,7 +1,9 @@
-//! Failures of connections.
+//! Failures of connections, and of single queries while their connection goes on.
+
+use std::borrow::Cow;
 
 /// Reason why a connection failed or could not be established.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Failure {
     /// No process listens at the address.
     Refused,
@@ -19,12 +21,12 @@ pub enum Failure {
     Handshake,
     /// The peer sent something that the protocol does not allow.
     Protocol,
-    /// The HTTP status was not a success.
-    Status,
     /// A message longer than allowed.
     Oversized,
     /// The peer closed the connection while replies were due.
     ClosedEarly,
+    /// The peer closed the connection with an error code of its protocol.
+    ClosedWithError,
     /// Replies were due, and nothing arrived within the timeout.
     Stalled,
     /// This host has no free port.
@@ -46,9 +48,9 @@ impl Failure {
         Failure::BadCertificate,
         Failure::Handshake,
         Failure::Protocol,
-        Failure::Status,
         Failure::Oversized,
         Failure::ClosedEarly,
+        Failure::ClosedWithError,
         Failure::Stalled,
         Failure::NoPort,
         Failure::NoFile,
@@ -71,13 +73,126 @@ impl Failure {
             Failure::BadCertificate => "bad-certificate",
             Failure::Handshake => "handshake",
             Failure::Protocol => "protocol",
-            Failure::Status => "http-status",
             Failure::Oversized => "oversized",
             Failure::ClosedEarly => "closed-early",
+            Failure::ClosedWithError => "closed-with-error",
             Failure::Stalled => "stalled",
             Failure::NoPort => "no-port",
             Failure::NoFile => "no-file",
             Failure::Other => "other",
+        }
+    }
+}
+
+/// Why a query ended without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QueryFailure {
+    /// HTTP gave this status, which is not one of success.
+    Status(u16),
+    /// The response is no message, by its media type.
+    MediaType,
+    /// The peer reset the stream of the query with this code.
+    StreamReset(StreamCode),
+    /// The peer refused the stream of the query, and did so again each time it was asked anew.
+    StreamRefused,
+    /// The stream ended without a whole message.
+    Incomplete,
+    /// The reply is longer than allowed.
+    Oversized,
+    /// The peer sent something on the stream that the protocol does not allow.
+    Protocol,
+    /// The connection of the query failed, or the peer closed it.
+    Connection(Failure),
+    /// Anything else.
+    Other,
+}
+
+impl QueryFailure {
+    /// The stable word of the JSON.
+    pub fn reason(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            QueryFailure::Status(status) => return format!("http-{status}").into(),
+            QueryFailure::StreamReset(code) => {
+                return format!("stream-reset-{}", code.name()).into();
+            }
+            QueryFailure::MediaType => "media-type",
+            QueryFailure::StreamRefused => "stream-refused",
+            QueryFailure::Incomplete => "incomplete",
+            QueryFailure::Oversized => "oversized",
+            QueryFailure::Protocol => "protocol",
+            QueryFailure::Connection(failure) => failure.reason(),
+            QueryFailure::Other => "other",
+        })
+    }
+}
+
+/// The code with which a peer reset a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StreamCode {
+    /// A code of HTTP/2 (RFC 9113 section 7).
+    Http2(u32),
+    /// A code of HTTP/3 (RFC 9114 section 8.1).
+    Http3(u64),
+    /// A code of DNS over dedicated QUIC connections (RFC 9250 section 4.3).
+    Quic(u64),
+}
+
+impl StreamCode {
+    /// The name that the RFC gives the code, or its number.
+    pub fn name(self) -> Cow<'static, str> {
+        const HTTP2: [&str; 14] = [
+            "NO_ERROR",
+            "PROTOCOL_ERROR",
+            "INTERNAL_ERROR",
+            "FLOW_CONTROL_ERROR",
+            "SETTINGS_TIMEOUT",
+            "STREAM_CLOSED",
+            "FRAME_SIZE_ERROR",
+            "REFUSED_STREAM",
+            "CANCEL",
+            "COMPRESSION_ERROR",
+            "CONNECT_ERROR",
+            "ENHANCE_YOUR_CALM",
+            "INADEQUATE_SECURITY",
+            "HTTP_1_1_REQUIRED",
+        ];
+        // From 0x100 on.
+        const HTTP3: [&str; 17] = [
+            "H3_NO_ERROR",
+            "H3_GENERAL_PROTOCOL_ERROR",
+            "H3_INTERNAL_ERROR",
+            "H3_STREAM_CREATION_ERROR",
+            "H3_CLOSED_CRITICAL_STREAM",
+            "H3_FRAME_UNEXPECTED",
+            "H3_FRAME_ERROR",
+            "H3_EXCESSIVE_LOAD",
+            "H3_ID_ERROR",
+            "H3_SETTINGS_ERROR",
+            "H3_MISSING_SETTINGS",
+            "H3_REQUEST_REJECTED",
+            "H3_REQUEST_CANCELLED",
+            "H3_REQUEST_INCOMPLETE",
+            "H3_MESSAGE_ERROR",
+            "H3_CONNECT_ERROR",
+            "H3_VERSION_FALLBACK",
+        ];
+        const QUIC: [&str; 6] = [
+            "DOQ_NO_ERROR",
+            "DOQ_INTERNAL_ERROR",
+            "DOQ_PROTOCOL_ERROR",
+            "DOQ_REQUEST_CANCELLED",
+            "DOQ_EXCESSIVE_LOAD",
+            "DOQ_UNSPECIFIED_ERROR",
+        ];
+        let (names, first, code): (&[&'static str], u64, u64) = match self {
+            StreamCode::Http2(code) => (&HTTP2, 0, code.into()),
+            StreamCode::Http3(code) => (&HTTP3, 0x100, code),
+            StreamCode::Quic(code) => (&QUIC, 0, code),
+        };
+        let place = code.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+        match place.and_then(|place| names.get(place)) {
+            Some(name) => Cow::Borrowed(name),
+            None => format!("{code:#x}").into(),
         }
     }
 }
@@ -94,5 +209,26 @@ mod tests {
         let words: std::collections::BTreeSet<_> =
             Failure::ALL.iter().map(|f| f.reason()).collect();
         assert_eq!(words.len(), Failure::ALL.len());
+    }
+
+    #[test]
+    fn codes_of_streams_have_the_names_of_their_rfcs() {
+        let table = [
+            (StreamCode::Http2(2), "INTERNAL_ERROR"),
+            (StreamCode::Http2(0xd), "HTTP_1_1_REQUIRED"),
+            (StreamCode::Http2(0xe), "0xe"),
+            (StreamCode::Http3(0x10b), "H3_REQUEST_REJECTED"),
+            (StreamCode::Http3(0x110), "H3_VERSION_FALLBACK"),
+            (StreamCode::Http3(0), "0x0"),
+            (StreamCode::Quic(4), "DOQ_EXCESSIVE_LOAD"),
+            (StreamCode::Quic(u64::MAX), "0xffffffffffffffff"),
+        ];
+        for (code, name) in table {
+            assert_eq!(code.name(), name);
+            let reason = QueryFailure::StreamReset(code).reason();
+            assert_eq!(reason, format!("stream-reset-{name}"));
+        }
+        assert_eq!(QueryFailure::Status(503).reason(), "http-503");
+        assert_eq!(QueryFailure::Connection(Failure::Reset).reason(), "reset");
     }
 }

@@ -1,7 +1,7 @@
 //! What happens on the connections of the clients: they open, bring replies and close.
 
 use engine::Next;
-use engine::stream::{ConnId, End, Failure, Opened, Orders, StreamRole};
+use engine::stream::{ConnId, End, Failure, Opened, Orders, QueryFailure, StreamRole};
 use measure::Nanos;
 
 use super::{Clients, ConnectionState, Phase, RECONNECT_DELAY};
@@ -44,6 +44,33 @@ impl StreamRole for Clients {
         }
     }
 
+    fn failed(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2], why: QueryFailure) {
+        let at = self.clock(now);
+        let client = &mut self.clients[conn as usize];
+        client.last_activity = at;
+        if client.pipeline.fail(u16::from_be_bytes(tag)) {
+            client.answered |= !matches!(why, QueryFailure::Connection(_));
+            self.in_flight -= 1;
+            self.outcomes.record_lost(1);
+            let tally = &mut self.connections[self.plan.mix.kind(conn)];
+            tally.count_failed(why, 1);
+            tally.lost_with_connection += u64::from(matches!(why, QueryFailure::Connection(_)));
+            self.after_query_ended(conn);
+        }
+    }
+
+    fn turned_away(&mut self, _now: Nanos, conn: ConnId, message: &[u8]) {
+        let client = &mut self.clients[conn as usize];
+        let Some(&tag) = message.first_chunk() else { return };
+        if client.pipeline.turn_away(u16::from_be_bytes(tag)) {
+            if client.turned_away.is_empty() {
+                self.turned_away.push_back(conn);
+            }
+            client.turned_away.push(message.into());
+            self.connections[self.plan.mix.kind(conn)].turned_away += 1;
+        }
+    }
+
     fn closed(&mut self, now: Nanos, conn: ConnId, end: End) {
         let now = self.clock(now);
         let client = &mut self.clients[conn as usize];
@@ -55,12 +82,18 @@ impl StreamRole for Clients {
                 tally.open_at_end -= 1;
             }
         }
-        let early = client.pipeline.outstanding() > 0;
+        // Those of a connection that is going away end later.
+        let lost = if end == End::GoingAway { 0 } else { client.pipeline.reset() };
         let failure = match (client.state, end) {
             (ConnectionState::Ending(failure), _) => failure,
+            // Many servers close with a reset; with nothing due it is a close like another.
+            (_, End::Failed(Failure::Reset)) if lost == 0 && client.answered => {
+                tally.closed_by_peer += 1;
+                None
+            }
             (_, End::Failed(failure)) => Some(failure),
-            (_, End::ByPeer) if early => Some(Failure::ClosedEarly),
-            (_, End::ByPeer) => {
+            (_, End::ByPeer) if lost > 0 => Some(Failure::ClosedEarly),
+            (_, End::ByPeer | End::GoingAway) => {
                 tally.closed_by_peer += 1;
                 None
             }
@@ -70,15 +103,20 @@ impl StreamRole for Clients {
             tally.completed += 1;
         }
         client.state = ConnectionState::Closed;
-        let lost = client.pipeline.reset();
         self.in_flight -= lost;
         self.outcomes.record_lost(lost);
         tally.lost_with_connection += lost;
+        let why = failure.unwrap_or(Failure::ClosedEarly);
+        tally.count_failed(QueryFailure::Connection(why), lost);
         failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
-        match failure {
+        // A server that closes connections on which it answered is no server in trouble.
+        let ended = failure.is_some() || end == End::GoingAway;
+        let pause = ended && !client.answered;
+        client.rests_until = if pause { now + RECONNECT_DELAY } else { Nanos::ZERO };
+        match pause {
             _ if self.plan.population.random_order => {}
-            None => self.closed.push_back(conn),
-            Some(_) => self.waiting.push_back((now + RECONNECT_DELAY, conn)),
+            false => self.closed.push_back(conn),
+            true => self.waiting.push_back((now + RECONNECT_DELAY, conn)),
         }
     }
 
@@ -95,6 +133,7 @@ impl StreamRole for Clients {
             self.closed.extend(self.waiting.pop_front().map(|(_, conn)| conn));
         }
         self.sweep(now, orders);
+        let reopening = self.send_turned_away(now, orders);
         for conn in self.ending.drain(..) {
             orders.close(conn);
         }
@@ -103,7 +142,8 @@ impl StreamRole for Clients {
             _ => self.send_due(now, orders),
         };
         match next {
-            Next::At(at) => Next::At(start + at),
+            Next::At(at) => Next::At(start + at.min(reopening)),
+            Next::Idle if reopening < Nanos::MAX => Next::At(start + reopening),
             other => other,
         }
     }

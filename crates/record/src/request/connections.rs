@@ -33,7 +33,9 @@ pub struct Connecting {
     pub connect_timeout: Nanos,
     /// How connections are closed.
     pub close: Close,
-    /// Largest reply, in bytes; a larger one ends its connection.
+    /// How queries that are due together on a connection are written.
+    pub write: Write,
+    /// Largest reply, in bytes; a larger one fails, over TCP and TLS with its connection.
     pub max_reply: u16,
     /// Whether the first query is sent with the SYN once the kernel has a cookie (RFC 7413).
     pub fast_open: bool,
@@ -70,6 +72,7 @@ impl Default for Connecting {
             on_demand: false,
             connect_timeout: Nanos::from_secs(5),
             close: Close::Fin,
+            write: Write::Each,
             max_reply: u16::MAX,
             fast_open: false,
             http: None,
@@ -131,6 +134,17 @@ pub enum Close {
     Fin,
     /// With RST.
     Reset,
+}
+
+/// How queries that are due together on a connection of TCP are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Write {
+    /// Each with a write, and a TLS record, of its own.
+    #[default]
+    Each,
+    /// All with one write.
+    Together,
 }
 
 /// Order in which clients send.

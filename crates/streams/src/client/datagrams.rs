@@ -13,7 +13,7 @@ use tokio::net::UdpSocket;
 
 use super::failure;
 use super::meter::Meter;
-use super::shared::Shared;
+use super::shared::{Caller, Shared};
 
 /// One client with its socket.
 pub(super) struct Datagrams {
@@ -53,7 +53,7 @@ impl Datagrams {
         if !std::mem::replace(&mut self.announced, true) {
             let how = Opened { connect: Nanos::ZERO, ..Opened::default() };
             shared.role.borrow_mut().opened(clock::monotonic(), self.conn, how);
-            shared.pump(Some(self.conn));
+            shared.pump(Caller::Connection(self.conn));
         }
         loop {
             let received = match self.receive(shared, cx) {
@@ -61,7 +61,7 @@ impl Datagrams {
                 Err(failure) => return Poll::Ready(End::Failed(failure)),
             };
             if received {
-                shared.pump(Some(self.conn));
+                shared.pump(Caller::Connection(self.conn));
             }
             match self.send(shared, cx) {
                 Ok(true) => return Poll::Ready(End::Ordered),

@@ -24,6 +24,8 @@ use super::meter::{Meter, Metered};
 use super::proxy;
 use super::quic::Endpoints;
 use super::stream::Stream;
+use super::tcp_info;
+use super::write::WriteMode;
 use crate::http::Resource;
 use crate::tls::{ClientTls, FullHandshakes, TlsError};
 
@@ -97,8 +99,12 @@ pub struct Dialer {
     /// Whether connections end with a reset instead of a FIN, so that no port of this host stays in
     /// TIME_WAIT.
     pub reset: bool,
-    /// Longest message in bytes; a longer one ends the connection.
+    /// Longest message in bytes; a longer one ends its stream, or the connection if messages share one.
     pub max_message: usize,
+    /// How queries that are due together are written over TCP; QUIC forms its packets itself.
+    pub write: WriteMode,
+    /// Time after which the stream of a query without a reply is cancelled; `None` for never.
+    pub query_timeout: Option<Duration>,
 }
 
 impl Dialer {
@@ -115,6 +121,8 @@ impl Dialer {
             fast_open: false,
             reset: false,
             max_message: usize::from(u16::MAX),
+            write: WriteMode::default(),
+            query_timeout: None,
         }
     }
 
@@ -169,7 +177,9 @@ impl Dialer {
         if self.reset {
             reset_at_end(&stream);
         }
-        let connect = clock::monotonic().since(began);
+        // The kernel's figure does not contain the time until this thread ran again.
+        let connect =
+            tcp_info::syn_round_trip(&stream).unwrap_or_else(|| clock::monotonic().since(began));
         let mut tcp = Metered { inner: stream, meter };
         let port = tcp.inner.local_addr().map_err(failed)?.port();
         let header = self.header(conn, port, proxy::Carries::Stream);

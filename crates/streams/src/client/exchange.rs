@@ -3,26 +3,61 @@
 //! Streams relate replies to queries, so that the tag of a message is sent as 0 (RFC 8484 section 4.1, RFC
 //! 9250 section 4.2.1) and put back into the reply. The libraries allocate memory for each message, as in any
 //! client.
+//!
+//! ```text
+//! reply                                   message
+//! status, reset, no message               failed: the connection goes on
+//! refused, not processed                  sent again after a pause, REFUSALS times; then failed
+//! not processed, GOAWAY                   turned away; the connection takes no new queries (`GoingAway`)
+//! connection lost                         the end of the connection
+//! ```
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::clock;
-use engine::stream::{ConnId, End, Failure, Opened, StreamRole, first_message};
+use engine::stream::{ConnId, End, Failure, Opened, QueryFailure, StreamRole, first_message};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use super::shared::Shared;
+use super::meter::Meter;
+use super::shared::{Caller, Shared};
+use super::write::WriteMode;
 
-/// A pending query, which returns its reply.
-pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, End>>>>;
+/// A query whose stream the peer refuses is sent again this many times at most: 127 ms in all.
+const REFUSALS: u32 = 7;
+/// Pause after the first refusal; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// Reason why a stream brought no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoReply {
+    /// The query failed.
+    Failed(QueryFailure),
+    /// The peer has not processed the query; it may be sent again on this connection.
+    Refused,
+    /// The peer has not processed the query and takes no more on this connection.
+    TurnedAway,
+    /// The connection has ended.
+    Over(End),
+    /// The query is overdue and its stream cancelled.
+    Overdue,
+}
+
+/// A pending query, which returns its reply. It does nothing before it is polled.
+pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, NoReply>>>>;
 
 /// A connection for queries with their own streams.
 pub(super) trait Exchange {
     /// Sends the query `message`.
     fn send_query(&mut self, message: Bytes) -> PendingReply;
+    /// Returns how many streams the peer takes at a time, where the library tells.
+    fn stream_limit(&self) -> usize {
+        usize::MAX
+    }
     /// Does the work of the connection itself; ready when it has ended.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End>;
     /// Returns how it was established, once the handshake is done.
@@ -35,29 +70,80 @@ pub(super) trait Exchange {
 pub(super) struct Exchanged {
     conn: ConnId,
     exchange: Box<dyn Exchange>,
-    pending: FuturesUnordered<Tagged>,
+    /// Time after which the stream of a query without a reply is cancelled.
+    query_timeout: Option<Duration>,
+    write_mode: WriteMode,
+    meter: Meter,
+    pending: FuturesUnordered<Pending>,
+    /// Number of bytes of the output that are handed to the connection.
+    taken: usize,
     /// Whether the role knows that the connection is established.
     announced: bool,
+    /// Whether the peer takes no more queries.
+    going_away: bool,
+    /// End of the connection as one of its streams reported it.
+    lost: Option<End>,
+    /// End of the connection as it reported itself.
+    over: Option<End>,
 }
 
-/// A pending query with its tag.
-struct Tagged {
+/// What the orders of a connection still contain after messages were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    Messages,
+    /// The end of the connection, once all its queries have ended.
+    Closing,
+    /// Its end at once.
+    Aborted,
+}
+
+/// A query as it is sent again.
+struct Query {
     tag: [u8; 2],
-    pending: PendingReply,
+    message: Bytes,
+    /// Number of times that the peer refused it.
+    refusals: u32,
+    /// Time at which its stream is cancelled.
+    deadline: Option<Instant>,
 }
 
-impl Future for Tagged {
-    type Output = ([u8; 2], Result<Vec<u8>, End>);
+/// A pending query with its stream.
+struct Pending {
+    query: Option<Query>,
+    reply: PendingReply,
+}
+
+impl Future for Pending {
+    type Output = (Query, Result<Vec<u8>, NoReply>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let tag = self.tag;
-        self.pending.as_mut().poll(cx).map(|reply| (tag, reply))
+        let reply = std::task::ready!(self.reply.as_mut().poll(cx));
+        Poll::Ready((self.query.take().expect("a query ends once"), reply))
     }
 }
 
 impl Exchanged {
-    pub(super) fn new(conn: ConnId, exchange: Box<dyn Exchange>) -> Self {
-        Exchanged { conn, exchange, pending: FuturesUnordered::new(), announced: false }
+    pub(super) fn new(
+        conn: ConnId,
+        exchange: Box<dyn Exchange>,
+        query_timeout: Option<Duration>,
+        write_mode: WriteMode,
+        meter: Meter,
+    ) -> Self {
+        Exchanged {
+            conn,
+            exchange,
+            query_timeout,
+            write_mode,
+            meter,
+            pending: FuturesUnordered::new(),
+            taken: 0,
+            announced: false,
+            going_away: false,
+            lost: None,
+            over: None,
+        }
     }
 
     /// Closes the connection.
@@ -66,7 +152,13 @@ impl Exchanged {
         self.exchange.close()
     }
 
-    /// Sends and receives until nothing is left to do; ready when the connection has ended.
+    /// Passes the messages that were not sent back to the role, after the peer closed the connection.
+    pub(super) fn return_unsent<R: StreamRole>(&self, shared: &Shared<R>) {
+        shared.return_unwritten(self.conn, self.taken);
+    }
+
+    /// Sends and receives until nothing is left to do; ready when the connection has ended or takes no more
+    /// queries.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &Rc<Shared<R>>,
@@ -74,27 +166,75 @@ impl Exchanged {
     ) -> Poll<End> {
         loop {
             let mut news = self.announce(shared);
-            let closing = match self.send_query(shared, cx) {
-                Ok(closing) => closing,
-                Err(end) => return Poll::Ready(end),
-            };
-            match self.receive(shared, cx) {
-                Ok(any) => news |= any,
-                Err(end) => return Poll::Ready(end),
-            }
-            if closing && self.pending.is_empty() {
+            let rest = self.send_queries(shared, cx);
+            news |= self.receive(shared, cx);
+            if rest == Rest::Aborted || rest == Rest::Closing && self.pending.is_empty() {
                 return Poll::Ready(End::Ordered);
             }
             // The queries leave here.
-            if let Poll::Ready(end) = self.exchange.poll_over(cx) {
-                // Replies that arrived before the end count.
-                return Poll::Ready(self.receive(shared, cx).err().unwrap_or(end));
+            if let Some(end) = self.poll_over(shared, cx) {
+                return Poll::Ready(if self.going_away { End::GoingAway } else { end });
+            }
+            if rest == Rest::Messages {
+                continue;
+            }
+            if self.going_away {
+                return Poll::Ready(End::GoingAway);
             }
             if !news {
                 return Poll::Pending;
             }
-            shared.pump(Some(self.conn));
+            shared.pump(Caller::Connection(self.conn));
         }
+    }
+
+    /// Receives the replies that are outstanding on a connection that takes no more queries; ready when there
+    /// are none.
+    pub(super) fn poll_going_away<R: StreamRole + 'static>(
+        &mut self,
+        shared: &Rc<Shared<R>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        loop {
+            let mut news = self.receive(shared, cx);
+            let over = self.poll_over(shared, cx);
+            if let Some(end) = over {
+                let failure = match end {
+                    End::Failed(failure) => failure,
+                    End::ByPeer | End::GoingAway | End::Ordered => Failure::ClosedEarly,
+                };
+                let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
+                for query in self.pending.iter().filter_map(|pending| pending.query.as_ref()) {
+                    news = true;
+                    role.failed(now, self.conn, query.tag, QueryFailure::Connection(failure));
+                }
+            }
+            if news {
+                shared.pump(Caller::Other);
+            }
+            if over.is_some() || self.pending.is_empty() {
+                return Poll::Ready(());
+            }
+            if !news {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Does the work of the connection itself; returns how it ended, if it has.
+    fn poll_over<R: StreamRole>(
+        &mut self,
+        shared: &Shared<R>,
+        cx: &mut Context<'_>,
+    ) -> Option<End> {
+        if self.over.is_none()
+            && let Poll::Ready(end) = self.exchange.poll_over(cx)
+        {
+            self.over = Some(end);
+            // Replies that arrived before the end count.
+            self.receive(shared, cx);
+        }
+        self.over.or(self.lost)
     }
 
     fn announce<R: StreamRole>(&mut self, shared: &Shared<R>) -> bool {
@@ -107,58 +247,102 @@ impl Exchanged {
         true
     }
 
-    /// Passes the ordered messages to the connection; returns whether the role closes it.
-    fn send_query<R: StreamRole>(
-        &mut self,
-        shared: &Shared<R>,
-        cx: &mut Context<'_>,
-    ) -> Result<bool, End> {
+    /// Passes the ordered messages to the connection, or one of them if each is written on its own.
+    fn send_queries<R: StreamRole>(&mut self, shared: &Shared<R>, cx: &mut Context<'_>) -> Rest {
         let mut orders = shared.orders.borrow_mut();
         let slot = orders.slot(self.conn);
         if slot.aborted {
-            return Err(End::Ordered);
+            return Rest::Aborted;
         }
         if std::mem::take(&mut slot.fresh) {
             shared.role.borrow_mut().sent(clock::monotonic(), self.conn);
         }
-        let mut output = &slot.output[..];
-        while let Some(message) = first_message(output) {
-            output = &output[2 + message.len()..];
+        let deadline = self.query_timeout.map(|timeout| Instant::now() + timeout);
+        let each = self.write_mode == WriteMode::Each;
+        while let Some(message) = first_message(&slot.output[self.taken..]) {
+            self.taken += 2 + message.len();
             let Some((&tag, rest)) = message.split_first_chunk() else { continue };
-            let untagged = [&[0, 0], rest].concat();
-            let pending = self.exchange.send_query(untagged.into());
-            self.pending.push(Tagged { tag, pending });
+            let message = [&[0, 0], rest].concat().into();
+            if self.pending.len() >= self.exchange.stream_limit() {
+                self.meter.count_streams(|streams| streams.waited += 1);
+            }
+            self.send_query(Query { tag, message, refusals: 0, deadline });
+            if each && self.taken < slot.output.len() {
+                return Rest::Messages;
+            }
         }
         slot.output.clear();
+        self.taken = 0;
         // The task of a connection stays the same, so that its waker never changes.
         slot.waker.get_or_insert_with(|| cx.waker().clone());
-        Ok(slot.closing)
+        if slot.closing { Rest::Closing } else { Rest::Nothing }
+    }
+
+    /// Sends a query, after a pause if the peer refused it before.
+    fn send_query(&mut self, query: Query) {
+        let reply = self.exchange.send_query(query.message.clone());
+        let pause = (query.refusals > 0).then(|| FIRST_PAUSE * (1 << (query.refusals - 1)));
+        let deadline = query.deadline;
+        let reply: PendingReply = match (pause, deadline) {
+            (None, None) => reply,
+            _ => Box::pin(async move {
+                let whole = async {
+                    if let Some(pause) = pause {
+                        sleep(pause).await;
+                    }
+                    reply.await
+                };
+                match deadline {
+                    None => whole.await,
+                    Some(deadline) => {
+                        timeout_at(deadline, whole).await.unwrap_or(Err(NoReply::Overdue))
+                    }
+                }
+            }),
+        };
+        self.pending.push(Pending { query: Some(query), reply });
     }
 
     /// Passes the available replies to the role; returns whether there were any.
-    fn receive<R: StreamRole>(
-        &mut self,
-        shared: &Shared<R>,
-        cx: &mut Context<'_>,
-    ) -> Result<bool, End> {
-        let mut ready = VecDeque::new();
-        while let Poll::Ready(Some((tag, reply))) = self.pending.poll_next_unpin(cx) {
-            ready.push_back((tag, reply));
-        }
-        let any = !ready.is_empty();
-        // A 0-RTT reply arrives with the end of the handshake.
-        if any && !self.announced && self.exchange.opened().is_some() {
+    fn receive<R: StreamRole>(&mut self, shared: &Shared<R>, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some((query, reply))) = self.pending.poll_next_unpin(cx) {
+            // A 0-RTT reply arrives with the end of the handshake.
             self.announce(shared);
+            let now = clock::monotonic();
+            let mut role = shared.role.borrow_mut();
+            let outcome = reply.and_then(|mut reply| match reply.first_chunk_mut() {
+                Some(place) => {
+                    *place = query.tag;
+                    Ok(reply)
+                }
+                None => Err(NoReply::Failed(QueryFailure::Incomplete)),
+            });
+            any = true;
+            match outcome {
+                Ok(reply) => role.message(now, self.conn, &reply),
+                Err(NoReply::Failed(why)) => role.failed(now, self.conn, query.tag, why),
+                Err(NoReply::Refused) if query.refusals == REFUSALS => {
+                    role.failed(now, self.conn, query.tag, QueryFailure::StreamRefused);
+                }
+                Err(NoReply::Refused) => {
+                    self.meter.count_streams(|streams| streams.refused += 1);
+                    self.send_query(Query { refusals: query.refusals + 1, ..query });
+                }
+                Err(NoReply::TurnedAway) => {
+                    self.going_away = true;
+                    let message = [&query.tag, &query.message[2..]].concat();
+                    role.turned_away(now, self.conn, &message);
+                }
+                Err(NoReply::Over(end)) => {
+                    self.lost.get_or_insert(end);
+                    // It ends with its connection.
+                    let reply = Box::pin(std::future::pending());
+                    self.pending.push(Pending { query: Some(query), reply });
+                }
+                Err(NoReply::Overdue) => {}
+            }
         }
-        let now = clock::monotonic();
-        for (tag, reply) in ready {
-            let mut reply = reply?;
-            let Some(place) = reply.first_chunk_mut() else {
-                return Err(End::Failed(Failure::Protocol));
-            };
-            *place = tag;
-            shared.role.borrow_mut().message(now, self.conn, &reply);
-        }
-        Ok(any)
+        any
     }
 }

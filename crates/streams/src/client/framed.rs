@@ -1,6 +1,7 @@
 //! A connection for messages with a 16-bit length in front (RFC 7766, RFC 7858). All available messages are
 //! read together and passed to the role, and its new orders are written together.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,8 +10,9 @@ use engine::stream::{ConnId, End, Failure, StreamRole, first_message};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::failure;
-use super::shared::Shared;
+use super::shared::{Caller, Shared};
 use super::stream::Stream;
+use super::write::WriteMode;
 
 /// One connection with its buffers.
 pub(super) struct Framed {
@@ -18,19 +20,42 @@ pub(super) struct Framed {
     stream: Stream,
     /// Longest message in bytes; a longer one ends the connection.
     max_message: usize,
+    /// How messages that were ordered together are written.
+    write_mode: WriteMode,
     /// First bytes of a message that is not complete.
     partial: Vec<u8>,
     /// Number of bytes of the output that are written.
     written: usize,
+    /// Offset in the output where the message that is being written ends.
+    message_end: usize,
     /// Whether the role knows that the connection is established.
     announced: bool,
     flushing: bool,
 }
 
 impl Framed {
-    pub(super) fn new(conn: ConnId, stream: Stream, max_message: usize) -> Self {
-        let partial = Vec::new();
-        Framed { conn, stream, max_message, partial, written: 0, announced: false, flushing: false }
+    pub(super) fn new(
+        conn: ConnId,
+        stream: Stream,
+        max_message: usize,
+        write_mode: WriteMode,
+    ) -> Self {
+        Framed {
+            conn,
+            stream,
+            max_message,
+            write_mode,
+            partial: Vec::new(),
+            written: 0,
+            message_end: 0,
+            announced: false,
+            flushing: false,
+        }
+    }
+
+    /// Passes the messages that were not written back to the role, after the peer closed the connection.
+    pub(super) fn return_unwritten<R: StreamRole>(&self, shared: &Shared<R>) {
+        shared.return_unwritten(self.conn, self.written);
     }
 
     /// Returns the stream, to close it.
@@ -45,7 +70,7 @@ impl Framed {
         cx: &mut Context<'_>,
     ) -> Poll<End> {
         if self.announce(shared) {
-            shared.pump(Some(self.conn));
+            shared.pump(Caller::Connection(self.conn));
         }
         loop {
             let read = match self.read(shared, cx) {
@@ -53,7 +78,7 @@ impl Framed {
                 Err(end) => return Poll::Ready(end),
             };
             if read {
-                shared.pump(Some(self.conn));
+                shared.pump(Caller::Connection(self.conn));
             }
             match self.write(shared, cx) {
                 Ok(true) => return Poll::Ready(End::Ordered),
@@ -89,6 +114,14 @@ impl Framed {
         buf.put_slice(&self.partial);
         match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
             Poll::Pending => return Ok(false),
+            // TLS without a close_notify, as many servers end it.
+            Poll::Ready(Err(error))
+                if error.kind() == io::ErrorKind::UnexpectedEof
+                    && self.announced
+                    && self.partial.is_empty() =>
+            {
+                return Err(End::ByPeer);
+            }
             Poll::Ready(Err(error)) => return Err(End::Failed(failure::of(&error))),
             Poll::Ready(Ok(())) if buf.filled().len() == self.partial.len() => {
                 return Err(if self.partial.is_empty() {
@@ -137,7 +170,17 @@ impl Framed {
                 slot.fresh = false;
                 shared.role.borrow_mut().sent(clock::monotonic(), self.conn);
             }
-            match Pin::new(&mut self.stream).poll_write(cx, &slot.output[self.written..]) {
+            let end = match self.write_mode {
+                WriteMode::Together => slot.output.len(),
+                WriteMode::Each => {
+                    if self.written >= self.message_end {
+                        let message = first_message(&slot.output[self.written..]);
+                        self.message_end = self.written + 2 + message.map_or(0, <[u8]>::len);
+                    }
+                    self.message_end
+                }
+            };
+            match Pin::new(&mut self.stream).poll_write(cx, &slot.output[self.written..end]) {
                 Poll::Pending => break,
                 Poll::Ready(Err(error)) => return Err(failure::of(&error)),
                 Poll::Ready(Ok(0)) => return Err(Failure::ClosedEarly),
@@ -157,7 +200,7 @@ impl Framed {
         let all = self.written == slot.output.len() && !self.flushing;
         if self.written == slot.output.len() {
             slot.output.clear();
-            self.written = 0;
+            (self.written, self.message_end) = (0, 0);
         }
         // The task of a connection stays the same, so that its waker never changes.
         slot.waker.get_or_insert_with(|| cx.waker().clone());

@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use engine::stream::{End, Failure, Opened};
+use engine::stream::{End, Failure, Opened, QueryFailure, StreamCode};
 use h2::client::{Connection, SendRequest};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-use super::exchange::{Exchange, PendingReply};
+use super::exchange::{Exchange, NoReply, PendingReply};
 use super::failure;
 use super::stream::Stream;
 use crate::http::{Resource, is_message};
@@ -23,8 +23,6 @@ const WINDOW: u32 = 16 << 20;
 /// Highest number of requests until the peer has announced its limit: the least that it should allow (RFC
 /// 9113 section 6.5.2).
 const FIRST_STREAMS: usize = 100;
-/// Highest number of attempts of a request that the peer refuses unprocessed (RFC 9113 section 8.7).
-const ATTEMPTS: u32 = 4;
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
@@ -109,19 +107,13 @@ impl Exchange for Http2 {
         let (requests, most) = (self.requests.clone(), self.max_message);
         let resource = self.resource.clone();
         Box::pin(async move {
-            let mut attempts = 1;
-            loop {
-                let error = match send_query(requests.clone(), &resource, &message, most).await {
-                    Ok(reply) => return reply,
-                    Err(error) => error,
-                };
-                let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-                if !is_refused || attempts == ATTEMPTS {
-                    return Err(end(&error));
-                }
-                attempts += 1;
-            }
+            let reply = send_query(requests, &resource, message, most).await;
+            reply.unwrap_or_else(|error| Err(no_reply(&error)))
         })
+    }
+
+    fn stream_limit(&self) -> usize {
+        self.requests.current_max_send_streams()
     }
 
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -150,24 +142,26 @@ impl Exchange for Http2 {
 async fn send_query(
     requests: SendRequest<Bytes>,
     resource: &Resource,
-    message: &Bytes,
+    message: Bytes,
     most: usize,
-) -> Result<Result<Vec<u8>, End>, h2::Error> {
-    let Some((request, body)) = resource.request(message) else {
-        return Ok(Err(End::Failed(Failure::Other)));
+) -> Result<Result<Vec<u8>, NoReply>, h2::Error> {
+    let failed = |why| Ok(Err(NoReply::Failed(why)));
+    let Some((request, body)) = resource.request(&message) else {
+        return failed(QueryFailure::Other);
     };
     let mut requests = requests.ready().await?;
     let (response, mut stream) = requests.send_request(request, body.is_none())?;
     drop(requests);
     if let Some(body) = body {
-        stream.send_data(body, true)?;
+        // The response says more than an error of the request.
+        let _ = stream.send_data(body, true);
     }
     let response = response.await?;
     if !response.status().is_success() {
-        return Ok(Err(End::Failed(Failure::Status)));
+        return failed(QueryFailure::Status(response.status().as_u16()));
     }
     if !is_message(&response) {
-        return Ok(Err(End::Failed(Failure::Protocol)));
+        return failed(QueryFailure::MediaType);
     }
     let (mut reply, mut body) = (BytesMut::new(), response.into_body());
     while let Some(part) = body.data().await {
@@ -176,24 +170,42 @@ async fn send_query(
         let _ = body.flow_control().release_capacity(part.len());
         reply.extend_from_slice(&part);
         if reply.len() > most {
-            return Ok(Err(End::Failed(Failure::Oversized)));
+            return failed(QueryFailure::Oversized);
         }
     }
     Ok(Ok(reply.into()))
 }
 
+/// Returns why a stream that ended with `error` brought no reply.
+fn no_reply(error: &h2::Error) -> NoReply {
+    match error.reason() {
+        Some(h2::Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => {
+            NoReply::TurnedAway
+        }
+        Some(h2::Reason::REFUSED_STREAM) if error.is_reset() => NoReply::Refused,
+        Some(reason) if error.is_reset() && error.is_remote() => {
+            NoReply::Failed(QueryFailure::StreamReset(StreamCode::Http2(reason.into())))
+        }
+        // Our library reset the stream.
+        Some(_) if error.is_reset() => NoReply::Failed(QueryFailure::Protocol),
+        _ => NoReply::Over(end(error)),
+    }
+}
+
 /// Returns how a connection ended with `error`.
 fn end(error: &h2::Error) -> End {
-    match error.reason() {
-        Some(h2::Reason::NO_ERROR) if error.is_go_away() => End::ByPeer,
+    match (error.get_io(), error.reason()) {
+        // TLS without a close_notify.
+        (Some(io), _) if io.kind() == io::ErrorKind::UnexpectedEof => End::ByPeer,
+        (None, Some(h2::Reason::NO_ERROR)) if error.is_go_away() => End::ByPeer,
         _ => End::Failed(failure(error)),
     }
 }
 
 fn failure(error: &h2::Error) -> Failure {
-    match (error.get_io(), error.reason()) {
-        (Some(io), _) => failure::of(io),
-        (None, Some(h2::Reason::REFUSED_STREAM | h2::Reason::CANCEL)) => Failure::Reset,
-        (None, _) => Failure::Protocol,
+    match error.get_io() {
+        Some(io) => failure::of(io),
+        None if error.is_go_away() && error.is_remote() => Failure::ClosedWithError,
+        None => Failure::Protocol,
     }
 }

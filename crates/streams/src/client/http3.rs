@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use engine::stream::{End, Failure, Opened};
+use engine::stream::{End, Failure, Opened, QueryFailure, StreamCode};
 use h3::client::{Connection, SendRequest};
-use h3::error::{ConnectionError, StreamError};
+use h3::error::{Code, ConnectionError, StreamError};
 
-use super::exchange::{Exchange, PendingReply};
+use super::exchange::{Exchange, NoReply, PendingReply};
 use super::quic::{self, Quic};
 use crate::http::{Resource, is_message};
 
@@ -43,25 +43,30 @@ impl Exchange for Http3 {
     fn send_query(&mut self, message: Bytes) -> PendingReply {
         let (mut requests, most) = (self.requests.clone(), self.max_message);
         let (request, connection) = (self.resource.request(&message), self.quic.connection.clone());
+        let meter = self.quic.meter.clone();
         Box::pin(async move {
-            let ended = |error: StreamError| stream_end(&connection, &error);
-            let (request, body) = request.ok_or(End::Failed(Failure::Other))?;
-            let mut stream = requests.send_request(request).await.map_err(ended)?;
+            let failed = |why| Err(NoReply::Failed(why));
+            let ended = |error: StreamError| no_reply(&connection, &error);
+            let Some((request, body)) = request else { return failed(QueryFailure::Other) };
+            let stream = quic::count_wait(&meter, requests.send_request(request)).await;
+            let mut stream = stream.map_err(ended)?;
+            // A peer that stops reading may respond all the same (RFC 9114 section 4.1); the response says more
+            // than an error of the request.
             if let Some(body) = body {
-                stream.send_data(body).await.map_err(ended)?;
+                let _ = stream.send_data(body).await;
             }
-            stream.finish().await.map_err(ended)?;
+            let _ = stream.finish().await;
             let response = stream.recv_response().await.map_err(ended)?;
             if !response.status().is_success() {
-                return Err(End::Failed(Failure::Status));
+                return failed(QueryFailure::Status(response.status().as_u16()));
             }
             if !is_message(&response) {
-                return Err(End::Failed(Failure::Protocol));
+                return failed(QueryFailure::MediaType);
             }
             let mut reply = Vec::new();
             while let Some(mut part) = stream.recv_data().await.map_err(ended)? {
                 if reply.len() + part.remaining() > most {
-                    return Err(End::Failed(Failure::Oversized));
+                    return failed(QueryFailure::Oversized);
                 }
                 reply.extend_from_slice(&part.copy_to_bytes(part.remaining()));
             }
@@ -90,13 +95,19 @@ impl Exchange for Http3 {
     }
 }
 
-/// Returns how a connection ended when one of its streams failed with `error`.
-fn stream_end(connection: &quinn::Connection, error: &StreamError) -> End {
+/// Returns why a stream that ended with `error` brought no reply.
+fn no_reply(connection: &quinn::Connection, error: &StreamError) -> NoReply {
     match (connection.close_reason(), error) {
-        (Some(reason), _) => quic::end(&reason, false),
-        (None, error) if error.is_h3_no_error() => End::ByPeer,
-        (None, StreamError::RemoteClosing { .. }) => End::ByPeer,
-        (None, StreamError::RemoteTerminate { .. }) => End::Failed(Failure::Reset),
-        (None, _) => End::Failed(Failure::Protocol),
+        (Some(reason), _) => NoReply::Over(quic::end(&reason, false)),
+        (None, StreamError::RemoteClosing { .. }) => NoReply::TurnedAway,
+        (None, StreamError::RemoteTerminate { code, .. }) => match *code {
+            Code::H3_REQUEST_REJECTED => NoReply::Refused,
+            code => NoReply::Failed(QueryFailure::StreamReset(StreamCode::Http3(code.value()))),
+        },
+        (None, StreamError::HeaderTooBig { .. } | StreamError::StreamError { .. }) => {
+            NoReply::Failed(QueryFailure::Protocol)
+        }
+        (None, error) if error.is_h3_no_error() => NoReply::Over(End::ByPeer),
+        (None, _) => NoReply::Over(End::Failed(Failure::Protocol)),
     }
 }

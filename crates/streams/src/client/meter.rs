@@ -32,8 +32,53 @@ impl Bytes {
     }
 }
 
-/// Byte counts shared by the connections of a thread.
-pub(super) type Meter = Rc<Cell<Bytes>>;
+/// Counts of streams that the peer did not take at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Streams that the peer refused and that were opened again after a pause.
+    pub refused: u64,
+    /// Queries that waited since the peer takes no more streams at a time.
+    pub waited: u64,
+}
+
+impl StreamCounts {
+    /// Adds the counts of another worker.
+    pub fn merge(&mut self, other: &StreamCounts) {
+        self.refused += other.refused;
+        self.waited += other.waited;
+    }
+}
+
+/// Counts shared by the connections of a thread.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    bytes: Rc<Cell<Bytes>>,
+    streams: Rc<Cell<StreamCounts>>,
+}
+
+impl Meter {
+    /// Returns the byte counts so far.
+    pub(super) fn get(&self) -> Bytes {
+        self.bytes.get()
+    }
+
+    /// Replaces the byte counts.
+    pub(super) fn set(&self, bytes: Bytes) {
+        self.bytes.set(bytes);
+    }
+
+    /// Returns the stream counts so far.
+    pub(super) fn streams(&self) -> StreamCounts {
+        self.streams.get()
+    }
+
+    /// Changes the stream counts.
+    pub(super) fn count_streams(&self, add: impl FnOnce(&mut StreamCounts)) {
+        let mut streams = self.streams.get();
+        add(&mut streams);
+        self.streams.set(streams);
+    }
+}
 
 /// A TCP connection with byte counts.
 #[derive(Debug)]

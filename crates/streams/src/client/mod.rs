@@ -30,10 +30,13 @@ mod quic;
 mod runtime;
 mod shared;
 mod stream;
+mod tcp_info;
+mod write;
 
 pub use dial::{Carriage, Dialer, TlsDialer};
-pub use meter::Bytes;
+pub use meter::{Bytes, StreamCounts};
 pub use runtime::StreamEngine;
+pub use write::WriteMode;
 
 #[cfg(test)]
 mod tests;

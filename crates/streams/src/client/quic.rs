@@ -10,15 +10,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::clock;
-use engine::stream::{ConnId, End, Failure, Opened};
+use engine::stream::{ConnId, End, Failure, Opened, QueryFailure, StreamCode};
+use futures_util::FutureExt;
 use measure::Nanos;
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ConnectionError, Endpoint, EndpointConfig, TokioRuntime, VarInt, ZeroRttAccepted};
+use quinn::{
+    ConnectionError, Endpoint, EndpointConfig, ReadError, ReadToEndError, TokioRuntime, VarInt,
+    ZeroRttAccepted,
+};
 use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::TlsDialer;
-use super::exchange::{Exchange, PendingReply};
+use super::exchange::{Exchange, NoReply, PendingReply};
 use super::http3::Http3;
 use super::meter::Meter;
 use super::{Carriage, failure};
@@ -123,7 +127,7 @@ impl Endpoints {
             Err(_) | Ok(Err(ConnectionError::TimedOut)) => Err(Failure::HandshakeStalled),
             Ok(Err(error)) => Err(match end(&error, true) {
                 End::Failed(failure) => failure,
-                End::ByPeer | End::Ordered => Failure::Reset,
+                End::ByPeer | End::GoingAway | End::Ordered => Failure::Reset,
             }),
             Ok(Ok(connection)) => {
                 let opened = Opened {
@@ -174,7 +178,7 @@ pub(super) struct Quic {
     accepted: Option<ZeroRttAccepted>,
     began: Nanos,
     opened: Option<Opened>,
-    meter: Meter,
+    pub(super) meter: Meter,
     /// Counts that the meter already has.
     counted: [u64; 4],
     tls: TlsDialer,
@@ -252,29 +256,22 @@ struct Doq {
 impl Exchange for Doq {
     fn send_query(&mut self, message: Bytes) -> PendingReply {
         let (connection, most) = (self.quic.connection.clone(), self.max_message);
+        let meter = self.quic.meter.clone();
         Box::pin(async move {
             let (mut send, mut receive) =
-                connection.open_bi().await.map_err(|error| end(&error, false))?;
+                count_wait(&meter, connection.open_bi()).await.map_err(over)?;
             let length = (message.len() as u16).to_be_bytes();
             let framed = [&length[..], &message].concat();
-            send.write_all(&framed).await.map_err(|error| match error {
-                quinn::WriteError::ConnectionLost(error) => end(&error, false),
-                _ => End::Failed(Failure::Reset),
-            })?;
+            // The reply says more than an error of the query.
+            let _ = send.write_all(&framed).await;
             // A stream that has already ended needs no finish.
             let _ = send.finish();
-            let mut reply = receive.read_to_end(2 + most).await.map_err(|error| match error {
-                quinn::ReadToEndError::TooLong => End::Failed(Failure::Oversized),
-                quinn::ReadToEndError::Read(quinn::ReadError::ConnectionLost(error)) => {
-                    end(&error, false)
-                }
-                quinn::ReadToEndError::Read(_) => End::Failed(Failure::Reset),
-            })?;
+            let mut reply = receive.read_to_end(2 + most).await.map_err(no_reply)?;
             match reply.first_chunk() {
                 Some(length) if usize::from(u16::from_be_bytes(*length)) + 2 == reply.len() => {
                     Ok(reply.split_off(2))
                 }
-                _ => Err(End::Failed(Failure::Protocol)),
+                _ => Err(NoReply::Failed(QueryFailure::Incomplete)),
             }
         })
     }
@@ -290,6 +287,37 @@ impl Exchange for Doq {
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
         // The endpoint closes the connection.
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// Waits for a stream of the peer's; counts the query if there is none at once.
+pub(super) async fn count_wait<T>(meter: &Meter, opening: impl Future<Output = T>) -> T {
+    let mut opening = std::pin::pin!(opening);
+    match opening.as_mut().now_or_never() {
+        Some(opened) => opened,
+        None => {
+            meter.count_streams(|streams| streams.waited += 1);
+            opening.await
+        }
+    }
+}
+
+/// Returns why a stream brought no reply when its connection was lost.
+fn over(error: ConnectionError) -> NoReply {
+    NoReply::Over(end(&error, false))
+}
+
+/// Returns why a stream that ended with `error` brought no reply.
+fn no_reply(error: ReadToEndError) -> NoReply {
+    match error {
+        ReadToEndError::TooLong => NoReply::Failed(QueryFailure::Oversized),
+        ReadToEndError::Read(ReadError::ConnectionLost(error)) => over(error),
+        ReadToEndError::Read(ReadError::Reset(code)) => {
+            NoReply::Failed(QueryFailure::StreamReset(StreamCode::Quic(code.into_inner())))
+        }
+        // The peer did not take early data.
+        ReadToEndError::Read(ReadError::ZeroRttRejected) => NoReply::Refused,
+        ReadToEndError::Read(_) => NoReply::Failed(QueryFailure::Other),
     }
 }
 
@@ -315,12 +343,12 @@ pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
             0 => return End::ByPeer,
             REFUSED => Failure::Refused,
             code if CRYPTO.contains(&code) => Failure::Handshake,
-            _ => Failure::Protocol,
+            _ => Failure::ClosedWithError,
         },
         // DOQ_NO_ERROR, H3_NO_ERROR.
         ConnectionError::ApplicationClosed(close) => match close.error_code.into_inner() {
             0 | 0x100 => return End::ByPeer,
-            _ => Failure::Reset,
+            _ => Failure::ClosedWithError,
         },
         ConnectionError::VersionMismatch => Failure::Handshake,
         ConnectionError::TimedOut if handshaking => Failure::HandshakeStalled,

@@ -16,9 +16,10 @@ use super::alarm::Alarm;
 use super::dial::{Dialed, Dialer};
 use super::exchange::Exchanged;
 use super::framed::Framed;
-use super::meter::{Bytes, Meter};
+use super::meter::{Bytes, Meter, StreamCounts};
 use super::quic::Endpoints;
-use super::shared::{Shared, Spawn};
+use super::shared::{Caller, Shared, Spawn};
+use super::write::WriteMode;
 
 /// Highest number of bytes of one read: two of the longest messages with their lengths.
 const SCRATCH: usize = 2 * (2 + 65_535);
@@ -55,10 +56,18 @@ async fn connection<R: StreamRole + 'static>(
     let end = match dialer.dial(conn, dialers.meter.clone(), endpoints.as_ref()).await {
         Err(failure) => End::Failed(failure),
         Ok(Dialed::Exchange(exchange)) => {
-            let mut exchanged = Exchanged::new(conn, exchange);
+            // QUIC forms its packets by itself.
+            let write = if dialer.carriage.is_quic() { WriteMode::Together } else { dialer.write };
+            let mut exchanged =
+                Exchanged::new(conn, exchange, dialer.query_timeout, write, dialers.meter.clone());
             let end = std::future::poll_fn(|cx| exchanged.poll(&shared, cx)).await;
-            if end == End::Ordered {
-                exchanged.close().await;
+            match end {
+                End::Ordered => exchanged.close().await,
+                End::GoingAway => {
+                    tokio::task::spawn_local(going_away(shared.clone(), exchanged));
+                }
+                End::ByPeer => exchanged.return_unsent(&shared),
+                End::Failed(_) => {}
             }
             end
         }
@@ -66,16 +75,24 @@ async fn connection<R: StreamRole + 'static>(
             std::future::poll_fn(|cx| datagrams.poll(&shared, cx)).await
         }
         Ok(Dialed::Framed(stream)) => {
-            let mut framed = Framed::new(conn, stream, dialer.max_message);
+            let mut framed = Framed::new(conn, stream, dialer.max_message, dialer.write);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;
-            if end == End::Ordered {
-                framed.into_stream().close(CLOSE_GRACE).await;
+            match end {
+                End::Ordered => framed.into_stream().close(CLOSE_GRACE).await,
+                End::ByPeer => framed.return_unwritten(&shared),
+                End::GoingAway | End::Failed(_) => {}
             }
             end
         }
     };
     shared.role.borrow_mut().closed(clock::monotonic(), conn, end);
-    shared.pump(Some(conn));
+    shared.pump(Caller::Connection(conn));
+}
+
+/// Receives the last replies of a connection whose number is free again.
+async fn going_away<R: StreamRole + 'static>(shared: Rc<Shared<R>>, mut exchanged: Exchanged) {
+    std::future::poll_fn(|cx| exchanged.poll_going_away(&shared, cx)).await;
+    exchanged.close().await;
 }
 
 /// Carries out the orders of a role.
@@ -130,6 +147,11 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
         self.dialers.meter.get()
     }
 
+    /// Returns the counts of streams that peers did not take at once.
+    pub fn streams(&self) -> StreamCounts {
+        self.dialers.meter.streams()
+    }
+
     /// Works until the role is done or `stop` is set. Connections stay open, without being served, until the
     /// next call.
     ///
@@ -168,7 +190,7 @@ async fn keep_time<R: StreamRole + 'static>(
             Next::Idle => Nanos::MAX,
         };
         if due <= now {
-            shared.pump(None);
+            shared.pump(Caller::Keeper);
             // Let the connections work.
             tokio::task::yield_now().await;
             continue;

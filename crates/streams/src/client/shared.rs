@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
-use engine::stream::{ConnId, Orders, StreamRole};
+use engine::stream::{ConnId, Orders, StreamRole, first_message};
 use engine::{Next, clock};
 
 /// Starts the task of a connection.
@@ -22,14 +22,44 @@ pub(super) struct Shared<R> {
     pub(super) keeper: RefCell<Option<Waker>>,
 }
 
+/// Task that asks the role for orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// The timing task.
+    Keeper,
+    /// The task of a connection, which handles its own orders.
+    Connection(ConnId),
+    /// Another one.
+    Other,
+}
+
+impl<R: StreamRole> Shared<R> {
+    /// Passes the messages that were ordered for a connection and not written, those from offset `written` of the
+    /// output on, back to the role.
+    pub(super) fn return_unwritten(&self, conn: ConnId, written: usize) {
+        let (mut orders, mut role) = (self.orders.borrow_mut(), self.role.borrow_mut());
+        let (output, mut at) = (&orders.slot(conn).output, 0);
+        while let Some(message) = output.get(at..).and_then(first_message) {
+            if at >= written {
+                role.turned_away(clock::monotonic(), conn, message);
+            }
+            at += 2 + message.len();
+        }
+    }
+}
+
 impl<R: StreamRole + 'static> Shared<R> {
-    /// Gets orders from the role and carries them out; the task of `asking` handles its own.
-    pub(super) fn pump(self: &Rc<Self>, asking: Option<ConnId>) {
+    /// Gets orders from the role and carries them out.
+    pub(super) fn pump(self: &Rc<Self>, caller: Caller) {
         let mut orders = self.orders.borrow_mut();
         let next = self.role.borrow_mut().orders(clock::monotonic(), &mut orders);
+        let asking = match caller {
+            Caller::Connection(conn) => Some(conn),
+            Caller::Keeper | Caller::Other => None,
+        };
         orders.hand_out(asking, |conn| (self.spawn)(self, conn));
         let before = self.next.replace(next);
-        if asking.is_some()
+        if caller != Caller::Keeper
             && next != before
             && let Some(keeper) = &*self.keeper.borrow()
         {

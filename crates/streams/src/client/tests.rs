@@ -1,6 +1,7 @@
 //! Tests of the engine with servers of its own: success, and each kind of failure.
 
 mod exchanges;
+mod failures;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,21 +9,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::stream::{ConnId, End, Failure, Mix, Opened, Orders, StreamRole};
+use engine::stream::{ConnId, End, Failure, Mix, Opened, Orders, QueryFailure, StreamRole};
 use engine::{Next, WaitMode};
 use measure::Nanos;
 
 use super::*;
+use crate::serve::{FaultPlan, Faults};
 use crate::tcp::{self, Carried, Listener, TcpLimits};
 use crate::tls::{ALPN_DOT, Authority, ClientTls, ServerTls, Verify};
 
 /// Opens one connection, sends `messages` together and records the events; done when as many replies have
 /// arrived or the connection has ended.
+#[derive(Default)]
 struct Client {
     messages: Vec<Vec<u8>>,
     ordered: bool,
+    /// Leaves the close to the peer.
+    stays_open: bool,
     opened: Option<Opened>,
     replies: Vec<Vec<u8>>,
+    failed: Vec<(u8, QueryFailure)>,
+    turned_away: Vec<Vec<u8>>,
     end: Option<End>,
     sent: u32,
 }
@@ -34,6 +41,14 @@ impl StreamRole for Client {
 
     fn message(&mut self, _now: Nanos, _conn: ConnId, message: &[u8]) {
         self.replies.push(message.to_vec());
+    }
+
+    fn failed(&mut self, _now: Nanos, _conn: ConnId, tag: [u8; 2], why: QueryFailure) {
+        self.failed.push((tag[0], why));
+    }
+
+    fn turned_away(&mut self, _now: Nanos, _conn: ConnId, message: &[u8]) {
+        self.turned_away.push(message.to_vec());
     }
 
     fn closed(&mut self, _now: Nanos, _conn: ConnId, end: End) {
@@ -51,10 +66,11 @@ impl StreamRole for Client {
                 });
             }
         }
-        if self.end.is_some() {
+        let ended = self.replies.len() + self.failed.len() + self.turned_away.len();
+        if self.end.is_some_and(|end| end != End::GoingAway || ended == self.messages.len()) {
             return Next::Done;
         }
-        if self.replies.len() == self.messages.len() {
+        if ended == self.messages.len() && !self.stays_open {
             orders.close(0);
         }
         Next::Idle
@@ -66,11 +82,16 @@ impl StreamRole for Client {
 }
 
 fn run(dialer: Dialer, messages: Vec<Vec<u8>>) -> Client {
-    let client =
-        Client { messages, ordered: false, opened: None, replies: Vec::new(), end: None, sent: 0 };
+    run_counted(dialer, messages).0
+}
+
+/// Runs a client of `dialer`; returns also what became of its streams.
+fn run_counted(dialer: Dialer, messages: Vec<Vec<u8>>) -> (Client, StreamCounts) {
+    let client = Client { messages, ..Client::default() };
     let mut engine = StreamEngine::new(vec![dialer], Mix::one(), 1, client).unwrap();
     engine.drive(WaitMode::Sleep, &AtomicBool::new(false)).unwrap();
-    engine.into_role()
+    let streams = engine.streams();
+    (engine.into_role(), streams)
 }
 
 /// Runs `client` while a server reverses the messages it gets, over TLS if configured.
@@ -81,18 +102,21 @@ fn with_server<T>(tls: Option<ServerTls>, client: impl FnOnce(SocketAddr) -> T) 
         None => Listener::Tcp(listener),
         Some(tls) => Listener::Tls(listener, tls),
     };
-    with_listener(listener, || client(address))
+    with_listener(listener, None, || client(address))
 }
 
 /// Runs `client` while a server reverses the messages of `listener`.
-fn with_listener<T>(listener: Listener, client: impl FnOnce() -> T) -> T {
+///
+/// The server fails as `plan` says.
+fn with_listener<T>(listener: Listener, plan: Option<FaultPlan>, client: impl FnOnce() -> T) -> T {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     let server = std::thread::spawn(move || {
         let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
             reply.extend(message.iter().rev());
         };
-        tcp::serve(vec![listener], TcpLimits::default(), reverse, || flag.load(Ordering::Relaxed))
+        let stop = || flag.load(Ordering::Relaxed);
+        tcp::serve(vec![listener], TcpLimits::default(), reverse, Faults::new(plan), stop)
     });
     let result = client();
     stop.store(true, Ordering::Relaxed);

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use h2::RecvStream;
 use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
 use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, MAX_MESSAGE, StreamLimits};
+use super::{Answer, Fault, MAX_MESSAGE, StreamLimits};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
@@ -44,7 +44,12 @@ pub async fn http2<A: Answer>(
                     requests.push(timeout(limits.idle, request));
                 }
             },
-            Some(_) = requests.next(), if !requests.is_empty() => {
+            Some(done) = requests.next(), if !requests.is_empty() => {
+                match done {
+                    Ok(Ok(Some(Fault::GoAway))) => connection.graceful_shutdown(),
+                    Ok(Ok(Some(Fault::Close))) => return Ok(()),
+                    _ => {}
+                }
                 deadline = Instant::now() + limits.idle;
             }
             () = sleep_until(deadline), if requests.is_empty() => {
@@ -57,32 +62,50 @@ pub async fn http2<A: Answer>(
     }
 }
 
-/// Handles one request; an error concerns only its client.
+/// Handles one request; returns the fault that its connection meets. An error concerns only its client.
 async fn request<A: Answer>(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     client: SocketAddr,
     answer: &A,
-) -> Result<(), h2::Error> {
+) -> Result<Option<Fault>, h2::Error> {
     let message = match doh::read_head(&request, PATH, MAX_MESSAGE) {
         RequestHead::Message(message) => message,
         RequestHead::InBody => match body(request.into_body()).await? {
             Some(message) => message,
             None => {
                 let refusal = doh::refusal(StatusCode::PAYLOAD_TOO_LARGE);
-                return respond.send_response(refusal, true).map(drop);
+                return respond.send_response(refusal, true).map(|_| None);
             }
         },
         RequestHead::Refused(status) => {
-            return respond.send_response(doh::refusal(status), true).map(drop);
+            return respond.send_response(doh::refusal(status), true).map(|_| None);
         }
     };
+    let fault = answer.fault();
+    match fault {
+        Some(Fault::Status(status)) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+            return respond.send_response(doh::refusal(status), true).map(|_| None);
+        }
+        Some(Fault::Reset) => {
+            respond.send_reset(Reason::INTERNAL_ERROR);
+            return Ok(None);
+        }
+        Some(Fault::Refuse) => {
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return Ok(None);
+        }
+        Some(Fault::Close) => return Ok(fault),
+        Some(Fault::GoAway) | None => {}
+    }
     let reply = answer.answer(client, message).await;
     if reply.is_empty() {
-        return respond.send_response(doh::refusal(StatusCode::BAD_REQUEST), true).map(drop);
+        return respond.send_response(doh::refusal(StatusCode::BAD_REQUEST), true).map(|_| None);
     }
     let head = doh::reply(reply.len(), answer.freshness(&reply));
-    respond.send_response(head, false)?.send_data(reply.into(), true)
+    respond.send_response(head, false)?.send_data(reply.into(), true)?;
+    Ok(fault)
 }
 
 /// Reads a request's body; `None` if it is too long.

@@ -10,16 +10,21 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use engine::named;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use h3::error::Code;
 use http::StatusCode;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn::{Endpoint, EndpointConfig, Incoming, TokioRuntime, VarInt};
 use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, MAX_MESSAGE, StreamLimits};
+use super::{Answer, Fault, MAX_MESSAGE, StreamLimits};
 use crate::http::{self as doh, ALPN_H3, PATH, RequestHead};
 use crate::tls::ServerTls;
 
+/// `H3_NO_ERROR` (RFC 9114 section 8.1).
+const H3_NO_ERROR: u32 = 0x100;
+/// `DOQ_INTERNAL_ERROR` (RFC 9250 section 8.4).
+const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 /// Receive and send buffer of the socket, in bytes.
@@ -140,8 +145,10 @@ async fn messages<A: Answer>(
                 streams.push(timeout(limits.idle, message(send, receive, client, answer)));
             }
             Some(done) = streams.next(), if !streams.is_empty() => {
-                if matches!(done, Ok(Err(Malformed))) {
-                    connection.close(PROTOCOL_ERROR, b"");
+                match done {
+                    Ok(Err(Malformed)) => connection.close(PROTOCOL_ERROR, b""),
+                    Ok(Ok(Some(Fault::Close))) => connection.close(VarInt::from_u32(0), b""),
+                    _ => {}
                 }
             }
         }
@@ -157,28 +164,36 @@ async fn message<A: Answer>(
     mut receive: quinn::RecvStream,
     client: SocketAddr,
     answer: &A,
-) -> Result<(), Malformed> {
+) -> Result<Option<Fault>, Malformed> {
     let mut message = match receive.read_to_end(2 + MAX_MESSAGE).await {
         Ok(message) => message,
         Err(quinn::ReadToEndError::TooLong) => return Err(Malformed),
-        Err(quinn::ReadToEndError::Read(_)) => return Ok(()),
+        Err(quinn::ReadToEndError::Read(_)) => return Ok(None),
     };
     let Some(&[high, low, 0, 0]) = message.first_chunk() else { return Err(Malformed) };
     if usize::from(u16::from_be_bytes([high, low])) + 2 != message.len() {
         return Err(Malformed);
     }
+    match answer.fault() {
+        Some(Fault::Close) => return Ok(Some(Fault::Close)),
+        Some(Fault::Reset) => {
+            let _ = send.reset(INTERNAL_ERROR);
+            return Ok(None);
+        }
+        Some(Fault::Status(_) | Fault::Refuse | Fault::GoAway) | None => {}
+    }
     let reply = answer.answer(client, message.split_off(2)).await;
     if reply.is_empty() || reply.len() > MAX_MESSAGE {
         // The end of the stream without a message means that there is no reply.
-        let _ = send.reset(VarInt::from_u32(1));
-        return Ok(());
+        let _ = send.reset(INTERNAL_ERROR);
+        return Ok(None);
     }
     let framed = [&(reply.len() as u16).to_be_bytes()[..], &reply].concat();
     // A client that does not accept its reply gets none.
     if send.write_all(&framed).await.is_ok() {
         let _ = send.finish();
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Serves HTTP/3 requests; each must end within the idle time.
@@ -187,7 +202,7 @@ async fn http3<A: Answer>(
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<()> {
-    let client = connection.remote_address();
+    let (client, quic) = (connection.remote_address(), connection.clone());
     let connection = h3_quinn::Connection::new(connection);
     let mut connection = h3::server::builder()
         .max_field_section_size(16 << 10)
@@ -206,7 +221,16 @@ async fn http3<A: Answer>(
                     http3_request(request, stream, client, answer).await
                 })),
             },
-            Some(_) = requests.next(), if !requests.is_empty() => {
+            Some(done) = requests.next(), if !requests.is_empty() => {
+                match done {
+                    Ok(Ok(Some(Fault::GoAway))) => {
+                        connection.shutdown(0).await.map_err(io::Error::other)?;
+                    }
+                    Ok(Ok(Some(Fault::Close))) => {
+                        quic.close(VarInt::from_u32(H3_NO_ERROR), b"");
+                    }
+                    _ => {}
+                }
                 deadline = Instant::now() + limits.idle;
             }
             () = sleep_until(deadline), if requests.is_empty() => {
@@ -222,7 +246,7 @@ async fn http3_request<A: Answer>(
     mut stream: h3::server::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
     client: SocketAddr,
     answer: &A,
-) -> Result<(), h3::error::StreamError> {
+) -> Result<Option<Fault>, h3::error::StreamError> {
     let refused = match doh::read_head(&request, PATH, MAX_MESSAGE) {
         RequestHead::Message(message) => Ok(message),
         RequestHead::Refused(status) => Err(status),
@@ -240,8 +264,21 @@ async fn http3_request<A: Answer>(
             }
         }
     };
+    let fault = answer.fault();
     let reply = match refused {
         Err(status) => Err(status),
+        Ok(_) if let Some(Fault::Status(status)) = fault => {
+            Err(StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE))
+        }
+        Ok(_) if fault == Some(Fault::Reset) => {
+            stream.stop_stream(Code::H3_INTERNAL_ERROR);
+            return Ok(None);
+        }
+        Ok(_) if fault == Some(Fault::Refuse) => {
+            stream.stop_stream(Code::H3_REQUEST_REJECTED);
+            return Ok(None);
+        }
+        Ok(_) if fault == Some(Fault::Close) => return Ok(fault),
         Ok(message) => match answer.answer(client, message).await {
             reply if reply.is_empty() => Err(StatusCode::BAD_REQUEST),
             reply => Ok(reply),
@@ -254,5 +291,6 @@ async fn http3_request<A: Answer>(
             stream.send_data(reply.into()).await?;
         }
     }
-    stream.finish().await
+    stream.finish().await?;
+    Ok(fault)
 }

@@ -7,6 +7,7 @@ use auth::{Capacity, FaultSpec, Late, Latency, Stall};
 use clap::{Args, ValueEnum};
 use lab::CpuList;
 use measure::Nanos;
+use streams::serve::FaultPlan;
 use wire::{Ipv4Prefix, Name, Pref64};
 
 use crate::arguments::address::parse_target;
@@ -114,6 +115,9 @@ pub(crate) struct AuthArgs {
     /// servfail, duplicate, silent; may be repeated
     #[arg(long, value_name = "KIND:SHARE")]
     pub(crate) fault: Vec<FaultSpec>,
+    /// Fail every Nth query over TCP, TLS, HTTP and QUIC: status=CODE/N, reset/N, refuse/N, goaway/N or close/N
+    #[arg(long, value_name = "FAULT/N")]
+    pub(crate) stream_fault: Option<FaultPlan>,
     /// Cores, a worker on each [default: one worker on any core]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,

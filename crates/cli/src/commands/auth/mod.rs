@@ -101,6 +101,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
             timestamps: config.is_timed(),
             ..UdpOptions::default()
         },
+        stream_fault: args.stream_fault,
     };
     let server = AuthServer::start(&config, &listen, stop.clone())?;
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
@@ -119,6 +120,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     {
         std::thread::sleep(Duration::from_millis(20));
     }
+    let stream_faults = server.stream_faults();
     let c = server.stop()?;
     println!(
         "{} queries: {} answers, {} without data, {} NXDOMAIN, {} errors, {} ignored; {} faults, {} late, {} over the capacity, {} over the limit",
@@ -133,5 +135,8 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         c.over_capacity,
         c.overflow
     );
+    if let Some(plan) = args.stream_fault {
+        println!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
+    }
     Ok(())
 }

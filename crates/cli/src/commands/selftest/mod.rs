@@ -129,6 +129,7 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<AuthSe
         cpus: cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
         wait,
         udp: options,
+        stream_fault: None,
     };
     Ok(AuthServer::start(&config, &listen, Arc::new(AtomicBool::new(false)))?)
 }

@@ -6,18 +6,18 @@ use crate::serve;
 use crate::tls::ALPN_DOQ;
 
 /// Makes a message that equals its reversal after its tag.
-fn palindrome(tag: u8, len: usize) -> Vec<u8> {
+pub(super) fn palindrome(tag: u8, len: usize) -> Vec<u8> {
     let mut message = vec![tag; len];
     message[len - 2..].fill(0);
     message
 }
 
-fn resource(method: Method) -> Resource {
+pub(super) fn resource(method: Method) -> Resource {
     Resource { authority: "localhost".into(), path: PATH.into(), method }
 }
 
 /// The transports.
-fn carriages() -> Vec<Carriage> {
+pub(super) fn carriages() -> Vec<Carriage> {
     let all = [
         Carriage::Http2(resource(Method::Get)),
         Carriage::Http2(resource(Method::Post)),
@@ -38,8 +38,9 @@ fn alpn(carriage: &Carriage) -> &'static [&'static [u8]] {
 }
 
 /// Runs `client` against a server of `carriage`, with a dialer for it.
-fn with_carriage<T>(
+pub(super) fn with_carriage<T>(
     carriage: Carriage,
+    plan: Option<FaultPlan>,
     client: impl FnOnce(Dialer, &dyn Fn(&ClientTls) -> TlsDialer) -> T,
 ) -> T {
     let identity = Authority::new().unwrap().identity(&["localhost"]).unwrap();
@@ -60,7 +61,7 @@ fn with_carriage<T>(
         let alpn = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         tls_dialer(&ClientTls { alpn, ..settings.clone() }, "localhost")
     };
-    with_listener(listener, || client(dialer, &tls))
+    with_listener(listener, plan, || client(dialer, &tls))
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn replies_are_related_to_their_queries() {
         let name = format!("{carriage:?}");
         let messages: Vec<_> =
             (1..).zip([4, 1_000, 3_000, 5, 6]).map(|(tag, len)| palindrome(tag, len)).collect();
-        let client = with_carriage(carriage, |dialer, tls| {
+        let client = with_carriage(carriage, None, |dialer, tls| {
             let tls = Some(tls(&ClientTls::default()));
             run(Dialer { tls, ..dialer }, messages.clone())
         });
@@ -85,7 +86,7 @@ fn replies_are_related_to_their_queries() {
 fn sessions_are_resumed_and_early_data_is_accepted() {
     for carriage in carriages() {
         let name = format!("{carriage:?}");
-        with_carriage(carriage, |dialer, tls| {
+        with_carriage(carriage, None, |dialer, tls| {
             for early_data in [false, true] {
                 let settings = ClientTls { sessions: 10, early_data, ..ClientTls::default() };
                 let dialer = Dialer { tls: Some(tls(&settings)), ..dialer.clone() };
@@ -107,7 +108,7 @@ fn sessions_are_resumed_and_early_data_is_accepted() {
 fn failures_are_named() {
     for carriage in carriages() {
         let name = format!("{carriage:?}");
-        with_carriage(carriage, |dialer, tls| {
+        with_carriage(carriage, None, |dialer, tls| {
             let end = |dialer| run(dialer, vec![palindrome(1, 900)]).end;
             let tls = |settings: &ClientTls| Some(tls(settings));
             let dir = tempdir();
@@ -126,11 +127,16 @@ fn failures_are_named() {
             odd.alpn.clear();
             let tls = tls(&odd);
             let long = Dialer { tls: tls.clone(), max_message: 512, ..dialer.clone() };
-            assert_eq!(end(long), Some(End::Failed(Failure::Oversized)), "{name}");
+            let failed = |dialer| {
+                let client = run(dialer, vec![palindrome(1, 900)]);
+                assert_eq!(client.end, Some(End::Ordered), "{name}");
+                client.failed
+            };
+            assert_eq!(failed(long), [(1, QueryFailure::Oversized)], "{name}");
             let mut elsewhere = Dialer { tls, ..dialer.clone() };
             if let Carriage::Http2(resource) | Carriage::Http3(resource) = &mut elsewhere.carriage {
                 resource.path = "/elsewhere".into();
-                assert_eq!(end(elsewhere), Some(End::Failed(Failure::Status)), "{name}");
+                assert_eq!(failed(elsewhere), [(1, QueryFailure::Status(404))], "{name}");
             }
         });
     }

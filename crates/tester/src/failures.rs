@@ -1,0 +1,97 @@
+//! Doubts about a trial over connections: what failed, and a server that answers only when the next query comes.
+
+use engine::stream::Failure;
+use load::ConnectionTally;
+use measure::{Nanos, Warning};
+use streams::client::StreamCounts;
+
+/// Failures of connections that are told, of which queries need not have been lost.
+const CONNECTIONS: [(Failure, fn(u64) -> Warning); 4] = [
+    (Failure::Refused, |connections| Warning::ConnectionsRefused { connections }),
+    (Failure::NoPort, |connections| Warning::NoPorts { connections }),
+    (Failure::NoFile, |connections| Warning::NoFiles { connections }),
+    (Failure::BadCertificate, |connections| Warning::BadCertificate { connections }),
+];
+
+/// Doubts about connections. Queries of each connection followed one another every `gap`, where that is constant.
+pub(crate) fn warnings(
+    tally: &ConnectionTally,
+    streams: StreamCounts,
+    gap: Option<Nanos>,
+) -> Vec<Warning> {
+    let connections = CONNECTIONS.map(|(why, warning)| (tally.failed[why.index()], warning));
+    let connections = connections.into_iter().filter(|(n, _)| *n > 0);
+    let mut all: Vec<Warning> = connections.map(|(n, warning)| warning(n)).collect();
+    all.extend(tally.queries_failed.iter().map(|(why, &queries)| Warning::QueriesFailed {
+        queries,
+        reason: why.reason().into_owned(),
+    }));
+    if streams.refused > 0 {
+        all.push(Warning::StreamsRefused { times: streams.refused });
+    }
+    all.extend(gap.and_then(|gap| median_is_gap(tally, gap)));
+    all
+}
+
+/// The warning of a server whose replies leave only when the next query comes: the second of two small writes waits
+/// for the acknowledgement of the first (RFC 1122 section 4.2.3.4, Nagle), which travels with the next query. The
+/// kernel sends it by itself after 40 ms.
+fn median_is_gap(tally: &ConnectionTally, gap: Nanos) -> Option<Warning> {
+    /// Replies without which percentiles say little.
+    const REPLIES: u64 = 20;
+    /// Shortest gap that stands out from a usual latency.
+    const SHORTEST: Nanos = Nanos::from_micros(500);
+    const DELAYED_ACK: Nanos = Nanos::from_millis(40);
+    let (latency, range) = (&tally.steady, 0.9..=1.1);
+    let is_gap =
+        |quantile| range.contains(&(latency.quantile(quantile).as_secs_f64() / gap.as_secs_f64()));
+    // A server as slow as that by chance has another spread.
+    let stands_out = latency.count() >= REPLIES && (SHORTEST..DELAYED_ACK).contains(&gap);
+    (stands_out && is_gap(0.5) && is_gap(0.25) && is_gap(0.75))
+        .then(|| Warning::MedianIsGap { gap_us: gap.as_micros_f64() })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::stream::{QueryFailure, StreamCode};
+
+    use super::*;
+
+    #[test]
+    fn a_median_that_is_the_gap_is_told() {
+        let gap = Nanos::from_millis(10);
+        let table: [(&[u64], Option<Nanos>, bool); 5] = [
+            (&[10_050, 10_100, 9_980], Some(gap), true),
+            (&[10_050, 10_100, 9_980], None, false),
+            (&[120, 130, 150], Some(gap), false),
+            (&[10_000, 300, 25_000], Some(gap), false),
+            (&[100, 101, 99], Some(Nanos::from_micros(100)), false),
+        ];
+        for (latencies, gap, told) in table {
+            let mut tally = ConnectionTally::default();
+            for &us in latencies.iter().cycle().take(60) {
+                tally.steady.record(Nanos::from_micros(us));
+            }
+            let warnings = warnings(&tally, StreamCounts::default(), gap);
+            assert_eq!(!warnings.is_empty(), told, "{latencies:?}: {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn each_reason_is_told_once() {
+        let mut tally = ConnectionTally::default();
+        tally.failed[Failure::NoPort.index()] = 3;
+        tally.queries_failed.insert(QueryFailure::Status(503), 10);
+        tally.queries_failed.insert(QueryFailure::StreamReset(StreamCode::Quic(1)), 2);
+        let streams = StreamCounts { refused: 4, waited: 9 };
+        let failed =
+            |queries, reason: &str| Warning::QueriesFailed { queries, reason: reason.to_owned() };
+        let expected = [
+            Warning::NoPorts { connections: 3 },
+            failed(10, "http-503"),
+            failed(2, "stream-reset-DOQ_INTERNAL_ERROR"),
+            Warning::StreamsRefused { times: 4 },
+        ];
+        assert_eq!(warnings(&tally, streams, None), expected);
+    }
+}
