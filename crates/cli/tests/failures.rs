@@ -1,0 +1,442 @@
+//! One query's failure is one query's: servers that fail a known part of the queries, over every transport, with what
+//! they count themselves beside what `load` says. nginx, HAProxy and h2load are referees where they are installed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::{Value, json};
+
+/// A `dnsdyno auth` on free ports that fails as it is told.
+struct AuthDns {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    /// Plain, TLS, HTTPS, QUIC.
+    addresses: Vec<String>,
+    dir: tempfile::TempDir,
+}
+
+impl AuthDns {
+    fn start(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut child = Command::new(cargo_bin("dnsdyno"))
+            .args(["auth", "--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--duration", "120s"])
+            .args(["--https", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--tls-write"])
+            .arg(dir.path())
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        let words = line.split_ascii_whitespace();
+        let addresses =
+            words.filter(|word| word.starts_with("127.0.0.1:")).map(str::to_owned).collect();
+        AuthDns { child, output, addresses, dir }
+    }
+
+    /// The address of a transport.
+    fn address(&self, transport: &str) -> &str {
+        &self.addresses[match transport {
+            "tcp" => 0,
+            "tls" => 1,
+            "https" | "http3" => 2,
+            _ => 3,
+        }]
+    }
+
+    /// Ends it; returns how many queries it failed.
+    fn faults(mut self) -> u64 {
+        let pid = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill");
+        assert!(killed.success());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("text");
+        let line = rest.lines().find(|line| line.contains("faults over streams")).expect("a count");
+        line.split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
+    }
+}
+
+impl Drop for AuthDns {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A trial's JSON; whether its schedule was kept does not matter here.
+fn load(target: &str, args: &str) -> Value {
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["load", target, "--json", "-", "--type", "A", "--timeout", "30s"])
+        .args(args.split_ascii_whitespace())
+        .output()
+        .expect("starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text)
+        .unwrap_or_else(|e| panic!("{e}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// The warning of queries that failed.
+fn warning(trial: &Value) -> Option<&Value> {
+    trial["warnings"].as_array()?.iter().find(|warning| warning["kind"] == "queries-failed")
+}
+
+#[test]
+fn a_query_in_ten_fails_for_itself() {
+    let table = [
+        ("status=503/10", "https", "http-503"),
+        ("status=503/10", "http3", "http-503"),
+        ("reset/10", "https", "stream-reset-INTERNAL_ERROR"),
+        ("reset/10", "http3", "stream-reset-H3_INTERNAL_ERROR"),
+        ("reset/10", "quic", "stream-reset-DOQ_INTERNAL_ERROR"),
+    ];
+    for (fault, transport, reason) in table {
+        let auth = AuthDns::start(&["--stream-fault", fault]);
+        let args = format!("--transport {transport} --rate 1k --duration 500ms --clients 3");
+        let trial = load(auth.address(transport), &args);
+        assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
+        let c = &trial["connections"];
+        assert_eq!((&c["queries_failed"], &c["failed"]), (&json!({ reason: 50 }), &json!({})));
+        assert_eq!(c["attempts"], 3, "{fault} {transport}: {c}");
+        let warning = warning(&trial).expect("a warning");
+        assert_eq!((&warning["reason"], &warning["queries"]), (&reason.into(), &50.into()));
+        assert_eq!(auth.faults(), 50, "{fault} {transport}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_closed_costs_the_query_that_was_due() {
+    for transport in ["tcp", "tls", "https", "quic", "http3"] {
+        let auth = AuthDns::start(&["--stream-fault", "close/10"]);
+        let args = format!(
+            "--transport {transport} --pacing window --window 1 --clients 1 --duration 300ms"
+        );
+        let trial = load(auth.address(transport), &args);
+        let c = &trial["connections"];
+        let (sent, lost) = (trial["sent"].as_u64(), trial["lost"].as_u64());
+        assert_eq!(c["queries_failed"], json!({ "closed-early": lost }), "{transport}: {trial}");
+        assert_eq!((&c["failed"], lost), (&c["queries_failed"], sent.map(|n| n / 10)), "{c}");
+        // Another connection follows at once: there is no time for it otherwise.
+        assert!(sent > Some(30), "{transport}: {trial}");
+        assert_eq!(Some(auth.faults()), lost, "{transport}");
+    }
+}
+
+#[test]
+fn a_connection_that_goes_away_costs_no_query() {
+    for transport in ["https", "http3"] {
+        let auth = AuthDns::start(&["--stream-fault", "goaway/100"]);
+        let args = format!(
+            "--transport {transport} --pacing window --window 40 --clients 2 --duration 500ms"
+        );
+        let trial = load(auth.address(transport), &args);
+        assert_eq!((&trial["sent"], &trial["lost"]), (&trial["valid"], &0.into()), "{trial}");
+        let c = &trial["connections"];
+        assert!(c["turned_away"].as_u64() > Some(0), "{transport}: {c}");
+        assert!(c["closed_by_server"].as_u64() > Some(0), "{transport}: {c}");
+        assert_eq!((&c["failed"], warning(&trial)), (&json!({}), None), "{transport}: {c}");
+    }
+}
+
+#[test]
+fn a_refused_stream_is_counted_and_opened_again() {
+    for transport in ["https", "http3"] {
+        let auth = AuthDns::start(&["--stream-fault", "refuse/10"]);
+        let args = format!("--transport {transport} --rate 1k --duration 500ms --clients 3");
+        let trial = load(auth.address(transport), &args);
+        assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &500.into()), "{trial}");
+        let refused = trial["connections"]["streams_refused"].as_u64();
+        assert_eq!(refused, Some(auth.faults()), "{transport}: {trial}");
+        let told = trial["warnings"].as_array().expect("warnings");
+        assert!(
+            told.iter().any(|w| w["kind"] == "streams-refused" && w["times"].as_u64() == refused)
+        );
+    }
+}
+
+#[test]
+fn a_server_that_never_gets_its_acknowledgement_is_suspected() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let auth = AuthDns::start(&[]);
+    let upstream = auth.address("tcp").to_owned();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        // Its length and its message are two small writes, and TCP_NODELAY is off.
+        while let Some(reply) = read_frame(&mut stream).map(|query| ask(&upstream, &query)) {
+            let length = (reply.len() as u16).to_be_bytes();
+            if stream.write_all(&length).and_then(|()| stream.write_all(&reply)).is_err() {
+                break;
+            }
+        }
+    });
+    let trial = load(&address, "--transport tcp --rate 50 --duration 3s --clients 1");
+    assert_eq!(trial["sent"], trial["valid"], "{trial}");
+    let told = trial["warnings"].as_array().expect("warnings");
+    let told = told.iter().find(|warning| warning["kind"] == "median-is-gap");
+    assert_eq!(told.map(|warning| &warning["gap_us"]), Some(&json!(20_000.0)), "{trial}");
+}
+
+#[test]
+fn keys_are_logged_where_the_environment_asks_for_it() {
+    let auth = AuthDns::start(&[]);
+    for transport in ["tls", "quic"] {
+        let keys = auth.dir.path().join(format!("{transport}.keys"));
+        let status = Command::new(cargo_bin("dnsdyno"))
+            .args(["load", auth.address(transport), "--transport", transport, "--type", "A"])
+            .args(["--rate", "20", "--duration", "200ms"])
+            .env("SSLKEYLOGFILE", &keys)
+            .stdout(Stdio::null())
+            .status();
+        status.expect("starts");
+        let keys = std::fs::read_to_string(keys).expect("a file");
+        assert!(keys.contains("CLIENT_TRAFFIC_SECRET_0 "), "{transport}: {keys}");
+    }
+}
+
+/// A message with its length in front; `None` at the end.
+fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).ok()?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut message).ok()?;
+    Some(message)
+}
+
+/// Asks a server by UDP.
+fn ask(server: &str, query: &[u8]) -> Vec<u8> {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    socket.connect(server).expect("an address");
+    socket.send(query).expect("sends");
+    let mut reply = vec![0; 65_535];
+    let len = socket.recv(&mut reply).expect("a reply");
+    reply.truncate(len);
+    reply
+}
+
+/// Answers requests of HTTP/1.1, as they come from a proxy of HTTP/2, by asking `upstream`.
+fn http_backend(upstream: String) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let upstream = upstream.clone();
+            std::thread::spawn(move || serve_http(stream.ok()?, &upstream));
+        }
+    });
+    address
+}
+
+/// One connection of the backend; `None` at its end.
+fn serve_http(stream: TcpStream, upstream: &str) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let (mut reader, mut stream) = (BufReader::new(stream.try_clone().ok()?), stream);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut query = vec![0; length];
+        reader.read_exact(&mut query).ok()?;
+        let reply = ask(upstream, &query);
+        // The media type has a parameter and another case, which change nothing.
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: Application/DNS-Message; x=y\r\nContent-Length: {}\r\n\r\n",
+            reply.len()
+        );
+        stream.write_all(&[head.as_bytes(), &reply].concat()).ok()?;
+    }
+}
+
+/// A server of the system that listens on a port of its own.
+struct Referee {
+    child: Child,
+    address: String,
+}
+
+impl Referee {
+    /// Starts a program and waits until it listens.
+    fn start(command: &mut Command, address: String) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("starts");
+        let referee = Referee { child, address };
+        let limit = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(&referee.address).is_err() {
+            assert!(Instant::now() < limit, "{command:?} does not listen at {}", referee.address);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        referee
+    }
+}
+
+impl Drop for Referee {
+    fn drop(&mut self) {
+        // nginx ends its worker on SIGTERM only.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a program is there; says so where it is not.
+fn installed(program: &str, package: &str) -> bool {
+    let found = ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
+    if !found {
+        skip::because(format!("{program} is not installed (Debian: {package})"));
+    }
+    found
+}
+
+/// A port that nobody has at the moment.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
+}
+
+/// Starts nginx in front of the AuthDNS, with more directives in its server; it logs a status a line into `status.log`.
+fn nginx(auth: &AuthDns, directives: &str) -> Referee {
+    let (dir, port) = (auth.dir.path(), free_port());
+    let backend = http_backend(auth.address("tcp").to_owned());
+    let config = format!(
+        "daemon off; pid {dir}/nginx.pid; error_log {dir}/error.log; worker_processes 1; user root;\n\
+         events {{ worker_connections 512; }}\n\
+         http {{ log_format status '$status'; access_log {dir}/status.log status;\n\
+         client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/f;\n\
+         uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;\n\
+         server {{ listen 127.0.0.1:{port} ssl http2;\n\
+         ssl_certificate {dir}/server.pem; ssl_certificate_key {dir}/server.key;\n{directives}\n\
+         location / {{ proxy_pass http://{backend}; proxy_http_version 1.1; }} }} }}\n",
+        dir = dir.display()
+    );
+    let file = dir.join("nginx.conf");
+    std::fs::write(&file, config).expect("writes");
+    let mut command = Command::new("/usr/sbin/nginx");
+    command.arg("-c").arg(file).arg("-p").arg(dir);
+    Referee::start(&mut command, format!("127.0.0.1:{port}"))
+}
+
+/// How many lines of nginx's log are this status.
+fn logged(auth: &AuthDns, status: &str) -> u64 {
+    let log = std::fs::read_to_string(auth.dir.path().join("status.log")).expect("a log");
+    log.lines().filter(|line| *line == status).count() as u64
+}
+
+#[test]
+fn nginx_answers_a_query_in_ten_by_503() {
+    if !installed("nginx", "nginx-light") {
+        return;
+    }
+    let auth = AuthDns::start(&[]);
+    let nginx = nginx(&auth, "if ($connection_requests ~ 0$) { return 503; }");
+    let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
+    assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
+    assert_eq!(trial["connections"]["queries_failed"], json!({ "http-503": 50 }), "{trial}");
+    assert_eq!((logged(&auth, "200"), logged(&auth, "503")), (450, 50));
+    if !installed("h2load", "nghttp2-client") {
+        return;
+    }
+    let query = auth.dir.path().join("query");
+    std::fs::write(
+        &query,
+        b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x0f010-001-002-003\x0adns64perf\x04test\0\0\x01\0\x01",
+    )
+    .expect("writes");
+    let output = Command::new("/usr/bin/h2load")
+        .args([
+            "-n",
+            "500",
+            "-c",
+            "1",
+            "-m",
+            "10",
+            "-H",
+            "content-type: application/dns-message",
+            "-d",
+        ])
+        .arg(query)
+        .arg(format!("https://{}/dns-query", nginx.address))
+        .output()
+        .expect("starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("status codes: 450 2xx, 0 3xx, 0 4xx, 50 5xx"), "{text}");
+}
+
+#[test]
+fn nginx_resets_a_stream_in_ten() {
+    if !installed("nginx", "nginx-light") {
+        return;
+    }
+    let auth = AuthDns::start(&[]);
+    let nginx = nginx(&auth, "if ($connection_requests ~ 0$) { return 444; }");
+    let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
+    assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
+    let c = &trial["connections"];
+    let failed = c["queries_failed"].as_object().expect("reasons");
+    let (reason, count) = failed.iter().next().expect("a reason");
+    assert!(failed.len() == 1 && reason.starts_with("stream-reset-") && count == 50, "{c}");
+    assert_eq!((logged(&auth, "444"), &c["attempts"]), (50, &1.into()), "{c}");
+}
+
+#[test]
+fn nginx_ends_connections_after_a_hundred_requests_and_no_query_is_lost() {
+    if !installed("nginx", "nginx-light") {
+        return;
+    }
+    let auth = AuthDns::start(&[]);
+    let nginx = nginx(&auth, "keepalive_requests 100;");
+    let args = "--transport https --pacing window --window 60 --clients 3 --duration 700ms";
+    let trial = load(&nginx.address, args);
+    assert_eq!((&trial["sent"], &trial["lost"]), (&trial["valid"], &0.into()), "{trial}");
+    let c = &trial["connections"];
+    assert!(trial["sent"].as_u64() > Some(300) && c["failed"] == json!({}), "{trial}");
+    assert!(c["closed_by_server"].as_u64() > Some(0) && c["turned_away"].as_u64() > Some(0), "{c}");
+    assert_eq!(Some(logged(&auth, "200")), trial["valid"].as_u64());
+}
+
+#[test]
+fn haproxy_denies_a_query_in_ten() {
+    if !installed("haproxy", "haproxy") {
+        return;
+    }
+    let auth = AuthDns::start(&[]);
+    let (dir, port) = (auth.dir.path(), free_port());
+    let backend = http_backend(auth.address("tcp").to_owned());
+    let both = ["server.pem", "server.key"].map(|name| std::fs::read(dir.join(name)).expect("PEM"));
+    std::fs::write(dir.join("both.pem"), both.concat()).expect("writes");
+    let config = format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n\
+         frontend doh\n bind 127.0.0.1:{port} ssl crt {dir}/both.pem alpn h2\n\
+         stick-table type ip size 10 expire 60s store http_req_cnt\n\
+         http-request track-sc0 src\n\
+         http-request deny deny_status 503 if {{ sc_http_req_cnt(0),mod(10) eq 0 }}\n\
+         default_backend dns\n\
+         backend dns\n server one {backend}\n",
+        dir = dir.display()
+    );
+    let file = dir.join("haproxy.cfg");
+    std::fs::write(&file, config).expect("writes");
+    let mut command = Command::new("/usr/sbin/haproxy");
+    command.arg("-db").arg("-f").arg(&file);
+    let haproxy = Referee::start(&mut command, format!("127.0.0.1:{port}"));
+    let trial = load(&haproxy.address, "--transport https --rate 500 --duration 1s --clients 4");
+    assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
+    let c = &trial["connections"];
+    assert_eq!(
+        (&c["queries_failed"], &c["attempts"]),
+        (&json!({ "http-503": 50 }), &4.into()),
+        "{c}"
+    );
+}
