@@ -223,10 +223,43 @@ fn the_exit_code_says_what_a_comparison_found() {
             assert!((figure["ratio"].as_f64().expect("a number") - 0.5).abs() < 0.01);
         }
     }
-    let (code, out, _) = dnsdyno(&store, &["compare", "1", "3", "--margin", "99"]);
-    assert_eq!(code, 0, "{out}");
+    // A wide margin shows no difference, but excludes none either.
+    for (options, wanted, part) in [
+        (&["--margin", "99"][..], 4, "inconclusive: "),
+        (&["--margin", "99", "--require-resolution", "60"], 0, "fine: "),
+        (&["--fail-if", "capacity < -10%"], 3, "`capacity < -10%` holds"),
+        (&["--fail-if", "capacity < -70%"], 0, "fine: "),
+        (&["--fail-if", "capacity < -50%"], 4, "`capacity < -50%` may hold"),
+        (&["--fail-if", "zone_load > 10%"], 4, "`zone_load > 10%` may hold"),
+    ] {
+        let (code, out, _) = dnsdyno(&store, &[&["compare", "1", "3"], options].concat());
+        assert_eq!(code, wanted, "{options:?}: {out}");
+        assert!(out.contains(part), "{options:?}: {out}");
+    }
+    for (option, part) in [
+        ("p99 > 1%", "no figure `p99`; they have capacity, zone_load"),
+        ("capacity < 1%", "at character 12, a change after `<` is below 0"),
+    ] {
+        let (code, _, told) = dnsdyno(&store, &["compare", "1", "3", "--fail-if", option]);
+        assert!(code == 2 && told.contains(part), "{told}");
+    }
     let (code, _, told) = dnsdyno(&store, &["compare", "1", "3", "--confidence", "100"]);
     assert!(code == 2 && told.contains("is not from 0 to below 100"), "{told}");
+}
+
+#[test]
+fn runs_that_were_measured_unlike_are_refused() {
+    let mut other = run(1.0);
+    for record in other.results.iter_mut().flat_map(|cell| &mut cell.trials) {
+        record.trial.conditions.timeout_s += 1.0;
+    }
+    let (_dir, store) = kept(&[run(1.0), other]);
+    let (code, out, told) = dnsdyno(&store, &["compare", "1", "2"]);
+    assert_eq!((code, out.as_str()), (2, ""), "{told}");
+    assert!(told.contains("the runs were measured unlike: timeout: `"), "{told}");
+    let (code, out, told) = dnsdyno(&store, &["compare", "1", "2", "--unlike"]);
+    assert_eq!(code, 0, "{out}{told}");
+    assert!(out.contains("timeout: `"), "{out}");
 }
 
 #[test]

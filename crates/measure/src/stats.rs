@@ -3,10 +3,12 @@
 mod interval;
 mod ratio;
 mod repeat_warnings;
+mod within;
 
 pub use interval::{Interval, bootstrap, shown_median_interval};
-pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, ratio};
+pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};
+pub use within::{quantile_interval, share_interval};
 
 /// Returns the value at percentile `p` (0 to 100) with linear interpolation between the closest ranks
 /// (Hyndman and Fan's type 7, the default of R and NumPy); `None` when there are no values.

@@ -1,17 +1,56 @@
 //! Two runs side by side, cell by cell.
 //!
 //! A cell is compared with the cell of the same server and settings: its capacity if searches found one, each of its
-//! figures, or otherwise the rate of its answers. The confidence holds for all figures together: with `n` figures
-//! each is held to `1 - (1 - confidence) / n` (Bonferroni), since a run of twenty cells would otherwise often differ
-//! from itself.
+//! searches found one, each of its figures, or else what its valid trials say: the share of valid replies, rates
+//! and latencies (module `figures`). The confidence holds for all of it together: with `n` figures each is held to
+//! `1 - (1 - confidence) / n` (Bonferroni), since otherwise a run of twenty cells would find a difference to itself
+//! each time.
+//!
+//! ```text
+//! figures of a cell ──┐
+//!                     ├──> ratio and its interval ──> outcome of each figure ──┐
+//! figures of a cell ──┘                                                        ├──> decision, with its reasons
+//!                                              conditions, resolution ─────────┘
+//! ```
+
+mod decide;
+mod fail_if;
+mod figures;
+mod unlike;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use measure::Link;
-use measure::stats::{self, Ratio, RepeatWarning, Repeated, Terms, Verdict};
+use measure::stats::{self, Ratio, Scatter, Terms, Verdict};
 use serde::Serialize;
 
-use crate::{CellRecord, Conditions, HostFacts, Run};
+use crate::{CellRecord, Run};
+use figures::{Values, Weight, figures};
+
+pub use decide::Decision;
+pub use fail_if::{FailIf, FailIfError};
+
+/// What is asked of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompareTerms {
+    /// Confidence and margin of the verdicts.
+    pub stats: Terms,
+    /// Largest slowdown (0 to 1) that may remain possible; more is inconclusive.
+    pub resolution: f64,
+    /// Conditions that decide instead of the verdicts; empty for the verdicts and the resolution.
+    pub fail_if: Vec<FailIf>,
+    /// Whether cells that were measured under other conditions are compared all the same.
+    pub unlike: bool,
+}
+
+impl CompareTerms {
+    /// Largest slowdown that may remain possible, if nothing else is asked.
+    pub const RESOLUTION: f64 = 0.1;
+
+    /// Returns terms without conditions, which refuse unlike cells.
+    pub fn new(stats: Terms) -> Self {
+        CompareTerms { stats, resolution: Self::RESOLUTION, fail_if: Vec::new(), unlike: false }
+    }
+}
 
 /// Comparison of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +65,12 @@ pub struct Comparison {
     pub missing: Vec<Missing>,
     /// Cells that only the second run has.
     pub added: Vec<Missing>,
+    /// Conditions under which cells were measured unlike, each once, in words.
+    pub unlike: Vec<String>,
+    /// What all figures together say.
+    pub decision: Decision,
+    /// What it was that decided, in words; empty where nothing is slower and enough is known.
+    pub reasons: Vec<String>,
     /// Other differences between the runs, in words.
     pub differs: Vec<String>,
     /// Warnings about the hosts, from their facts.
@@ -66,6 +111,12 @@ pub struct Compared {
     pub interval: Option<(f64, f64)>,
     /// Smallest ratio above one that could have been distinguished from one; null if there are no repeats.
     pub smallest: Option<f64>,
+    /// The interval of the ratio where a lower bound does not open it, at the ends: what the ratio may be.
+    #[serde(skip)]
+    possible: Option<(f64, f64)>,
+    /// What it has to do with the decision.
+    #[serde(skip)]
+    weight: Weight,
     /// Outcome of the comparison.
     pub outcome: Outcome,
     /// Notes for the reader.
@@ -80,6 +131,10 @@ pub enum Outcome {
     Faster,
     /// The second run is slower.
     Slower,
+    /// The second run has a larger share of valid replies.
+    Better,
+    /// The second run has a smaller share of valid replies.
+    Worse,
     /// The second run has more of a figure that is neither a rate nor a time.
     More,
     /// The second run has less of such a figure.
@@ -96,6 +151,8 @@ impl Outcome {
         match self {
             Outcome::Faster => "faster",
             Outcome::Slower => "slower",
+            Outcome::Better => "better",
+            Outcome::Worse => "worse",
             Outcome::More => "more",
             Outcome::Less => "less",
             Outcome::NoDifferenceShown => "no difference shown",
@@ -104,54 +161,19 @@ impl Outcome {
     }
 }
 
-/// Values of one figure of one cell.
-struct Values {
-    unit: String,
-    median: f64,
-    repeated: Repeated,
-    at_least: bool,
-    doubts: Vec<RepeatWarning>,
-}
-
-impl Values {
-    fn new(unit: &str, values: &[f64], repeated: Repeated) -> Option<Self> {
-        let median = stats::median(values).filter(|_| repeated.count() > 0)?;
-        let doubts = stats::repeat_warnings(values);
-        Some(Values { unit: unit.to_owned(), median, repeated, at_least: false, doubts })
-    }
-}
-
-/// Returns the comparable figures of a cell.
-fn figures(cell: &CellRecord) -> BTreeMap<String, Values> {
-    let mut found = BTreeMap::new();
-    let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
-    if let Some(mut values) = Values::new("qps", &cell.found_qps(), Repeated::bracketed(brackets)) {
-        values.at_least = cell.at_least;
-        found.insert("capacity".to_owned(), values);
-    }
-    for (name, figure) in &cell.figures {
-        let repeated = Repeated::new(&figure.values);
-        found
-            .extend(Values::new(&figure.unit, &figure.values, repeated).map(|v| (name.clone(), v)));
-    }
-    if found.is_empty() && cell.capacities.is_empty() {
-        let trials = cell.trials.iter().filter(|t| !t.trial.void.is_void());
-        let rates: Vec<f64> = trials.map(|t| t.trial.answered_qps).collect();
-        let values = Values::new("qps", &rates, Repeated::new(&rates));
-        found.extend(values.map(|v| ("answered".to_owned(), v)));
-    }
-    found
-}
-
 /// Compares `second` with `first`.
-pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
+pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
+    let named: BTreeSet<&str> = terms.fail_if.iter().map(|c| c.figure.as_str()).collect();
     let mut comparison = Comparison {
-        confidence: terms.confidence,
-        margin: terms.margin,
+        confidence: terms.stats.confidence,
+        margin: terms.stats.margin,
         figures: Vec::new(),
         missing: Vec::new(),
         added: Vec::new(),
-        differs: differences(first, second),
+        unlike: Vec::new(),
+        decision: Decision::Fine,
+        reasons: Vec::new(),
+        differs: unlike::differences(first, second),
         doubts: [(first, "first"), (second, "second")]
             .iter()
             .flat_map(|(run, which)| {
@@ -162,17 +184,14 @@ pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
     };
     let mut pairs = Vec::new();
     for cell in &first.results {
-        let had = figures(cell);
+        let had = figures(cell, &named);
         let other = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
         let Some(other) = other else {
             comparison.missing.push(absent(cell, why_absent(cell, second)));
             continue;
         };
-        let mut has = figures(other);
-        let gone = had.keys().filter(|name| !has.contains_key(*name)).cloned().collect::<Vec<_>>();
-        if !gone.is_empty() {
-            comparison.missing.push(absent(cell, format!("no {}", gone.join(", "))));
-        }
+        let mut has = figures(other, &named);
+        comparison.missing.extend(gone(cell, &had, other, &has));
         let both = had.into_iter().filter_map(|(name, a)| has.remove(&name).map(|b| (name, a, b)));
         pairs.extend(both.map(|(name, a, b)| (cell, other, name, a, b)));
     }
@@ -181,17 +200,57 @@ pub fn compare(first: &Run, second: &Run, terms: &Terms) -> Comparison {
         .iter()
         .filter(|c| !first.results.iter().any(|f| f.is(&c.server, &c.settings)));
     comparison.added = new.map(|cell| absent(cell, "not in the first run".to_owned())).collect();
-    // The confidence holds for all verdicts together.
-    let count = pairs.len().max(1) as f64;
-    let each = Terms { confidence: 1.0 - (1.0 - terms.confidence) / count, ..*terms };
-    for (cell, other, name, a, b) in &pairs {
-        let similar = pairs.iter().filter(|(.., n, _, _)| n == name);
-        let pooled = similar.map(|(.., a, b)| a.repeated.scatter() + b.repeated.scatter()).sum();
-        if let Some(ratio) = stats::ratio(&a.repeated, &b.repeated, pooled, &each) {
-            comparison.figures.push(compared(cell, other, name, a, b, ratio));
+    for (cell, other, ..) in &pairs {
+        for what in unlike::unlike(cell, other) {
+            if !comparison.unlike.contains(&what) {
+                comparison.unlike.push(what);
+            }
         }
     }
+    // The confidence holds for all verdicts together.
+    let count = pairs.len().max(1) as f64;
+    let confidence = 1.0 - (1.0 - terms.stats.confidence) / count;
+    let each = CompareTerms { stats: Terms { confidence, ..terms.stats }, ..terms.clone() };
+    for (cell, other, name, a, b) in &pairs {
+        let alike = pairs.iter().filter(|(.., n, _, _)| n == name);
+        let pooled =
+            alike.flat_map(|(.., a, b)| [a.repeated.scatter(), b.repeated.scatter()]).sum();
+        if let Some(ratio) = ratio(a, b, pooled, &each.stats) {
+            comparison.figures.push(compared([cell, other], name, [a, b], ratio, &each));
+        }
+    }
+    decide::decide(&mut comparison, terms);
     comparison
+}
+
+/// The ratio of two figures: by the evidence within the trials where it decides, else by the repeats.
+fn ratio(a: &Values, b: &Values, pooled: Scatter, terms: &Terms) -> Option<Ratio> {
+    let margin = a.margin(terms.margin).max(b.margin(terms.margin));
+    if a.is_decided_within(b) {
+        let (first, second) = (a.interval(terms.confidence)?, b.interval(terms.confidence)?);
+        return Some(stats::ratio_within((a.median, first), (b.median, second), margin));
+    }
+    stats::ratio(&a.repeated, &b.repeated, pooled, &Terms { margin, ..*terms })
+}
+
+/// The figures of a cell that the second run does not have.
+fn gone(
+    cell: &CellRecord,
+    had: &BTreeMap<String, Values>,
+    other: &CellRecord,
+    has: &BTreeMap<String, Values>,
+) -> Option<Missing> {
+    let gone: Vec<&str> =
+        had.keys().filter(|n| !has.contains_key(*n)).map(String::as_str).collect();
+    let void = other.trials.iter().filter(|t| t.trial.void.is_void()).count();
+    let why = match gone[..] {
+        [] => return None,
+        _ if void > 0 && void == other.trials.len() => {
+            format!("no {}: void {void} of {void}", gone.join(", "))
+        }
+        _ => format!("no {}", gone.join(", ")),
+    };
+    Some(absent(cell, why))
 }
 
 fn absent(cell: &CellRecord, why: String) -> Missing {
@@ -208,24 +267,29 @@ fn why_absent(cell: &CellRecord, run: &Run) -> String {
 
 /// Compares one figure of two cells.
 fn compared(
-    cell: &CellRecord,
-    other: &CellRecord,
+    [cell, other]: [&CellRecord; 2],
     name: &str,
-    a: &Values,
-    b: &Values,
+    [a, b]: [&Values; 2],
     ratio: Ratio,
+    terms: &CompareTerms,
 ) -> Compared {
     let mut notes = Vec::new();
-    let unlike = unlike(cell, other, a, b);
-    let outcome = if unlike.is_empty() {
+    let other_figure = unlike::other_figure(cell, other, a, b);
+    let unlike = unlike::unlike(cell, other);
+    let outcome = if other_figure.is_empty() && (unlike.is_empty() || terms.unlike) {
         let outcome = outcome(&a.unit, ratio.verdict);
         bounded(outcome, a.at_least, b.at_least, &mut notes)
     } else {
-        notes.extend(unlike);
         Outcome::NotComparable
     };
+    notes.extend(other_figure);
+    notes.extend(unlike);
     if ratio.interval.is_none() {
         notes.push("a single repeat: nothing says how much repeats differ".to_owned());
+    } else if a.is_decided_within(b) {
+        if a.repeated.count().max(b.repeated.count()) == 1 {
+            notes.push("a single trial: the interval is of its own queries only".to_owned());
+        }
     } else if a.repeated.count().max(b.repeated.count()) == 1 {
         notes.push(
             "a single repeat: how much repeats differ is taken from the other cells".to_owned(),
@@ -245,17 +309,35 @@ fn compared(
         ratio: ratio.ratio,
         interval: ratio.interval,
         smallest: ratio.smallest,
+        possible: ratio.interval.map(|interval| opened(interval, a.at_least, b.at_least)),
+        weight: a.weight,
         outcome,
         notes,
     }
 }
 
+/// The interval of a ratio of which either side may be a lower bound.
+fn opened((low, high): (f64, f64), first: bool, second: bool) -> (f64, f64) {
+    (if first { 0.0 } else { low }, if second { f64::MAX } else { high })
+}
+
+/// Whether figures of a unit are times: less is better.
+fn is_time(unit: &str) -> bool {
+    matches!(unit, "s" | "ms" | "us" | "ns")
+}
+
+/// Whether figures of a unit are rates: more is better.
+fn is_rate(unit: &str) -> bool {
+    matches!(unit, "qps" | "pps" | "1/s")
+}
+
 /// Returns the outcome of a verdict for a figure of `unit`.
 fn outcome(unit: &str, verdict: Verdict) -> Outcome {
-    let time = matches!(unit, "s" | "ms" | "us" | "ns");
-    let rate = matches!(unit, "qps" | "pps" | "1/s");
+    let (time, rate) = (is_time(unit), is_rate(unit));
     match verdict {
         Verdict::NotShown => Outcome::NoDifferenceShown,
+        Verdict::Higher if unit == "share" => Outcome::Better,
+        Verdict::Lower if unit == "share" => Outcome::Worse,
         Verdict::Higher if rate => Outcome::Faster,
         Verdict::Higher if time => Outcome::Slower,
         Verdict::Higher => Outcome::More,
@@ -278,131 +360,20 @@ fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>)
     }
 }
 
-/// Returns the reasons why two cells were not measured in the same way.
-fn unlike(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String> {
-    let mut why = Vec::new();
-    let mut differ = |what: &str, a: &str, b: &str| {
-        if a != b {
-            why.push(format!("{what}: `{a}` in the first run, `{b}` in the second"));
-        }
-    };
-    differ("method", &a.method, &b.method);
-    differ("goal", &a.goal, &b.goal);
-    differ("unit", &x.unit, &y.unit);
-    differ("link", &link(a), &link(b));
-    differ("path", &path(a), &path(b));
-    differ("transport", transport(a), transport(b));
-    why
-}
-
-/// Returns the conditions of a cell's first trial.
-fn conditions(cell: &CellRecord) -> Option<&Conditions> {
-    cell.trials.first().map(|trial| &trial.trial.conditions)
-}
-
-/// Returns the kind of the links of a cell. Early records only say whether packets were steered.
-fn link(cell: &CellRecord) -> String {
-    match conditions(cell).map(|c| (c.link, c.packet_steering)) {
-        Some((Some(link), _)) => link.to_string(),
-        Some((None, Some(true))) => Link::Steered.to_string(),
-        Some((None, Some(false))) => Link::Plain.to_string(),
-        _ => "unknown".to_owned(),
-    }
-}
-
-/// Returns how a datagram crossed the links. Early records do not say it: messages crossed whole.
-fn path(cell: &CellRecord) -> String {
-    let path = conditions(cell).and_then(|c| c.path);
-    path.map_or_else(|| "unknown".to_owned(), |path| path.to_string())
-}
-
-/// Returns the transport of a cell's queries. Early records do not say it: it was UDP.
-fn transport(cell: &CellRecord) -> &str {
-    let word = cell.trials.first().map_or("", |t| t.trial.conditions.transport.as_str());
-    if word.is_empty() { "udp" } else { word }
-}
-
-/// Reads a fact of a host in words; `None` if the host does not report it.
-type Fact = fn(&HostFacts) -> Option<String>;
-
-/// Facts that distinguish two hosts.
-const OF_HOSTS: [(&str, Fact); 9] = [
-    ("CPU model", |host| host.cpu.model.clone()),
-    ("cores", |host| Some(host.cpu.online.to_string())),
-    ("SMT", |host| host.cpu.smt.clone()),
-    ("frequency governors", |host| Some(host.cpu.governors.join(", "))),
-    ("boost", |host| host.cpu.boost.map(|on| if on { "on" } else { "off" }.to_owned())),
-    ("mitigations", |host| {
-        let all = host.cpu.mitigations.iter().map(|(name, how)| format!("{name}: {how}"));
-        Some(all.collect::<Vec<_>>().join("; "))
-    }),
-    ("kernel release", |host| host.kernel.release.clone()),
-    ("clock source", |host| host.kernel.clock_source.clone()),
-    ("memory", |host| Some(format!("{} bytes", host.memory.total))),
-];
-
-/// Returns the differences between the runs as a whole.
-fn differences(first: &Run, second: &Run) -> Vec<String> {
-    let (a, b) = (&first.plan, &second.plan);
-    let quick = |quick: bool| if quick { "quick" } else { "full" }.to_owned();
-    let mut pairs = vec![
-        ("experiment".to_owned(), a.experiment.clone(), b.experiment.clone()),
-        ("form".to_owned(), quick(a.quick), quick(b.quick)),
-        ("dnsdyno".to_owned(), a.version.clone(), b.version.clone()),
-    ];
-    let of = |map: &BTreeMap<String, String>, key: &str| {
-        map.get(key).cloned().unwrap_or_else(|| "(none)".to_owned())
-    };
-    // Hosts are compared if both runs have their facts.
-    if let (Some(first), Some(second)) = (&a.host, &b.host) {
-        let words = |fact: Option<String>| {
-            fact.filter(|fact| !fact.is_empty()).unwrap_or_else(|| "(none)".to_owned())
-        };
-        pairs.extend(
-            OF_HOSTS
-                .iter()
-                .map(|(what, fact)| ((*what).to_owned(), words(fact(first)), words(fact(second)))),
-        );
-    }
-    let (words_a, words_b) = (a.words(), b.words());
-    let keys: BTreeSet<&String> = words_a.keys().chain(words_b.keys()).collect();
-    pairs.extend(keys.into_iter().map(|k| (k.clone(), of(&words_a, k), of(&words_b, k))));
-    let mut differ: Vec<String> = pairs
-        .into_iter()
-        .filter(|(_, a, b)| a != b)
-        .map(|(what, a, b)| format!("{what}: {a}; then {b}"))
-        .collect();
-    if a.text != b.text {
-        differ.push("the text of the experiment".to_owned());
-    }
-    for run in [(first, "first"), (second, "second")] {
-        if !run.0.complete {
-            differ.push(format!("the {} run is incomplete", run.1));
-        }
-    }
-    for cell in &first.results {
-        let other = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
-        let versions = (&cell.server_version, other.and_then(|c| c.server_version.as_ref()));
-        if let (Some(a), Some(b)) = (versions.0, versions.1)
-            && a != b
-        {
-            let line = format!("{}: {a}; then {b}", cell.server);
-            if !differ.contains(&line) {
-                differ.push(line);
-            }
-        }
-    }
-    differ
-}
-
 impl Comparison {
     /// Returns whether any figure of the second run is shown to be slower.
     pub fn has_slower(&self) -> bool {
-        self.figures.iter().any(|f| f.outcome == Outcome::Slower)
+        self.figures.iter().any(|f| matches!(f.outcome, Outcome::Slower | Outcome::Worse))
     }
 
     /// Returns whether both runs have a figure that was measured in the same way.
     pub fn says_something(&self) -> bool {
         self.figures.iter().any(|f| f.outcome != Outcome::NotComparable)
+    }
+
+    /// Conditions that name a figure that no cell of both runs has.
+    pub fn unknown<'a>(&self, fail_if: &'a [FailIf]) -> Vec<&'a FailIf> {
+        let known = |condition: &&FailIf| self.figures.iter().any(|f| f.figure == condition.figure);
+        fail_if.iter().filter(|condition| !known(condition)).collect()
     }
 }

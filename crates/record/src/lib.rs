@@ -32,7 +32,9 @@ pub mod updates;
 mod v1;
 
 pub use self::csv::{Table, write_csv};
-pub use compare::{Compared, Comparison, Missing, Outcome, compare};
+pub use compare::{
+    CompareTerms, Compared, Comparison, Decision, FailIf, FailIfError, Missing, Outcome, compare,
+};
 pub use connections::Connections;
 pub use dns_metrics::write_dns_metrics;
 pub use file::{RecordError, read, write, write_bytes};

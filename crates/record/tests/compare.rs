@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 
 use measure::stats::Terms;
-use measure::{Limiter, Link, Path, Warning};
+use measure::{Histogram, Limiter, Link, Nanos, Path, Void, Warning};
 use record::host::CpuFacts;
 use record::{
-    Capacity, CellRecord, Comparison, Figure, HostFacts, Outcome, Run, SCHEMA, Skipped, Trial,
-    TrialRecord, compare,
+    Capacity, CellRecord, CompareTerms, Comparison, Decision, Figure, HostFacts, Outcome, Run,
+    SCHEMA, Second, Skipped, Times, Trial, TrialRecord, Voidness, compare,
 };
 
-const TERMS: Terms = Terms { confidence: 0.95, margin: 0.05, seed: 1 };
+const TERMS: CompareTerms = CompareTerms {
+    stats: Terms { confidence: 0.95, margin: 0.05, seed: 1 },
+    resolution: 0.1,
+    fail_if: Vec::new(),
+    unlike: false,
+};
 
 fn capacity(qps: f64) -> Capacity {
     Capacity {
@@ -160,4 +165,171 @@ fn missing_and_added_cells_are_listed() {
         "the hypervisor took 10.0 % of the cores' time for others: take a machine of your own";
     assert_eq!(c.doubts, [format!("second run: {steal}")]);
     assert!(!c.says_something());
+}
+
+/// A load of 20,000 queries at 2,000 per second, of which `valid` got valid replies after `latency_us` microseconds, give
+/// or take a tenth.
+fn load(valid: u64, latency_us: u64) -> Trial {
+    let mut trial: Trial =
+        serde_json::from_str(include_str!("fixtures/trial.json")).expect("a trial");
+    let mut times = Histogram::new();
+    for k in 0..20_000 {
+        let time = latency_us * (90 + k % 21) / 100;
+        times.record(if k < valid { Nanos::from_micros(time) } else { Nanos::from_secs(1) });
+    }
+    (trial.sent, trial.valid, trial.answered, trial.lost) = (20_000, valid, valid, 20_000 - valid);
+    trial.answered_qps = valid as f64 / 10.0;
+    trial.duration_s = 10.0;
+    trial.latency_us = Times::from(&times);
+    trial.conditions.pacing = "constant 2k".to_owned();
+    trial
+}
+
+fn loads(trials: Vec<Trial>) -> CellRecord {
+    let record = |(repeat, trial)| TrialRecord { repeat, rate_qps: 2_000.0, trial };
+    CellRecord {
+        trials: (0..).zip(trials).map(record).collect(),
+        ..CellRecord::new("nsd", BTreeMap::new(), "load")
+    }
+}
+
+/// The decision about two single loads, with conditions.
+fn decided(first: Trial, second: Trial, conditions: &[&str]) -> Comparison {
+    let fail_if = conditions.iter().map(|text| text.parse().expect(text)).collect();
+    let terms = CompareTerms { fail_if, ..TERMS };
+    compare(&run(vec![loads(vec![first])]), &run(vec![loads(vec![second])]), &terms)
+}
+
+#[test]
+fn the_queries_of_single_loads_decide() {
+    use Decision::{Fine, Inconclusive, Slower};
+    let whole = || load(20_000, 500);
+    for (second, conditions, wanted, reason) in [
+        (load(2_000, 500), &[][..], Slower, "valid is worse (-90.0 %)"),
+        (load(0, 500), &[], Slower, "valid is worse (-100.0 %)"),
+        (whole(), &[], Fine, ""),
+        (load(19_900, 500), &[], Fine, ""),
+        (load(19_500, 500), &[], Slower, "p99 is slower"),
+        (whole(), &["valid < -10%"], Fine, ""),
+        (load(2_000, 500), &["valid < -10%"], Slower, "`valid < -10%` holds"),
+        (load(18_010, 500), &["valid < -10%"], Inconclusive, "`valid < -10%` may hold"),
+        (load(20_000, 2_000), &[], Slower, "p50 is slower (+300.0 %)"),
+        (load(20_000, 600), &[], Fine, ""),
+        (load(20_000, 600), &["p99 > 10%"], Slower, "`p99 > 10%` holds"),
+        (load(20_000, 600), &["p90 > 50%", "valid < -1%"], Fine, ""),
+        (load(20_000, 600), &["cpu > 50%"], Inconclusive, "`cpu > 50%` may hold"),
+    ] {
+        let found = decided(whole(), second, conditions);
+        assert_eq!(found.decision, wanted, "{conditions:?} {:?}", found.reasons);
+        assert!(found.reasons.join("; ").contains(reason), "{:?}", found.reasons);
+    }
+    let none = decided(whole(), whole(), &["zone_load > 1%"]);
+    let asked = ["zone_load > 1%".parse().expect("a condition")];
+    assert_eq!(none.unknown(&asked).len(), 1);
+}
+
+#[test]
+fn a_slowdown_beyond_the_resolution_is_slower_or_inconclusive() {
+    // A quick form has two repeats, or one.
+    for (first, second, wanted) in [
+        (&[10_000.0, 10_400.0][..], &[2_500.0, 2_600.0][..], Decision::Slower),
+        (&[10_000.0], &[2_500.0], Decision::Inconclusive),
+        (&[10_000.0, 10_400.0], &[10_000.0, 10_400.0], Decision::Inconclusive),
+        (&[10_000.0, 10_010.0, 10_020.0], &[10_010.0, 10_000.0, 10_030.0], Decision::Fine),
+        (&[10_000.0, 10_010.0, 10_020.0], &[40_010.0, 40_000.0, 40_030.0], Decision::Fine),
+    ] {
+        let (_, c) = outcomes(cell("nsd", first), cell("nsd", second));
+        assert_eq!(c.decision, wanted, "{first:?} {second:?} {:?}", c.reasons);
+    }
+    let bound = CellRecord { at_least: true, ..cell("nsd", &[10_000.0, 10_010.0, 10_020.0]) };
+    let exact = || cell("nsd", &[10_010.0, 10_000.0, 10_030.0]);
+    let (_, c) = outcomes(bound.clone(), exact());
+    assert_eq!(c.decision, Decision::Inconclusive, "the first may have been much faster");
+    assert!(c.reasons[0].contains("may be slower by any amount"), "{:?}", c.reasons);
+    assert_eq!(outcomes(exact(), bound).1.decision, Decision::Fine);
+}
+
+#[test]
+fn void_trials_are_not_compared() {
+    let void = |trial: Trial| Trial {
+        void: Voidness(Some(Void::ForeignOnServer { share: 0.3 })),
+        ..trial
+    };
+    let first = loads(vec![load(20_000, 500), load(20_000, 510)]);
+    let second = loads(vec![void(load(100, 9_000)), load(20_000, 505)]);
+    let (_, c) = outcomes(first.clone(), second);
+    assert_eq!(c.figures.iter().find(|f| f.figure == "valid").map(|f| f.second), Some(1.0));
+    let (_, c) = outcomes(first, loads(vec![void(load(100, 9_000)), void(load(90, 9_000))]));
+    assert_eq!((c.decision, c.figures.len()), (Decision::Inconclusive, 0));
+    assert!(c.missing[0].why.contains("void 2 of 2"), "{:?}", c.missing);
+
+    let method = |values: Vec<f64>, void_repeat: Option<usize>| {
+        let mut trials = vec![load(20_000, 500); values.len()];
+        if let Some(repeat) = void_repeat {
+            trials[repeat] = void(trials[repeat].clone());
+        }
+        let figures = [("closed_loop".to_owned(), Figure::new("qps", values))].into();
+        CellRecord { figures, ..loads(trials) }
+    };
+    let (_, c) = outcomes(
+        method(vec![1_000.0, 1_010.0, 1_005.0], None),
+        method(vec![1_002.0, 90.0, 1_008.0], Some(1)),
+    );
+    assert_eq!((c.figures[0].repeats, c.figures[0].second), ([3, 2], 1_005.0));
+    assert_eq!(c.figures[0].outcome, Outcome::NoDifferenceShown);
+}
+
+#[test]
+fn cells_of_other_conditions_are_compared_on_request_only() {
+    let with = |change: &dyn Fn(&mut Trial)| {
+        let mut trial = load(20_000, 500);
+        change(&mut trial);
+        trial
+    };
+    let table: [(&str, Trial); 7] = [
+        ("timeout: `1 s`", with(&|t| t.conditions.timeout_s = 3.0)),
+        ("duration: `10 s`", with(&|t| t.duration_s = 2.0)),
+        ("receive buffer of a socket", with(&|t| t.conditions.receive_buffer = 7)),
+        ("segmented messages", with(&|t| t.conditions.gso = !t.conditions.gso)),
+        ("pacing: `constant 2k`", with(&|t| t.conditions.pacing = "window 9".into())),
+        ("transport", with(&|t| t.conditions.transport = "tls".into())),
+        ("link", with(&|t| t.conditions.link = Some(Link::Moderated))),
+    ];
+    for (what, other) in table {
+        let mut base = load(20_000, 500);
+        base.conditions.timeout_s = 1.0;
+        let mut other = other;
+        if !what.starts_with("timeout") {
+            other.conditions.timeout_s = 1.0;
+        }
+        let (first, second) = (run(vec![loads(vec![base])]), run(vec![loads(vec![other])]));
+        let c = compare(&first, &second, &TERMS);
+        assert!(c.unlike.len() == 1 && c.unlike[0].starts_with(what), "{what}: {:?}", c.unlike);
+        assert!(!c.says_something());
+        let c = compare(&first, &second, &CompareTerms { unlike: true, ..TERMS });
+        assert!(c.says_something() && c.figures[0].notes.iter().any(|n| n.starts_with(what)));
+    }
+    // A trial ends with its last batch, not to the millisecond.
+    let (_, c) =
+        outcomes(loads(vec![load(20_000, 500)]), loads(vec![with(&|t| t.duration_s = 10.01)]));
+    assert_eq!(c.unlike, [] as [&str; 0]);
+}
+
+#[test]
+fn a_single_closed_loop_is_compared_by_its_seconds() {
+    let closed = |qps: u64| {
+        let mut trial = load(20_000, 500);
+        trial.conditions.pacing = "window 64".to_owned();
+        trial.answered_qps = qps as f64;
+        trial.series =
+            (0..10).map(|k| Second { sent: qps, valid: qps - k % 3 * qps / 200 }).collect();
+        trial
+    };
+    for (first, second, wanted) in
+        [(5_000, 2_500, Decision::Slower), (5_000, 5_010, Decision::Fine)]
+    {
+        let c = decided(closed(first), closed(second), &[]);
+        assert_eq!(c.decision, wanted, "{:?}", c.reasons);
+        assert!(c.figures.iter().any(|f| f.figure == "answered" && f.interval.is_some()));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use record::{Compared, Comparison, Missing, Outcome};
+use record::{Compared, Comparison, Decision, Missing, Outcome};
 
 use crate::view::Align::{Left, Right};
 use crate::view::name::compared_name;
@@ -26,6 +26,15 @@ pub fn comparison(c: &Comparison) -> String {
     for figure in c.figures.iter().filter(|f| !f.notes.is_empty()) {
         let _ = writeln!(out, "{}: {}", compared_name(figure), figure.notes.join("; "));
     }
+    let decision = match c.decision {
+        Decision::Fine => "fine: nothing is slower",
+        Decision::Inconclusive => "inconclusive",
+        Decision::Slower => "slower",
+    };
+    let _ = match c.reasons[..] {
+        [] => writeln!(out, "{decision}"),
+        _ => writeln!(out, "{decision}: {}", c.reasons.join("; ")),
+    };
     let mut list = |what: &str, cells: &[Missing]| {
         for cell in cells {
             let _ = writeln!(

@@ -1,7 +1,10 @@
 //! `dnsdyno compare`: is the second run faster, slower, or can nobody tell?
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use measure::stats::Terms;
+use record::{CompareTerms, Decision, FailIf};
 
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
@@ -22,6 +25,15 @@ pub(crate) struct CompareArgs {
     /// Two runs of the same may differ by this, in per cent: less is no difference
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = per_cent)]
     margin: f64,
+    /// Fail only if a figure of the second run has changed by more than this; may be repeated [default: if anything is slower]
+    #[arg(long, value_name = "FIGURE < -PERCENT%")]
+    fail_if: Vec<FailIf>,
+    /// Slowdown, in per cent, that the runs must be able to exclude, or else they are inconclusive
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = per_cent, conflicts_with = "fail_if")]
+    require_resolution: f64,
+    /// Compare also what was measured on another path or link, for another time, or with other buffers or engines
+    #[arg(long)]
+    unlike: bool,
     /// The seed of the bootstrap
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -32,25 +44,33 @@ pub(crate) struct CompareArgs {
     store: StoreArgs,
 }
 
-/// Something of the second run is slower.
+/// Something of the second run is slower, or a condition of `--fail-if` holds.
 const SLOWER: u8 = 3;
-/// Nothing is slower, but the second run has no result where the first has one.
-const MISSING: u8 = 4;
+/// Nothing is shown to be slower, but the runs cannot exclude it, or a result is missing.
+const INCONCLUSIVE: u8 = 4;
 
 pub(crate) const NOTES: &str = "Examples:
   Has the last run become slower than the one before? (in a CI job: the exit code says it)
     dnsdyno compare last~1 last
 
-  Against a run that was kept in a file, with a stricter margin
-    dnsdyno compare baseline.json last --margin 2
+  Against a run that was kept in a file, excluding a slowdown of 3 %
+    dnsdyno compare baseline.json last --margin 2 --require-resolution 3
 
-Exit codes: 0 nothing is shown to be slower, 3 something is, 4 nothing is, but a result of the first run is
-missing in the second, 2 bad input or nothing that can be compared, 1 the store cannot be read.
+  Fail if fewer queries got valid replies, or the 99th percentile of the latency rose by a fifth
+    dnsdyno compare before.json after.json --fail-if 'valid < -10%' --fail-if 'p99 > 20%'
+
+Figures: capacity (of searches); valid (share of the queries), answered, p50, p90, p99, cpu (of loads); those that a
+run's JSON names, such as zone_load.
+
+Exit codes: 0 nothing is slower, and a slowdown beyond --require-resolution is excluded (or no condition of --fail-if
+can hold); 3 something is slower (or a condition holds); 4 inconclusive, or a result of the first run is missing in the
+second; 2 bad input, nothing that can be compared, or runs that were measured unlike; 1 the store cannot be read.
 
 A ratio's interval holds the spread of the repeats (Student's t on logarithms; from ten repeats on a bootstrap
-of the medians) and what the searches did not resolve. A verdict other than \"no difference shown\" needs the
-whole interval beyond the margin. Few repeats make wide intervals: \"shows from\" is the smallest difference
-that could have been shown; \"no difference shown\" does not mean that there is none.";
+of the medians) and what the searches did not resolve. Of single loads it holds the count of their queries. Void
+trials are left out. A verdict other than \"no difference shown\" needs the whole interval beyond the margin. Few
+repeats make wide intervals: \"shows from\" is the smallest difference that could have been shown; \"no difference
+shown\" does not mean that there is none.";
 
 /// A share from per cent, above zero and below a hundred; zero is a margin too.
 fn per_cent(text: &str) -> Result<f64, String> {
@@ -61,8 +81,28 @@ fn per_cent(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (first, second) = (args.store.load(&args.first)?, args.store.load(&args.second)?);
-    let terms = Terms { confidence: args.confidence, margin: args.margin, seed: args.seed };
+    let terms = CompareTerms {
+        stats: Terms { confidence: args.confidence, margin: args.margin, seed: args.seed },
+        resolution: args.require_resolution,
+        fail_if: args.fail_if.clone(),
+        unlike: args.unlike,
+    };
     let comparison = record::compare(&first, &second, &terms);
+    if !comparison.unlike.is_empty() && !args.unlike {
+        return Err(Failure::BadInput(anyhow::anyhow!(
+            "the runs were measured unlike: {}; --unlike compares them all the same",
+            comparison.unlike.join("; ")
+        )));
+    }
+    if let Some(condition) = comparison.unknown(&args.fail_if).first() {
+        let known: BTreeSet<&str> = comparison.figures.iter().map(|f| f.figure.as_str()).collect();
+        let known: Vec<&str> = known.into_iter().collect();
+        return Err(Failure::BadInput(anyhow::anyhow!(
+            "--fail-if '{condition}': both runs have no figure `{}`; they have {}",
+            condition.figure,
+            if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+        )));
+    }
     print(|out| {
         if args.json {
             serde_json::to_writer_pretty(&mut *out, &comparison)?;
@@ -71,18 +111,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         write!(out, "first   {}second  {}", title(&first), title(&second))?;
         write!(out, "\n{}", report::comparison(&comparison))
     })?;
-    if comparison.has_slower() {
-        return Err(Failure::Verdict(SLOWER));
+    match comparison.decision {
+        Decision::Slower => Err(Failure::Verdict(SLOWER)),
+        _ if !comparison.says_something() && comparison.missing.is_empty() => {
+            Err(Failure::BadInput(anyhow::anyhow!("the runs have nothing in common to compare")))
+        }
+        Decision::Inconclusive => Err(Failure::Verdict(INCONCLUSIVE)),
+        Decision::Fine => Ok(()),
     }
-    if !comparison.missing.is_empty() {
-        return Err(Failure::Verdict(MISSING));
-    }
-    if !comparison.says_something() {
-        return Err(Failure::BadInput(anyhow::anyhow!(
-            "the runs have nothing in common to compare"
-        )));
-    }
-    Ok(())
 }
 
 /// The first lines of a run's heading.

@@ -156,6 +156,30 @@ pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms
     })
 }
 
+/// Compares two figures by an interval of each of them, low to high; both must be as sure as the ratio is to be.
+pub fn ratio_within(
+    (first, first_interval): (f64, (f64, f64)),
+    (second, second_interval): (f64, (f64, f64)),
+    margin: f64,
+) -> Ratio {
+    // A figure may be zero, such as the share of valid replies of a dead server.
+    let over = |above: f64, below: f64| if below > 0.0 { above / below } else { f64::MAX };
+    let low = over(second_interval.0, first_interval.1);
+    let high = over(second_interval.1, first_interval.0);
+    let verdict = match () {
+        () if low > 1.0 + margin => Verdict::Higher,
+        () if high < 1.0 / (1.0 + margin) => Verdict::Lower,
+        () => Verdict::NotShown,
+    };
+    let half = if low > 0.0 { (high / low).sqrt() } else { high.max(1.0) };
+    Ratio {
+        ratio: over(second, first),
+        interval: Some((low, high)),
+        smallest: Some(half * (1.0 + margin)),
+        verdict,
+    }
+}
+
 /// Largest ratio of the own variance to the variance of similar figures at which the own one fits theirs:
 /// with two repeats on each side, 19 of 20 variances of the same distribution fit.
 const MAX_VARIANCE_RATIO: f64 = 3.0;
@@ -217,6 +241,24 @@ mod tests {
         assert_eq!(like.verdict, Verdict::NotShown);
         let smallest = like.smallest.expect("there is a spread");
         assert!(smallest > 1.05 && smallest < 1.2, "{smallest}");
+    }
+
+    #[test]
+    fn intervals_of_two_figures_decide_beyond_the_margin() {
+        let second = |value: f64| (value, (value * 0.99, value * 1.01));
+        let whole = (1.0, (0.999, 1.0));
+        for (value, margin, verdict) in [
+            (0.1, 0.05, Verdict::Lower),
+            (0.0, 0.05, Verdict::Lower),
+            (0.97, 0.05, Verdict::NotShown),
+            (0.97, 0.0, Verdict::Lower),
+            (1.2, 0.05, Verdict::Higher),
+        ] {
+            let ratio = ratio_within(whole, second(value), margin);
+            assert_eq!((ratio.ratio, ratio.verdict), (value, verdict));
+        }
+        let revived = ratio_within((0.0, (0.0, 0.001)), second(1.0), 0.05);
+        assert_eq!(revived.verdict, Verdict::Higher);
     }
 
     #[test]

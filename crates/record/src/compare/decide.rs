@@ -1,0 +1,85 @@
+//! What all figures of a comparison together say: fine, slower, or inconclusive.
+
+use serde::Serialize;
+
+use super::fail_if::Holds;
+use super::figures::Weight;
+use super::{CompareTerms, Compared, Comparison, Outcome, is_rate, is_time};
+
+/// What a comparison says as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    /// Nothing is slower, and no slowdown beyond the resolution is possible; or no condition holds or may hold.
+    Fine,
+    /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
+    Inconclusive,
+    /// Something is slower, or a condition holds.
+    Slower,
+}
+
+/// Decides a comparison whose figures are complete, and gives the reasons.
+pub(super) fn decide(comparison: &mut Comparison, terms: &CompareTerms) {
+    let mut found: Vec<(Decision, String)> = Vec::new();
+    for figure in &comparison.figures {
+        let name = crate::cell_name(&figure.server, None, &figure.settings);
+        let name = format!("{name}: {}", figure.figure);
+        if terms.fail_if.is_empty() {
+            found.extend(
+                by_verdict(figure, terms.resolution).map(|(d, why)| (d, format!("{name} {why}"))),
+            );
+        }
+        for condition in terms.fail_if.iter().filter(|c| c.figure == figure.figure) {
+            if figure.outcome == Outcome::NotComparable {
+                continue;
+            }
+            match condition.holds(figure.possible) {
+                Holds::Yes => {
+                    found.push((Decision::Slower, format!("{name}: `{condition}` holds")))
+                }
+                Holds::Perhaps => {
+                    found.push((Decision::Inconclusive, format!("{name}: `{condition}` may hold")));
+                }
+                Holds::No => {}
+            }
+        }
+    }
+    for missing in &comparison.missing {
+        let name = crate::cell_name(&missing.server, None, &missing.settings);
+        found.push((Decision::Inconclusive, format!("{name}: {}", missing.why)));
+    }
+    comparison.decision = found.iter().map(|(d, _)| *d).max().unwrap_or(Decision::Fine);
+    let decisive = found.into_iter().filter(|(d, _)| *d == comparison.decision);
+    comparison.reasons = decisive.map(|(_, why)| why).collect();
+}
+
+/// What the verdict and the interval of a figure say, and why; `None` where they say that it is fine.
+fn by_verdict(figure: &Compared, resolution: f64) -> Option<(Decision, String)> {
+    if figure.weight == Weight::IfNamed || figure.outcome == Outcome::NotComparable {
+        return None;
+    }
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    if matches!(figure.outcome, Outcome::Slower | Outcome::Worse) {
+        let change = figure.ratio - 1.0;
+        return Some((
+            Decision::Slower,
+            format!("is {} ({:+.1} %)", figure.outcome.words(), change * 100.0),
+        ));
+    }
+    let less_is_worse = is_rate(&figure.unit) || figure.unit == "share";
+    if figure.weight != Weight::Full || !(less_is_worse || is_time(&figure.unit)) {
+        return None;
+    }
+    let Some((low, high)) = figure.possible else {
+        let why = "may have changed by any amount: nothing says how much repeats differ";
+        return Some((Decision::Inconclusive, why.to_owned()));
+    };
+    let worst = if less_is_worse { 1.0 - low } else { high - 1.0 };
+    if worst <= resolution {
+        return None;
+    }
+    let any = if less_is_worse { 0.999 } else { 1e3 };
+    let much = if worst >= any { "any amount".to_owned() } else { percent(worst) };
+    let why = format!("may be slower by {much}, and {} is asked for", percent(resolution));
+    Some((Decision::Inconclusive, why))
+}

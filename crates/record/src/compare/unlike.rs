@@ -1,0 +1,172 @@
+//! What differs between two runs, and between two cells that are to be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use measure::Link;
+
+use super::figures::Values;
+use crate::{CellRecord, Conditions, HostFacts, Run};
+
+/// Why the figures of two cells are not the same figure.
+///
+/// A figure of another method, goal or unit is another figure; these differences cannot be waived.
+pub(super) fn other_figure(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String> {
+    differing([
+        ("method", a.method.clone(), b.method.clone()),
+        ("goal", a.goal.clone(), b.goal.clone()),
+        ("unit", x.unit.clone(), y.unit.clone()),
+    ])
+}
+
+/// What of the conditions of two cells differs, in words: a difference of their figures may come from it.
+pub(super) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
+    let mut why = differing([
+        ("link", link(a), link(b)),
+        ("path", path(a), path(b)),
+        ("transport", transport(a).to_owned(), transport(b).to_owned()),
+    ]);
+    let (Some(x), Some(y)) = (conditions(a), conditions(b)) else { return why };
+    let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+    let seconds = |s: f64| format!("{s} s");
+    why.extend(differing([
+        ("timeout", seconds(x.timeout_s), seconds(y.timeout_s)),
+        (
+            "receive buffer of a socket",
+            format!("{} bytes", x.receive_buffer),
+            format!("{} bytes", y.receive_buffer),
+        ),
+        ("segmented messages (UDP_SEGMENT)", on(x.gso), on(y.gso)),
+    ]));
+    if !alike(duration(a), duration(b)) {
+        let (a, b) = (duration(a), duration(b));
+        why.extend(differing([("duration", seconds(a), seconds(b))]));
+    }
+    // Each trial of a search has another rate.
+    if a.capacities.is_empty() && b.capacities.is_empty() {
+        why.extend(differing([("pacing", x.pacing.clone(), y.pacing.clone())]));
+    }
+    why
+}
+
+/// The pairs that differ, in words.
+fn differing(pairs: impl IntoIterator<Item = (&'static str, String, String)>) -> Vec<String> {
+    let differ = pairs.into_iter().filter(|(_, a, b)| a != b);
+    differ
+        .map(|(what, a, b)| format!("{what}: `{a}` in the first run, `{b}` in the second"))
+        .collect()
+}
+
+/// Share within which two durations are the same: a trial ends with its last batch.
+const SAME_DURATION: f64 = 0.02;
+
+/// Whether two durations in seconds are the same, or one of them is not known.
+fn alike(a: f64, b: f64) -> bool {
+    a == 0.0 || b == 0.0 || (a - b).abs() <= SAME_DURATION * a.max(b)
+}
+
+/// Longest duration of a trial of a cell that went to its end, in seconds with two decimals; 0 without one.
+fn duration(cell: &CellRecord) -> f64 {
+    let whole = cell.trials.iter().filter(|t| !t.trial.stopped_early);
+    let longest = whole.map(|t| t.trial.duration_s).fold(0.0, f64::max);
+    (longest * 100.0).round() / 100.0
+}
+
+/// Returns the conditions of a cell's first trial.
+fn conditions(cell: &CellRecord) -> Option<&Conditions> {
+    cell.trials.first().map(|trial| &trial.trial.conditions)
+}
+
+/// Returns the kind of the links of a cell. Early records only say whether packets were steered.
+fn link(cell: &CellRecord) -> String {
+    match conditions(cell).map(|c| (c.link, c.packet_steering)) {
+        Some((Some(link), _)) => link.to_string(),
+        Some((None, Some(true))) => Link::Steered.to_string(),
+        Some((None, Some(false))) => Link::Plain.to_string(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// Returns how a datagram crossed the links. Early records do not say it: messages crossed whole.
+fn path(cell: &CellRecord) -> String {
+    let path = conditions(cell).and_then(|c| c.path);
+    path.map_or_else(|| "unknown".to_owned(), |path| path.to_string())
+}
+
+/// Returns the transport of a cell's queries. Early records do not say it: it was UDP.
+fn transport(cell: &CellRecord) -> &str {
+    let word = cell.trials.first().map_or("", |t| t.trial.conditions.transport.as_str());
+    if word.is_empty() { "udp" } else { word }
+}
+
+/// Reads a fact of a host in words; `None` if the host does not report it.
+type Fact = fn(&HostFacts) -> Option<String>;
+
+/// Facts that distinguish two hosts.
+const OF_HOSTS: [(&str, Fact); 9] = [
+    ("CPU model", |host| host.cpu.model.clone()),
+    ("cores", |host| Some(host.cpu.online.to_string())),
+    ("SMT", |host| host.cpu.smt.clone()),
+    ("frequency governors", |host| Some(host.cpu.governors.join(", "))),
+    ("boost", |host| host.cpu.boost.map(|on| if on { "on" } else { "off" }.to_owned())),
+    ("mitigations", |host| {
+        let all = host.cpu.mitigations.iter().map(|(name, how)| format!("{name}: {how}"));
+        Some(all.collect::<Vec<_>>().join("; "))
+    }),
+    ("kernel release", |host| host.kernel.release.clone()),
+    ("clock source", |host| host.kernel.clock_source.clone()),
+    ("memory", |host| Some(format!("{} bytes", host.memory.total))),
+];
+
+/// Returns the differences between the runs as a whole.
+pub(super) fn differences(first: &Run, second: &Run) -> Vec<String> {
+    let (a, b) = (&first.plan, &second.plan);
+    let quick = |quick: bool| if quick { "quick" } else { "full" }.to_owned();
+    let mut pairs = vec![
+        ("experiment".to_owned(), a.experiment.clone(), b.experiment.clone()),
+        ("form".to_owned(), quick(a.quick), quick(b.quick)),
+        ("dnsdyno".to_owned(), a.version.clone(), b.version.clone()),
+    ];
+    let of = |map: &BTreeMap<String, String>, key: &str| {
+        map.get(key).cloned().unwrap_or_else(|| "(none)".to_owned())
+    };
+    // Hosts are compared if both runs have their facts.
+    if let (Some(first), Some(second)) = (&a.host, &b.host) {
+        let words = |fact: Option<String>| {
+            fact.filter(|fact| !fact.is_empty()).unwrap_or_else(|| "(none)".to_owned())
+        };
+        pairs.extend(
+            OF_HOSTS
+                .iter()
+                .map(|(what, fact)| ((*what).to_owned(), words(fact(first)), words(fact(second)))),
+        );
+    }
+    let (words_a, words_b) = (a.words(), b.words());
+    let keys: BTreeSet<&String> = words_a.keys().chain(words_b.keys()).collect();
+    pairs.extend(keys.into_iter().map(|k| (k.clone(), of(&words_a, k), of(&words_b, k))));
+    let mut differ: Vec<String> = pairs
+        .into_iter()
+        .filter(|(_, a, b)| a != b)
+        .map(|(what, a, b)| format!("{what}: {a}; then {b}"))
+        .collect();
+    if a.text != b.text {
+        differ.push("the text of the experiment".to_owned());
+    }
+    for run in [(first, "first"), (second, "second")] {
+        if !run.0.complete {
+            differ.push(format!("the {} run is incomplete", run.1));
+        }
+    }
+    for cell in &first.results {
+        let other = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
+        let versions = (&cell.server_version, other.and_then(|c| c.server_version.as_ref()));
+        if let (Some(a), Some(b)) = (versions.0, versions.1)
+            && a != b
+        {
+            let line = format!("{}: {a}; then {b}", cell.server);
+            if !differ.contains(&line) {
+                differ.push(line);
+            }
+        }
+    }
+    differ
+}
