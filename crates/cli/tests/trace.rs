@@ -146,10 +146,7 @@ fn a_capture_is_replayed() {
     for (bad, message) in [
         (&["--replay", file, "--rate", "5"][..], "cannot be used with"),
         (&["--replay", file, "--speed", "fast"], "`fast` is not a speed such as 1x, 2x or 0.5x"),
-        (
-            &["--replay", file, "--replay-port", "54"],
-            "there is no query in it to replay (0 replies",
-        ),
+        (&["--replay", file, "--replay-port", "54"], "it contains no query to replay (0 replies"),
         (&["--replay", "/nonexistent"], "cannot read the capture /nonexistent"),
     ] {
         let (code, _, err) = dnsdyno(&[&["load", "127.0.0.1:1"][..], bad].concat());

@@ -65,7 +65,7 @@ fn common(s: &Settings) -> Result<(), Invalid> {
         "repeats",
         "`repeats` is a number from 1 to 10000",
     )?;
-    must(s.budget != Some(Nanos::ZERO), "budget", "`budget` is longer than 0")?;
+    must(s.budget != Some(Nanos::ZERO), "budget", "`budget` must be longer than 0")?;
     let variable = |name: &str| {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(word)
@@ -113,8 +113,8 @@ fn search(s: &Settings) -> Result<(), Invalid> {
     )?;
     must(search.min.get() <= search.max.get(), "search.max", "`max` is below `min`")?;
     must(search.start.get() <= search.max.get(), "search.max", "`max` is below `start`")?;
-    must(search.duration != Nanos::ZERO, "search.duration", "`duration` is longer than 0")?;
-    must(search.timeout != Nanos::ZERO, "search.timeout", "`timeout` is longer than 0")
+    must(search.duration != Nanos::ZERO, "search.duration", "`duration` must be longer than 0")?;
+    must(search.timeout != Nanos::ZERO, "search.timeout", "`timeout` must be longer than 0")
 }
 
 fn methods(s: &Settings) -> Result<(), Invalid> {
@@ -135,7 +135,7 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
         "generators.experiments",
         "`experiments` is a number from 1 to 1000000",
     )?;
-    let longer = "a time longer than 0";
+    let longer = "must be longer than 0";
     must(s.lockstep.timeout != Nanos::ZERO, "lockstep.timeout", longer)?;
     must(s.closed.duration != Nanos::ZERO, "closed.duration", longer)?;
     must(s.closed.timeout != Nanos::ZERO, "closed.timeout", longer)?;

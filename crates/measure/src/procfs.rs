@@ -1,70 +1,70 @@
-//! What the kernel counts, read from the text of files in `/proc` (proc(5)).
+//! Parsers of the kernel's counters, for the text of files in `/proc` (proc(5)).
 //!
-//! Each parser takes the fields it knows and skips the rest; a counter that the kernel does not have is 0. The callers read
-//! the files. The `procfs` crate is not used: its cores have no numbers, so that a core that is off shifts those behind it,
-//! its counters of UDP are refused whole where one of eighty fields is missing, and it fills a hash map for each thread at
-//! each look, which the sampler takes several times a second.
+//! Each parser reads the fields it knows and skips the rest; a counter that the kernel does not have is 0. The
+//! callers read the files. The `procfs` crate is not used: its list of cores has no numbers, so that an offline core
+//! shifts the numbers of later ones; it refuses all UDP counters if one of eighty fields is missing; and it fills a
+//! hash map for each thread at each sample, several times a second.
 
 use std::collections::BTreeMap;
 
 /// CPU time of a process, in clock ticks, from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatLine {
-    /// The parent's process number.
+    /// Process number of the parent.
     pub ppid: u32,
-    /// In user mode, all threads, ended ones too.
+    /// Time in user mode of all threads, also ended ones.
     pub user: u64,
-    /// In the kernel, all threads, ended ones too.
+    /// Time in the kernel of all threads, also ended ones.
     pub system: u64,
 }
 
-/// Reads `/proc/PID/stat`; the name in parentheses may hold anything, parentheses too.
+/// Parses `/proc/PID/stat`; the name in parentheses may contain anything, also parentheses.
 pub fn parse_stat(text: &str) -> Option<StatLine> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
     let ppid = fields.next()?.parse().ok()?;
-    // Fields 14 and 15; the parent's number was field 4.
+    // Fields 14 and 15; the parent's number is field 4.
     let user = fields.nth(9)?.parse().ok()?;
     let system = fields.next()?.parse().ok()?;
     Some(StatLine { ppid, user, system })
 }
 
-/// Time of one core by what it did, in clock ticks, from `/proc/stat`.
+/// Time of one core by kind of work, in clock ticks, from `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreTimes {
-    /// Time of programs, nice ones too.
+    /// Time in programs, also with low priority.
     pub user: u64,
-    /// Time of the kernel on behalf of programs.
+    /// Time in the kernel on behalf of programs.
     pub system: u64,
-    /// Time without work.
+    /// Idle time.
     pub idle: u64,
-    /// Time without work while something waited for a disk.
+    /// Idle time in which a process waited for a disk.
     pub wait: u64,
-    /// Time of hardware interrupts.
+    /// Time in hardware interrupts.
     pub irq: u64,
-    /// Time of software interrupts, among others the receive path of the network.
+    /// Time in software interrupts, which include the receive path of the network.
     pub softirq: u64,
-    /// Time taken by the hypervisor.
+    /// Time that the hypervisor gave to others.
     pub steal: u64,
 }
 
 impl CoreTimes {
-    /// The time with work: all but idle and waiting.
+    /// Returns the busy time: all but idle and waiting.
     pub fn busy(&self) -> u64 {
         self.user + self.system + self.irq + self.softirq + self.steal
     }
 
-    /// The time in processes: programs, and the kernel on their behalf.
+    /// Returns the time in processes: programs, and the kernel on their behalf.
     pub fn processes(&self) -> u64 {
         self.user + self.system
     }
 
-    /// The time in all.
+    /// Returns the total time.
     pub fn total(&self) -> u64 {
         self.busy() + self.idle + self.wait
     }
 
-    /// What has been added since `earlier`.
+    /// Returns the difference to `earlier`.
     pub fn since(&self, earlier: &CoreTimes) -> CoreTimes {
         CoreTimes {
             user: self.user.saturating_sub(earlier.user),
@@ -77,7 +77,7 @@ impl CoreTimes {
         }
     }
 
-    /// The sum with `other`.
+    /// Returns the sum with `other`.
     pub fn plus(&self, other: &CoreTimes) -> CoreTimes {
         CoreTimes {
             user: self.user + other.user,
@@ -91,7 +91,7 @@ impl CoreTimes {
     }
 }
 
-/// Reads the per-core lines of `/proc/stat`, by the core's number.
+/// Parses the lines of cores in `/proc/stat`, by the core's number.
 pub fn parse_cores(text: &str) -> BTreeMap<usize, CoreTimes> {
     let core = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
@@ -101,48 +101,48 @@ pub fn parse_cores(text: &str) -> BTreeMap<usize, CoreTimes> {
         let user = user.saturating_add(nice);
         Some((number, CoreTimes { user, system, idle, wait, irq, softirq, steal }))
     };
-    // The line of the sum, "cpu  ...", reads as the core whose number is its user time: it is told
-    // apart by the space behind "cpu".
+    // The line of the sum, "cpu  ...", would read as a core whose number is its user time; the space after "cpu"
+    // distinguishes it.
     text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(core).collect()
 }
 
-/// The counts in the row of `/proc/softirqs` or `/proc/interrupts` that begins with `name`, one for each core.
+/// Returns the counts in the row `name` of `/proc/softirqs` or `/proc/interrupts`, one for each core.
 pub fn counts_of(text: &str, name: &str) -> Vec<u64> {
     let row = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
     let counts = row.unwrap_or_default().split_ascii_whitespace();
     counts.map_while(|count| count.parse().ok()).collect()
 }
 
-/// How long a thread ran and how long it waited for a core, nanoseconds, from `schedstat`.
+/// Time that a thread ran and waited for a core, in nanoseconds, from `schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {
-    /// Time on a core.
+    /// Time on a core, in nanoseconds.
     pub run: u64,
-    /// Time ready to run without a core.
+    /// Time ready to run without a core, in nanoseconds.
     pub delay: u64,
 }
 
-/// Reads `/proc/PID/task/TID/schedstat`.
+/// Parses `/proc/PID/task/TID/schedstat`.
 pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     let mut fields = text.split_ascii_whitespace().map(str::parse);
     Some(SchedStat { run: fields.next()?.ok()?, delay: fields.next()?.ok()? })
 }
 
-/// UDP datagrams of a network namespace that reached nobody, IPv4 and IPv6 together.
+/// UDP datagrams of a network namespace that were not delivered or sent, IPv4 and IPv6 together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
-    /// Not delivered: a full receive queue, no memory, a wrong checksum.
+    /// Number of datagrams not delivered: a full receive queue, no memory, a wrong checksum.
     pub in_errors: u64,
-    /// Of these for a full receive queue.
+    /// Number of those dropped at a full receive queue.
     pub receive_buffer: u64,
-    /// Not sent for want of send buffer.
+    /// Number of datagrams not sent because the send buffer was full.
     pub send_buffer: u64,
-    /// For a port where nobody listens; not among the errors.
+    /// Number of datagrams for a port where no process listens; not among the errors.
     pub no_ports: u64,
 }
 
 impl UdpCounters {
-    /// Reads `/proc/net/snmp` and `/proc/net/snmp6`.
+    /// Parses `/proc/net/snmp` and `/proc/net/snmp6`.
     pub fn parse(snmp: &str, snmp6: &str) -> Self {
         let both = |name: &str| snmp_field(snmp, "Udp", name) + snmp6_field(snmp6, "Udp6", name);
         Self {
@@ -153,7 +153,7 @@ impl UdpCounters {
         }
     }
 
-    /// What has been added since `earlier`.
+    /// Returns the difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             in_errors: self.in_errors.saturating_sub(earlier.in_errors),
@@ -164,7 +164,7 @@ impl UdpCounters {
     }
 }
 
-/// A counter of `/proc/net/snmp`, where a line of names stands above a line of values; 0 when absent.
+/// Returns a counter of `/proc/net/snmp`, where a line of names precedes a line of values; 0 if absent.
 fn snmp_field(text: &str, table: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
@@ -172,23 +172,23 @@ fn snmp_field(text: &str, table: &str, name: &str) -> u64 {
     pairs.find(|(n, _)| *n == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// A counter of `/proc/net/snmp6`, one to a line; 0 when absent.
+/// Returns a counter of `/proc/net/snmp6`, one on each line; 0 if absent.
 fn snmp6_field(text: &str, table: &str, name: &str) -> u64 {
     let value = |line: &str| line.strip_prefix(table)?.strip_prefix(name)?.trim().parse().ok();
     text.lines().find_map(value).unwrap_or(0)
 }
 
-/// Packets of one interface that were lost on it, from `/proc/net/dev`.
+/// Packets lost on one interface, from `/proc/net/dev`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Received packets dropped, or damaged.
+    /// Number of received packets dropped or damaged.
     pub received: u64,
-    /// Packets dropped, or damaged, on the way out; on veth also what the receiver's backlog refused.
+    /// Number of packets dropped or damaged on sending; on veth also those that the receiver's backlog refused.
     pub sent: u64,
 }
 
 impl LinkCounters {
-    /// What has been added since `earlier`.
+    /// Returns the difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             received: self.received.saturating_sub(earlier.received),
@@ -197,7 +197,7 @@ impl LinkCounters {
     }
 }
 
-/// Reads `/proc/net/dev`, by the interface's name.
+/// Parses `/proc/net/dev`, by the interface's name.
 pub fn parse_links(text: &str) -> BTreeMap<String, LinkCounters> {
     let link = |line: &str| {
         let (name, rest) = line.split_once(':')?;
@@ -210,16 +210,16 @@ pub fn parse_links(text: &str) -> BTreeMap<String, LinkCounters> {
     text.lines().filter_map(link).collect()
 }
 
-/// Counts since the machine started, all cores together, from `/proc/stat`.
+/// Counts since the start of the machine, over all cores, from `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemCounts {
-    /// Context switches.
+    /// Number of context switches.
     pub switches: u64,
-    /// Interrupts.
+    /// Number of interrupts.
     pub interrupts: u64,
 }
 
-/// Reads the lines `ctxt` and `intr` of `/proc/stat`.
+/// Parses the lines `ctxt` and `intr` of `/proc/stat`.
 pub fn parse_system(text: &str) -> SystemCounts {
     let first = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -228,26 +228,27 @@ pub fn parse_system(text: &str) -> SystemCounts {
     SystemCounts { switches: first("ctxt"), interrupts: first("intr") }
 }
 
-/// Memory of a process, bytes, as `/proc/PID/status` or `/proc/PID/smaps_rollup` say.
+/// Memory of a process, in bytes, from `/proc/PID/status` or `/proc/PID/smaps_rollup`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident, pages shared with others counted whole.
+    /// Resident memory, in bytes; shared pages count fully.
     pub resident: u64,
-    /// The most that was ever resident.
+    /// Largest resident memory so far, in bytes.
     pub peak: u64,
 }
 
-/// Reads `/proc/PID/status`.
+/// Parses `/proc/PID/status`.
 pub fn parse_memory(text: &str) -> Memory {
     Memory { resident: kilobytes(text, "VmRSS:"), peak: kilobytes(text, "VmHWM:") }
 }
 
-/// Reads the proportional set size of `/proc/PID/smaps_rollup`, bytes: a page shared by two counts half.
+/// Parses the proportional set size of `/proc/PID/smaps_rollup`, in bytes: a page shared by two processes counts
+/// half.
 pub fn parse_proportional(text: &str) -> u64 {
     kilobytes(text, "Pss:")
 }
 
-/// The value of a line such as `VmRSS:  12 kB`, bytes; 0 when absent.
+/// Returns the value of a line such as `VmRSS:  12 kB`, in bytes; 0 if absent.
 fn kilobytes(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let value: Option<u64> =
@@ -255,16 +256,16 @@ fn kilobytes(text: &str, name: &str) -> u64 {
     value.unwrap_or(0).saturating_mul(1024)
 }
 
-/// How often a thread gave up its core, and how often it was taken from it.
+/// Context switches of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// Times it waited for something.
+    /// Number of switches in which the thread waited for something.
     pub voluntary: u64,
-    /// Times another thread was to run.
+    /// Number of switches in which another thread took the core.
     pub involuntary: u64,
 }
 
-/// Reads `/proc/PID/task/TID/status`.
+/// Parses `/proc/PID/task/TID/status`.
 pub fn parse_switches(text: &str) -> Switches {
     let count = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -355,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_upsets_a_parser(text in "[ -~\n\t:()]{0,300}") {
+        fn no_text_makes_a_parser_panic(text in "[ -~\n\t:()]{0,300}") {
             parse_stat(&text);
             parse_cores(&text);
             parse_schedstat(&text);

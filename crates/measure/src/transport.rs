@@ -1,4 +1,4 @@
-//! What carries DNS messages.
+//! Transports of DNS messages.
 //!
 //! ```text
 //! datagrams     udp
@@ -6,15 +6,15 @@
 //! QUIC          quic ── http3
 //! ```
 //!
-//! Everything that differs from transport to transport and is no code stands here: words, ports, what each is built on. How a
-//! connection of each comes to be stands in `tester::streams`.
+//! All differences between transports that are data, not code, are here: words, ports, and the protocol each is built
+//! on. `tester::connections` makes the connections.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What carries the queries of a trial.
+/// Transport of the queries of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -33,7 +33,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All of them.
+    /// All transports.
     pub const ALL: [Transport; 6] = [
         Transport::Udp,
         Transport::Tcp,
@@ -43,7 +43,7 @@ impl Transport {
         Transport::Http3,
     ];
 
-    /// Its word in arguments, files and records.
+    /// Returns the word in arguments, files and records.
     pub fn word(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
@@ -55,7 +55,7 @@ impl Transport {
         }
     }
 
-    /// One line on what it is, for a list of values.
+    /// Returns a title of one line, for a list of values.
     pub fn title(self) -> &'static str {
         match self {
             Transport::Udp => "Datagrams (port 53)",
@@ -67,7 +67,7 @@ impl Transport {
         }
     }
 
-    /// The port where a server of it is expected.
+    /// Returns the default port of a server of this transport.
     pub fn default_port(self) -> u16 {
         match self {
             Transport::Udp | Transport::Tcp => 53,
@@ -76,37 +76,37 @@ impl Transport {
         }
     }
 
-    /// Whether each message is a datagram of its own, without a connection.
+    /// Returns whether each message is a datagram of its own, without a connection.
     pub fn is_datagram(self) -> bool {
         self == Transport::Udp
     }
 
-    /// Whether its connections are encrypted: a server of it has a certificate.
+    /// Returns whether its connections are encrypted, so that a server needs a certificate.
     pub fn uses_tls(self) -> bool {
         !matches!(self, Transport::Udp | Transport::Tcp)
     }
 
-    /// Whether it is TCP or built on TCP.
+    /// Returns whether it is TCP or built on TCP.
     pub fn uses_tcp(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Tls | Transport::Https)
     }
 
-    /// Whether it is QUIC or built on QUIC.
+    /// Returns whether it is QUIC or built on QUIC.
     pub fn uses_quic(self) -> bool {
         matches!(self, Transport::Quic | Transport::Http3)
     }
 
-    /// Whether requests of HTTP carry its messages.
+    /// Returns whether HTTP requests carry its messages.
     pub fn uses_http(self) -> bool {
         matches!(self, Transport::Https | Transport::Http3)
     }
 
-    /// Whether its messages follow each other on a connection, each behind its length (RFC 1035 section 4.2.2).
+    /// Returns whether messages follow each other on a connection, each after its length (RFC 1035 section 4.2.2).
     pub fn is_framed(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Tls)
     }
 
-    /// The words of all transports that are `chosen`, for a sentence: `tls, https, quic or http3`.
+    /// Returns the words of all transports that are `chosen`, for a sentence: `tls, https, quic or http3`.
     pub fn words(chosen: fn(Transport) -> bool) -> String {
         let words: Vec<&str> =
             Self::ALL.into_iter().filter(|t| chosen(*t)).map(Self::word).collect();
@@ -124,11 +124,11 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A word that names no transport.
+/// Error for a word that names no transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not a transport; there are {}", Transport::ALL.map(Transport::word).join(", "))]
 pub struct UnknownTransport {
-    /// The word as given.
+    /// Word that was given.
     pub found: String,
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_name_the_transports_that_are_meant() {
+    fn sentences_name_the_chosen_transports() {
         assert_eq!(Transport::words(Transport::is_datagram), "udp");
         assert_eq!(Transport::words(Transport::is_framed), "tcp or tls");
         assert_eq!(Transport::words(Transport::uses_tls), "tls, https, quic or http3");

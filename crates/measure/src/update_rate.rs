@@ -1,4 +1,4 @@
-//! How fast dynamic updates are sent to a primary.
+//! Rate of dynamic updates to a primary.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 const DAY: f64 = 86_400.0;
 /// The highest rate of updates, updates per second.
 const MAX_PER_SECOND: f64 = 1e6;
-/// The highest share of a zone that is updated in a day, per cent: each delegation a hundred times.
+/// Highest share of a zone that is updated in a day, in per cent: each delegation a hundred times.
 const MAX_PERCENT: f64 = 10_000.0;
 
 /// A rate of updates; written `0`, `8`, `0.5/s`, `3%/day` or `max`.
@@ -25,7 +25,7 @@ pub enum UpdateRate {
 }
 
 impl UpdateRate {
-    /// Updates per second in a zone of `delegations` delegations; `None` where there is no fixed rate
+    /// Returns updates a second in a zone of `delegations` delegations; `None` if there is no fixed rate
     /// ([`UpdateRate::Max`]).
     pub fn per_second(self, delegations: u64) -> Option<f64> {
         match self {
@@ -42,7 +42,7 @@ impl FromStr for UpdateRate {
 
     fn from_str(text: &str) -> Result<Self, NotAnUpdateRate> {
         let number = |digits: &str, most: f64| {
-            // No sign, no exponent, no `inf`: a rate is written in digits.
+            // A rate has digits only, without sign, exponent or `inf`.
             let plain =
                 !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
             let value = plain.then(|| digits.parse::<f64>().ok()).flatten()?;
@@ -70,7 +70,7 @@ impl fmt::Display for UpdateRate {
     }
 }
 
-/// A text that is no rate of updates.
+/// Error for a text that is not a rate of updates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a rate of updates: write 0 for none, 8 or 0.5/s for so many a second (1000000 at most), \
@@ -139,7 +139,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_taken_or_refused_and_a_rate_is_bounded(text in ".{0,12}|[0-9.%/a-z]{0,12}") {
+        fn any_text_is_accepted_or_refused_and_rates_are_bounded(text in ".{0,12}|[0-9.%/a-z]{0,12}") {
             if let Ok(rate) = text.parse::<UpdateRate>() {
                 let each = rate.per_second(1_000_000);
                 prop_assert!(each.is_none_or(|each| (0.0..=MAX_PER_SECOND).contains(&each)), "{}", text);

@@ -1,13 +1,13 @@
-//! What makes a measurement doubtful: of a trial, or of the host it ran on.
+//! Warnings about a measurement: about a trial, or about the host it ran on.
 //!
 //! ```text
 //! Warning ──> Display    the sentence, with its numbers
 //!        ├──> advice     what to do about it
-//!        └──> summarise  those of many trials that differ in their number only, as one with its range
+//!        └──> summarise  warnings of several trials that differ only in their number, as one with a range
 //! ```
 //!
-//! To add one: a variant, its sentence, and where it has them its number and its advice. The name of the
-//! variant in kebab case stands in the JSON: it is never renamed.
+//! A new warning needs a variant, its sentence, and its number and advice if it has them. The name of the variant in
+//! kebab case is part of the JSON and never renamed.
 
 mod failed;
 
@@ -15,57 +15,57 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A doubt about a measurement.
+/// A warning about a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Warning {
-    /// ICMP said that nobody listens at the target.
+    /// ICMP reported that no process listens at the target.
     NobodyListens {
-        /// How often.
+        /// Number of reports.
         times: u64,
-        /// Address and port.
+        /// Address and port of the target.
         target: String,
     },
     /// Queries were due while every id was in use.
     NoFreeId {
-        /// How often.
+        /// Number of such queries.
         times: u64,
     },
-    /// The kernel did not take datagrams for sending.
+    /// The kernel did not accept datagrams for sending.
     NotSent {
-        /// How many.
+        /// Number of datagrams.
         datagrams: u64,
     },
-    /// Replies came that belong to no query.
+    /// Replies arrived that belong to no query.
     UnexpectedReplies {
-        /// How many.
+        /// Number of replies.
         replies: u64,
     },
     /// The kernel gave smaller receive buffers than the Measurer asked for.
     SmallReceiveBuffers {
-        /// Those it has, bytes.
+        /// Size that the kernel gave, in bytes.
         bytes: u64,
-        /// Those it asked for, bytes.
+        /// Size that the Measurer requested, in bytes.
         wanted: u64,
     },
-    /// Connections were refused: nobody listens.
+    /// Connections were refused: no process listens.
     ConnectionsRefused {
-        /// How many.
+        /// Number of connections.
         connections: u64,
     },
-    /// Connections found no port of this host.
+    /// Connections failed because this host had no free port.
     NoPorts {
-        /// How many.
+        /// Number of connections.
         connections: u64,
     },
-    /// Connections found no file descriptor.
+    /// Connections failed because no file descriptor was free.
     NoFiles {
-        /// How many.
+        /// Number of connections.
         connections: u64,
     },
     /// The server's certificate was not trusted.
     BadCertificate {
-        /// How many connections failed for it.
+        /// Number of connections that failed for this reason.
         connections: u64,
     },
     /// Queries over connections failed, each for itself or with its connection.
@@ -87,36 +87,36 @@ pub enum Warning {
     },
     /// Processes that are not of the testbed used the server's cores.
     ForeignOnServer {
-        /// Share (0 to 1) of those cores.
+        /// Share (0 to 1) of the server's cores.
         share: f64,
     },
     /// The server was still busy when the trial began.
     ServerStillBusy {
-        /// Seconds after the trial before.
+        /// Time after the previous trial, in seconds.
         after_s: f64,
     },
-    /// A capture that is replayed ends before its time.
+    /// A replayed capture ends early.
     CaptureCut {
-        /// Where, and what is wrong there.
+        /// Place in the capture, and what is wrong there.
         why: String,
     },
-    /// Queries of a capture cannot be replayed: cut, or without a whole header.
+    /// Queries of a capture cannot be replayed: they are cut, or have no complete header.
     QueriesLeftOut {
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
     /// The clock rate of the host's cores follows the load.
     ClockRateVaries {
-        /// The frequency governors that let it.
+        /// Frequency governors in use.
         governors: Vec<String>,
     },
     /// A virtual machine does not show its clock rate.
     ClockRateHidden,
-    /// The clock rate may go above its rating.
+    /// The clock rate may exceed its rating.
     Boost,
-    /// Cores are threads of shared ones.
+    /// Logical cores share physical cores.
     SharedCores {
-        /// The lists of those that share one.
+        /// Lists of logical cores that share a physical core.
         siblings: Vec<String>,
     },
     /// Other processes used the cores before the measurement.
@@ -124,51 +124,51 @@ pub enum Warning {
         /// Share (0 to 1) of the cores.
         share: f64,
     },
-    /// The hypervisor gave time of the cores to others.
+    /// The hypervisor gave CPU time of the cores to others.
     Steal {
         /// Share (0 to 1) of the cores' time.
         share: f64,
     },
     /// There are too few cores for the Measurer, the AuthDNS and the server.
     FewCores {
-        /// How many there are.
+        /// Number of cores.
         cores: u64,
     },
-    /// The clock is slow to read.
+    /// A read of the clock is slow.
     SlowClock {
-        /// Nanoseconds of a read.
+        /// Time of one read, in nanoseconds.
         read_ns: f64,
-        /// The clock source.
+        /// Clock source in use.
         source: String,
-        /// Those that there are.
+        /// Available clock sources.
         sources: Vec<String>,
     },
-    /// A core left a busy program.
+    /// A core interrupted a busy program.
     CoreAway {
-        /// The core.
+        /// Number of the core.
         cpu: usize,
-        /// The longest time, microseconds.
+        /// Longest interruption, in microseconds.
         max_us: f64,
     },
-    /// The host allows ordinary users small receive buffers only.
+    /// The host gives ordinary users small receive buffers only.
     BufferLimit {
-        /// The limit, bytes.
+        /// Limit, in bytes.
         bytes: u64,
-        /// What the Tester asks for, bytes.
+        /// Size that the Tester requests, in bytes.
         wanted: u64,
     },
-    /// A sentence of a record that had no types for warnings (schema 1); nothing new is one.
+    /// A sentence of a record of schema 1, which had no types for warnings; new records have none.
     Other {
-        /// The sentence.
+        /// Text of the warning.
         text: String,
     },
 }
 
-/// The number of a warning as its sentence shows it.
+/// Number in the sentence of a warning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Amount {
     value: f64,
-    /// Digits after the point.
+    /// Number of decimals.
     decimals: usize,
 }
 
@@ -179,7 +179,7 @@ impl fmt::Display for Amount {
 }
 
 impl Warning {
-    /// What to do about it.
+    /// Returns advice for the user; `None` without one.
     pub fn advice(&self) -> Option<String> {
         let advice = match self {
             Warning::NobodyListens { .. } => "is the server up?",
@@ -237,12 +237,12 @@ impl Warning {
         Some(advice.to_owned())
     }
 
-    /// The sentence and, after a colon, the advice.
+    /// Returns the sentence, followed by a colon and the advice.
     pub fn with_advice(&self) -> String {
         advised(self.to_string(), self.advice())
     }
 
-    /// The number of the sentence; `None` without one.
+    /// Returns the number of the sentence; `None` without one.
     fn amount(&self) -> Option<Amount> {
         let whole = |n: u64| Some(Amount { value: n as f64, decimals: 0 });
         let number = |value: f64, decimals| Some(Amount { value, decimals });
@@ -279,7 +279,7 @@ impl Warning {
         }
     }
 
-    /// The sentence with `n` for its number: one, or a range.
+    /// Returns the sentence with `n` as its number: one number, or a range.
     fn sentence(&self, n: &str) -> String {
         let failed = |why: &str| format!("{n} connections failed: {why}");
         match self {
@@ -344,7 +344,7 @@ impl Warning {
     }
 }
 
-/// What others did on the server's cores, in percent of them.
+/// Returns the sentence about other processes on the server's cores, in percent of these cores.
 pub(crate) fn foreign_on_server(percent: &str) -> String {
     format!("processes that are not of the testbed used {percent} % of the server's cores")
 }
@@ -357,26 +357,26 @@ fn advised(sentence: String, advice: Option<String>) -> String {
 }
 
 impl fmt::Display for Warning {
-    /// The sentence, without the advice.
+    /// Writes the sentence without the advice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = self.amount().map_or(String::new(), |amount| amount.to_string());
         f.write_str(&self.sentence(&amount))
     }
 }
 
-/// Warnings that say the same of several trials.
+/// Equal warnings of several trials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The sentence, with the range of its number, and the advice.
+    /// Sentence with the range of its number, and the advice.
     pub text: String,
-    /// How many warnings there are.
+    /// Number of warnings.
     pub count: usize,
 }
 
-/// The warnings, those that differ in their number only as one, in the order in which they first come.
+/// Summarises warnings: those that differ only in their number become one, in the order of their first occurrence.
 pub fn summarise<'a>(warnings: impl IntoIterator<Item = &'a Warning>) -> Vec<Summary> {
     struct Group<'a> {
-        // The sentence without its number.
+        // Sentence without its number.
         key: String,
         first: &'a Warning,
         range: Option<(Amount, Amount)>,
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_have_their_numbers_and_advice() {
+    fn sentences_contain_numbers_and_advice() {
         let slow = Warning::SlowClock {
             read_ns: 900.4,
             source: "hpet".to_owned(),

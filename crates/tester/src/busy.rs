@@ -1,4 +1,4 @@
-//! Use of the cores while a lock-step load runs.
+//! CPU use of cores during a lock-step load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use crate::host;
 
-/// Samples the use of cores each second, as dstat does: 100 - idle.
+/// Sampler of the use of cores, one sample each second, as dstat does: 100 - idle.
 pub(crate) struct BusySampler {
     done: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Vec<f64>>,
 }
 
-/// The shortest span that ticks of 10 ms tell something about.
+/// Shortest span for which ticks of 10 ms give a useful share.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 impl BusySampler {
-    /// Begins to sample the use of `cpus`, or of all cores.
+    /// Starts to sample the use of `cpus`, or of all cores.
     pub(crate) fn start(cpus: Option<Vec<usize>>) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let flag = done.clone();
@@ -45,7 +45,7 @@ impl BusySampler {
         BusySampler { done, thread }
     }
 
-    /// The samples in percent.
+    /// Returns the samples, in percent.
     pub(crate) fn end(self) -> Vec<f64> {
         self.done.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()

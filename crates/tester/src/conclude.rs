@@ -1,4 +1,4 @@
-//! The merge: what the workers bring becomes one trial, with what the Tester itself can say about it.
+//! The merge: combines the workers' reports into one trial, with the Tester's own evidence.
 
 use engine::EngineCounters;
 use load::Tally;
@@ -14,19 +14,19 @@ use crate::setup::Setup;
 use crate::unix_now;
 use crate::workload::WorkloadPlan;
 
-/// What was seen of a trial beside the reports of its workers.
+/// Observations of a trial beside the reports of its workers.
 pub(crate) struct Seen {
     pub(crate) facts: UdpFacts,
-    /// Cores of the workers; empty where they may run on any.
+    /// Cores of the workers; empty if they may run on any.
     pub(crate) pinned: Vec<usize>,
-    /// Share of these that others used.
+    /// Share (0 to 1) of the workers' cores that other processes used.
     pub(crate) foreign: Option<f64>,
-    /// Datagrams that found a receive queue of this network namespace full.
+    /// Number of datagrams dropped at full receive queues of this network namespace.
     pub(crate) queue_drops: u64,
     pub(crate) interrupted: bool,
 }
 
-/// The sum of the workers' reports.
+/// Sum of the workers' reports.
 struct Merged {
     tally: Tally,
     counters: EngineCounters,
@@ -63,7 +63,7 @@ impl Merged {
 }
 
 impl Setup {
-    /// The reports of all workers as one record.
+    /// Merges the reports of all workers into one record.
     pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> Trial {
         let workers = reports.len();
         let Merged { tally, counters, connections, elapsed, cpu, run_delay } = Merged::new(reports);
@@ -73,7 +73,7 @@ impl Setup {
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
         let open_loop = self.request.pacing.is_open_loop();
         let evidence = Evidence {
-            // An open loop spins; whether it keeps up is what its schedule says.
+            // An open loop spins; its schedule shows whether it keeps up.
             tester_busy: (!open_loop && sockets.wait != WaitFor::Spin).then(|| of_cores(cpu)),
             tester_run_delay: run_delay.map(of_cores).filter(|_| !sockets.shared_core),
             foreign_busy: seen.foreign.filter(|_| !sockets.shared_core),
@@ -84,7 +84,7 @@ impl Setup {
         let void = self.void(&tally, &evidence, seen.interrupted, open_loop);
         let limiter = match &void {
             Some(void) => void.limiter(),
-            // A closed loop is always limited by something.
+            // A closed loop always has a limiter.
             None if evidence.complete && !open_loop => {
                 Evidence { complete: false, ..evidence.clone() }.limiter()
             }
@@ -113,7 +113,7 @@ impl Setup {
             trial.connections = Some(setup.record(&report));
         }
         trial.conditions.cpus = pinned.clone();
-        // The workers have only just ended.
+        // The workers have just ended.
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
         trial
     }
@@ -135,7 +135,7 @@ impl Setup {
         evidence.starved().or(schedule)
     }
 
-    /// Doubts about the trial.
+    /// Returns the warnings about the trial.
     fn warnings(&self, tally: &Tally, counters: &EngineCounters, facts: UdpFacts) -> Vec<Warning> {
         let (bytes, wanted) = (facts.receive_buffer as u64, self.request.sockets.buffer as u64);
         let all = [

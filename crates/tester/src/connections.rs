@@ -1,4 +1,4 @@
-//! A trial over connections: the clients' threads, one worker to a core, and what they bring home.
+//! A trial over connections: the threads of the clients, one worker on each core, and their results.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use crate::run::{Report, Spent, Start};
 use crate::sockets::{addresses, networks, workers};
 use crate::workload::WorkloadPlan;
 
-/// Queries outstanding over all connections of an open loop, by default.
+/// Default number of queries outstanding over all connections of an open loop.
 const OUTSTANDING: u32 = 1 << 16;
 
-/// Files that are open beside connections: standard streams, timers, a log.
+/// Number of open files beside connections: standard streams, timers, a log.
 const OTHER_FILES: u64 = 64;
 
-/// The largest block that queries are padded to, bytes.
+/// Largest block size for padding, in bytes.
 const MAX_PADDING: u16 = 512;
 
-/// Connections that carry the queries, checked.
+/// Checked settings of the connections that carry the queries.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionSetup {
     transports: Vec<TransportShare>,
@@ -50,10 +50,10 @@ pub(crate) struct ConnectionSetup {
     population: Population,
 }
 
-/// What the connections of one worker, or of all, were.
+/// Results of the connections of one worker, or of all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionReport {
-    /// Of each transport.
+    /// Tallies of each transport.
     tallies: Vec<ConnectionTally>,
     bytes: Bytes,
     streams: StreamCounts,
@@ -67,7 +67,7 @@ impl ConnectionReport {
         self.streams.merge(&other.streams);
     }
 
-    /// Of all transports.
+    /// Returns the tally over all transports.
     fn tally(&self) -> ConnectionTally {
         let mut all = ConnectionTally::default();
         self.tallies.iter().for_each(|tally| all.merge(tally));
@@ -76,10 +76,10 @@ impl ConnectionReport {
 }
 
 impl ConnectionSetup {
-    /// Checks what a request says about its connections.
+    /// Checks the connections of a request.
     ///
     /// # Errors
-    /// With a field that goes with other transports, has a number out of its range, or names a file that cannot be read.
+    /// With the field that needs another transport, has a number out of range, or names an unreadable file.
     pub(crate) fn new(request: &TrialRequest, connecting: &Connecting) -> Result<Self, Invalid> {
         check(connecting)?;
         let (transports, clients) = (connecting.transports.clone(), connecting.clients);
@@ -98,7 +98,7 @@ impl ConnectionSetup {
         };
         let shares: Vec<u32> = transports.iter().map(|part| part.share).collect();
         let mix = Mix::new(&shares).ok_or_else(|| {
-            let why = "shares are 1 at least, 1000 together at most";
+            let why = "each share is at least 1, their sum at most 1000";
             Invalid::value("engine.streams.transports", why)
         })?;
         Ok(ConnectionSetup {
@@ -117,7 +117,7 @@ impl ConnectionSetup {
         })
     }
 
-    /// How many workers it takes: a thread may have so many files open, and a connection of TCP is one.
+    /// Returns the least number of workers: a thread may have `open_files` open files, and a TCP connection is one.
     pub(crate) fn least_workers(&self, open_files: u64) -> usize {
         if self.transports.iter().all(|part| part.transport.uses_quic()) {
             return 1;
@@ -126,7 +126,7 @@ impl ConnectionSetup {
         u64::from(self.clients).div_ceil(each).min(u64::from(self.clients)) as usize
     }
 
-    /// The share of `worker` among `workers`.
+    /// Returns the share of `worker` among `workers`.
     fn plan(&self, plan: Plan) -> ClientPlan {
         let (worker, workers) = (plan.worker, plan.workers);
         let share_of = |worker: u32, n: u32| n / workers + u32::from(worker < n % workers);
@@ -146,10 +146,10 @@ impl ConnectionSetup {
         }
     }
 
-    /// The clients of a worker.
+    /// Makes the clients of a worker.
     ///
     /// # Errors
-    /// What is wrong with the workload.
+    /// If the workload is invalid.
     pub(crate) fn clients(
         &self,
         workload: &WorkloadPlan,
@@ -160,12 +160,12 @@ impl ConnectionSetup {
         Ok(Clients::new(self.plan(plan), workload, live, self.open_first))
     }
 
-    /// What stands for the sockets in the record's conditions.
+    /// Returns the socket facts for the conditions of the record.
     pub(crate) fn facts(&self, workers: usize) -> UdpFacts {
         UdpFacts { sockets: self.clients as usize / workers, ..UdpFacts::default() }
     }
 
-    /// The transport, or all of a mix with their shares.
+    /// Describes the transport, or all of a mix with their shares.
     pub(crate) fn describe(&self) -> String {
         let share = |part: &TransportShare| format!("{}={}", part.transport.word(), part.share);
         match &self.transports[..] {
@@ -174,7 +174,7 @@ impl ConnectionSetup {
         }
     }
 
-    /// The record of the connections.
+    /// Makes the record of the connections.
     pub(crate) fn record(&self, report: &ConnectionReport) -> Connections {
         let all = self.record_of(self.clients, &report.tally(), &report.bytes);
         let StreamCounts { refused, waited } = report.streams;
@@ -230,7 +230,7 @@ impl ConnectionSetup {
         }
     }
 
-    /// Doubts about the connections of a trial with this pacing.
+    /// Returns the warnings about the connections of a trial with this pacing.
     pub(crate) fn warnings(&self, report: &ConnectionReport, pacing: Pacing) -> Vec<Warning> {
         let is_tcp = |part: &TransportShare| part.transport.uses_tcp();
         let gap = match pacing {
@@ -245,7 +245,7 @@ impl ConnectionSetup {
     }
 }
 
-/// Who the clients are.
+/// Makes the population of clients.
 fn population(connecting: &Connecting) -> Population {
     Population {
         random_order: connecting.pick == Pick::Chance,
@@ -257,20 +257,20 @@ fn population(connecting: &Connecting) -> Population {
     }
 }
 
-/// Refuses numbers out of their range.
+/// Refuses numbers out of range.
 fn check_numbers(connecting: &Connecting, workers: u32) -> Result<(), Invalid> {
     let (clients, transports) = (connecting.clients, connecting.transports.len() as u32);
     let most = load::pipeline::MAX_OUTSTANDING;
     let bad = |field, why: String| Err(Invalid::value(field, why));
     if clients == 0 {
-        return bad("engine.streams.clients", "it is 1 at least".to_owned());
+        return bad("engine.streams.clients", "must be at least 1".to_owned());
     }
     if connecting.queries_per_connection == Some(0) {
-        return bad("engine.streams.queries_per_connection", "it is 1 at least".to_owned());
+        return bad("engine.streams.queries_per_connection", "must be at least 1".to_owned());
     }
     if clients < workers.max(transports) {
         let of = format!("{clients} clients for {workers} workers and {transports} transports");
-        return bad("engine.streams.clients", format!("{of}: give each one at least"));
+        return bad("engine.streams.clients", format!("{of}: give each at least one"));
     }
     if connecting.outstanding.is_some_and(|n| n == 0 || n > most) {
         return bad("engine.streams.outstanding", format!("it is 1 to {most}"));
@@ -281,7 +281,7 @@ fn check_numbers(connecting: &Connecting, workers: u32) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Refuses what goes with none of the transports, or not with one of them.
+/// Refuses settings that some or all of the transports do not support.
 fn check(connecting: &Connecting) -> Result<(), Invalid> {
     let any = |has: fn(Transport) -> bool| connecting.any(has);
     let wrong = |field, has: fn(Transport) -> bool, because| {
@@ -314,7 +314,7 @@ fn check(connecting: &Connecting) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// How connections of a transport come to be.
+/// Makes the dialer of connections of a transport.
 fn dialer(
     request: &TrialRequest,
     connecting: &Connecting,
@@ -346,7 +346,7 @@ fn dialer(
     Ok(dialer)
 }
 
-/// What carries messages on a connection, and the application protocol that TLS offers for it.
+/// Returns how a connection carries messages, and the application protocol that TLS offers for it.
 fn carriage(
     connecting: &Connecting,
     transport: Transport,
@@ -363,7 +363,7 @@ fn carriage(
     })
 }
 
-/// Where requests of HTTP go.
+/// Returns the URI of HTTP requests.
 fn resource(connecting: &Connecting, target: SocketAddr) -> Result<Resource, Invalid> {
     let Http { method, path } = connecting.http.clone().unwrap_or_default();
     let name = connecting.tls.as_ref().and_then(|tls| tls.name.clone()).unwrap_or_else(|| {
@@ -380,11 +380,11 @@ fn resource(connecting: &Connecting, target: SocketAddr) -> Result<Resource, Inv
     if resource.is_valid() {
         return Ok(resource);
     }
-    let why = format!("{}: no path of a URI; /dns-query is one", resource.path);
+    let why = format!("{}: not a path of a URI, such as /dns-query", resource.path);
     Err(Invalid::value("engine.streams.http.path", why))
 }
 
-/// How TLS is spoken, offering `protocol` where the request names none.
+/// Makes the TLS settings, with `protocol` if the request names none.
 fn tls(tls: &Tls, protocol: &[u8], target: SocketAddr) -> Result<TlsDialer, Invalid> {
     let words = |all: &[String]| all.iter().map(|word| word.as_bytes().to_vec()).collect();
     let asked = ClientTls {
@@ -406,7 +406,7 @@ fn tls(tls: &Tls, protocol: &[u8], target: SocketAddr) -> Result<TlsDialer, Inva
     TlsDialer::new(&asked, name).map_err(|why| Invalid::value("engine.streams.tls.ca", why))
 }
 
-/// One worker's thread.
+/// Runs the thread of one worker.
 pub(crate) fn worker(
     streams: &ConnectionSetup,
     clients: Clients,
@@ -435,7 +435,7 @@ pub(crate) fn worker(
     })
 }
 
-/// An engine on its core, its connections open if they are to be.
+/// Makes an engine on its core, with open connections if the request asks for them.
 fn prepare(
     streams: &ConnectionSetup,
     clients: Clients,

@@ -1,4 +1,4 @@
-//! Why a trial cannot be run.
+//! Errors of a trial that cannot run.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use trace::CaptureError;
 /// A field of a request that cannot be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Its value cannot be.
+    /// The value is invalid.
     #[error("`{field}`: {why}")]
     Value {
         /// Path of the field in the request, dots between.
@@ -16,26 +16,26 @@ pub enum Invalid {
         /// What is wrong, and what would be accepted.
         why: String,
     },
-    /// It goes with other transports only.
+    /// The field needs another transport.
     #[error("`{field}` goes with the transport {wanted}{because}")]
     Transport {
         /// Path of the field in the request, dots between.
         field: &'static str,
-        /// The transports that it goes with.
+        /// Transports that support the field.
         wanted: String,
-        /// Why, from a colon on; empty where it is plain.
+        /// Reason, from a colon on; empty if it is obvious.
         because: &'static str,
     },
 }
 
 impl Invalid {
-    /// A field whose value cannot be.
+    /// Makes the error of an invalid value.
     pub(crate) fn value(field: &'static str, why: impl ToString) -> Self {
         Invalid::Value { field, why: why.to_string() }
     }
 }
 
-/// Why a trial cannot be run.
+/// Reason why a trial cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum TesterError {
     /// A field of the request cannot be accepted.
@@ -47,15 +47,15 @@ pub enum TesterError {
     /// The capture cannot be used.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("{what}{}{source}", if what.is_empty() { "" } else { ": " })]
     Io {
-        /// What was tried; empty where the source says it.
+        /// Operation that failed; empty if the source names it.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The queries of a capture could not be kept.
+    /// The queries of a capture could not be stored.
     #[error("cannot keep the queries of the capture: {0}; set TMPDIR to a place with room")]
     NoRoom(io::Error),
     /// A worker panicked; its message is on standard error.
@@ -64,7 +64,7 @@ pub enum TesterError {
 }
 
 impl TesterError {
-    /// Whether the request was wrong, so that nothing was done.
+    /// Returns whether the request was invalid, so that nothing was done.
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
@@ -72,7 +72,7 @@ impl TesterError {
         )
     }
 
-    /// An error of the system while `what` was tried.
+    /// Makes an error of the system for the operation `what`.
     pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| TesterError::Io { what, source }
     }

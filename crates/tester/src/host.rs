@@ -1,4 +1,4 @@
-//! What this host says about a trial: the use of cores, drops in this network namespace.
+//! Counters of this host for a trial: the use of cores, drops in this network namespace.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use measure::procfs::{CoreTimes, UdpCounters, parse_cores};
 /// Ticks a second in `/proc/stat`.
 pub(crate) const TICKS_PER_S: f64 = 100.0;
 
-/// The ticks of each core since the host started; empty where `/proc/stat` cannot be read.
+/// Returns the ticks of each core since the host started; empty if `/proc/stat` cannot be read.
 pub(crate) fn cores() -> BTreeMap<usize, CoreTimes> {
     parse_cores(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// The sum over `cpus`, or over all cores.
+/// Returns the sum over `cpus`, or over all cores.
 pub(crate) fn sum(cores: &BTreeMap<usize, CoreTimes>, cpus: Option<&[usize]>) -> CoreTimes {
     cores
         .iter()
@@ -20,7 +20,7 @@ pub(crate) fn sum(cores: &BTreeMap<usize, CoreTimes>, cpus: Option<&[usize]>) ->
         .fold(CoreTimes::default(), |sum, (_, t)| sum.plus(t))
 }
 
-/// UDP datagrams of this network namespace that found their receive queue full, IPv4 and IPv6.
+/// Returns the UDP datagrams of this network namespace that were dropped at a full receive queue, IPv4 and IPv6.
 pub(crate) fn udp_receive_drops() -> u64 {
     let read = |name: &str| {
         std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_over_the_cores_asked_for() {
+    fn sums_cover_the_given_cores() {
         let text = "cpu0 1 2 3 40 5 6 7 8 0 0\ncpu1 10 0 0 90 0 0 0 0 0 0\n";
         let cores = parse_cores(text);
         assert_eq!(sum(&cores, Some(&[0])).processes(), 6);

@@ -1,6 +1,6 @@
-//! Latencies over the time of a trial: the counters that workers show, looked at twice a second. Since these count between
-//! bounds (1, 2 and 5 of each power of ten), a percentile of half a second is right within a step of them; the trial's
-//! own histogram is exact.
+//! Latencies over the time of a trial, from the workers' live counters, read twice a second. The counters have coarse
+//! bounds (1, 2 and 5 of each power of ten), so a percentile of half a second is exact to one step; the trial's own
+//! histogram is exact.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,38 +10,38 @@ use std::time::{Duration, Instant};
 use load::{LATENCY_BOUNDS, Live};
 use record::Series;
 
-/// How far looks are apart at first; workers show theirs twice as often.
+/// Initial time between two reads; workers update their counters twice as often.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How often it is looked whether the trial has begun.
+/// Time between two checks whether the trial has begun.
 const WAITING: Duration = Duration::from_millis(20);
-/// With so many looks every second one is forgotten, and the next ones are twice as far apart.
+/// Number of reads at which every second one is dropped and the interval doubles.
 const MOST_LOOKS: usize = 1_024;
-/// What is told of each interval.
+/// Quantiles reported for each interval.
 const QUANTILES: [(&str, f64); 2] = [("latency.p50", 0.5), ("latency.p99", 0.99)];
 
-/// Replies by [`LATENCY_BOUNDS`].
+/// Number of replies by [`LATENCY_BOUNDS`].
 type Counts = [u64; LATENCY_BOUNDS.len()];
 
-/// Looks on until it is stopped or dropped.
+/// Reads the counters until it is stopped or dropped.
 pub(crate) struct LatencyWatch {
     done: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<(f64, Counts)>>>,
 }
 
 impl LatencyWatch {
-    /// Of a trial whose workers show their latencies in `live`.
+    /// Starts to read the latencies of a trial from `live`.
     pub(crate) fn start(live: Arc<Live>) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let flag = done.clone();
         LatencyWatch { done, thread: Some(std::thread::spawn(move || look_on(&live, &flag))) }
     }
 
-    /// Ends it: percentiles in microseconds by the seconds since the first query.
+    /// Stops reading; returns percentiles in microseconds by the seconds since the first query.
     pub(crate) fn stop(&mut self) -> Vec<Series> {
         self.done.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return Vec::new() };
         thread.thread().unpark();
-        // A panic of the thread has said so itself.
+        // The thread has already printed its panic.
         over_time(&thread.join().unwrap_or_default())
     }
 }
@@ -52,7 +52,7 @@ impl Drop for LatencyWatch {
     }
 }
 
-/// Seconds since the first query was sent, and the replies counted by then.
+/// Reads the counters until `done`: seconds since the first query, and the replies counted by then.
 fn look_on(live: &Live, done: &AtomicBool) -> Vec<(f64, Counts)> {
     let is_done = || done.load(Ordering::Relaxed);
     while live.sent.load(Ordering::Relaxed) == 0 && !is_done() {
@@ -76,7 +76,7 @@ fn look_on(live: &Live, done: &AtomicBool) -> Vec<(f64, Counts)> {
     looks
 }
 
-/// The percentiles between looks, at the end of each interval.
+/// Returns the percentiles between reads, at the end of each interval.
 fn over_time(looks: &[(f64, Counts)]) -> Vec<Series> {
     let series = |(name, q): (&str, f64)| {
         let mut before: Counts = [0; LATENCY_BOUNDS.len()];
@@ -95,7 +95,7 @@ fn over_time(looks: &[(f64, Counts)]) -> Vec<Series> {
     QUANTILES.into_iter().filter_map(series).collect()
 }
 
-/// A quantile in microseconds, between the bounds by their ratio; `None` of nothing.
+/// Returns a quantile in microseconds, interpolated by ratio between the bounds; `None` without replies.
 fn quantile(counts: &Counts, q: f64) -> Option<f64> {
     let total: u64 = counts.iter().sum();
     let wanted = q * total as f64;
@@ -116,7 +116,7 @@ fn quantile(counts: &Counts, q: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// So many replies below each of some bounds.
+    /// Makes counts with some replies at the given bounds.
     fn counts(of: &[(usize, u64)]) -> Counts {
         let mut counts = [0; LATENCY_BOUNDS.len()];
         of.iter().for_each(|(i, n)| counts[*i] = *n);
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn quantiles_lie_between_the_bounds() {
         assert_eq!(quantile(&counts(&[]), 0.5), None);
-        // Bound 6 is 100 us, bound 5 50 us: the middle of them by ratio.
+        // Bound 6 is 100 us, bound 5 is 50 us; their middle by ratio is expected.
         let middle = quantile(&counts(&[(6, 10)]), 0.5).expect("a quantile");
         assert!((middle - 70.71).abs() < 0.01, "{middle}");
         let high = quantile(&counts(&[(6, 98), (9, 2)]), 0.99).expect("a quantile");
@@ -143,19 +143,19 @@ mod tests {
         let series = over_time(&looks);
         let p50 = &series[0];
         assert_eq!((p50.name.as_str(), p50.unit.as_str()), ("latency.p50", "us"));
-        // Nothing came in the second interval.
+        // The second interval has no replies.
         assert_eq!(p50.samples.iter().map(|s| s.0).collect::<Vec<_>>(), [0.5, 1.5]);
         assert!(p50.samples[0].1 < 100.0 && p50.samples[1].1 > 500.0, "{:?}", p50.samples);
         assert_eq!(over_time(&[(0.5, counts(&[]))]), []);
     }
 
     #[test]
-    fn a_trial_is_looked_at_from_its_first_query_on() {
+    fn reading_begins_with_the_first_query() {
         let live = Arc::new(Live { watched: true, ..Live::default() });
         let mut watch = LatencyWatch::start(live.clone());
         live.latency[6].store(7, Ordering::Relaxed);
         live.sent.store(7, Ordering::Relaxed);
-        // However soon it ends, there is a last look.
+        // There is a last read, even if the trial ends early.
         let patience = Instant::now();
         let series = loop {
             std::thread::sleep(Duration::from_millis(30));

@@ -1,4 +1,4 @@
-//! The Tester: runs a role on threads with an engine, and merges what they bring to a trial.
+//! The Tester: runs a role on threads with an engine, and merges the workers' results into a trial.
 //!
 //! ```text
 //! TrialRequest ──> Setup ──> worker ┐                                    ┌> worker's tally ┐
@@ -6,8 +6,9 @@
 //!                            worker ┘ of `udp` or `streams`, one a core  └> worker's tally ┘
 //! ```
 //!
-//! A request holds texts and numbers; [`Setup::new`] makes of it what the roles and engines take, or names the field that cannot
-//! be. A worker is a thread; workers meet at the barrier that starts a trial and at the merge that ends it.
+//! A request contains texts and numbers; [`Setup::new`] converts them to the types of roles and engines, or names the
+//! invalid field. A worker is a thread; workers synchronise at the barrier that starts a trial and at the merge that
+//! ends it.
 
 mod authdns;
 mod busy;
@@ -31,7 +32,7 @@ pub use live_file::snapshot;
 pub use setup::Setup;
 pub use sockets::{udp_options, wait_mode};
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub fn unix_now() -> f64 {
     use std::time::{SystemTime, UNIX_EPOCH};
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())

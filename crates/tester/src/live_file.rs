@@ -1,4 +1,4 @@
-//! The counters of a trial while it runs, in a file for the lab, whose own view shows them.
+//! Counters of a running trial in a file, for the lab's live view.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct LiveFile {
 }
 
 impl LiveFile {
-    /// Begins to write the counters of `live` to `path`.
+    /// Starts to write the counters of `live` to `path`.
     pub(crate) fn start(path: PathBuf, live: Arc<Live>) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let flag = done.clone();
@@ -27,7 +27,7 @@ impl LiveFile {
             let began = Instant::now();
             while !flag.load(Ordering::Relaxed) {
                 std::thread::park_timeout(INTERVAL);
-                // Only the live view misses it.
+                // A failed write affects only the live view.
                 let _ = record::write(&path, &snapshot(&live, began));
             }
         };
@@ -40,13 +40,13 @@ impl Drop for LiveFile {
         self.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic of the thread has said so itself.
+            // The thread has already printed its panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Returns what is counted by now of a trial that began at `began`.
+/// Returns the present counters of a trial that began at `began`.
 pub fn snapshot(live: &Live, began: Instant) -> Snapshot {
     let [sent, answered, valid, bad, lost] =
         [&live.sent, &live.answered, &live.valid, &live.bad, &live.lost]

@@ -1,4 +1,4 @@
-//! The queries of a capture, taken in to be sent when they came.
+//! Queries of a capture, read for a replay at their recorded times.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,29 +11,29 @@ use wire::Header;
 
 use crate::error::{Invalid, TesterError};
 
-/// Most clients told apart; further ones share the numbers of these.
+/// Largest number of distinct clients; further clients share their numbers.
 const MAX_CLIENTS: usize = 1 << 20;
-/// The pace of a capture that is shorter is told as if it took so long.
+/// Shortest duration that the mean rate of a capture is computed from.
 const SHORTEST: Nanos = Nanos::from_millis(1);
-/// Speeds that a replay may have.
+/// Accepted speeds of a replay.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
 /// A capture to replay.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     pub(crate) recording: Recording,
-    /// Factor by which it is faster than the capture.
+    /// Factor by which the replay is faster than the capture.
     pub(crate) speed: f64,
-    /// Number of clients told apart.
+    /// Number of distinct clients.
     pub(crate) clients: usize,
     path: PathBuf,
-    /// Doubts about it.
+    /// Warnings about the capture.
     pub(crate) warnings: Vec<Warning>,
-    /// Why only its beginning could be read.
+    /// Reason why only the beginning could be read.
     pub(crate) incomplete: Option<String>,
 }
 
-/// What was read of a capture.
+/// Content of a capture.
 #[derive(Default)]
 struct Taken {
     /// Numbers of the clients by their addresses.
@@ -44,7 +44,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// The number of a client, from 0.
+    /// Returns the number of a client, from 0.
     fn number(&mut self, client: IpAddr) -> u32 {
         let next = self.numbers.len().min(MAX_CLIENTS - 1) as u32;
         if self.numbers.len() < MAX_CLIENTS {
@@ -54,7 +54,7 @@ impl Taken {
         }
     }
 
-    /// Takes a message, if it is a query.
+    /// Adds a message if it is a query.
     fn add(&mut self, message: &trace::Message<'_>, recorder: &mut Recorder) {
         if Header::read(message.bytes).is_some_and(|header| header.is_response()) {
             self.replies += 1;
@@ -71,10 +71,10 @@ impl Taken {
 }
 
 impl Replay {
-    /// Takes the queries of a capture in: traffic of `ports`, to be sent `speed` times as fast.
+    /// Reads the queries of a capture: traffic of `ports`, to be sent `speed` times as fast.
     ///
     /// # Errors
-    /// When there is no query in what can be read.
+    /// If the readable part contains no query.
     pub(crate) fn new(path: &Path, speed: f64, ports: &[u16]) -> Result<Self, TesterError> {
         if !SPEEDS.contains(&speed) {
             let why = format!("{speed} is not between 0.001 and 1000");
@@ -95,7 +95,7 @@ impl Replay {
         }
         let Some(recording) = recorder.finish().map_err(TesterError::NoRoom)? else {
             let why = format!(
-                "{}: there is no query in it to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}: --replay-port)",
+                "{}: it contains no query to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}: --replay-port)",
                 path.display(),
                 taken.replies,
                 taken.left_out
@@ -112,18 +112,18 @@ impl Replay {
         Ok(Replay { recording, speed, clients, path, warnings, incomplete })
     }
 
-    /// How long it takes.
+    /// Returns the duration of the replay.
     pub(crate) fn duration(&self) -> Nanos {
         Nanos((self.recording.span.0 as f64 / self.speed) as u64).max(SHORTEST)
     }
 
-    /// The constant rate that sends as many queries in that time: what sockets and waits are chosen by.
+    /// Returns the constant rate that sends as many queries in the same time; it decides about sockets and waits.
     pub(crate) fn mean(&self) -> Pacing {
         let rate = self.recording.queries as f64 / self.duration().as_secs_f64();
         Pacing::Constant { rate: Qps::new(rate).expect("a finite number of queries in some time") }
     }
 
-    /// In words, for the result's conditions.
+    /// Describes the queries for the conditions of the record.
     pub(crate) fn describe(&self) -> String {
         format!(
             "{} queries of {} clients of {}",
@@ -133,7 +133,7 @@ impl Replay {
         )
     }
 
-    /// The pacing in words.
+    /// Describes the pacing.
     pub(crate) fn describe_pacing(&self) -> String {
         format!("replay at {}x", self.speed)
     }

@@ -1,4 +1,4 @@
-//! The workers' threads: one worker to a core, a barrier before, a merge after.
+//! Threads of the workers: one worker on each core, a barrier before the trial, a merge after it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -21,7 +21,7 @@ use crate::latencies::LatencyWatch;
 use crate::live_file::LiveFile;
 use crate::setup::Setup;
 
-/// Time from when the first worker is ready until all begin.
+/// Time between the first worker's readiness and the start of all workers.
 const START_DELAY: Nanos = Nanos::from_millis(1);
 
 /// Start of a trial, which its workers have in common.
@@ -40,7 +40,7 @@ impl Start {
         self.barrier.wait();
     }
 
-    /// When all begin, so that their schedules interleave: the first worker to ask says it.
+    /// Common start of all workers, set by the first one, so that their schedules interleave.
     pub(crate) fn time(&self) -> Nanos {
         *self.time.get_or_init(|| clock::monotonic() + START_DELAY)
     }
@@ -53,7 +53,7 @@ pub(crate) struct Report {
     pub(crate) times: Vec<Nanos>,
     pub(crate) counters: EngineCounters,
     pub(crate) spent: Spent,
-    /// Present of a load over connections.
+    /// Report of the connections; absent for UDP.
     pub(crate) connections: Option<ConnectionReport>,
 }
 
@@ -97,10 +97,10 @@ impl engine::Role for Role {
 }
 
 impl Setup {
-    /// Runs the trial; `live` shows its counters, `stop` ends it before its time.
+    /// Runs the trial; `live` shows its counters, `stop` ends it early.
     ///
     /// # Errors
-    /// When the sockets cannot be opened, or a worker fails.
+    /// If the sockets cannot be opened, or a worker fails.
     pub fn run(
         &self,
         live: &Arc<Live>,
@@ -122,7 +122,7 @@ impl Setup {
         Ok(TrialResult { lockstep, ..result })
     }
 
-    /// Runs the workers; the trial, and the times of the experiments.
+    /// Runs the workers; returns the trial, and the times of the experiments.
     fn run_workers(
         &self,
         live: &Arc<Live>,
@@ -206,17 +206,17 @@ impl Setup {
     }
 }
 
-/// Time that a worker spent from its start on.
+/// CPU time that a worker used since its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spent {
     pub(crate) elapsed: Nanos,
     pub(crate) cpu: Nanos,
-    /// Time that it was ready to run and did not; absent where not visible.
+    /// Time in which it was ready to run and did not; absent if not visible.
     pub(crate) run_delay: Option<Nanos>,
 }
 
 impl Spent {
-    /// The clocks of this thread.
+    /// Reads the clocks of this thread.
     pub(crate) fn now() -> Self {
         Spent {
             elapsed: clock::monotonic(),
@@ -225,7 +225,7 @@ impl Spent {
         }
     }
 
-    /// What this thread spent since it looked at its clocks.
+    /// Returns the CPU time of this thread since `before`.
     pub(crate) fn since(before: Self) -> Self {
         let now = Self::now();
         let delay = now.run_delay.zip(before.run_delay);
@@ -237,7 +237,7 @@ impl Spent {
     }
 }
 
-/// One worker's thread.
+/// Runs the thread of one worker.
 fn worker(
     mut engine: UdpEngine,
     mut role: Role,
@@ -270,14 +270,14 @@ fn worker(
     Ok(Report { tally, times, counters: engine.counters(), spent, connections: None })
 }
 
-/// The reports of the workers' threads.
+/// Collects the reports of the workers' threads.
 fn gather(
     threads: Vec<JoinHandle<Result<Report, TesterError>>>,
 ) -> Result<Vec<Report>, TesterError> {
     threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
 }
 
-/// The share of the pinned cores that others used: processes that are not our workers, and the hypervisor.
+/// Returns the share (0 to 1) of the pinned cores that other processes and the hypervisor used.
 fn foreign_share(
     pinned: &[usize],
     before: &BTreeMap<usize, CoreTimes>,
@@ -289,7 +289,7 @@ fn foreign_share(
     let used = host::sum(&host::cores(), Some(pinned)).since(&host::sum(before, Some(pinned)));
     let own: f64 =
         reports.iter().map(|report| report.spent.cpu.as_secs_f64() * host::TICKS_PER_S).sum();
-    // Below half a second a tick is too coarse a measure.
+    // Ticks are too coarse for less than half a second.
     (used.total() >= 50).then(|| {
         ((used.processes() as f64 - own).max(0.0) + used.steal as f64) / used.total() as f64
     })

@@ -1,4 +1,4 @@
-//! A request, checked: everything that a trial needs.
+//! A checked request, with everything that a trial needs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,34 +19,34 @@ use crate::run::Role;
 use crate::sockets::{addresses, udp_options, wait_mode, workers};
 use crate::workload::WorkloadPlan;
 
-/// Fewest sockets over all workers: several receive queues and ports on the server's side.
+/// Least number of sockets over all workers, for several receive queues and ports at the server.
 const MIN_SOCKETS: usize = 4;
 
-/// A request, checked: everything that a trial needs.
+/// A checked request, with everything that a trial needs.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub(crate) request: TrialRequest,
     pub(crate) workload: WorkloadPlan,
-    /// Connections that carry the queries; without them they go by UDP.
+    /// Connections that carry the queries; `None` for UDP.
     pub(crate) connections: Option<ConnectionSetup>,
     pub(crate) command: String,
 }
 
 impl Setup {
-    /// Checks a request, compiles its query file or reads its capture; `command` repeats the trial by hand.
+    /// Checks a request, compiles its query file or reads its capture; `command` is the equivalent command line.
     ///
     /// # Errors
     /// With the field that cannot be accepted.
     pub fn new(mut request: TrialRequest, command: String) -> Result<Self, TesterError> {
         for (field, time) in [("duration", request.duration), ("timeout", request.timeout)] {
             if time == Nanos::ZERO {
-                return Err(Invalid::value(field, "it is longer than nothing").into());
+                return Err(Invalid::value(field, "must be longer than 0").into());
             }
         }
         if request.sockets.count == Some(0) {
-            return Err(Invalid::value("sockets.count", "it is 1 at least").into());
+            return Err(Invalid::value("sockets.count", "must be at least 1").into());
         }
-        // dns64perf asks its names in their own order.
+        // dns64perf sends its names in their own order.
         let sequential = !request.pacing.is_timed();
         let workload = match &request.workload {
             Workload::Replay { capture, speed, ports } => {
@@ -67,7 +67,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Refuses a lock-step load that cannot be, and fewer names than an open loop asks for.
+    /// Refuses an invalid lock-step load, and fewer names than an open loop needs.
     fn check_pacing(&self) -> Result<(), Invalid> {
         let Pacing::LockStep { threads, experiments } = self.request.pacing else {
             let planned = self.planned().unwrap_or(0);
@@ -95,9 +95,9 @@ impl Setup {
         }
     }
 
-    /// The same for another trial of a method, with names counted from the first one of this.
+    /// Returns the setup of another trial of a method; names are counted from the first name of this one.
     ///
-    /// The number of names is the method's own care.
+    /// The method itself manages the number of names.
     pub fn for_trial(&self, spec: &TrialSpec) -> Self {
         let mut setup = self.clone();
         setup.request.set_trial(spec);
@@ -105,25 +105,25 @@ impl Setup {
         setup
     }
 
-    /// The server.
+    /// Returns address and port of the server.
     pub fn target(&self) -> SocketAddr {
         self.request.target
     }
 
-    /// How many names the workload has; `None` for one that has no end.
+    /// Returns the number of names of the workload; `None` if it is unlimited.
     pub fn names(&self) -> Option<u64> {
         self.workload.names()
     }
 
-    /// Checks that there are names for `queries`.
+    /// Checks that there are enough names for `queries`.
     ///
     /// # Errors
-    /// With how many there are, and what to do.
+    /// With the number of names, and what to do.
     pub fn check_names(&self, queries: u64) -> Result<(), Invalid> {
         self.workload.check_names(queries)
     }
 
-    /// Why only the beginning of the capture could be read.
+    /// Returns the reason why only the beginning of the capture could be read.
     pub fn incomplete(&self) -> Option<&str> {
         match &self.workload {
             WorkloadPlan::Replay(replay) => replay.incomplete.as_deref(),
@@ -139,13 +139,13 @@ impl Setup {
         }
     }
 
-    /// How many queries an open loop sends.
+    /// Returns the number of queries that an open loop sends.
     fn planned(&self) -> Option<u64> {
         let TrialRequest { pacing, duration, seed, .. } = self.request;
         pacing.schedule(duration, seed).map(|schedule| schedule.planned())
     }
 
-    /// How many sockets each worker opens.
+    /// Returns the number of sockets that each worker opens.
     fn sockets_per_worker(&self, workers: usize) -> usize {
         let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
         let wanted = match (self.request.pacing, self.request.sockets.count) {
@@ -156,7 +156,7 @@ impl Setup {
         wanted.clamp(1, udp::MAX_SOCKETS)
     }
 
-    /// The engines, one for each worker.
+    /// Makes the engines, one for each worker.
     pub(crate) fn engines(&self, workers: usize) -> Result<Vec<UdpEngine>, TesterError> {
         let TrialRequest { target, pacing, sockets, .. } = &self.request;
         let each = self.sockets_per_worker(workers);
@@ -167,7 +167,7 @@ impl Setup {
         };
         let options = udp_options(sockets, *pacing);
         if let WorkloadPlan::Replay(_) = self.workload {
-            // A socket speaks for many clients, each with an address of its own.
+            // One socket sends for many clients, each with its own address.
             let any = vec![SocketAddr::new(anywhere, 0); each];
             return (0..workers).map(|_| Ok(UdpEngine::server(&any, false, options)?)).collect();
         }
@@ -176,7 +176,7 @@ impl Setup {
         all.chunks(each).map(|sources| Ok(UdpEngine::client(*target, sources, options)?)).collect()
     }
 
-    /// The plan of `worker` among `workers`, whose engine has so many sockets.
+    /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets.
     pub(crate) fn plan(&self, worker: u32, workers: u32, sockets: usize) -> Plan {
         let TrialRequest { pacing, duration, timeout, seed, .. } = self.request;
         Plan {
@@ -192,7 +192,7 @@ impl Setup {
         }
     }
 
-    /// The role of `worker` among `workers` over UDP.
+    /// Makes the role of `worker` among `workers` over UDP.
     pub(crate) fn role(
         &self,
         worker: u32,
@@ -219,8 +219,8 @@ impl Setup {
         Ok(Role::Measurer(Box::new(Measurer::new(plan, workload, live.clone()))))
     }
 
-    /// How the workers wait. A closed loop has no due time to spin for: it sleeps, unless told otherwise, and leaves more of the
-    /// host to a server on it (`benches/vs-dnsperf`: 5 % more answers).
+    /// Returns how the workers wait. A closed loop has no due times to spin for: it sleeps unless the request says
+    /// otherwise, and leaves more of the host to a server on it (`benches/vs-dnsperf`: 5 % more answers).
     pub(crate) fn wait_mode(&self) -> WaitMode {
         match self.request.sockets.wait {
             WaitFor::Auto if !self.request.pacing.is_open_loop() => WaitMode::Sleep,
@@ -228,7 +228,7 @@ impl Setup {
         }
     }
 
-    /// The cores of the workers.
+    /// Returns the cores of the workers.
     pub(crate) fn worker_cpus(&self) -> Vec<Option<usize>> {
         let cpus = workers(&self.request.sockets);
         if let Pacing::LockStep { .. } = self.request.pacing {
@@ -236,7 +236,7 @@ impl Setup {
             return cpus[..1].to_vec();
         }
         let least = self.connections.as_ref().map_or(1, |c| c.least_workers(sys::open_files()));
-        // Workers that are there for their open files only share a core.
+        // Workers that exist only for their open files share a core.
         let count = cpus.len().max(least);
         cpus.into_iter().cycle().take(count).collect()
     }

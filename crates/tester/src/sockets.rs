@@ -1,4 +1,4 @@
-//! What a request asks of sockets, and the addresses of its prefixes.
+//! Socket options of a request, and the addresses of its prefixes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,9 +9,9 @@ use measure::{Pacing, Qps};
 use record::request::{Gso, Sockets, WaitFor};
 use udp::UdpOptions;
 
-/// Rate up to which a worker sends each query by itself: a third of a core of system calls.
+/// Rate up to which a worker sends each query by itself, in queries a second: its system calls use a third of a core.
 const PLAIN_RATE: f64 = 150_000.0;
-/// Most addresses of a prefix that are used, bits.
+/// Largest part of a prefix whose addresses are used, in bits.
 const MOST_BITS: u32 = 16;
 
 /// Returns the options of the sockets of a load with this pacing.

@@ -1,4 +1,4 @@
-//! What is asked: the texts of a request become specifications of `load`, from which each worker's workload is made.
+//! Workload of a request: its texts become specifications of `load`, which make each worker's workload.
 
 use load::workload::file::{QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
@@ -10,24 +10,24 @@ use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qtype};
 use crate::error::{Invalid, TesterError};
 use crate::replay::Replay;
 
-/// Specification of what is asked.
+/// Specification of the queries.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkloadPlan {
     /// Names of an IPv4 prefix.
     Namespace(NamespaceSpec),
-    /// The same, but a share of the queries repeats names.
+    /// Names of an IPv4 prefix, with a share of repeated names.
     Repeating(NamespaceSpec, Mix),
     /// A query file, and its path.
     File(QueryFile, QueryOptions, String),
-    /// Made up as they go, with a type and a seed.
+    /// Generated queries, with a type and a seed.
     Generated(GeneratedSpec, Qtype, QueryOptions, u64),
     /// A capture.
     Replay(Replay),
 }
 
 impl WorkloadPlan {
-    /// Reads the texts of a workload that is no replay; compiles the query file. Names of a namespace are asked for in their own
-    /// order if `sequential`.
+    /// Parses the texts of a workload that is not a replay; compiles the query file. Names of a namespace are sent in
+    /// their own order if `sequential`.
     pub(crate) fn new(
         workload: &Workload,
         seed: u64,
@@ -36,7 +36,7 @@ impl WorkloadPlan {
         let generated = |spec, qtype: &str, expect, query| {
             let (qtype, options) = (read("workload.qtype", qtype)?, options(query, expect)?);
             let plan = WorkloadPlan::Generated(spec, qtype, options, seed);
-            // Says now what is wrong with it, not when the workers start.
+            // An invalid workload is reported here, before the workers start.
             plan.worker(0, 1)?;
             Ok(plan)
         };
@@ -76,7 +76,7 @@ impl WorkloadPlan {
                 generated(spec, qtype, *expect, query)
             }
             Workload::Replay { .. } => {
-                let why = "a replay goes with UDP and its own pace only";
+                let why = "a replay supports only UDP and its own pace";
                 Err(Invalid::value("workload.replay", why).into())
             }
         }
@@ -94,10 +94,10 @@ impl WorkloadPlan {
         Ok(plan)
     }
 
-    /// The workload of one worker.
+    /// Makes the workload of one worker.
     ///
     /// # Errors
-    /// When there is none: a replay is a role of its own, and says itself when its queries are due.
+    /// For a replay, which is a role of its own with its own due times.
     pub(crate) fn worker(
         &self,
         worker: u32,
@@ -123,13 +123,13 @@ impl WorkloadPlan {
                 Box::new(made.map_err(|why| Invalid::value("workload", why))?)
             }
             WorkloadPlan::Replay(_) => {
-                let why = "a replay goes with UDP and its own pace only";
+                let why = "a replay supports only UDP and its own pace";
                 return Err(Invalid::value("workload.replay", why));
             }
         })
     }
 
-    /// The namespace, where there is one.
+    /// Returns the namespace, if there is one.
     fn spec(&self) -> Option<&NamespaceSpec> {
         match self {
             WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) => Some(spec),
@@ -137,12 +137,12 @@ impl WorkloadPlan {
         }
     }
 
-    /// How many names there are; `None` where there is no end.
+    /// Returns the number of names; `None` if it is unlimited.
     pub(crate) fn names(&self) -> Option<u64> {
         Some(self.spec()?.names)
     }
 
-    /// Begins `first` names further on, and uses `names` from there; for a namespace.
+    /// Skips `first` names, and uses `names` names from there; for a namespace.
     pub(crate) fn use_names(&mut self, first: u64, names: u64) {
         if let WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) = self {
             spec.first += first;
@@ -150,16 +150,16 @@ impl WorkloadPlan {
         }
     }
 
-    /// Checks that there are names for `planned` queries.
+    /// Checks that there are enough names for `planned` queries.
     ///
     /// # Errors
-    /// With how many there are, and what to do.
+    /// With the number of names, and what to do.
     pub(crate) fn check_names(&self, planned: u64) -> Result<(), Invalid> {
         let enough = self.spec().map_or(Ok(()), |spec| spec.holds(planned));
         enough.map_err(|why| Invalid::value("workload.namespace.reuse", why))
     }
 
-    /// In words, for the result's conditions.
+    /// Describes the workload for the conditions of the record.
     pub(crate) fn describe(&self) -> String {
         match self {
             WorkloadPlan::Repeating(s, mix) => format!(
@@ -199,7 +199,7 @@ impl WorkloadPlan {
     }
 }
 
-/// Reads a text of a request.
+/// Parses a text of a request.
 fn read<T: std::str::FromStr<Err: std::fmt::Display>>(
     field: &'static str,
     text: &str,
@@ -207,7 +207,7 @@ fn read<T: std::str::FromStr<Err: std::fmt::Display>>(
     text.parse().map_err(|why| Invalid::value(field, why))
 }
 
-/// The names of a namespace that are asked for.
+/// Makes the specification of the names of a namespace.
 fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec, Invalid> {
     let Names { prefix, zone, qtype, expect, query, .. } = asked;
     let prefix = Ipv4Prefix::new(prefix.addr(), prefix.prefix_len())
@@ -219,7 +219,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
     let expect = match *expect {
         request::NamespaceExpect::Address => NamespaceExpect::Address,
         request::NamespaceExpect::Embedded(_) if qtype != Qtype::AAAA => {
-            let why = format!("it is about AAAA records, and --type is {qtype}");
+            let why = format!("it needs AAAA records, but --type is {qtype}");
             return Err(Invalid::value("workload.namespace.expect.embedded", why));
         }
         request::NamespaceExpect::Embedded(net) => {
@@ -244,13 +244,13 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
     })
 }
 
-/// How the queries of a file, or made up ones, are composed and judged.
+/// Makes the options of the queries of a file, or of generated ones: their form and the expected replies.
 fn options(query: &Query, expect: request::Expect) -> Result<QueryOptions, Invalid> {
     let (expect, edns) = (expectation(expect), edns(query)?);
     Ok(QueryOptions { expect, recursion_desired: query.recursion, edns })
 }
 
-/// The OPT record of queries, if they have one.
+/// Makes the OPT record of the queries, if they have one.
 fn edns(query: &Query) -> Result<Option<Edns>, Invalid> {
     let Some(asked) = &query.edns else { return Ok(None) };
     let mut edns = Edns { dnssec_ok: asked.dnssec, ..Edns::default() };
@@ -262,7 +262,7 @@ fn edns(query: &Query) -> Result<Option<Edns>, Invalid> {
             Invalid::value("workload.query.edns.options", format!("{option}: {why}"))
         })?;
     }
-    // A query is composed in a bounded place: header, a name, type and class, the OPT record.
+    // A query has limited space: header, a name, type and class, the OPT record.
     let room = load::workload::MAX_QUERY - wire::message::HEADER - wire::name::MAX_NAME - 4;
     let len = edns.to_opt().len();
     if len > room {
