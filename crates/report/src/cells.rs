@@ -1,5 +1,5 @@
-//! Cells whose method is not a search: tables of their figures, and the tables of the sources where there
-//! is one (seed 000's for lock-step experiments, seed 002's for generators).
+//! Cells of methods other than a search: tables of their figures, and the tables of the sources if there are any
+//! (seed 000 for lock-step experiments, seed 002 for generators).
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::view::name::{long_name, server_name};
 use crate::view::table::{figure_order, varied, words_then_numbers};
 use crate::view::{align, figure_name, quantity};
 
-/// The tables of all cells that have figures instead of a capacity.
+/// Returns the tables of all cells that have figures instead of a capacity.
 pub(crate) fn tables(run: &Run) -> String {
     let mut out = String::new();
     let mut methods: Vec<&str> = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn tables(run: &Run) -> String {
     out
 }
 
-/// A line for each cell, a column for each setting that varies and each figure; medians of the repeats.
+/// Writes one line for each cell, with a column for each varied setting and each figure; medians of the repeats.
 fn figures(out: &mut String, cells: &[&CellRecord]) {
     let keys = varied(cells.iter().copied());
     let names = figure_order(cells.iter().flat_map(|cell| cell.figures.keys()));
@@ -51,7 +51,7 @@ fn figures(out: &mut String, cells: &[&CellRecord]) {
     secondaries(out, cells, &keys);
 }
 
-/// A line for each secondary of each cell, a column for each of their figures; medians of the repeats.
+/// Writes one line for each secondary of each cell, with a column for each figure; medians of the repeats.
 fn secondaries(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
     let all = || cells.iter().flat_map(|cell| cell.secondaries.iter().map(move |s| (cell, s)));
     let names = figure_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
@@ -72,18 +72,18 @@ fn secondaries(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
     out.push_str(&align(&rows, &words_then_numbers(2 + keys.len())));
 }
 
-/// The median of a figure, for people.
+/// Formats the median of a figure.
 fn median(figure: Option<&Figure>) -> String {
     let median = figure.and_then(|f| Some(quantity(f.median()?, &f.unit)));
     median.unwrap_or_else(|| "-".to_owned())
 }
 
-/// The mean of a figure over the repeats.
+/// Returns the mean of a figure over the repeats.
 fn mean(cell: &CellRecord, name: &str) -> Option<f64> {
     stats::mean(&cell.figures.get(name)?.values)
 }
 
-/// Seed 000's table for each server and whatever else is varied.
+/// Writes seed 000's table for each server and each other varied setting.
 fn lanes(out: &mut String, cells: &[&CellRecord]) {
     let mut groups: Vec<(String, Vec<LockStepRow>)> = Vec::new();
     for cell in cells {
@@ -91,7 +91,7 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
         let threads = lanes.and_then(|lanes| lanes.parse().ok()).unwrap_or(1);
         let others = cell.settings.keys().filter(|key| !["lanes", "cores"].contains(&key.as_str()));
         let title = long_name(cell, others);
-        // The trial of the last repeat stands for what became of the queries.
+        // The trial of the last repeat gives the counts of the queries.
         let Some(last) = cell.trials.last() else { continue };
         let figure = |name| mean(cell, name);
         let row = LockStepRow {
@@ -116,7 +116,7 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
     }
 }
 
-/// Seed 002's table for each server: a column for each generator.
+/// Writes seed 002's table for each server: one column for each generator.
 fn generators(out: &mut String, cells: &[&CellRecord]) {
     let mut servers: Vec<String> = cells.iter().map(|cell| server_name(cell)).collect();
     servers.dedup();

@@ -1,4 +1,4 @@
-//! Two runs side by side, as a table.
+//! The comparison of two runs as a table.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::view::name::compared_name;
 use crate::view::unit::with_unit;
 use crate::view::{align, significant};
 
-/// The table, and what has to be known to read it.
+/// Returns the table and the notes that are needed to read it.
 pub fn comparison(c: &Comparison) -> String {
     let heads = ["what", "first", "second", "ratio", "interval", "verdict", "shows from"];
     let rows = c.figures.iter().map(row);

@@ -1,11 +1,11 @@
-//! The facts of a host, a line each: for `dnsdyno host` and for the page of a run.
+//! The facts of a host, one on each line: for `dnsdyno host` and for the page of a run.
 
 use std::fmt::Write;
 
 use record::HostFacts;
 use record::host::{Card, CpuFacts, Timer};
 
-/// The facts of a host for a terminal.
+/// Formats the facts of a host for a terminal.
 pub fn host(host: &HostFacts) -> String {
     let mut out = String::new();
     for (what, how) in lines(host) {
@@ -18,7 +18,7 @@ pub fn host(host: &HostFacts) -> String {
     out
 }
 
-/// What the facts are about, and what they are; what the host does not tell is left out.
+/// Returns name and value of each fact; facts that the host does not report are left out.
 pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
     let mut out = Vec::new();
     let mut line = |what: &str, how: String| {
@@ -60,7 +60,7 @@ pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
     out
 }
 
-/// A card's driver, queues, speed, and how packets are spread over its queues.
+/// Describes a card: its driver, queues, speed, and how it spreads packets over its queues.
 fn of_card(card: &Card) -> String {
     let mut parts = vec![
         format!(
@@ -82,7 +82,7 @@ fn of_card(card: &Card) -> String {
     parts.join(", ")
 }
 
-/// The lines of what was measured.
+/// Adds the lines of the measured values.
 fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
     let percent = |share: Option<f64>| {
         share.map_or(String::new(), |share| format!("{:.1} % of the cores' time", share * 100.0))
@@ -121,7 +121,7 @@ fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The lines of the clock and the scheduler.
+/// Adds the lines of the clock and the scheduler.
 fn of_timer(timer: &Timer, line: &mut impl FnMut(&str, String)) {
     line(
         "clock",
@@ -148,7 +148,7 @@ fn of_timer(timer: &Timer, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The clock rate of the cores, and who governs it.
+/// Describes the clock rate of the cores, and its governors.
 fn clock_rate(cpu: &CpuFacts) -> String {
     let mut parts = Vec::new();
     parts.extend(cpu.mhz.map(|mhz| format!("{mhz:.0} MHz")));
@@ -169,7 +169,7 @@ fn join(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Bytes in the largest unit that leaves a whole one.
+/// Formats bytes in the largest unit that gives a whole number.
 fn bytes(mut value: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_lines_and_what_is_not_told_is_left_out() {
+    fn facts_are_lines_and_absent_ones_are_left_out() {
         assert_eq!(bytes(32.0 * 1024.0), "32 KiB");
         assert_eq!(bytes(1.5 * 1024.0 * 1024.0), "1.5 MiB");
         let cpu = CpuFacts {

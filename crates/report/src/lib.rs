@@ -1,5 +1,5 @@
-//! Records to words for a terminal, and to one HTML page. Pure: no role, no engine, no clock, so that every report can be
-//! made again from what was kept.
+//! Reports: records as text for a terminal, and as one HTML page. This crate is pure: no role, no engine, no clock,
+//! so that every report can be rebuilt from its record.
 
 mod cells;
 mod comparison;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use record::{LockStepRow, LockStepTable};
 
-/// The table: a column for each number of threads.
+/// Returns the table: one column for each number of threads.
 pub fn lockstep(table: &LockStepTable) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "DNS64 performance: {}", table.server);

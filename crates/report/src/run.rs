@@ -1,4 +1,4 @@
-//! A search or a run: a table, a line for each server and setting.
+//! The report of a search or a run: a table with one line for each server and setting.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::view::name::{long_name, short_name};
 use crate::view::table::varied;
 use crate::view::{align, skipped_name, thousands};
 
-/// The table, and what has to be known to read it.
+/// Returns the table and the notes that are needed to read it.
 pub fn run(run: &Run) -> String {
     let mut out = String::new();
     let searches: Vec<&CellRecord> = run.results.iter().filter(|r| r.method == "search").collect();
@@ -31,7 +31,7 @@ pub fn run(run: &Run) -> String {
     out
 }
 
-/// The table of capacities, and the notes on it.
+/// Writes the table of capacities and its notes.
 fn capacities(out: &mut String, results: &[&CellRecord]) {
     let varied = varied(results.iter().copied());
     let names: Vec<String> = results.iter().map(|r| short_name(r, varied.iter())).collect();
@@ -40,7 +40,7 @@ fn capacities(out: &mut String, results: &[&CellRecord]) {
         .map(str::to_owned);
     let table: Vec<&[String; 7]> = std::iter::once(&heads).chain(&rows).collect();
     out.push_str(&align(&table, &[Left, Right, Right, Right, Right, Left]));
-    // What holds for several of them is said once.
+    // A note that applies to several cells appears once.
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for (result, name) in results.iter().zip(&names) {
         for note in notes(result) {
@@ -72,7 +72,7 @@ fn row(r: &CellRecord, varied: &[String]) -> [String; 7] {
     ]
 }
 
-/// What stands below the table about one server.
+/// Returns the notes below the table about one server.
 fn notes(r: &CellRecord) -> Vec<String> {
     let mut out = spread(r);
     if r.at_least {

@@ -1,14 +1,14 @@
-//! What the repeats of a cell say about its figures: how sure the medians are, and what is doubtful.
+//! Spread of the repeats of a cell: confidence intervals of the medians, and warnings.
 
 use measure::stats;
 use record::CellRecord;
 
 use crate::view::significant;
 
-/// The confidence that is asked for; few repeats give less, and say so.
+/// Requested confidence (0 to 1); few repeats give less, and the text shows it.
 const CONFIDENCE: f64 = 0.95;
 
-/// A line for each figure of `cell` that was repeated: its interval and its warnings.
+/// Returns a line for each repeated figure of `cell`: its interval and its warnings.
 pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
     let capacity = ("capacity", "qps", cell.found_qps());
     let figures =
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeats_speak() {
+    fn repeats_give_intervals_and_warnings() {
         let mut cell = CellRecord::new("nsd", BTreeMap::new(), "load");
         assert_eq!(spread(&cell), Vec::<String>::new());
         cell.figures = [

@@ -1,4 +1,4 @@
-//! Runs as the store has them: the list, and what stands above the table of one.
+//! Stored runs: the list, and the heading above the table of one run.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::view::number::range;
 use crate::view::unit::with_unit;
 use crate::view::{align, date, figure_name, span};
 
-/// The list of runs, a line each, the oldest first.
+/// Returns the list of runs, one line each, oldest first.
 pub fn runs(lines: &[RunLine]) -> String {
     let heads = ["run", "began", "took", "experiment", "cells", "trials", "state", "servers"];
     let rows = lines.iter().map(|line| {
@@ -29,7 +29,7 @@ pub fn runs(lines: &[RunLine]) -> String {
     align(&rows, &sides)
 }
 
-/// What a run was, in some lines: what, when, by which command, and where it was interrupted.
+/// Describes a run in some lines: title, start, command, and interruptions.
 pub fn heading(run: &Run) -> String {
     let plan = &run.plan;
     let mut out = String::new();
@@ -50,7 +50,7 @@ pub fn heading(run: &Run) -> String {
     out
 }
 
-/// The figures of a cell, a line each.
+/// Returns the figures of a cell, one line each.
 pub fn figures(cell: &CellRecord) -> String {
     let mut out = String::new();
     for (name, figure) in &cell.figures {
@@ -66,10 +66,10 @@ pub fn figures(cell: &CellRecord) -> String {
     out
 }
 
-/// An interruption, in a line.
+/// Describes an interruption in one line.
 fn interruption(seam: &Seam) -> String {
     format!(
-        "interrupted {}, taken up again {} by dnsdyno {}; {} trials are from before",
+        "interrupted {}, resumed {} by dnsdyno {}; {} trials are from before",
         date(seam.stopped_unix_s),
         date(seam.resumed_unix_s),
         seam.version,

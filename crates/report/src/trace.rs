@@ -1,4 +1,4 @@
-//! The characterisation of a capture, in the order of ISC-TN-2008-1 section 5.1.
+//! The statistics of a capture, in the order of ISC-TN-2008-1 section 5.1.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use record::{TraceDirection, TraceStats, TraceType};
 
 use crate::view::number;
 
-/// Types of class IN that the table shows; the JSON has all.
+/// Largest number of types of class IN in the table; the JSON has all.
 const TYPES: usize = 24;
 
-/// The table for a terminal.
+/// Returns the table for a terminal.
 pub fn trace(stats: &TraceStats) -> String {
     let mut out = String::new();
     head(&mut out, stats);
@@ -25,7 +25,7 @@ pub fn trace(stats: &TraceStats) -> String {
     out
 }
 
-/// The lines above the types.
+/// Writes the lines above the types.
 fn head(out: &mut String, s: &TraceStats) {
     if let Some(why) = &s.incomplete {
         let _ = writeln!(out, "INCOMPLETE: {why}");
@@ -70,7 +70,7 @@ fn head(out: &mut String, s: &TraceStats) {
     );
 }
 
-/// The rows by type: class IN first, then the others.
+/// Writes the rows by type: class IN first, then the others.
 fn types(out: &mut String, s: &TraceStats) {
     let (internet, others): (Vec<_>, Vec<_>) = s.types.iter().partition(|t| t.class == "IN");
     let _ = writeln!(out, "\nBy type of query in class IN:");
@@ -89,7 +89,7 @@ fn types(out: &mut String, s: &TraceStats) {
     }
 }
 
-/// A row: requests, their share, the type, failed replies and their share of the type's replies.
+/// Writes one row: requests, their share, the type, failed replies and their share of the type's replies.
 fn type_row(out: &mut String, s: &TraceStats, kind: &TraceType, name: &str) {
     let count = if s.requests_are == "replies" { kind.replies } else { kind.queries };
     let share = percent(count, s.requests);
@@ -101,7 +101,7 @@ fn type_row(out: &mut String, s: &TraceStats, kind: &TraceType, name: &str) {
     );
 }
 
-/// Lengths of messages.
+/// Writes the lengths of messages.
 fn sizes(out: &mut String, s: &TraceStats) {
     let _ = writeln!(
         out,
@@ -117,7 +117,7 @@ fn sizes(out: &mut String, s: &TraceStats) {
     }
 }
 
-/// How requests are spread over clients.
+/// Writes the distribution of requests over clients.
 fn clients(out: &mut String, s: &TraceStats) {
     let c = &s.clients;
     let more = if c.beyond > 0 { ">= " } else { "" };
@@ -131,7 +131,7 @@ fn clients(out: &mut String, s: &TraceStats) {
     }
 }
 
-/// What could not be read, and what is no DNS; nothing is said of what did not occur.
+/// Writes the counts of unreadable packets and of packets other than DNS; zero counts are left out.
 fn oddities(out: &mut String, s: &TraceStats) {
     let p = &s.packets;
     let rows = [
@@ -154,7 +154,7 @@ fn oddities(out: &mut String, s: &TraceStats) {
     }
 }
 
-/// A share in percent; of nothing it is nothing.
+/// Formats a share in percent; `-` if the whole is zero.
 fn percent(part: u64, of: u64) -> String {
     number::percent(part, of).map_or("-".to_owned(), |percent| format!("{percent:.1}%"))
 }

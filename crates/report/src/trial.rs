@@ -1,4 +1,4 @@
-//! One trial.
+//! The report of one trial.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use record::{Connections, Times, Trial, TrialRecord};
 
 use crate::view::{thousands, time_us};
 
-/// A trial in some lines.
+/// Formats a trial in some lines.
 pub fn trial(t: &Trial) -> String {
     let mut out = String::new();
     let mut line = |label: &str, text: String| {
@@ -124,7 +124,7 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// What became of the connections.
+/// Adds the lines of the connections.
 fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     let n = |count: u64| thousands(count as f64);
     let limit = c
@@ -221,7 +221,7 @@ fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The percentiles of a distribution.
+/// Formats the percentiles of a distribution.
 fn times(t: &Times) -> String {
     format!(
         "p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
@@ -233,7 +233,7 @@ fn times(t: &Times) -> String {
     )
 }
 
-/// A trial of a search in one line.
+/// Formats a trial of a search in one line.
 pub fn trial_line(r: &TrialRecord) -> String {
     let t = &r.trial;
     let verdict = match (&t.void.0, t.passed) {
@@ -242,7 +242,7 @@ pub fn trial_line(r: &TrialRecord) -> String {
         (None, has_goal) => {
             let invalid: Vec<String> =
                 t.invalid.iter().map(|(reason, n)| format!(", {reason} {n}")).collect();
-            // Without a goal there is nothing to fail.
+            // Without a goal no trial fails.
             let failed = if has_goal.is_some() { "failed: " } else { "" };
             format!("{failed}lost {}{} of {} ({})", t.lost, invalid.concat(), t.sent, t.limiter)
         }

@@ -1,4 +1,4 @@
-//! Updates to words.
+//! The report of a stream of updates.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use record::UpdateRun;
 
 use crate::view::{significant, thousands, time_us};
 
-/// What became of a stream of updates.
+/// Formats the result of a stream of updates.
 pub fn updates(run: &UpdateRun) -> String {
     let mut out = String::new();
-    // Writing to a String does not fail.
+    // A write to a String never fails.
     let _ = write_updates(run, &mut out);
     out
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_can_be_said() {
+    fn every_line_of_the_report() {
         let run = UpdateRun {
             schema: 1,
             server: "127.0.0.1:53".to_owned(),

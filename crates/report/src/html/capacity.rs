@@ -1,4 +1,4 @@
-//! What searches found: the table of capacities, the plot, and the way that each search went.
+//! Results of searches: the table of capacities, the plot, and the trials of each search.
 
 use maud::{Markup, html};
 use measure::stats;
@@ -12,10 +12,10 @@ use crate::view::name::{limiter_name, server_name};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
-/// More searches are left to the table of trials.
+/// Largest number of searches with a plot; the table of trials has all of them.
 const MAX_TRACES: usize = 24;
 
-/// How capacities are drawn.
+/// Plot of capacities.
 const PICTURE: Quantity<'static> = Quantity {
     title: "Capacity",
     label: "queries per second",
@@ -23,18 +23,18 @@ const PICTURE: Quantity<'static> = Quantity {
     note: "Error bars: 1st to 99th percentile of the searches. Hollow: a lower bound, the server was not the limit.",
 };
 
-/// A capacity with its sign.
+/// Formats a capacity with its sign.
 pub(crate) fn qps(cell: &CellRecord, x: Option<f64>) -> String {
     let sign = if cell.at_least { "≥ " } else { "" };
     x.map_or("–".to_owned(), |x| format!("{sign}{}", thousands(x)))
 }
 
-/// The spread of a capacity: 1st to 99th percentile of the repeats.
+/// Returns the spread of a capacity: 1st to 99th percentile of the repeats.
 fn spread(cell: &CellRecord) -> Option<(f64, f64)> {
     cell.p01_qps.zip(cell.p99_qps)
 }
 
-/// The median with its spread, in words.
+/// Describes the median with its spread.
 pub(crate) fn in_words(cell: &CellRecord) -> String {
     let of = match cell.repeats {
         1 => "one search".to_owned(),
@@ -60,12 +60,12 @@ pub(crate) fn in_words(cell: &CellRecord) -> String {
     }
 }
 
-/// The cells that were searched.
+/// Returns the cells that were searched.
 pub(crate) fn searched<'a, 'r>(cells: &'a Cells<'r>) -> Vec<&'a Cell<'r>> {
     cells.cells.iter().filter(|c| c.record.method == "search").collect()
 }
 
-/// All of it; empty without a search.
+/// Renders the section; empty without a search.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let searched = searched(cells);
     html! {
@@ -124,7 +124,7 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
     table("Capacity of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
 }
 
-/// The capacity of a cell as a picture shows it.
+/// Returns the capacity of a cell for a plot.
 fn value(cell: &Cell<'_>) -> Option<Value> {
     let r = cell.record;
     (r.method == "search").then_some(())?;
@@ -137,7 +137,7 @@ fn value(cell: &Cell<'_>) -> Option<Value> {
     })
 }
 
-/// Every trial of a cell's searches, in order: what was asked for and what became of it.
+/// Renders every trial of a cell's searches, in order, with its rate and outcome.
 fn trace(cell: &Cell<'_>) -> Markup {
     let trials = &cell.record.trials;
     let point = |(i, t): (usize, &record::TrialRecord)| Point {

@@ -1,4 +1,4 @@
-//! The cells of a run, named by what was varied, and laid out along the setting that is a number.
+//! The cells of a run, named by the varied settings, and ordered along a numeric setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,30 @@ use super::plot::Scale;
 use crate::view::name::short_name;
 use crate::view::table::varied;
 
-/// Settings that make an axis, before any other that is a number.
+/// Settings that become an axis, before any other numeric one.
 const AXES: [&str; 6] = ["cores", "threads", "clients", "queries-per-connection", "zone", "share"];
 
-/// A run's cells.
+/// Cells of a run.
 pub(crate) struct Cells<'a> {
-    /// The settings that differ between cells.
+    /// Settings that differ between cells.
     pub(crate) varied: Vec<String>,
-    /// The one that makes the horizontal axis, if one of them is a number.
+    /// Setting of the horizontal axis, if one is numeric.
     pub(crate) across: Option<Across>,
-    /// The cells in their order.
+    /// Cells in their order.
     pub(crate) cells: Vec<Cell<'a>>,
-    /// The names of the lines: all that was varied but the axis.
+    /// Names of the lines: all varied settings except the axis.
     pub(crate) lines: Vec<String>,
 }
 
 /// One cell.
 pub(crate) struct Cell<'a> {
-    /// What was measured.
+    /// Record of the cell.
     pub(crate) record: &'a CellRecord,
-    /// The server and all that was varied.
+    /// Server and all varied settings.
     pub(crate) name: String,
-    /// The line that it belongs to.
+    /// Index of the line of the cell.
     pub(crate) line: usize,
-    /// Its place along the axis.
+    /// Position along the axis.
     pub(crate) x: Option<f64>,
 }
 
@@ -40,25 +40,25 @@ pub(crate) struct Cell<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Across {
     pub(crate) key: String,
-    /// The values, rising, with their texts.
+    /// Values in rising order, with their texts.
     pub(crate) values: Vec<(f64, String)>,
 }
 
 impl Across {
-    /// Logarithmic where the values span more than a factor of six.
+    /// Returns the scale: logarithmic if the values span more than a factor of six.
     pub(crate) fn scale(&self) -> Scale {
         let values = || self.values.iter().map(|(x, _)| *x);
         let (low, high) = (self.values[0].0, self.values[self.values.len() - 1].0);
         if low > 0.0 && high / low > 6.0 { Scale::log(values()) } else { Scale::around(values()) }
     }
 
-    /// The values as ticks, thinned to about seven.
+    /// Returns the values as ticks, at most about seven.
     pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
         self.values.iter().step_by(self.values.len().div_ceil(7)).cloned().collect()
     }
 }
 
-/// A setting's value as a number: with k, M, s, ms or %, or the size of an IPv4 prefix.
+/// Parses a setting's value as a number: with k, M, s, ms or %, or as the size of an IPv4 prefix.
 fn number(text: &str) -> Option<f64> {
     if let Some((_, length)) = text.split_once('/') {
         let length: u32 = length.parse().ok().filter(|l| *l <= 32)?;
@@ -78,7 +78,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 impl<'a> Cells<'a> {
-    /// Of a run.
+    /// Makes the cells of a run.
     pub(crate) fn of(run: &'a Run) -> Self {
         let varied = varied(run.results.iter());
         let across = axis(&varied, run);
@@ -101,7 +101,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// The setting that makes the axis.
+/// Returns the setting of the axis.
 fn axis(varied: &[String], run: &Run) -> Option<Across> {
     let rank = |key: &str| AXES.iter().position(|a| *a == key).unwrap_or(AXES.len());
     let mut numeric: Vec<Across> = varied
@@ -116,14 +116,14 @@ fn axis(varied: &[String], run: &Run) -> Option<Across> {
             (values.len() > 1).then(|| Across { key: key.clone(), values })
         })
         .collect();
-    // Of two of the same rank, the one with more values.
+    // Of two settings of the same rank, the one with more values wins.
     numeric.sort_by_key(|a| (rank(&a.key), usize::MAX - a.values.len()));
     numeric.into_iter().next()
 }
 
 impl Cell<'_> {
-    /// The trials that stand for the cell: of each repeat the one that decided (the highest that passed; if
-    /// none did, the lowest that failed), or without a goal the highest rate. None of them void.
+    /// Returns the trials that represent the cell: of each repeat the deciding one (the highest that passed, or the
+    /// lowest that failed if none passed), or without a goal the one with the highest rate. Void trials never count.
     pub(crate) fn deciding(&self) -> Vec<&TrialRecord> {
         let valid_trials = || self.record.trials.iter().filter(|t| !t.trial.void.is_void());
         let passed = valid_trials().any(|t| t.trial.passed == Some(true));
@@ -143,7 +143,7 @@ impl Cell<'_> {
         chosen.into_values().collect()
     }
 
-    /// The deciding trials' distribution of some time, merged.
+    /// Returns a distribution of times over the deciding trials, merged.
     pub(crate) fn merged(&self, which: impl Fn(&TrialRecord) -> &Times) -> Option<Histogram> {
         let mut all = Histogram::new();
         for t in self.deciding() {

@@ -1,4 +1,4 @@
-//! Under which conditions: the testbed, the host, the certificate, the files as used, and the raw data.
+//! Conditions of a run: the testbed, the host, the certificate, the files as used, and the raw data.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ use super::parts::fold;
 use crate::view::name::server_name;
 use crate::view::{setting_words, thousands};
 
-/// Folded sections.
+/// Renders the folded sections.
 pub(crate) fn section(run: &Run, cells: &Cells<'_>, number: usize) -> Markup {
     let words = run.plan.words();
     html! {
@@ -97,7 +97,7 @@ fn settings(cells: &Cells<'_>) -> Markup {
     }))
 }
 
-/// Configuration files; one that several cells used alike is shown once.
+/// Renders the configuration files; a file that several cells share is shown once.
 fn files(run: &Run) -> Markup {
     let mut by_text: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for (name, text) in &run.plan.files {
@@ -116,7 +116,7 @@ fn files(run: &Run) -> Markup {
     }
 }
 
-/// The record itself: compressed, in a link that needs no network; the script offers it plain as well.
+/// Renders the raw data: compressed, in a link that needs no network; the script also offers it uncompressed.
 fn raw(run: &Run, number: usize) -> Markup {
     let name = format!("dnsdyno-{}-{number}.json", run.plan.experiment);
     html! {
@@ -128,17 +128,17 @@ fn raw(run: &Run, number: usize) -> Markup {
     }
 }
 
-/// The record as JSON without the histograms' buckets, gzip, base64.
+/// Returns the record as JSON without the histograms' buckets, gzip, base64.
 pub(crate) fn packed(run: &Run) -> String {
     let mut value = serde_json::to_value(run).unwrap_or_default();
     strip(&mut value);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    // Writing to a vector does not fail.
+    // A write to a vector never fails.
     let done = gzip.write_all(value.to_string().as_bytes()).and_then(|()| gzip.finish());
     BASE64_STANDARD.encode(done.unwrap_or_default())
 }
 
-/// Empties every list of buckets: they double the size and say what `hdr` says.
+/// Empties every list of buckets: they double the size and repeat the content of `hdr`.
 fn strip(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Object(fields) => {

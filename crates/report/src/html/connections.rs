@@ -1,4 +1,4 @@
-//! What connections cost: handshakes, first and later queries apart, what was resumed, what failed.
+//! Costs of connections: handshakes, first and later queries, resumptions and failures.
 
 use maud::{Markup, html};
 use measure::Histogram;
@@ -9,7 +9,7 @@ use super::parts::{Narrow, name_cell, number_cell, table};
 use crate::view::name::server_name;
 use crate::view::{thousands, time_us};
 
-/// All of it; empty where no cell had connections.
+/// Renders the section; empty if no cell has connections.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| of(c).next().is_some()).collect();
     let mut heads = vec!["server"];
@@ -36,7 +36,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     }
 }
 
-/// The connections of a cell's trials.
+/// Returns the connections of a cell's trials.
 fn of<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a Connections> {
     cell.record.trials.iter().filter_map(|t| t.trial.connections.as_ref())
 }
@@ -52,7 +52,7 @@ fn row(cells: &Cells<'_>, cell: &Cell<'_>) -> Markup {
     }
 }
 
-/// The columns behind a cell's settings.
+/// Renders the columns after a cell's settings.
 fn columns(all: &[&Connections]) -> Markup {
     let sum = |count: fn(&Connections) -> u64| all.iter().map(|c| count(c)).sum::<u64>();
     let count = |head: &str, n: u64| number_cell(head, Some(n as f64), thousands(n as f64));
@@ -78,7 +78,7 @@ fn columns(all: &[&Connections]) -> Markup {
     }
 }
 
-/// A distribution of all trials; `None` where nothing was recorded.
+/// Returns a distribution over all trials; `None` if nothing was recorded.
 fn merged(all: &[&Connections], which: fn(&Connections) -> &Times) -> Option<Histogram> {
     let mut sum = Histogram::new();
     for connections in all {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshakes_and_first_queries_are_told() {
+    fn handshakes_and_first_queries_are_shown() {
         let times = |ms: &[u64]| {
             let mut histogram = Histogram::new();
             ms.iter().for_each(|&ms| histogram.record(Nanos::from_millis(ms)));

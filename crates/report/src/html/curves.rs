@@ -1,5 +1,5 @@
-//! A value of each cell as a picture: bars, or lines over the setting that is a number, with the models
-//! that such curves are held against.
+//! A quantity of each cell as a plot: bars, or lines over a numeric setting, with the models that such curves are
+//! compared with.
 
 use maud::{Markup, html};
 
@@ -7,37 +7,37 @@ use super::cells::{Across, Cell, Cells};
 use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Plot, Point, Scale};
 use crate::view::unit::Unit;
 
-/// A curve that is off by more than this share somewhere is none of the points'.
+/// Largest relative error of a fitted curve; a worse fit is not shown.
 const FITS: f64 = 0.5;
-/// More bars are cut into further pictures.
+/// Largest number of bars in one plot; further bars get plots of their own.
 const MAX_BARS: usize = 16;
 
-/// A cell's value.
+/// Value of one cell.
 pub(crate) struct Value {
     pub(crate) y: f64,
-    /// Its spread over the repeats.
+    /// Spread over the repeats.
     pub(crate) spread: Option<(f64, f64)>,
-    /// In full.
+    /// Complete text of the value.
     pub(crate) text: String,
-    /// What it says when it is pointed at.
+    /// Text of the tooltip.
     pub(crate) tip: String,
-    /// A lower bound.
+    /// Whether the value is a lower bound.
     pub(crate) hollow: bool,
 }
 
-/// What is drawn.
+/// Quantity of a plot.
 pub(crate) struct Quantity<'a> {
     pub(crate) title: &'a str,
-    /// Of the axis.
+    /// Label of the axis.
     pub(crate) label: &'a str,
     pub(crate) unit: Unit,
     pub(crate) note: &'a str,
 }
 
-/// A line's name and its points.
+/// Name and points of a line.
 type NamedLine = (String, Vec<(f64, f64)>);
 
-/// The pictures of a quantity.
+/// Renders the plots of a quantity.
 pub(crate) fn curves(
     cells: &Cells<'_>,
     quantity: &Quantity<'_>,
@@ -47,7 +47,7 @@ pub(crate) fn curves(
         return bars(cells, quantity, value);
     };
     let lines = lines(cells, value);
-    // With a single value along the axis for every line there is nothing to join.
+    // With one value along the axis for every line there is nothing to connect.
     if lines.iter().all(|l| l.points.len() < 2) {
         return bars(cells, quantity, value);
     }
@@ -95,7 +95,7 @@ fn bars(
     }
 }
 
-/// The lines over the axis, those that have points.
+/// Returns the lines over the axis that have points.
 fn lines(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<Line> {
     let line = |(style, name): (usize, &String)| {
         let of_line = cells.cells.iter().filter(|c| c.line == style);
@@ -130,13 +130,13 @@ fn over(across: &Across, quantity: &Quantity<'_>, lines: Vec<Line>) -> Markup {
     .figure()
 }
 
-/// Where a line begins and ends.
+/// Describes the first and the last point of a line.
 fn in_words(line: &Line, unit: &Unit) -> String {
     let text = |p: Option<&Point>| p.map_or(String::new(), |p| unit.full(p.y));
     format!("{} from {} to {}", line.name, text(line.points.first()), text(line.points.last()))
 }
 
-/// Each line's values as percent of UDP's at the same settings, where the transport was varied.
+/// Returns each line's values as percent of UDP's at the same settings, if the transport was varied.
 fn shares_of_udp(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<Line> {
     const KEY: &str = "transport";
     if !cells.varied.iter().any(|key| key == KEY) {
@@ -162,8 +162,8 @@ fn shares_of_udp(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) 
     lines(cells, &share)
 }
 
-/// The model of a connection's cost spread over its N queries, N + 1 exchanges for N answers, as dotted
-/// guides, and what fits better: Q(N) = Qmax N / (N + h), h queries' worth of work a connection.
+/// Adds dotted guides for the model of a connection's cost spread over its N queries (N + 1 exchanges for N answers),
+/// and a better fit: Q(N) = Qmax N / (N + h), where a connection costs as much as h queries.
 fn amortisation(
     across: &Across,
     quantity: &Quantity<'_>,
@@ -194,10 +194,10 @@ fn amortisation(
     (guides, fits)
 }
 
-/// Qmax and h of Q(N) = Qmax N / (N + h) by least squares of the relative errors of 1/Q, and the largest
-/// relative residual; `None` when no such curve fits.
+/// Fits Qmax and h of Q(N) = Qmax N / (N + h) by least squares of the relative errors of 1/Q; returns them with the
+/// largest relative residual, or `None` if no such curve fits.
 fn fit(points: &[Point]) -> Option<(f64, f64, f64)> {
-    // 1/Q = 1/Qmax + (h/Qmax) (1/N): a straight line, weighted by Q squared.
+    // 1/Q = 1/Qmax + (h/Qmax) (1/N) is a straight line, weighted by Q squared.
     let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for p in points.iter().filter(|p| p.x > 0.0 && p.y > 0.0) {
         let (x, y, weight) = (1.0 / p.x, 1.0 / p.y, p.y * p.y);

@@ -1,5 +1,5 @@
-//! What has to be known before the figures are believed: what was not measured, what was void, what differs from
-//! RFC 8219, what the host does to measurements. Each thing is said once, for all that it holds for.
+//! Warnings about the figures of a run: skipped cells, void trials, differences from RFC 8219, and disturbances by
+//! the host. Each warning appears once, with everything it applies to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use super::summary::seam;
 use crate::view::number::counted;
 use crate::view::skipped_name;
 
-/// A reason longer than this is cut; the whole of it is folded.
+/// Largest length of a reason on one line; a longer one is cut, and its full text folded.
 const LINE: usize = 160;
 
-/// All of them, an item each.
+/// Returns all warnings, one item each.
 pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     let mut out = Vec::new();
     if !run.complete {
@@ -42,7 +42,7 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     out
 }
 
-/// What was not measured, by reason.
+/// Lists the skipped cells by reason.
 fn skipped(run: &Run) -> Vec<Markup> {
     let mut by_reason: Vec<(String, Vec<&Skipped>)> = Vec::new();
     for skipped in &run.skipped {
@@ -55,7 +55,7 @@ fn skipped(run: &Run) -> Vec<Markup> {
     by_reason.iter().map(|(line, of)| reason(line, of)).collect()
 }
 
-/// A reason in one line; what was skipped for it, and the whole of what was said, folded.
+/// Renders a reason on one line, with the skipped cells and the full text folded.
 fn reason(line: &str, of: &[&Skipped]) -> Markup {
     let whole = of[0].why.trim();
     let servers: BTreeSet<&str> = of.iter().map(|s| s.server.as_str()).collect();
@@ -76,7 +76,7 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
     }
 }
 
-/// The first line, cut between words where it is long.
+/// Returns the first line, cut between words if it is long.
 fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim_end_matches(':');
     if line.chars().count() <= LINE {
@@ -86,7 +86,7 @@ fn first_line(text: &str) -> String {
     format!("{} …", cut.rsplit_once(' ').map_or(cut.as_str(), |(words, _)| words))
 }
 
-/// What differs from RFC 8219, by the servers that it holds for.
+/// Lists the differences from RFC 8219, by the servers they apply to.
 fn differs(run: &Run) -> Vec<Markup> {
     let mut by_what: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for cell in &run.results {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_said_once_and_a_log_is_folded() {
+    fn a_reason_appears_once_and_a_log_is_folded() {
         let log = "nsd ended by itself\n  the end of its log:\n  | too many <files>";
         let run = Run {
             complete: true,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_said_of_those_that_have_them() {
+    fn differences_name_their_servers() {
         let cell = |server: &str, differs: &[&str]| CellRecord {
             differs: differs.iter().map(|d| (*d).to_owned()).collect(),
             ..CellRecord::new(server, BTreeMap::new(), "search")

@@ -1,4 +1,4 @@
-//! What other methods found: a table of every figure, and a picture of each.
+//! Results of other methods: a table of every figure, and a plot of each.
 
 use maud::{Markup, html};
 use measure::stats;
@@ -12,12 +12,12 @@ use crate::view::number;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
 
-/// Its smallest and largest value, where there are several.
+/// Returns the smallest and the largest value, if there are several.
 fn range(figure: &Figure) -> Option<(f64, f64)> {
     number::range(&figure.values).filter(|_| figure.values.len() > 1)
 }
 
-/// Median and spread in words.
+/// Describes median and spread.
 pub(crate) fn in_words(figure: &Figure) -> String {
     let unit = Unit::of(&figure.unit);
     let Some(median) = figure.median() else { return "–".to_owned() };
@@ -35,18 +35,18 @@ pub(crate) fn in_words(figure: &Figure) -> String {
     }
 }
 
-/// The names of all figures of a run.
+/// Returns the names of all figures of a run.
 pub(crate) fn names<'a>(cells: &'a Cells<'_>) -> Vec<&'a str> {
     figure_order(cells.cells.iter().flat_map(|c| c.record.figures.keys()))
 }
 
-/// Whether each is of one visit, so that nothing is known of the spread between visits.
+/// Returns whether each figure is from one visit, so that the spread between visits is unknown.
 pub(crate) fn one_visit(cells: &Cells<'_>) -> bool {
     let mut all = cells.cells.iter().flat_map(|c| c.record.figures.values()).peekable();
     all.peek().is_some() && all.all(|f| f.values.len() <= 1)
 }
 
-/// All of it; empty without figures.
+/// Renders the section; empty without figures.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let names = names(cells);
     html! {
@@ -82,7 +82,7 @@ fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
     table("Figures of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
 }
 
-/// The servers that follow a primary, each by itself; empty where there are none.
+/// Renders the table of secondaries; empty if there are none.
 fn secondaries(cells: &Cells<'_>) -> Markup {
     let all = || cells.cells.iter().flat_map(|c| c.record.secondaries.iter().map(move |s| (c, s)));
     let names = figure_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
@@ -129,7 +129,7 @@ fn figure_cell(head: &str, figure: Option<&Figure>) -> Markup {
 fn picture(cells: &Cells<'_>, name: &str) -> Markup {
     let figures = || cells.cells.iter().filter_map(|c| c.record.figures.get(name));
     let Some(unit) = figures().next().map(|f| Unit::of(&f.unit)) else { return html! {} };
-    // A single value, or nothing but zeros, is no picture: the table says it.
+    // A single value, or only zeros, need no plot: the table shows them.
     let medians = || figures().filter_map(Figure::median);
     if medians().count() < 2 || medians().all(|y| y == 0.0) {
         return html! {};

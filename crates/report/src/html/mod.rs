@@ -1,4 +1,4 @@
-//! Runs to one HTML page that needs nothing else: no network, no fonts, no library.
+//! Runs as one self-contained HTML page: no network, no fonts, no library.
 //!
 //! ```text
 //! runs ──> cells (named by what varies) ──> summary            in words, and what is doubtful
@@ -8,9 +8,9 @@
 //!                                      └──> conditions          testbed, host, files, raw data
 //! ```
 //!
-//! Text from records passes through maud, which escapes it; the page's own policy forbids it to load
-//! anything. Pictures are SVG made here, the script only sorts tables, switches the theme and unpacks
-//! the raw data: without it everything can be read.
+//! Text from records passes through maud, which escapes it; the page's own policy forbids it to load anything. Plots
+//! are SVG made here. The script only sorts tables, switches the theme and unpacks the raw data: the page is readable
+//! without it.
 
 mod capacity;
 mod cells;
@@ -32,10 +32,10 @@ use cells::Cells;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
-/// The page may use what is in it and nothing else.
+/// Content security policy: the page may use only its own content.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The page of some runs.
+/// Renders the page of some runs.
 pub fn html(runs: &[Run]) -> String {
     let title = match runs {
         [run] => format!("{} – dnsdyno", summary::heading(run)),

@@ -2,16 +2,16 @@
 
 use maud::{Markup, html};
 
-/// How a table fits a narrow screen.
+/// Layout of a table on a narrow screen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Narrow {
     /// Each row becomes a card.
     Cards,
-    /// It is scrolled sideways by itself.
+    /// The table scrolls sideways.
     Scrolls,
 }
 
-/// A table whose columns can be sorted.
+/// Renders a table with sortable columns.
 pub(super) fn table(caption: &str, narrow: Narrow, heads: &[&str], rows: &[Markup]) -> Markup {
     html! {
         div.scroll.wide[narrow == Narrow::Scrolls] tabindex="0" role="region" aria-label=(caption) {
@@ -24,17 +24,17 @@ pub(super) fn table(caption: &str, narrow: Narrow, heads: &[&str], rows: &[Marku
     }
 }
 
-/// The cell that names its row.
+/// Renders the cell that names its row.
 pub(super) fn name_cell(head: &str, text: &str) -> Markup {
     html! { th scope="row" data-h=(head) data-v=(text) { (text) } }
 }
 
-/// A number: the exact value for sorting and for scripts, the rounded one for people.
+/// Renders a number: the exact value for sorting and scripts, the rounded one as text.
 pub(super) fn number_cell(head: &str, value: Option<f64>, text: String) -> Markup {
     html! { td.n data-h=(head) data-v=[value] { (text) } }
 }
 
-/// A section that is folded away.
+/// Renders a folded section.
 pub(super) fn fold(title: &str, body: Markup) -> Markup {
     html! { details.fold { summary { (title) } div.body { (body) } } }
 }

@@ -1,4 +1,4 @@
-//! The summary: what was found, in words.
+//! The summary: results in words.
 
 use maud::{Markup, html};
 use record::{Run, Seam};
@@ -9,10 +9,10 @@ use super::{capacity, figures};
 use crate::view::name::figure_title;
 use crate::view::{date, span, thousands};
 
-/// More findings are left to the tables.
+/// Largest number of results in the summary; the tables have all.
 const MAX_FINDINGS: usize = 12;
 
-/// A run's part of it.
+/// Renders the summary of one run.
 pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: &str) -> Markup {
     let doubts = doubts(run);
     html! {
@@ -30,7 +30,7 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: &str) -> Markup {
     }
 }
 
-/// The run's name.
+/// Returns the name of the run.
 pub(crate) fn heading(run: &Run) -> String {
     let id = run.id.map(|id| format!("run {id}: ")).unwrap_or_default();
     match run.plan.title.as_str() {
@@ -39,7 +39,7 @@ pub(crate) fn heading(run: &Run) -> String {
     }
 }
 
-/// When, how long, by what.
+/// Returns start, duration and command of the run.
 fn facts(run: &Run) -> String {
     let mut facts = vec![
         date(run.plan.started_unix_s),
@@ -57,7 +57,7 @@ fn facts(run: &Run) -> String {
     facts.join(" · ")
 }
 
-/// The capacities, highest first, or where figures lie.
+/// Returns the capacities, highest first, or the ranges of the figures.
 fn findings(cells: &Cells<'_>) -> Vec<Markup> {
     let mut searched = capacity::searched(cells);
     searched.sort_by(|a, b| {
@@ -95,10 +95,10 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
     out
 }
 
-/// An interruption in words.
+/// Describes an interruption.
 pub(crate) fn seam(seam: &Seam) -> String {
     format!(
-        "Seam: interrupted on {} after {} trials, taken up again {} later by dnsdyno {}.",
+        "Seam: interrupted on {} after {} trials, resumed {} later by dnsdyno {}.",
         date(seam.stopped_unix_s),
         thousands(seam.trials_before as f64),
         span(seam.resumed_unix_s - seam.stopped_unix_s),
@@ -106,7 +106,7 @@ pub(crate) fn seam(seam: &Seam) -> String {
     )
 }
 
-/// The course of a run with its interruptions as a strip; empty when there were none.
+/// Renders the course of a run with its interruptions as a strip; empty without interruptions.
 pub(crate) fn course(run: &Run) -> Markup {
     let gaps: Vec<(f64, f64)> =
         run.seams.iter().map(|s| (s.stopped_unix_s, s.resumed_unix_s)).collect();
@@ -129,7 +129,7 @@ pub(crate) fn course(run: &Run) -> Markup {
                 text.tick x="8" y="42" { (date(start)) }
                 text.tick x="432" y="42" text-anchor="end" { (date(end)) }
             }
-            p.note { "Filled: measuring. Gaps: the run was interrupted and taken up again." }
+            p.note { "Filled: measuring. Gaps: the run was interrupted and resumed." }
         }
     }
 }

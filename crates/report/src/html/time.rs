@@ -1,5 +1,5 @@
-//! What happened in the course of trials: answers and latencies by the second, the server's CPU and memory, and, folded
-//! away, everything else that was sampled.
+//! Trials over time: answers and latencies by the second, the server's CPU and memory, and, folded, all other
+//! samples.
 
 use maud::{Markup, html};
 use record::{Series, TrialRecord};
@@ -9,22 +9,22 @@ use super::parts::fold;
 use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
 use crate::view::unit::Unit;
 
-/// More samples of one unit and cell are left to the raw data.
+/// Largest number of series of one unit and cell; the raw data has all.
 const MAX_SERIES: usize = 24;
-/// More cells are left to the raw data.
+/// Largest number of cells; the raw data has all.
 const MAX_CELLS: usize = 64;
-/// A mark on each of more points would hide the line.
+/// Largest number of marks on a line; more marks would hide the line.
 const MAX_MARKS: usize = 24;
-/// The latencies among the samples of a trial: what they are called by, and the plot's title.
+/// Names of the latency series of a trial, with the title of the plot.
 const LATENCIES: [(&str, &str); 2] = [
     ("latency.p50", "Latency over time, median"),
     ("latency.p99", "Latency over time, 99th percentile"),
 ];
 
-/// A cell and the trial that is shown of it.
+/// A cell and the trial that represents it.
 type Shown<'a, 'r> = (&'a Cell<'r>, &'a TrialRecord);
 
-/// All of it; empty where nothing was sampled.
+/// Renders the section; empty without samples.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let shown: Vec<Shown<'_, '_>> =
         cells.cells.iter().filter_map(|c| Some((c, c.deciding().pop()?))).collect();
@@ -53,7 +53,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     }
 }
 
-/// Valid answers to the queries of each whole second.
+/// Renders valid answers to the queries of each whole second.
 fn rates(shown: &[Shown<'_, '_>]) -> Markup {
     let line = |(style, (cell, t)): (usize, &Shown<'_, '_>)| {
         let whole = (t.trial.duration_s + 0.01).floor() as usize;
@@ -70,7 +70,7 @@ fn rates(shown: &[Shown<'_, '_>]) -> Markup {
     plot("Valid answers over time", "valid, by the second they were due", lines, Unit::Qps)
 }
 
-/// What was sampled of some series, a line a cell; several series of a cell are added up.
+/// Renders samples of some series, one line for each cell; several series of a cell are added.
 fn over(shown: &[Shown<'_, '_>], title: &str, which: &dyn Fn(&Series) -> bool) -> Markup {
     let mut unit = None;
     let lines = shown.iter().enumerate().filter_map(|(style, (cell, t))| {
@@ -79,7 +79,7 @@ fn over(shown: &[Shown<'_, '_>], title: &str, which: &dyn Fn(&Series) -> bool) -
         unit.get_or_insert(Unit::of(&first.unit));
         let mut samples = first.samples.clone();
         for more in of {
-            // All of a role are sampled at once.
+            // All series of a role are sampled at the same times.
             for (at, value) in &mut samples {
                 *value += more.samples.iter().find(|(t, _)| t == at).map_or(0.0, |(_, v)| *v);
             }
@@ -92,7 +92,7 @@ fn over(shown: &[Shown<'_, '_>], title: &str, which: &dyn Fn(&Series) -> bool) -
     plot(title, label, lines, unit.clone())
 }
 
-/// What was sampled of one cell: the plots of each unit.
+/// Renders the samples of one cell: one plot for each unit.
 fn probes(series: &[Series]) -> Markup {
     let mut units: Vec<&str> = Vec::new();
     for s in series {
@@ -155,7 +155,7 @@ fn plot(title: &str, label: &str, lines: Vec<Line>, unit: Unit) -> Markup {
             l.points.iter().fold((f64::MAX, f64::MIN), |(a, b), p| (a.min(p.y), b.max(p.y)));
         format!("{} from {} to {}", l.name, unit.full(low), unit.full(high))
     };
-    // Times of several orders of magnitude, as of a fast and a slow server.
+    // Times may span several orders of magnitude, as those of a fast and a slow server.
     let y = match unit {
         Unit::Micros => Scale::log(all().map(|p| p.y)),
         _ => Scale::from_zero(all().map(|p| p.y)),

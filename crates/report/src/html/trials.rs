@@ -1,4 +1,4 @@
-//! What trials measured: answered against offered rate, latency, the schedule, and all of them in a table.
+//! Results of trials: answered against offered rate, latency, the schedule, and a table of all trials.
 
 use maud::{Markup, html};
 use measure::Histogram;
@@ -11,13 +11,13 @@ use crate::view::name::limiter_name;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
-/// The share (percent) of queries that were slower, where the curves of percentiles have their points.
+/// Percentages of slowest queries at which the percentile curves have their points.
 const SLOWEST: [f64; 16] =
     [100.0, 90.0, 75.0, 50.0, 35.0, 25.0, 15.0, 10.0, 5.0, 2.5, 1.0, 0.5, 0.25, 0.1, 0.05, 0.01];
-/// More trials are left to the raw data.
+/// Largest number of trials in the table; the raw data has all.
 const MAX_ROWS: usize = 1_000;
 
-/// All of it; empty without trials.
+/// Renders the section; empty without trials.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| !c.record.trials.is_empty()).collect();
     html! {
@@ -37,7 +37,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     }
 }
 
-/// Answered against offered rate, every sound trial, with the diagonal.
+/// Renders the answered against the offered rate of every valid trial, with the diagonal.
 fn answered(cells: &[&Cell<'_>]) -> Markup {
     let lines: Vec<Line> = cells
         .iter()
@@ -82,7 +82,7 @@ fn answered(cells: &[&Cell<'_>]) -> Markup {
     .figure()
 }
 
-/// A trial in words.
+/// Describes a trial.
 fn in_words(t: &TrialRecord) -> String {
     format!(
         "{} offered, {} answered per second, p99 {}, limited by {}",
@@ -93,7 +93,7 @@ fn in_words(t: &TrialRecord) -> String {
     )
 }
 
-/// A distribution of the deciding trials: how slow the slowest queries are, both axes logarithmic.
+/// Renders a distribution of the deciding trials: times of the slowest queries, both axes logarithmic.
 fn percentiles(
     cells: &[&Cell<'_>],
     title: &str,
@@ -105,7 +105,7 @@ fn percentiles(
         let points = SLOWEST.iter().filter(|p| enough(&times, **p)).map(|slowest| {
             let us = times.quantile(1.0 - slowest / 100.0).as_micros_f64();
             let tip = format!("{}: p{} {}", cell.name, shortest(100.0 - slowest), time_us(us));
-            // The axis runs from the many to the few.
+            // The axis runs from large shares to small ones.
             Point { x: 100.0 / slowest, y: us.max(0.01), tip, ..Point::default() }
         });
         let points = points.collect();
@@ -147,18 +147,18 @@ fn percentiles(
     .figure()
 }
 
-/// Whether so small a share holds ten queries.
+/// Returns whether a share this small contains ten queries.
 fn enough(times: &Histogram, percent: f64) -> bool {
     times.count() as f64 * percent / 100.0 >= 10.0
 }
 
-/// As few digits as it needs.
+/// Formats a percentage with as few digits as needed.
 fn shortest(percent: f64) -> String {
     let text = format!("{percent:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The table of trials.
+/// Renders the table of trials.
 fn rows(cells: &[&Cell<'_>]) -> Markup {
     let heads = [
         "cell",

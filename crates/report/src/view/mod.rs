@@ -1,4 +1,4 @@
-//! How records look to people: each thing has one spelling here, whichever place shows it.
+//! Display of records: each thing has one spelling here, used by every table, page and message.
 //!
 //! ```text
 //!   name     cells, figures, limiters, labels of metrics     "nsd 4.6.1 cores=2"

@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use measure::Limiter;
 use record::{CellRecord, Compared, Skipped};
 
-/// The full name of a cell: server, version, every setting.
+/// Returns the full name of a cell: server, version, every setting.
 pub fn cell_name(cell: &CellRecord) -> String {
     record::cell_name(&cell.server, cell.server_version.as_deref(), &cell.settings)
 }
 
-/// The name of a cell within its run: the server and those settings that are in `keys`, as the run has them.
+/// Returns the name of a cell within its run: the server and the settings that are in `keys`, in the order of the
+/// run.
 pub(crate) fn short_name<'a>(cell: &CellRecord, keys: impl Iterator<Item = &'a String>) -> String {
     record::cell_name(&cell.server, None, chosen(cell, keys))
 }
 
-/// The same with the server's version.
+/// Returns the same name with the server's version.
 pub(crate) fn long_name<'a>(cell: &CellRecord, keys: impl Iterator<Item = &'a String>) -> String {
     record::cell_name(&cell.server, cell.server_version.as_deref(), chosen(cell, keys))
 }
 
-/// The settings of a cell that are in `keys`, in the order of `keys`.
+/// Returns the settings of a cell that are in `keys`, in the order of `keys`.
 fn chosen<'a>(
     cell: &CellRecord,
     keys: impl Iterator<Item = &'a String>,
@@ -28,29 +29,29 @@ fn chosen<'a>(
     keys.filter_map(|key| cell.settings.get_key_value(key))
 }
 
-/// A server and its version.
+/// Returns a server and its version.
 pub(crate) fn server_name(cell: &CellRecord) -> String {
     record::cell_name(&cell.server, cell.server_version.as_deref(), &BTreeMap::new())
 }
 
-/// The name of a server that was skipped, with the settings at which it was.
+/// Returns the name of a skipped server, with its skipped settings.
 pub fn skipped_name(skipped: &Skipped) -> String {
     record::cell_name(&skipped.server, None, &skipped.settings)
 }
 
-/// The name of a figure that two runs have.
+/// Returns the name of a figure that two runs share.
 pub(crate) fn compared_name(figure: &Compared) -> String {
     let cell = record::cell_name(&figure.server, None, &figure.settings);
     format!("{cell} {}", figure.figure)
 }
 
-/// Settings alone, as `key=value` with blanks between.
+/// Returns settings alone, as `key=value` separated by spaces.
 pub fn setting_words(settings: &BTreeMap<String, String>) -> String {
     record::cell_name("", None, settings).trim_start().to_owned()
 }
 
-/// The labels of a cell for Prometheus: `server`, and `setting_KEY` for each setting. A label's name may have
-/// letters, digits and underscores; other characters of a key become underscores.
+/// Returns the labels of a cell for Prometheus: `server`, and `setting_KEY` for each setting. A label's name may
+/// contain letters, digits and underscores; other characters of a key become underscores.
 pub fn labels(cell: &CellRecord) -> Vec<(String, String)> {
     let word = |key: &str| {
         key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>()
@@ -60,12 +61,12 @@ pub fn labels(cell: &CellRecord) -> Vec<(String, String)> {
     std::iter::once(("server".to_owned(), cell.server.clone())).chain(settings).collect()
 }
 
-/// A figure's name in words: `zone_load` is "zone load".
+/// Returns a figure's name in words: `zone_load` is "zone load".
 pub fn figure_name(name: &str) -> String {
     name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR")
 }
 
-/// A figure's name as the head of a column of a page, or as a title.
+/// Returns a figure's name as the heading of a column, or as a title.
 pub(crate) fn figure_title(name: &str) -> String {
     if name == "qps" {
         return "Queries answered a second".to_owned();
@@ -75,7 +76,7 @@ pub(crate) fn figure_title(name: &str) -> String {
     letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
 }
 
-/// A limiter in words.
+/// Returns a limiter in words.
 pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::Dut => "the server",

@@ -1,9 +1,9 @@
-//! Numbers: thousands apart, significant digits, shares.
+//! Numbers: thousands separators, significant digits, shares.
 
-/// The decimals of a number at most, so that a rounding error does not fill a column.
+/// Largest number of decimals, so that a rounding error does not fill a column.
 const MAX_DECIMALS: usize = 6;
 
-/// A whole number with its thousands apart: "12,345".
+/// Formats a whole number with thousands separators: "12,345".
 pub fn thousands(x: f64) -> String {
     let digits = format!("{x:.0}");
     let mut out = String::new();
@@ -19,7 +19,7 @@ pub fn thousands(x: f64) -> String {
     out
 }
 
-/// Four significant digits without the zeros at their end, or all of the integer part; six decimals at most.
+/// Formats four significant digits without trailing zeros, or the whole integer part; at most six decimals.
 pub(crate) fn significant(x: f64) -> String {
     if x.abs() >= 1e3 {
         return thousands(x);
@@ -28,7 +28,7 @@ pub(crate) fn significant(x: f64) -> String {
     trimmed(x, usize::try_from(4 - integer_digits).unwrap_or(0).min(MAX_DECIMALS))
 }
 
-/// With `decimals` decimals, less the zeros at their end.
+/// Formats with `decimals` decimals, without trailing zeros.
 pub(crate) fn trimmed(x: f64, decimals: usize) -> String {
     let text = format!("{x:.decimals$}");
     let text = match text.contains('.') {
@@ -38,19 +38,19 @@ pub(crate) fn trimmed(x: f64, decimals: usize) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// `part` as percent of `whole`; `None` of nothing.
+/// Returns `part` as percent of `whole`; `None` if `whole` is zero.
 pub(crate) fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-/// The smallest and the largest of some values; `None` without values.
+/// Returns the smallest and the largest value; `None` without values.
 pub(crate) fn range(values: &[f64]) -> Option<(f64, f64)> {
     let bounds = (f64::MAX, f64::MIN);
     let range = values.iter().fold(bounds, |(low, high), v| (low.min(*v), high.max(*v)));
     (!values.is_empty()).then_some(range)
 }
 
-/// "1 trial", "2 trials": a count and the noun in the form that fits it.
+/// Formats a count and its noun in the matching form: "1 trial", "2 trials".
 pub(crate) fn counted(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -1,20 +1,20 @@
-//! Tables of text, and which columns a table of cells has.
+//! Tables of text, and the columns of a table of cells.
 
 use std::fmt::Write;
 
 use record::CellRecord;
 
-/// The side of its column that a text stands at.
+/// Alignment of a text within its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// Alignment of words.
     Left,
-    /// Numbers.
+    /// Alignment of numbers.
     Right,
 }
 
-/// Lines of text in columns, each as wide as its widest text, two blanks between them. Columns beyond
-/// `sides` stand as the last of `sides` does.
+/// Aligns lines of text in columns, each as wide as its widest text, separated by two spaces. Columns beyond `sides`
+/// use the last alignment of `sides`.
 pub fn align<R: AsRef<[String]>>(rows: &[R], sides: &[Align]) -> String {
     let rows = || rows.iter().map(AsRef::as_ref);
     let columns = rows().map(<[String]>::len).max().unwrap_or(0);
@@ -35,14 +35,14 @@ pub fn align<R: AsRef<[String]>>(rows: &[R], sides: &[Align]) -> String {
     out
 }
 
-/// The sides of a table with `words` columns of words before its columns of numbers.
+/// Returns the alignment of a table with `words` columns of words before its columns of numbers.
 pub(crate) fn words_then_numbers(words: usize) -> Vec<Align> {
     let mut sides = vec![Align::Left; words];
     sides.push(Align::Right);
     sides
 }
 
-/// The settings that differ between cells, sorted; a setting that only some cells have differs too.
+/// Returns the settings that differ between cells, sorted; a setting that only some cells have differs too.
 pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) -> Vec<String> {
     let mut keys: Vec<&String> = cells.clone().flat_map(|cell| cell.settings.keys()).collect();
     keys.sort_unstable();
@@ -55,7 +55,7 @@ pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) ->
     keys.into_iter().filter(differs).cloned().collect()
 }
 
-/// Figures that stand first, in this order.
+/// Figures that come first, in this order.
 const FIRST: [&str; 12] = [
     "qps",
     "updates",
@@ -71,7 +71,7 @@ const FIRST: [&str; 12] = [
     "lag_unseen",
 ];
 
-/// The names of figures, each once: those of [`FIRST`], then the others in alphabetical order.
+/// Returns the names of figures, each once: those of [`FIRST`], then the others in alphabetical order.
 pub(crate) fn figure_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
     let mut names: Vec<&str> = names.map(String::as_str).collect();

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The first second of the year 10,000, since 1970: RFC 3339 has no date from then on.
+/// First second of the year 10,000, since 1970: RFC 3339 has no dates from then on.
 const END_OF_DATES_S: u64 = 253_402_300_800;
 
-/// Seconds since 1970 as a date in UTC, RFC 3339 to the second; "-" for what is no date.
+/// Formats seconds since 1970 as a date in UTC, RFC 3339 to the second; "-" if there is no such date.
 pub(crate) fn date(unix_s: f64) -> String {
     let date = Duration::try_from_secs_f64(unix_s).ok().filter(|d| d.as_secs() < END_OF_DATES_S);
     date.map_or("-".to_owned(), |d| humantime::format_rfc3339_seconds(UNIX_EPOCH + d).to_string())
 }
 
-/// A span of time in seconds, as people plan with it: "45 s", "12 min", "3 h 05 min".
+/// Formats a duration in seconds with the precision of a plan: "45 s", "12 min", "3 h 05 min".
 pub fn span(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;
     match s {

@@ -1,13 +1,13 @@
-//! Quantities, numbers with their unit: short on axes, in full in tables and sentences.
+//! Quantities: numbers with their unit, short on axes, complete in tables and sentences.
 
 use super::number::{significant, thousands, trimmed};
 
-/// A value in full with its unit, given the word that a record uses for the unit.
+/// Formats a value completely with its unit, given the word of the unit in a record.
 pub fn quantity(value: f64, unit: &str) -> String {
     Unit::of(unit).full(value)
 }
 
-/// The same where nothing else says that a rate is of queries: "12,345 qps".
+/// Formats a value with its unit, where a rate of queries needs its unit: "12,345 qps".
 pub fn with_unit(value: f64, unit: &str) -> String {
     match Unit::of(unit) {
         Unit::Qps => format!("{} qps", thousands(value)),
@@ -15,7 +15,7 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// Microseconds in a unit people read.
+/// Formats microseconds in a readable unit.
 pub(crate) fn time_us(us: f64) -> String {
     match us {
         us if us >= 1e6 => format!("{:.2} s", us / 1e6),
@@ -24,10 +24,10 @@ pub(crate) fn time_us(us: f64) -> String {
     }
 }
 
-/// The decimals of a number on an axis.
+/// Largest number of decimals on an axis.
 const AXIS_DECIMALS: usize = 3;
 
-/// What a number counts.
+/// Unit of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Queries per second.
@@ -42,15 +42,15 @@ pub(crate) enum Unit {
     Bytes,
     /// Hundredths.
     Percent,
-    /// Anything else, by its name; empty for a plain number.
+    /// Any other unit, by its name; empty for a plain number.
     Other(String),
 }
 
-/// The word for what is counted by the second.
+/// Word for a rate per second.
 const PER_SECOND: &str = "1/s";
 
 impl Unit {
-    /// Of the word that a record uses.
+    /// Returns the unit for the word in a record.
     pub(crate) fn of(word: &str) -> Self {
         match word {
             "qps" | "q/s" => Unit::Qps,
@@ -63,7 +63,7 @@ impl Unit {
         }
     }
 
-    /// For the title of an axis.
+    /// Returns the name for the title of an axis.
     pub(crate) fn name(&self) -> &str {
         match self {
             Unit::Qps => "queries/s",
@@ -75,7 +75,7 @@ impl Unit {
         }
     }
 
-    /// Short, for an axis.
+    /// Formats a number briefly, for an axis.
     pub(crate) fn short(&self, x: f64) -> String {
         match self {
             Unit::Micros => short_time_us(x),
@@ -87,7 +87,7 @@ impl Unit {
         }
     }
 
-    /// In full, with its unit where that is not the column's.
+    /// Formats a number completely, with its unit unless the column has it.
     pub(crate) fn full(&self, x: f64) -> String {
         match self {
             Unit::Qps => thousands(x),
@@ -105,7 +105,7 @@ impl Unit {
     }
 }
 
-/// Bytes with a decimal prefix and three digits.
+/// Formats bytes with a decimal prefix and three digits.
 fn bytes(x: f64) -> String {
     match x.abs() {
         a if a >= 1e9 => format!("{:.2} GB", x / 1e9),
@@ -115,7 +115,7 @@ fn bytes(x: f64) -> String {
     }
 }
 
-/// Bytes on an axis.
+/// Formats bytes for an axis.
 fn short_bytes(x: f64) -> String {
     match x.abs() {
         a if a >= 1e9 => format!("{} GB", tick(x / 1e9)),
@@ -125,12 +125,12 @@ fn short_bytes(x: f64) -> String {
     }
 }
 
-/// As many digits as a tick needs.
+/// Formats a number with as many digits as a tick needs.
 fn tick(x: f64) -> String {
     trimmed(x, AXIS_DECIMALS)
 }
 
-/// With k, M or G.
+/// Formats a number with k, M or G.
 fn prefixed(x: f64) -> String {
     match x.abs() {
         a if a >= 1e9 => format!("{}G", tick(x / 1e9)),
@@ -140,7 +140,7 @@ fn prefixed(x: f64) -> String {
     }
 }
 
-/// A time in microseconds as an axis shows it: "50 us", "10 ms".
+/// Formats a time in microseconds for an axis: "50 us", "10 ms".
 pub fn short_time_us(us: f64) -> String {
     match us.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! Bars that lie: the label above, the value behind the bar, the spread across its end.
+//! Horizontal bars: the label above, the value after the bar, the spread across its end.
 
 use maud::{Markup, html};
 
@@ -10,13 +10,13 @@ use crate::view::unit::Unit;
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) style: usize,
-    /// Absent where nothing was found; the text says so.
+    /// Value of the bar; absent if nothing was found, as the text then says.
     pub(crate) value: Option<f64>,
     /// The spread, drawn as an error bar.
     pub(crate) spread: Option<(f64, f64)>,
-    /// What stands behind the bar.
+    /// Text after the bar.
     pub(crate) text: String,
-    /// Drawn hollow: a lower bound.
+    /// Whether the bar is hollow: a lower bound.
     pub(crate) hollow: bool,
 }
 
@@ -24,22 +24,22 @@ pub(crate) struct Bar {
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
-    /// What it shows, in a sentence, for those who cannot see it.
+    /// Description of the plot in one sentence, for screen readers.
     pub(crate) alt: String,
-    /// What has to be known to read it.
+    /// Note for the reader.
     pub(crate) note: String,
     pub(crate) label: String,
     pub(crate) unit: Unit,
     pub(crate) bars: Vec<Bar>,
 }
 
-/// The picture's width in its own units.
+/// Width of the plot in its own units.
 const WIDTH: f64 = 440.0;
 /// Height of a bar with its label.
 const ROW: f64 = 38.0;
 
 impl Bars {
-    /// The figure: title, picture, note.
+    /// Renders the figure: title, plot, note.
     pub(crate) fn figure(&self) -> Markup {
         let values = self.bars.iter().flat_map(|b| [b.value, b.spread.map(|(_, high)| high)]);
         let scale = super::Scale::from_zero(values.flatten());
@@ -68,7 +68,7 @@ impl Bars {
     }
 }
 
-/// One bar whose row begins at `top`.
+/// Renders one bar whose row begins at `top`.
 fn one(bar: &Bar, top: f64, left: f64, x: &dyn Fn(f64) -> f64) -> Markup {
     let end = x(bar.value.unwrap_or(0.0));
     let middle = top + 26.0;

@@ -1,8 +1,8 @@
 //! Plots as SVG in the page: lines and marks over two axes, and bars.
 //!
-//! Drawn small (a phone's width) so that the same picture serves a grid on a desk and a single column in
-//! a hand. Colours are the page's (`s0` to `s7`, safe for the colour-blind); each line has its own mark
-//! and dashes besides, and each mark says its numbers (`title`).
+//! Plots have the width of a phone, so that the same plot fits a grid on a wide screen and a single column on a
+//! narrow one. Colours are those of the page (`s0` to `s7`, safe for colour-blind readers); each line also has its
+//! own mark and dashes, and each mark shows its numbers in a tooltip (`title`).
 
 mod bars;
 mod scale;
@@ -17,11 +17,11 @@ use maud::{Markup, html};
 
 use crate::view::unit::Unit;
 
-/// More lines than this in one plot cannot be told apart.
+/// Largest number of distinguishable lines in one plot.
 pub(crate) const MAX_LINES: usize = 8;
-/// The picture's width in its own units; its height is [`HEIGHT`].
+/// Width of the plot in its own units; its height is [`HEIGHT`].
 const WIDTH: f64 = 440.0;
-/// See [`WIDTH`].
+/// Height of the plot; see [`WIDTH`].
 const HEIGHT: f64 = 290.0;
 
 /// One axis.
@@ -30,17 +30,17 @@ pub(crate) struct Axis {
     pub(crate) label: String,
     pub(crate) scale: Scale,
     pub(crate) unit: Unit,
-    /// Ticks with their texts, where they are not to be chosen.
+    /// Ticks with their texts; `None` to choose them.
     pub(crate) ticks: Option<Vec<(f64, String)>>,
 }
 
 impl Axis {
-    /// With ticks of its own choice.
+    /// Makes an axis that chooses its ticks.
     pub(crate) fn new(label: &str, scale: Scale, unit: Unit) -> Self {
         Axis { label: label.to_owned(), scale, unit, ticks: None }
     }
 
-    /// The ticks with their texts.
+    /// Returns the ticks with their texts.
     fn texts(&self, wanted: usize) -> Vec<(f64, String)> {
         self.ticks.clone().unwrap_or_else(|| {
             self.scale.ticks(wanted).into_iter().map(|t| (t, self.unit.short(t))).collect()
@@ -55,9 +55,9 @@ pub(crate) struct Point {
     pub(crate) y: f64,
     /// The spread, drawn as an error bar.
     pub(crate) spread: Option<(f64, f64)>,
-    /// What it says when it is pointed at.
+    /// Text of the tooltip.
     pub(crate) tip: String,
-    /// Drawn hollow: a lower bound, or a trial that failed.
+    /// Whether the point is hollow: a lower bound, or a failed trial.
     pub(crate) hollow: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Point {
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Its number: colour, mark and dashes follow from it.
+    /// Number of the line, which selects colour, mark and dashes.
     pub(crate) style: usize,
     pub(crate) points: Vec<Point>,
     /// Whether the points are joined.
@@ -78,18 +78,18 @@ pub(crate) struct Line {
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
     pub(crate) title: String,
-    /// What it shows, in a sentence, for those who cannot see it.
+    /// Description of the plot in one sentence, for screen readers.
     pub(crate) alt: String,
-    /// What has to be known to read it.
+    /// Note for the reader.
     pub(crate) note: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) lines: Vec<Line>,
-    /// Lines to compare with, by name: a model, a limit. Drawn thin and dotted.
+    /// Lines to compare with, by name: a model, a limit. They are thin and dotted.
     pub(crate) guides: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// The place of the axes within the picture.
+/// Position of the axes within the plot.
 struct Frame {
     left: f64,
     right: f64,
@@ -108,7 +108,7 @@ impl Frame {
 }
 
 impl Plot {
-    /// The figure: title, legend, picture, note.
+    /// Renders the figure: title, legend, plot, note.
     pub(crate) fn figure(&self) -> Markup {
         html! {
             figure.plot {
@@ -218,22 +218,22 @@ impl Plot {
     }
 }
 
-/// An upright error bar with feet.
+/// Returns an upright error bar with end marks.
 fn error_bar(x: f64, low: f64, high: f64) -> String {
     format!("M{x:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h7M{:.1} {high:.1}h7", x - 3.5, x - 3.5)
 }
 
-/// The colour's class.
+/// Returns the class of the colour.
 pub(crate) fn style_class(style: usize) -> String {
     format!("s{}", style % MAX_LINES)
 }
 
-/// The dashes of a line.
+/// Returns the dashes of a line.
 fn dashes(style: usize) -> &'static str {
     ["none", "7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2"][style % 5]
 }
 
-/// The mark of a line around (x, y), about 8 units wide.
+/// Returns the mark of a line around (x, y), about 8 units wide.
 fn mark(style: usize, x: f64, y: f64) -> String {
     match style % 7 {
         0 => format!("M{:.1} {y:.1}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z", x - 4.0),

@@ -1,22 +1,22 @@
-//! Axes: from values to places on the picture, and the ticks that say where.
+//! Axes: positions of values in the plot, and ticks.
 
-/// How values are laid out along an axis.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
-    /// Evenly, from the first to the second.
+    /// A linear scale from the first to the second value.
     Linear(f64, f64),
-    /// By their logarithm, from the first (above zero) to the second.
+    /// A logarithmic scale from the first value (above zero) to the second.
     Log(f64, f64),
 }
 
 impl Scale {
-    /// A linear scale that holds `values` and zero, with some room above.
+    /// Makes a linear scale that contains `values` and zero, with some room above.
     pub(crate) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         let top = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
         Scale::Linear(0.0, if top > 0.0 { top * 1.06 } else { 1.0 })
     }
 
-    /// A linear scale that holds `values`, with some room on both sides.
+    /// Makes a linear scale that contains `values`, with some room on both sides.
     pub(crate) fn around(values: impl Iterator<Item = f64>) -> Self {
         match extent(values) {
             Some((low, high)) if high > low => {
@@ -28,7 +28,7 @@ impl Scale {
         }
     }
 
-    /// A logarithmic scale that holds the positive ones of `values`, with some room on both sides.
+    /// Makes a logarithmic scale that contains the positive ones of `values`, with some room on both sides.
     pub(crate) fn log(values: impl Iterator<Item = f64>) -> Self {
         match extent(values.filter(|v| *v > 0.0)) {
             Some((low, high)) => Scale::Log(low / 1.25, high * 1.25),
@@ -36,7 +36,7 @@ impl Scale {
         }
     }
 
-    /// Where `x` lies: 0 at the beginning of the axis, 1 at its end; values outside lie on the edge.
+    /// Returns the position of `x`: 0 at the start of the axis, 1 at its end; values outside are on the edge.
     pub(crate) fn place(&self, x: f64) -> f64 {
         let share = match *self {
             Scale::Linear(low, high) => (x - low) / (high - low),
@@ -47,7 +47,7 @@ impl Scale {
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
 
-    /// About `wanted` round values within the scale.
+    /// Returns about `wanted` round values within the scale.
     pub(crate) fn ticks(&self, wanted: usize) -> Vec<f64> {
         match *self {
             Scale::Linear(low, high) => linear_ticks(low, high, wanted),
@@ -56,7 +56,7 @@ impl Scale {
     }
 }
 
-/// The smallest and the largest of the finite values.
+/// Returns the smallest and the largest of the finite values.
 fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|v| v.is_finite()).fold(None, |seen, v| match seen {
         None => Some((v, v)),
@@ -64,7 +64,7 @@ fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten.
+/// Returns multiples of 1, 2 or 5 times a power of ten.
 fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     let rough = (high - low) / wanted.max(1) as f64;
     let power = 10f64.powf(rough.log10().floor());
@@ -74,7 +74,7 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     (0..64).map(|i| (first + i) as f64 * step).take_while(|t| *t <= high * (1.0 + 1e-12)).collect()
 }
 
-/// Powers of ten; with 2 and 5 between them where the scale is short; thinned where it is long.
+/// Returns powers of ten, with 2 and 5 between them on a short scale, and fewer on a long scale.
 fn log_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
     let within = |t: &f64| *t >= low * 0.999 && *t <= high * 1.001;
