@@ -1,9 +1,9 @@
 //! Adapters: how a server is found, configured, started and stopped, as data.
 //!
-//! One TOML file under `servers/` for each; adding a server needs no Rust, and `--servers DIR` adds
-//! to, or replaces, those that are built in. Configuration files and arguments are templates
-//! ([minijinja](https://docs.rs/minijinja), the syntax of Jinja) over the [`Setting`]. An adapter
-//! is checked whole when it is read: unknown keys and unknown variables are errors with file and line.
+//! Each file `servers/*.toml` is one adapter; a new server needs no Rust, and `--servers-dir DIR` adds to the
+//! built-in adapters or replaces them. Configuration files and arguments are templates
+//! ([minijinja](https://docs.rs/minijinja), the syntax of Jinja) over the [`Setting`]. The whole adapter is checked
+//! when it is read: unknown keys and unknown variables are errors with file and line.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -27,13 +27,13 @@ use crate::replication::part::{Part, Signing};
 use crate::template::{self, Setting};
 use crate::testbed::PORT;
 
-/// Where servers are installed that are not on everyone's PATH.
+/// Directories with servers that may not be on PATH.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Every role.
+/// All roles.
 pub(crate) const ROLES: [Role; 3] = [Role::Dns64, Role::Resolver, Role::Authoritative];
 
-/// The word of a role in the TOML files.
+/// Returns the word of a role in the TOML files.
 pub fn role_word(role: Role) -> &'static str {
     match role {
         Role::Dns64 => "dns64",
@@ -42,39 +42,39 @@ pub fn role_word(role: Role) -> &'static str {
     }
 }
 
-/// How to drive one server.
+/// Adapter of one server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
-    /// The name it is asked for by: lower case letters, digits and dashes.
+    /// Name in arguments and files: lower case letters, digits and dashes.
     pub name: String,
-    /// Its name for people.
+    /// Display name of the server.
     pub title: String,
-    /// What it can be; what stands in front of another server is what that is.
+    /// Roles of the server; a front has the roles of the server behind it.
     #[serde(default)]
     pub roles: Vec<Role>,
-    /// Whether it stands in front of another server and passes queries on to it.
+    /// Whether it is a front, which forwards queries to another server.
     #[serde(default)]
     pub front: bool,
-    /// Transports beside UDP and TCP that it speaks, each with the version from which on it does.
+    /// Transports beside UDP and TCP, each with the first version that supports it.
     #[serde(default)]
     pub transports: BTreeMap<Transport, String>,
-    /// Open files that it must be allowed for each connection.
+    /// Number of open files that the server needs for each connection.
     #[serde(default = "one", rename = "files-per-connection")]
     pub files_per_connection: u64,
-    /// The server that stands behind it: only in adapters that [`Catalogue`](crate::Catalogue) joins.
+    /// Server behind a front; only in adapters that [`Catalogue`](crate::Catalogue) joins.
     #[serde(skip)]
     pub behind: Option<Box<Adapter>>,
-    /// Where it is, when the user runs it: only in adapters made by [`Adapter::custom`].
+    /// Address and port of a server that the user runs; only in adapters made by [`Adapter::custom`].
     #[serde(skip)]
     pub remote: Option<SocketAddr>,
-    /// The package that has it.
+    /// Package that contains the server.
     pub package: String,
-    /// Its program: candidates, looked for on PATH and where servers are installed.
+    /// Names of its program, looked for on PATH and in the system's directories.
     pub binaries: Vec<String>,
-    /// How it tells its version.
+    /// How to query its version.
     pub version: VersionQuery,
-    /// How it is started.
+    /// How to start it.
     pub start: Start,
     /// Where it listens.
     #[serde(default)]
@@ -82,36 +82,36 @@ pub struct Adapter {
     /// When it must be ready.
     #[serde(default)]
     pub ready: Ready,
-    /// How it is stopped.
+    /// How to stop it.
     #[serde(default)]
     pub stop: Stop,
-    /// Its configuration.
+    /// Its configuration files.
     #[serde(default)]
     pub files: Vec<FileTemplate>,
-    /// How it is told to be a primary or a secondary; absent where it is not driven as one.
+    /// How to configure it as a primary or a secondary; absent if the adapter does not support it.
     #[serde(default)]
     pub replication: Option<ReplicationTable>,
 }
 
-/// How a server is told to be a primary or a secondary of a zone. Its arguments are those of `start`.
+/// Configuration of a server as a primary or a secondary of a zone. It starts with the arguments of `start`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReplicationTable {
-    /// Whether it takes dynamic updates as a primary (RFC 2136).
+    /// Whether it accepts dynamic updates as a primary (RFC 2136).
     pub updates: bool,
-    /// How the zone of a primary may be signed.
+    /// Supported ways to sign the zone of a primary.
     #[serde(default)]
     pub signing: Vec<Signing>,
     /// Primaries that it cannot follow, by the names of their adapters, and why.
     #[serde(default)]
     pub cannot_follow: BTreeMap<String, String>,
-    /// Files that say that it still runs, and are taken away before it is started again after SIGKILL.
+    /// Files that mark a running server; they are removed before a restart after SIGKILL.
     #[serde(default)]
     pub stale_files: Vec<String>,
-    /// Commands run in its directory before its first start, one a line; a template.
+    /// Commands that run in its directory before its first start, one on each line; a template.
     #[serde(default = "no_text")]
     pub prepare: Spanned<String>,
-    /// Its configuration.
+    /// Its configuration files.
     pub files: Vec<FileTemplate>,
 }
 
@@ -123,38 +123,38 @@ fn one() -> u64 {
     1
 }
 
-/// How a server tells its version.
+/// Query of a server's version.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VersionQuery {
-    /// The arguments that make it print its version.
+    /// Arguments with which it prints its version.
     pub arguments: Vec<String>,
-    /// The version is the word that follows this text, on either output stream.
+    /// Text before the version, which is the next word on either output stream.
     pub after: String,
 }
 
-/// How a server is started: in the foreground, as the current user.
+/// Start of a server: in the foreground, as the current user.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// The program started instead of its own, which then is `{{ program }}`: such as a shell that
+    /// Program that is started instead of the server's own, which is then `{{ program }}`: for example a shell that
     /// starts one process for each core.
     #[serde(default)]
     pub through: Option<PathBuf>,
-    /// Its arguments, each a template.
+    /// Arguments, each a template.
     pub arguments: Vec<Spanned<String>>,
     /// Variables added to its environment, each value a template.
     #[serde(default)]
     pub environment: BTreeMap<String, Spanned<String>>,
 }
 
-/// Where a server listens.
+/// Addresses and port on which a server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Listen {
-    /// The port: for one that cannot be told.
+    /// Port of the server, if it cannot be configured.
     pub port: u16,
-    /// Whether it listens on IPv6: the Tester then asks over it.
+    /// Whether it listens on IPv6; the Tester then sends over IPv6.
     pub ipv6: bool,
     /// Whether it listens on IPv4.
     pub ipv4: bool,
@@ -166,11 +166,11 @@ impl Default for Listen {
     }
 }
 
-/// When a server must be ready.
+/// Readiness of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ready {
-    /// It must answer the first and the last name right within this time of its start.
+    /// Time after the start within which it must answer the first and the last name correctly.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
 }
@@ -181,14 +181,14 @@ impl Default for Ready {
     }
 }
 
-/// How a server is stopped.
+/// Stop of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
-    /// The signal that asks it to end.
+    /// Signal that ends it.
     #[serde(deserialize_with = "signal")]
     pub signal: Signal,
-    /// After this time it is ended by force.
+    /// Time after which it is killed.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
 }
@@ -199,13 +199,13 @@ impl Default for Stop {
     }
 }
 
-/// A file of a server's configuration.
+/// A configuration file of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileTemplate {
-    /// Its path in the directory of the run.
+    /// Path in the directory of the run.
     pub path: String,
-    /// Its text, a template.
+    /// Text of the file, a template.
     pub text: Spanned<String>,
 }
 
@@ -221,25 +221,25 @@ fn signal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Signal, D::Error
     })
 }
 
-/// An adapter that cannot be used, or is not there.
+/// Error of an adapter.
 #[derive(Debug, thiserror::Error)]
 pub enum AdapterError {
     /// A file or directory cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// A file is not understood.
+    /// A file is not valid.
     #[error("{}:{line}:{column}: {why}", path.display())]
     Bad {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1, in characters.
+        /// Column, from 1, in characters.
         column: usize,
         /// What is wrong.
         why: String,
@@ -247,49 +247,49 @@ pub enum AdapterError {
     /// There is no such server.
     #[error("there is no server `{name}`; known are {known}")]
     Unknown {
-        /// The name asked for.
+        /// Name that was given.
         name: String,
-        /// Those there are.
+        /// Known names.
         known: String,
     },
-    /// The server cannot be what is wanted.
+    /// The server does not support the role.
     #[error("{title} cannot be measured as {role}; its adapter knows it as {known}")]
     WrongRole {
-        /// The server.
+        /// Display name of the server.
         title: String,
-        /// What was wanted.
+        /// Role that was requested.
         role: &'static str,
-        /// What it can be.
+        /// Supported roles.
         known: String,
     },
-    /// The server is driven neither as a primary nor as a secondary.
+    /// The server has no table `[replication]`.
     #[error(
         "{title} is not driven as a primary or a secondary: its adapter has no table `[replication]`"
     )]
     NotReplicating {
-        /// The server.
+        /// Display name of the server.
         title: String,
     },
-    /// The server's program is not on this machine.
+    /// The program of the server is not on this machine.
     #[error(
         "{title} is not installed: no program {binaries} on PATH or in /usr/sbin; \
          as root: apt-get install {package}"
     )]
     NotInstalled {
-        /// The server.
+        /// Display name of the server.
         title: String,
-        /// The programs looked for.
+        /// Programs that were looked for.
         binaries: String,
-        /// The package that has it.
+        /// Package that contains the server.
         package: String,
     },
 }
 
 impl Adapter {
-    /// Reads an adapter and checks it whole; `path` is named in errors.
+    /// Parses an adapter and checks it completely; errors name `path`.
     ///
     /// # Errors
-    /// [`AdapterError::Bad`] with the place.
+    /// [`AdapterError::Bad`] with its place.
     pub fn parse(text: &str, path: &Path) -> Result<Self, AdapterError> {
         let bad = |at: usize, why: String| {
             let (line, column) = place(text, at);
@@ -316,10 +316,10 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// An adapter for a server of the user's own, which the shell starts.
+    /// Makes an adapter for a custom server of the user, which the shell starts.
     ///
     /// # Errors
-    /// When its name, its command or a file of it makes no sense.
+    /// If its name, its command or one of its files is invalid.
     pub fn custom(name: &str, role: Role, custom: &Custom) -> Result<Self, AdapterError> {
         let template = |text: &str| Spanned::new(0..0, text.to_owned());
         let files = custom.files.iter();
@@ -336,7 +336,7 @@ impl Adapter {
             remote: custom.address,
             package: String::new(),
             binaries: vec!["sh".to_owned()],
-            // It is not known how to ask for its version.
+            // The version query of a custom server is unknown.
             version: VersionQuery { arguments: vec!["-c".into(), ":".into()], after: "\0".into() },
             start: Start {
                 through: None,
@@ -364,19 +364,19 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Values to try its templates with.
+    /// Returns values to test its templates with.
     fn samples(&self) -> impl Iterator<Item = Setting> {
         let roles = if self.front { ROLES.as_slice() } else { self.roles.as_slice() };
         roles.iter().flat_map(|role| Setting::samples(*role, self.front))
     }
 
-    /// Everything of it that is a template.
+    /// Returns all its templates.
     fn templates(&self) -> impl Iterator<Item = &Spanned<String>> {
         let files = self.files.iter().map(|file| &file.text);
         files.chain(&self.start.arguments).chain(self.start.environment.values())
     }
 
-    /// Everything of it that is a template, each with the values to try it with.
+    /// Returns all its templates, each with the values to test it with.
     fn templates_and_samples(&self) -> Vec<(&Spanned<String>, Vec<Setting>)> {
         let usual: Vec<Setting> = self.samples().collect();
         let all = self.templates().map(|template| (template, usual.clone()));
@@ -389,32 +389,32 @@ impl Adapter {
         all.chain(replication).collect()
     }
 
-    /// How it is told to be a primary or a secondary.
+    /// Returns its configuration as a primary or a secondary.
     ///
     /// # Errors
-    /// When it is not driven as one.
+    /// If it has none.
     pub fn replicating(&self) -> Result<&ReplicationTable, AdapterError> {
         let title = || self.title.clone();
         self.replication.as_ref().ok_or_else(|| AdapterError::NotReplicating { title: title() })
     }
 
-    /// Whether its `version` speaks `transport`.
+    /// Returns whether its `version` supports `transport`.
     pub fn speaks(&self, transport: Transport, version: Option<&str>) -> bool {
         let since = self.transports.get(&transport);
         matches!(transport, Transport::Udp | Transport::Tcp)
-            // What the user's own server speaks, the user knows.
+            // The user is responsible for the transports of a remote server.
             || self.remote.is_some()
             || since.is_some_and(|since| template::at_least(version.unwrap_or_default(), since))
     }
 
-    /// Whether one of its templates, or of what stands behind it, uses the variable `name`.
+    /// Returns whether one of its templates, or one of the server behind it, uses the variable `name`.
     pub fn knows_variable(&self, name: &str) -> bool {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let uses = |text: &Spanned<String>| text.get_ref().split(|c| !word(c)).any(|w| w == name);
         self.chain().any(|adapter| adapter.templates().any(uses))
     }
 
-    /// What makes no sense, if anything.
+    /// Returns what is invalid about the adapter; `None` if nothing is.
     fn invalid(&self) -> Option<String> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.name.is_empty() || !self.name.chars().all(plain) {
@@ -444,10 +444,10 @@ impl Adapter {
         Some(format!("the path `{path}` does not stay in the directory of the run"))
     }
 
-    /// Whether it can be `role`.
+    /// Checks that it supports `role`.
     ///
     /// # Errors
-    /// When it cannot.
+    /// If it does not.
     pub fn check_role(&self, role: Role) -> Result<(), AdapterError> {
         if self.roles.contains(&role) {
             return Ok(());
@@ -457,7 +457,7 @@ impl Adapter {
         Err(AdapterError::WrongRole { title, role: role_word(role), known })
     }
 
-    /// It, a front, with `behind` behind it: a server of the other's roles.
+    /// Makes a front with `behind` behind it: a server with the roles of `behind`.
     pub(crate) fn before(&self, behind: &Adapter) -> Self {
         Adapter {
             name: format!("{}+{}", self.name, behind.name),
@@ -469,15 +469,15 @@ impl Adapter {
         }
     }
 
-    /// It and what stands behind it, itself first.
+    /// Returns it and the servers behind it, itself first.
     pub fn chain(&self) -> impl Iterator<Item = &Adapter> {
         std::iter::successors(Some(self), |adapter| adapter.behind.as_deref())
     }
 
-    /// Its program on this machine; whatever stands behind it is there, too.
+    /// Returns the path of its program; checks that the servers behind it are installed too.
     ///
     /// # Errors
-    /// When one is not installed; names the package.
+    /// If one is not installed; names the package.
     pub fn program(&self) -> Result<PathBuf, AdapterError> {
         if let Some(behind) = &self.behind {
             behind.program()?;
@@ -491,7 +491,7 @@ impl Adapter {
     }
 
     fn find_program(&self, path: &OsStr) -> Option<PathBuf> {
-        // What was built together with this program goes first.
+        // A program built together with this one comes first.
         let own = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
         let dirs: Vec<PathBuf> = own
             .into_iter()
@@ -506,7 +506,7 @@ impl Adapter {
         candidates.find(executable)
     }
 
-    /// The version in what the server printed, if it is there.
+    /// Returns the version in the server's output, if it is there.
     pub fn read_version(&self, printed: &str) -> Option<String> {
         let (_, rest) = printed.split_once(self.version.after.as_str())?;
         let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);

@@ -12,23 +12,23 @@ use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Question, wait_ready};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 
-/// How long it may take to answer.
+/// Time within which the AuthDNS must answer.
 const READY: Duration = Duration::from_secs(10);
 
-/// Whom an AuthDNS serves.
+/// Client of an AuthDNS.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Serves {
-    /// The server under test; this share (0 to 1) of the names has AAAA records of its own.
+    /// The server under test; a share of the names has AAAA records of their own.
     Dut {
-        /// The share.
+        /// Share (0 to 1) of the names with AAAA records.
         aaaa_share: f64,
     },
-    /// The Measurer itself, for a self-test: every name has a AAAA record.
+    /// The Measurer itself, for a self-test: every name has an AAAA record.
     SelfTest,
 }
 
 impl Serves {
-    /// The host it listens towards.
+    /// Returns the host on whose link it listens.
     fn client(self) -> Host {
         match self {
             Serves::Dut { .. } => Host::Dut,
@@ -36,7 +36,7 @@ impl Serves {
         }
     }
 
-    /// Where it listens, IPv6 first.
+    /// Returns the addresses on which it listens, IPv6 first.
     pub fn addresses(self) -> [SocketAddr; 2] {
         [
             SocketAddr::new(IpAddr::V6(address_v6(Host::Auth, self.client())), PORT),
@@ -45,11 +45,11 @@ impl Serves {
     }
 }
 
-/// Starts an AuthDNS and waits until it answers right; on cores that it shares with the Measurer it
-/// sleeps when it has nothing to do.
+/// Starts an AuthDNS and waits until it answers correctly; on a core that it shares with the Measurer it sleeps when
+/// it is idle.
 ///
 /// # Errors
-/// When it does not come up; with the end of its log.
+/// If it does not start; with the end of its log.
 pub fn start(
     serves: Serves,
     namespace: &Namespace,

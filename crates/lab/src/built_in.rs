@@ -1,5 +1,5 @@
-//! Servers and experiments that come with the program. The build script lists the files of `servers/` and
-//! `experiments/`: a file that is added there is built in.
+//! Built-in servers and experiments. The build script lists the files of `servers/` and `experiments/`: a file that
+//! is added there is built in.
 
 /// Name and text of each adapter, sorted by name.
 pub static SERVERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/servers.rs"));
@@ -7,7 +7,7 @@ pub static SERVERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/server
 /// Name and text of each experiment, sorted by name.
 pub static EXPERIMENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 
-/// The text of the built-in experiment called `name`.
+/// Returns the text of the built-in experiment `name`.
 pub fn experiment(name: &str) -> Option<&'static str> {
     EXPERIMENTS.iter().find(|(built_in, _)| *built_in == name).map(|(_, text)| *text)
 }
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
     use crate::run::{RunOptions, check};
 
-    /// Name and text of each experiment.
+    /// Returns name and parsed form of each experiment.
     fn experiments() -> impl Iterator<Item = (&'static str, Experiment)> {
         EXPERIMENTS
             .iter()
@@ -29,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn each_makes_sense_under_its_name_in_both_forms() {
+    fn each_is_valid_under_its_name_in_both_forms() {
         for (name, experiment) in experiments() {
             assert_eq!(experiment.common().name, name);
             for form in [experiment.clone(), experiment.quick()] {

@@ -1,4 +1,4 @@
-//! Every adapter there is: those built in, those of a directory, and one server in front of another.
+//! Catalogue of all adapters: the built-in ones, those of a directory, and fronts joined with servers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::adapter::{Adapter, AdapterError};
 use crate::built_in::SERVERS;
 
-/// Every adapter, by name; `dnsdist+unbound` is the first with the second behind it.
+/// All adapters, by name; `dnsdist+unbound` is dnsdist in front of unbound.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     own: BTreeMap<String, Adapter>,
@@ -15,10 +15,10 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The adapters built in, and those of `dir` (every `*.toml` in it), which go first.
+    /// Loads the built-in adapters, and those of `dir` (every `*.toml` in it), which take precedence.
     ///
     /// # Errors
-    /// When `dir` or a file in it cannot be read or is wrong.
+    /// If `dir` or a file in it cannot be read or is invalid.
     pub fn load(dir: Option<&Path>) -> Result<Self, AdapterError> {
         let mut all = BTreeMap::new();
         for (name, text) in SERVERS {
@@ -47,7 +47,7 @@ impl Catalogue {
         Ok(Self::join(all))
     }
 
-    /// Every front before every server that can stand behind one.
+    /// Joins every front with every server that can be behind one.
     fn join(own: BTreeMap<String, Adapter>) -> Self {
         let fronts = own.values().filter(|adapter| adapter.front);
         let pairs = fronts.flat_map(|front| {
@@ -58,16 +58,16 @@ impl Catalogue {
         Self { own, joined }
     }
 
-    /// Adds an adapter, such as one for a server that only this run knows; it replaces one of its name.
+    /// Adds an adapter, such as a custom server of one run; it replaces an adapter of the same name.
     pub fn add(&mut self, adapter: Adapter) {
         self.own.insert(adapter.name.clone(), adapter);
         *self = Self::join(std::mem::take(&mut self.own));
     }
 
-    /// The adapter called `name`.
+    /// Returns the adapter `name`.
     ///
     /// # Errors
-    /// When there is none; names those there are.
+    /// If there is none; names the known ones.
     pub fn get(&self, name: &str) -> Result<&Adapter, AdapterError> {
         let found = self.joined.get(name).or_else(|| self.own.get(name).filter(|a| !a.front));
         found.ok_or_else(|| {
@@ -80,7 +80,7 @@ impl Catalogue {
         })
     }
 
-    /// All of them, by name, without those joined.
+    /// Returns all adapters by name, without the joined ones.
     pub fn iter(&self) -> impl Iterator<Item = &Adapter> {
         self.own.values()
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_stands_before_any() {
+    fn a_front_joins_with_any_server() {
         let catalogue = Catalogue::load(None).unwrap();
         let both = catalogue.get("dnsdist+unbound").unwrap();
         assert_eq!(both.title, "dnsdist before Unbound");

@@ -1,4 +1,4 @@
-//! Which cores each host of the testbed runs on.
+//! Cores of each host of the testbed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 pub struct CpuList(Vec<usize>);
 
 impl CpuList {
-    /// The cores of `cpus`; `None` without any.
+    /// Makes a list of the cores `cpus`; `None` if there are none.
     pub fn new(cpus: impl IntoIterator<Item = usize>) -> Option<Self> {
         let mut cpus: Vec<usize> = cpus.into_iter().collect();
         cpus.sort_unstable();
@@ -19,34 +19,34 @@ impl CpuList {
         (!cpus.is_empty()).then_some(Self(cpus))
     }
 
-    /// The cores this process may run on.
+    /// Returns the cores that this process may use.
     pub fn allowed() -> Self {
         let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
         let cpus = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false));
         Self::new(cpus).unwrap_or(Self(vec![0]))
     }
 
-    /// The cores, ascending.
+    /// Returns the cores in ascending order.
     pub fn cpus(&self) -> &[usize] {
         &self.0
     }
 
-    /// How many cores.
+    /// Returns the number of cores.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether every core of this list is one of `other`.
+    /// Returns whether every core of this list is in `other`.
     pub fn is_within(&self, other: &CpuList) -> bool {
         self.0.iter().all(|cpu| other.0.contains(cpu))
     }
 
-    /// Whether the two lists have a core in common.
+    /// Returns whether the two lists share a core.
     pub fn shares_with(&self, other: &CpuList) -> bool {
         self.0.iter().any(|cpu| other.0.contains(cpu))
     }
 
-    /// As the kernel writes masks in sysfs: 32-bit groups in hexadecimal, the highest first.
+    /// Returns the mask as the kernel writes it in sysfs: 32-bit groups in hexadecimal, the highest first.
     pub fn mask(&self) -> String {
         let groups = self.0.last().map_or(0, |cpu| cpu / 32) + 1;
         let mut words = vec![0u32; groups];
@@ -57,7 +57,7 @@ impl CpuList {
         words.join(",")
     }
 
-    /// As `sched_setaffinity(2)` takes it; `None` for a core number beyond what it can hold.
+    /// Returns the set for `sched_setaffinity(2)`; `None` if a core number is too large.
     pub fn to_set(&self) -> Option<CpuSet> {
         let mut set = CpuSet::new();
         self.0.iter().try_for_each(|&cpu| set.set(cpu)).ok()?;
@@ -88,17 +88,17 @@ impl FromStr for CpuList {
 }
 
 impl fmt::Display for CpuList {
-    /// The shortest form: `0-3,8`.
+    /// Writes the shortest form: `0-3,8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&record::testbed::cpu_list(&self.0))
     }
 }
 
-/// A list of cores that could not be read.
+/// Error of a list of cores.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not a list of cores such as 0, 0,2 or 0-3: {why}")]
 pub struct CpuListError {
-    /// The text as given.
+    /// Text that was given.
     pub found: String,
     /// What is wrong with it.
     pub why: &'static str,
@@ -107,16 +107,16 @@ pub struct CpuListError {
 /// The cores of the three hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuPlan {
-    /// The Measurer's.
+    /// Cores of the Measurer.
     pub tester: CpuList,
-    /// The AuthDNS's.
+    /// Cores of the AuthDNS.
     pub auth: CpuList,
-    /// The server under test's.
+    /// Cores of the server under test.
     pub dut: CpuList,
 }
 
 impl CpuPlan {
-    /// Every core of the plan, ascending.
+    /// Returns every core of the plan, in ascending order.
     pub fn all(&self) -> Vec<usize> {
         let lists = [&self.tester, &self.auth, &self.dut];
         let mut cpus: Vec<usize> = lists.iter().flat_map(|list| list.cpus().to_vec()).collect();
@@ -125,10 +125,10 @@ impl CpuPlan {
         cpus
     }
 
-    /// The Tester (Measurer and AuthDNS) on the first core, the server under test on `cores` others.
+    /// Makes a plan: the Tester (Measurer and AuthDNS) on the first core, the server under test on `cores` others.
     ///
-    /// On a machine with cores to spare the AuthDNS gets one for itself. Where there are too few, the
-    /// server gets what is left, and the last core at least.
+    /// If there are spare cores, the AuthDNS gets one for itself. If there are too few, the server gets the rest, and
+    /// at least the last core.
     pub fn spread(allowed: &CpuList, cores: usize) -> Self {
         let all = allowed.cpus();
         let one = |cpu: usize| CpuList(vec![cpu]);
@@ -142,7 +142,7 @@ impl CpuPlan {
         Self { tester: one(first), auth: one(auth), dut: CpuList(dut) }
     }
 
-    /// Whether the server under test shares a core with the Tester, so that the Tester slows it down.
+    /// Returns whether the server under test shares a core with the Tester, which then slows it down.
     pub fn dut_shares(&self) -> bool {
         self.dut.shares_with(&self.tester) || self.dut.shares_with(&self.auth)
     }

@@ -1,4 +1,4 @@
-//! What is installed here: an adapter's program, and the version it tells.
+//! Detection of installed servers: the program of an adapter, and its version.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use crate::adapter::Adapter;
 use crate::process::POLL;
 
-/// How long a program may take to print its version.
+/// Time within which a program must print its version.
 const LIMIT: Duration = Duration::from_secs(10);
-/// No more of what it prints is read, bytes.
+/// Largest number of bytes read from its output.
 const MAX_PRINTED: usize = 64 * 1024;
 
-/// What an adapter's server is on this machine.
+/// Detected server of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detected {
-    /// Its program; absent when it is not installed.
+    /// Path of its program; absent if it is not installed.
     pub program: Option<PathBuf>,
-    /// Its version, when the program told it.
+    /// Version of the server, if the program printed it.
     pub version: Option<String>,
 }
 
-/// Looks for the server's program and asks it for its version, outside of any testbed.
+/// Looks for the server's program and queries its version, outside of any testbed.
 pub fn detect(adapter: &Adapter) -> Detected {
     let program = adapter.program().ok();
     let printed = program.as_deref().and_then(|program| printed(adapter, program).ok());
@@ -32,7 +32,7 @@ pub fn detect(adapter: &Adapter) -> Detected {
     Detected { program, version }
 }
 
-/// What the program prints when it is asked for its version.
+/// Returns the output of the program's version query.
 fn printed(adapter: &Adapter, program: &Path) -> io::Result<String> {
     let file = tempfile::NamedTempFile::new()?;
     let out = || File::options().append(true).open(file.path());
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_tells_its_version() {
+    fn a_program_prints_its_version() {
         let found = detect(&adapter("sh"));
         assert_eq!(found.version.as_deref(), Some("1.2"));
         assert!(found.program.is_some());

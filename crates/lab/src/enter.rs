@@ -36,29 +36,29 @@ use signal_hook::iterator::Signals;
 
 use crate::cpus::CpuList;
 
-/// Tells the inner process that it is one, and which descriptor ends when the outer process does.
+/// Environment variable of the inner process: the descriptor that closes when the outer process ends.
 const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
 
-/// The signals that end a run politely; without those that whoever started it wants ignored (nohup).
+/// Returns the signals that end a run cleanly, without those that the caller of this process ignores (nohup).
 fn polite() -> Vec<Signal> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
     signals.into_iter().filter(|signal| !is_ignored(&status, *signal)).collect()
 }
 
-/// Whether a process ignores a signal, by its `/proc/PID/status`.
+/// Returns whether a process ignores a signal, from its `/proc/PID/status`.
 fn is_ignored(status: &str, signal: Signal) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
     mask & (1 << (signal as i32 - 1)) != 0
 }
 
-/// On which side of the re-execution the caller finds itself.
+/// Side of the re-execution on which the caller is.
 #[derive(Debug)]
 pub enum Entered {
-    /// Inside the lab: go on.
+    /// The caller is inside the lab and continues.
     Inside(Lab),
-    /// The inner process has run and ended: exit with this code.
+    /// The inner process has ended; the caller exits with this code.
     Outside(u8),
 }
 
@@ -71,26 +71,26 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Set by SIGINT, SIGTERM and SIGHUP: a run ends cleanly and keeps what it has.
+    /// Returns the flag that SIGINT, SIGTERM and SIGHUP set: a run then ends cleanly and keeps its results.
     pub fn interrupted(&self) -> &Arc<AtomicBool> {
         &self.interrupted
     }
 
-    /// The cores that the lab was given to spread its hosts over.
+    /// Returns the cores that the lab may use for its hosts.
     pub fn allowed_cpus(&self) -> &CpuList {
         &self.allowed
     }
 
-    /// Whether the lab runs as the real root, not as the root of its own user namespace.
+    /// Returns whether the lab runs as the real root, not as the root of its own user namespace.
     pub fn privileged(&self) -> bool {
         self.privileged
     }
 }
 
-/// Why there is no lab, and what to do about it.
+/// Error while entering the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
-    /// The kernel gives this user no namespaces.
+    /// The kernel refuses namespaces to this user.
     #[error("the lab cannot get its namespaces: {source}\n  {remedy}")]
     Namespaces {
         /// What the kernel said.
@@ -128,7 +128,7 @@ pub enum EnterError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The variable of the inner process is set, yet this is not one.
+    /// The variable of the inner process is set, but this process is not one.
     #[error("{INSIDE} is set, but this process was not started by the lab: unset it")]
     NotInside,
 }
@@ -136,26 +136,26 @@ pub enum EnterError {
 /// Enters the lab: in the outer process returns when the inner one has ended, in the inner one at once.
 ///
 /// Must be the first thing a command does: the process may have no other threads yet.
-///
+/// If the kernel refuses it; the message names the setting.
 /// # Errors
 /// Where the kernel forbids it; the message names the setting.
 pub fn enter() -> Result<Entered, EnterError> {
     enter_with(&[], Network::Own)
 }
 
-/// In which network the lab's first process is; its hosts have their own in any case.
+/// Network of the lab's first process; its hosts have their own in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// In one without a way out.
+    /// A network without a connection to others.
     Own,
-    /// In that of whoever starts it: for servers at addresses that the user has named.
+    /// The network of the calling process, for servers at addresses that the user has named.
     Outside,
 }
 
-/// The same, with variables that the inner process is to have in its environment, and the network it is to be in.
+/// Enters the lab with additional environment variables for the inner process, and with the given network.
 ///
 /// # Errors
-/// Where the kernel forbids it; the message names the setting.
+/// If the kernel refuses it; the message names the setting.
 pub fn enter_with(variables: &[(&str, String)], network: Network) -> Result<Entered, EnterError> {
     match std::env::var_os(INSIDE) {
         None => outer(variables, network).map(Entered::Outside),
@@ -168,8 +168,8 @@ pub(crate) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// This program, to be executed again: by its path, so that it has its name in lists of processes, unless
-/// another file has taken its place meanwhile.
+/// Returns the path of this program for its re-execution, so that it has its name in lists of processes;
+/// `/proc/self/exe` if another file has replaced it.
 pub(crate) fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
     let same = |path: &PathBuf| {
@@ -179,20 +179,20 @@ pub(crate) fn program() -> PathBuf {
     fs::read_link(&itself).ok().filter(same).unwrap_or(itself)
 }
 
-/// Takes the variable of the inner process from a child's environment, so that a child may be a lab itself.
+/// Removes the variable of the inner process from a child's environment, so that a child can enter a lab itself.
 pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
     command.env_remove(INSIDE)
 }
 
 fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
-    // Before anything is unshared: a signal that comes from here on is forwarded.
+    // Signals are handled before anything is unshared, so that each one is forwarded.
     let polite = polite();
     let numbers = polite.iter().map(|signal| *signal as i32).chain([SIGCHLD]);
     let mut signals = Signals::new(numbers)
         .map_err(|source| EnterError::Start { what: "handle signals", source })?;
     separate(network)?;
-    // The inner process sees the end of this pipe when we are gone, however we went.
+    // The inner process sees the end of this pipe when this process ends for any reason.
     let (theirs, ours) = pipe2(OFlag::O_CLOEXEC).map_err(failed("make a pipe"))?;
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(failed("make a pipe"))?;
     // Blocked signals stay pending for the inner process until it has its handlers; the first process
@@ -213,7 +213,7 @@ fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterErro
     Ok(code)
 }
 
-/// Waits for the inner process; forwards the polite signals to it. Returns its exit code.
+/// Waits for the inner process and forwards signals to it. Returns its exit code.
 fn wait_for(mut child: Child, signals: &mut Signals) -> Result<u8, EnterError> {
     let waiting = |source| EnterError::Start { what: "wait for its inner process", source };
     let pid = Pid::from_raw(child.id() as i32);
@@ -225,20 +225,20 @@ fn wait_for(mut child: Child, signals: &mut Signals) -> Result<u8, EnterError> {
             if let Ok(signal) = Signal::try_from(signal)
                 && signal != Signal::SIGCHLD
             {
-                // It is a child not yet waited for, so the number is still its own.
+                // The child was not waited for yet, so that its number is still valid.
                 let _ = nix::sys::signal::kill(pid, signal);
             }
         }
     }
 }
 
-/// The exit code as a shell reports it: 128 and the signal's number for one that was killed.
+/// Returns the exit code as a shell reports it: 128 plus the signal's number for a killed process.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(1)
 }
 
-/// Moves this process to new namespaces: plainly as root, through a user namespace otherwise.
+/// Moves this process to new namespaces: directly as root, otherwise through a user namespace.
 fn separate(network: Network) -> Result<(), EnterError> {
     let mut plain = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
     plain.set(CloneFlags::CLONE_NEWNET, network == Network::Own);
@@ -246,7 +246,7 @@ fn separate(network: Network) -> Result<(), EnterError> {
         |e: Errno| EnterError::Namespaces { source: e.into(), remedy: remedy(e, &read_setting) };
     if geteuid().is_root() {
         match unshare(plain) {
-            // Root of a container without CAP_SYS_ADMIN: go the way of an ordinary user.
+            // Root of a container without CAP_SYS_ADMIN is treated as an ordinary user.
             Err(Errno::EPERM) => {}
             other => return other.map_err(refused),
         }
@@ -269,7 +269,7 @@ fn separate(network: Network) -> Result<(), EnterError> {
     Ok(())
 }
 
-/// The settings of a kernel that keep namespaces from ordinary users, the value that does, and the cure.
+/// Kernel settings that refuse namespaces to ordinary users: name, refusing value, and command to change it.
 const SETTINGS: [(&str, &str, &str); 4] = [
     ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
     ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
@@ -285,7 +285,7 @@ fn read_setting(path: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{path}")).ok()
 }
 
-/// What to do about a refusal: the setting that forbids it if one is found, else all that could.
+/// Returns advice about a refusal: the setting that causes it if one is found, otherwise all candidates.
 fn remedy(error: Errno, read: &dyn Fn(&str) -> Option<String>) -> String {
     let guilty: Vec<&str> = SETTINGS
         .iter()
@@ -312,7 +312,7 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
     die_with(fd)?;
     let mounted = |what| move |e: Errno| EnterError::Mount { what, source: e.into() };
     let none = None::<&str>;
-    // Nothing mounted here is to be seen outside, and nothing mounted outside later here.
+    // Mounts here are invisible outside, and later mounts outside are invisible here.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .map_err(mounted("mount tree"))?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -330,7 +330,7 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
     Ok(Lab { interrupted, privileged, allowed })
 }
 
-/// Has the kernel kill this process when the outer one dies, and checks that it has not died already.
+/// Makes the kernel kill this process when the outer one ends, and checks that the outer one still runs.
 fn die_with(parent_fd: i32) -> Result<(), EnterError> {
     let failed = |source: io::Error| EnterError::Start { what: "watch its outer process", source };
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| failed(e.into()))?;
@@ -351,7 +351,7 @@ fn die_with(parent_fd: i32) -> Result<(), EnterError> {
     Ok(())
 }
 
-/// Whether user numbers here are those of the whole machine.
+/// Returns whether user numbers here are those of the whole machine.
 fn is_init_user_namespace() -> bool {
     fs::read_to_string("/proc/self/uid_map")
         .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))

@@ -1,4 +1,4 @@
-//! The wrapper under which the lab starts everything: a hidden command of the program itself.
+//! The wrapper that starts every process of the lab: a hidden command of the program itself.
 //!
 //! ```text
 //!   lab ── spawn ──> dnsdyno __exec --parent P --netns PATH --cpus LIST --dir DIR -- CMD ARGS
@@ -6,8 +6,8 @@
 //!                      └─ exec ──> CMD ARGS      same pid: what the lab watches is the server itself
 //! ```
 //!
-//! A process of its own instead of code between fork and exec, which would be `unsafe` and could
-//! not report what went wrong. Everything set here survives the exec.
+//! It is a process of its own, since code between fork and exec would be `unsafe` and could not report errors. All
+//! its settings survive the exec.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -26,26 +26,26 @@ use crate::cpus::CpuList;
 
 /// Name of the hidden command that runs the Measurer.
 pub const MEASURE_COMMAND: &str = "__measure";
-/// The hidden command's name.
+/// Name of the hidden command of the wrapper.
 pub const EXEC_COMMAND: &str = "__exec";
 
-/// What the wrapper is asked to do.
+/// Request to the wrapper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExecRequest {
-    /// The process that must still be the parent.
+    /// Process number that the parent must still have.
     pub(crate) parent: u32,
-    /// The network namespace to enter, as a path to open; empty to stay.
+    /// Path of the network namespace to enter; empty to stay.
     pub(crate) netns: PathBuf,
-    /// The cores to run on.
+    /// Cores to run on.
     pub(crate) cpus: CpuList,
-    /// The directory to work in.
+    /// Working directory.
     pub(crate) dir: PathBuf,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub(crate) command: Vec<OsString>,
 }
 
 impl ExecRequest {
-    /// As arguments of the wrapper.
+    /// Returns the request as arguments of the wrapper.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec![
             EXEC_COMMAND.into(),
@@ -63,7 +63,7 @@ impl ExecRequest {
         args
     }
 
-    /// Reads what [`ExecRequest::to_args`] wrote, without the command's name.
+    /// Parses the arguments that [`ExecRequest::to_args`] wrote, without the command's name.
     fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, ExecError> {
         let mut args = args.into_iter();
         let mut take = |flag: &'static str| -> Result<OsString, ExecError> {
@@ -89,10 +89,10 @@ impl ExecRequest {
     }
 }
 
-/// Why the wrapper did not become the command.
+/// Error of the wrapper.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// It was called by something else than the lab.
+    /// The wrapper was not called by the lab.
     #[error("__exec is the lab's own wrapper and not for direct use: {0} is missing or wrong")]
     Usage(&'static str),
     /// The lab ended while this process was starting.
@@ -108,16 +108,16 @@ pub enum ExecError {
     },
 }
 
-/// Becomes the command that `args` (after `__exec`) ask for; returns only when it cannot.
+/// Executes the command of `args` (after `__exec`); returns only if it fails.
 ///
 /// # Errors
-/// When a step fails; the process should then print it and exit.
+/// If a step fails; the process should then print the error and exit.
 pub fn exec_main(args: impl IntoIterator<Item = OsString>) -> Result<Infallible, ExecError> {
     let request = ExecRequest::parse(args)?;
     let step = |what: String| move |source: io::Error| ExecError::Step { what, source };
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(|e| step("ask to die with the lab".to_owned())(e.into()))?;
-    // A parent that died before that would never be noticed.
+    // The death of a parent before that call would not be noticed.
     if getppid() != Pid::from_raw(request.parent as i32) {
         return Err(ExecError::Orphaned);
     }

@@ -1,5 +1,5 @@
-//! Generators that are not ours, for the comparison of seed 002: the shell script that starts `host`
-//! processes, and dnsperf. Each prints one line for each experiment of 256 queries.
+//! External generators for the comparison of seed 002: the shell script that starts `host` processes, and dnsperf.
+//! Each prints one line for each experiment of 256 queries.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,11 +14,11 @@ use measure::pacing::EXPERIMENT;
 use measure::stats;
 use wire::Namespace;
 
-/// Queries that dnsperf keeps outstanding by default, and our closed loop beside it.
+/// Number of queries that dnsperf keeps outstanding by default; our closed loop uses the same.
 pub(crate) const OUTSTANDING: u32 = 100;
-/// A script's experiment takes some seconds, most of them for starting 256 processes.
+/// Time limit of one experiment of the script, which takes some seconds, mostly for starting 256 processes.
 const SCRIPT: Duration = Duration::from_secs(60);
-/// dnsperf's experiment takes milliseconds, and its start some more.
+/// Time limit of one experiment of dnsperf, which takes milliseconds and a little more to start.
 const DNSPERF: Duration = Duration::from_secs(10);
 
 /// The script of seed 002 in its essence: 256 `host` processes, four at a time. A line for each experiment:
@@ -47,38 +47,38 @@ while [ $i -lt "$EXPERIMENTS" ]; do
 done
 "#;
 
-/// Why another generator says nothing.
+/// Error of an external generator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GeneratorError {
-    /// A program that it needs is not there.
+    /// A program that it needs is not installed.
     #[error("no program `{program}` on PATH; as root: apt-get install {package}")]
     Missing {
-        /// The program.
+        /// Name of the program.
         program: &'static str,
-        /// The package that has it.
+        /// Package that contains the program.
         package: &'static str,
     },
-    /// Its files could not be written or read.
+    /// One of its files could not be written or read.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// It said something else than times.
+    /// Its output contains too few times.
     #[error("{found} of {wanted} experiments have a time; the last line is `{last}`")]
     Times {
-        /// How many have.
+        /// Number of experiments with a time.
         found: usize,
-        /// How many there were to be.
+        /// Number of experiments requested.
         wanted: u32,
-        /// What it said last.
+        /// Last line of its output.
         last: String,
     },
 }
 
-/// Writes the names of each experiment, and gives the command line that asks for them.
+/// Writes the names of each experiment, and returns the command line that queries them.
 pub(crate) fn prepare(
     spec: &GeneratorSpec,
     server: SocketAddr,
@@ -117,13 +117,13 @@ pub(crate) fn prepare(
     Ok(command)
 }
 
-/// How long it may take.
+/// Returns the time limit of the experiments.
 pub(crate) fn limit(spec: &GeneratorSpec) -> Duration {
     let each = if spec.generator == Generator::Script { SCRIPT } else { DNSPERF };
     each.saturating_mul(spec.experiments.max(1))
 }
 
-/// The times of the last run in what it wrote to `log`.
+/// Reads the times of the last run from its output in `log`.
 pub(crate) fn read_times(
     spec: &GeneratorSpec,
     log: &Path,
@@ -133,7 +133,7 @@ pub(crate) fn read_times(
     times(spec.experiments, &text)
 }
 
-/// The times in the last `wanted` lines `experiment MICROSECONDS UNANSWERED`.
+/// Parses the times in the last `wanted` lines `experiment MICROSECONDS UNANSWERED`.
 fn times(wanted: u32, text: &str) -> Result<GeneratorTimes, GeneratorError> {
     let all: Vec<(f64, u64)> = text
         .lines()

@@ -1,5 +1,5 @@
-//! The bench of real servers: hosts that are network namespaces, links between them, the servers
-//! under test as processes pinned to cores, and probes that say what limited a trial.
+//! The lab: a bench of real servers. Hosts are network namespaces, connected by links; the servers under test are
+//! processes pinned to cores; probes show the limiter of each trial.
 //!
 //! ```text
 //!                    enter: user + net + mount + pid namespaces, unnamed, held by descriptors only
@@ -15,11 +15,10 @@
 //!   adapter (servers/*.toml) ──> process ──> ready ──> probe, trial, probe ──> record
 //! ```
 //!
-//! Only this crate starts processes, and every one it starts ends with it: each is killed by the
-//! kernel when its parent dies, and all of them live in a pid namespace whose first process is the
-//! lab itself. Nothing here needs root: an ordinary user gets the same testbed in a user namespace,
-//! less what the kernel keeps for root (links that bill each host for its own receiving, forced socket buffers), and the
-//! result says which it was.
+//! Only this crate starts processes, and all of them end with it: the kernel kills each one when its parent ends, and
+//! all are in a pid namespace whose first process is the lab itself. Root is not needed: an ordinary user gets the
+//! same testbed in a user namespace, without the settings that need root (moderated and steered links, forced socket
+//! buffers), and the result says which it was.
 
 pub mod adapter;
 pub mod authdns;

@@ -1,4 +1,4 @@
-//! A handicap: a server that gets less CPU time than its cores have.
+//! CPU limit: a server gets less CPU time than its cores have.
 //!
 //! | means | where | how |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | control group, version 1 | root, `/sys/fs/cgroup/cpu` | `cpu.cfs_quota_us` |
 //! | duty cycle | elsewhere | the server is stopped and continued (SIGSTOP, SIGCONT) |
 //!
-//! All three give the server its share in each period of `PERIOD` and nothing beyond, so that a query may
-//! wait for the rest of the period.
+//! Each of the three gives the server its share in each `PERIOD` and nothing beyond, so that a query may wait for the
+//! rest of the period.
 
 use std::fs;
 use std::io;
@@ -22,12 +22,12 @@ use nix::unistd::Pid;
 
 use crate::probe::procfs;
 
-/// The span in which the server gets its share.
+/// Period in which the server gets its share.
 const PERIOD: Duration = Duration::from_millis(10);
-/// How often an empty group is tried to be removed: its processes may still be dying.
+/// Number of attempts to remove an empty group, since its processes may still be ending.
 const REMOVALS: u32 = 100;
 
-/// A server that cannot be limited.
+/// Error while limiting a server.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot limit the server's CPU time by a control group in {}: {source}", path.display())]
 pub struct LimitError {
@@ -35,7 +35,7 @@ pub struct LimitError {
     source: io::Error,
 }
 
-/// Holds processes to a share of CPU time while it is there.
+/// Limits processes to a share of CPU time until it is dropped.
 #[derive(Debug)]
 pub struct CpuLimit(Means);
 
@@ -46,17 +46,17 @@ enum Means {
 }
 
 impl CpuLimit {
-    /// Gives the processes `pids` and their children the time of `cores` cores, out of the `cpus` that
-    /// they are bound to.
+    /// Gives the processes `pids` and their children the time of `cores` cores, out of the `cpus` that they are bound
+    /// to.
     ///
     /// # Errors
-    /// When a control group was made and does not take them.
+    /// If a control group was made but does not accept them.
     pub fn apply(pids: &[u32], cores: f64, cpus: usize) -> Result<Self, LimitError> {
         let all: Vec<u32> = pids.iter().flat_map(|pid| procfs::tree(*pid)).collect();
         match group(cores) {
             Some(path) => {
                 let limit = CpuLimit(Means::Group(path.clone()));
-                // Whoever is started by them later is in the group, too.
+                // Their later children are in the group too.
                 for pid in &all {
                     let procs = path.join("cgroup.procs");
                     let error = |source| LimitError { path: path.clone(), source };
@@ -68,7 +68,7 @@ impl CpuLimit {
         }
     }
 
-    /// By which means, in words.
+    /// Returns the means of the limit, in words.
     pub fn means(&self) -> &'static str {
         match &self.0 {
             Means::Group(_) => "a control group's quota",
@@ -91,7 +91,7 @@ impl Drop for CpuLimit {
     }
 }
 
-/// Makes a control group with a quota, where this process may.
+/// Makes a control group with a quota, if this process may.
 fn group(cores: f64) -> Option<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let (period, quota) = (PERIOD.as_micros(), (PERIOD.as_micros() as f64 * cores) as u64);
@@ -114,19 +114,19 @@ fn group(cores: f64) -> Option<PathBuf> {
     None
 }
 
-/// A number that tells groups of this machine apart; process numbers of two labs may be the same.
+/// Returns a number that distinguishes groups of this machine; two labs may use the same process numbers.
 fn ticket() -> u128 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| d.as_nanos())
 }
 
-/// Gives a group's processes back to its parent and removes it.
+/// Returns a group's processes to its parent and removes it.
 fn release(path: &Path) {
     for _ in 0..REMOVALS {
         let left = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
         if let Some(parent) = path.parent() {
             for pid in left.lines() {
-                // One that has ended meanwhile is gone from the group as well.
+                // A process that has ended has left the group already.
                 let _ = fs::write(parent.join("cgroup.procs"), pid);
             }
         }
@@ -144,7 +144,7 @@ fn duty_cycle(pids: Vec<u32>, share: f64) -> Means {
     let thread = std::thread::spawn(move || {
         let send = |signal| {
             for pid in &pids {
-                // Not waited for by anybody else, so the number is still its own; else nothing happens.
+                // The process was not waited for, so that its number is still valid; otherwise nothing happens.
                 let _ = kill(Pid::from_raw(*pid as i32), signal);
             }
         };

@@ -1,5 +1,4 @@
-//! How the links of the testbed receive, and what crosses them: the settings of their devices for each [`Link`]
-//! and [`Path`].
+//! Link modes of the testbed: the settings of the devices for each [`Link`] and [`Path`].
 //!
 //! | setting of each end | plain | moderated | steered |
 //! |---|---|---|---|
@@ -9,11 +8,11 @@
 //! | `napi_defer_hard_irqs` | 0 | 200,000,000: the timer polls, for hours | 0 |
 //! | `gro_flush_timeout` | 0 | 50 us between polls | 0 |
 //!
-//! `tx-udp-segmentation` is off on a wire-like path and on where messages cross whole (`host-offload`).
+//! `tx-udp-segmentation` is off on a wire-like path, and on if messages cross whole (`host-offload`).
 //!
-//! The timer of a moderated end polls on the core where the end last received. So each end is *seated*: one packet
-//! is sent to it from a thread that is pinned to the receiving host's core. Idle ends then poll on their core 20,000
-//! times a second, which `/proc/softirqs` shows, and by which the seats are checked.
+//! The timer of a moderated end polls on the core where the end last received. So each end is *seated*: a thread on
+//! the receiving host's core sends one packet to it. Idle ends then poll on their core 20,000 times a second; the
+//! counts in `/proc/softirqs` confirm the seats.
 
 use std::fs;
 use std::io;
@@ -31,21 +30,22 @@ use crate::features::{self, RX_GRO, TX_TCP_SEGMENTATION, TX_UDP_SEGMENTATION};
 use crate::probe::procfs;
 use crate::testbed::{Host, LINKS, Testbed, address_v4};
 
-/// Nanoseconds between two polls of a moderated end.
+/// Time between two polls of a moderated end, in nanoseconds.
 const POLL_NS: u64 = 50_000;
-/// So many polls without an interrupt: three hours of them.
+/// Number of polls without an interrupt: three hours of them.
 const DEFERRED: &str = "200000000";
-/// The port for packets that nobody wants (RFC 863).
+/// Port of the packets that seat an end (RFC 863, discard).
 const DISCARD: u16 = 9;
-/// How long an end may take to poll on its seat alone.
+/// Time within which an end must poll on its seat alone.
 const SEATED_WITHIN: Duration = Duration::from_millis(500);
-/// How long polls are counted to check the seats.
+/// Time for which polls are counted to check the seats.
 const COUNTED: Duration = Duration::from_millis(20);
 
 /// Puts every link of `testbed` into a mode.
 ///
 /// # Errors
-/// What the kernel refused, with the host; the links are then in a mixed state, and `plain` is to be set.
+/// If the kernel refuses a setting, with the host; the links are then in a mixed state, and the caller must set
+/// `plain`.
 pub(crate) fn apply(testbed: &Testbed, mode: (Link, Path), dir: &FilePath) -> Result<(), String> {
     let (link, path) = mode;
     let moderated = link == Link::Moderated;
@@ -75,10 +75,10 @@ pub(crate) fn apply(testbed: &Testbed, mode: (Link, Path), dir: &FilePath) -> Re
     if moderated { seat(testbed) } else { Ok(()) }
 }
 
-/// Has every link receive in a kernel thread of its own, or not.
+/// Makes every link receive in a kernel thread of its own, or not.
 ///
 /// # Errors
-/// What the kernel said, with the host.
+/// The error of the kernel, with the host.
 pub(crate) fn thread_napi(testbed: &Testbed, on: bool, dir: &FilePath) -> Result<(), String> {
     let value = if on { "1" } else { "0" };
     for host in Host::ALL {
@@ -88,7 +88,7 @@ pub(crate) fn thread_napi(testbed: &Testbed, on: bool, dir: &FilePath) -> Result
     Ok(())
 }
 
-/// Brings the polling of every end to the first core of its host, and checks that it is there.
+/// Moves the polling of every end to the first core of its host, and checks that it is there.
 fn seat(testbed: &Testbed) -> Result<(), String> {
     for (first, second) in LINKS {
         for (sender, receiver) in [(first, second), (second, first)] {
@@ -114,7 +114,7 @@ fn send_from(core: usize, sender: Host, receiver: Host) -> io::Result<()> {
 /// Checks by the counts of software interrupts that every end polls on its host's core.
 ///
 /// # Errors
-/// Says which core polls how often, and how often it should.
+/// Names the core, its number of polls, and the expected number.
 pub(crate) fn check_seats(testbed: &Testbed) -> Result<(), String> {
     let deadline = Instant::now() + SEATED_WITHIN;
     loop {
@@ -151,7 +151,7 @@ fn steer(link: &FilePath, mask: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a setting, unless it has that value: only root may write, and anybody may leave it as it is.
+/// Writes a setting unless it already has that value: only root may write it.
 fn write_if_changed(file: &FilePath, value: &str) -> io::Result<()> {
     let explain = |e: io::Error| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -174,7 +174,7 @@ fn each_link(
     testbed.namespace(host).run(|| with_sysfs(&mount_point, work)).and_then(|done| done)
 }
 
-/// Shows `work` a sysfs of the calling thread's network namespace.
+/// Calls `work` with a sysfs of the calling thread's network namespace.
 fn with_sysfs(at: &FilePath, work: impl FnOnce(&FilePath) -> io::Result<()>) -> io::Result<()> {
     let explain = |what: &str, e: io::Error| io::Error::new(e.kind(), format!("{what}: {e}"));
     fs::create_dir_all(at)?;
@@ -182,12 +182,12 @@ fn with_sysfs(at: &FilePath, work: impl FnOnce(&FilePath) -> io::Result<()>) -> 
     mount(Some("sysfs"), at, Some("sysfs"), flags, None::<&str>)
         .map_err(|e| explain("mount sysfs", e.into()))?;
     let done = work(at);
-    // Detached lazily where something still looks at it; it goes with the mount namespace anyway.
+    // The lazy detach also works while the mount is in use; it ends with the mount namespace anyway.
     let _ = umount2(at, MntFlags::MNT_DETACH);
     done
 }
 
-/// The folders of the testbed's links in a sysfs.
+/// Returns the folders of the testbed's links in a sysfs.
 fn links_of(sys: &FilePath) -> io::Result<Vec<PathBuf>> {
     let mut links = Vec::new();
     for link in fs::read_dir(sys.join("class/net"))? {

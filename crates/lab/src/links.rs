@@ -1,4 +1,4 @@
-//! Links, addresses and routes of the testbed's hosts, made over rtnetlink.
+//! Links, addresses and routes of the testbed's hosts, set over rtnetlink.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use crate::netns::Namespace;
 
-/// The routing table in which the kernel looks for its own addresses (`RT_TABLE_LOCAL`).
+/// Routing table of the kernel's own addresses (`RT_TABLE_LOCAL`).
 const LOCAL_TABLE: u32 = 255;
 
 /// An Ethernet address.
@@ -19,28 +19,28 @@ pub(crate) type Hardware = [u8; 6];
 /// An address or network with its prefix length.
 pub(crate) type Net = (IpAddr, u8);
 
-/// What is set on one host's end of a link.
+/// Settings of one host's end of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// The interface's name.
+    /// Name of the interface.
     pub(crate) name: String,
-    /// Its hardware address.
+    /// Hardware address of the interface.
     pub(crate) hardware: Hardware,
-    /// The other end: its addresses, and its hardware address.
+    /// Addresses and hardware address of the other end.
     pub(crate) neighbours: (Vec<IpAddr>, Hardware),
-    /// Its own addresses.
+    /// Addresses of this end.
     pub(crate) addresses: Vec<Net>,
     /// Networks behind the other end, each with the gateway there.
     pub(crate) routes: Vec<(Net, IpAddr)>,
 }
 
-/// A step that the kernel refused.
+/// Error: the kernel refused a step.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} in the namespace {namespace}: {source}")]
 pub struct LinkError {
-    /// What was tried.
+    /// Operation that failed.
     what: String,
-    /// Where.
+    /// Namespace of the operation.
     namespace: &'static str,
     /// What the kernel said.
     source: io::Error,
@@ -64,7 +64,7 @@ pub(crate) fn connect(
         let what = || format!("make the link {in_a} - {in_b}");
         let add = wires.handle.link().add(LinkVeth::new(in_a, in_b).build());
         add.execute().await.map_err(|e| wires.error(what(), e))?;
-        // The peer is made beside its twin and then moved: a pair is born in one namespace.
+        // The kernel makes both ends in one namespace; the peer is moved afterwards.
         let index = wires.index(in_b)?;
         let moved = LinkUnspec::new_with_index(index).setns_by_fd(target).build();
         wires.handle.link().set(moved).execute().await.map_err(|e| wires.error(what(), e))
@@ -80,7 +80,7 @@ pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkErro
             wires.add_address(index, address, len).await?;
         }
         wires.up(index, &end.name).await?;
-        // Known for good: no trial is disturbed by hosts that look for each other.
+        // Neighbours are permanent, so that no trial is disturbed by neighbour discovery.
         for &neighbour in &end.neighbours.0 {
             wires.add_neighbour(index, neighbour, end.neighbours.1).await?;
         }
@@ -91,7 +91,7 @@ pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkErro
     })
 }
 
-/// Brings the loopback up, and makes every address of `owned` one of the host's own.
+/// Brings the loopback up, and assigns every address of `owned` to the host.
 pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkError> {
     inside(namespace, async |wires| {
         let index = wires.index("lo")?;
@@ -135,7 +135,7 @@ impl Wires {
         LinkError { what, namespace: self.namespace, source }
     }
 
-    /// The number of the interface `name`.
+    /// Returns the number of the interface `name`.
     fn index(&self, name: &str) -> Result<u32, LinkError> {
         nix::net::if_::if_nametoindex(name).map_err(|e| LinkError {
             what: format!("find the interface {name}"),
@@ -170,7 +170,7 @@ impl Wires {
     async fn add_address(&self, index: u32, address: IpAddr, len: u8) -> Result<(), LinkError> {
         let mut request = self.handle.address().add(index, address, len);
         if address.is_ipv6() {
-            // Usable at once: there is nobody to be in conflict with.
+            // Usable at once: no other host can have the address.
             let flags = AddressAttribute::Flags(AddressFlags::Nodad);
             request.message_mut().attributes.push(flags);
         }
@@ -194,7 +194,7 @@ impl Wires {
         done.map_err(|e| self.error(format!("add the route to {net}/{len} by {gateway}"), e))
     }
 
-    /// As `ip route add local NET dev lo`: the host answers for every address of the network.
+    /// Adds a route as `ip route add local NET dev lo` does: the host answers for every address of the network.
     async fn add_local(&self, index: u32, (net, len): Net) -> Result<(), LinkError> {
         let message = match net {
             IpAddr::V4(net) => RouteMessageBuilder::<Ipv4Addr>::new()

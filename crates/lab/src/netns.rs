@@ -1,4 +1,4 @@
-//! Network namespaces without names: held by a descriptor, gone with the last process that holds it.
+//! Network namespaces without names: a descriptor holds each, and it ends with the last process that uses it.
 
 use std::fs::File;
 use std::io;
@@ -12,17 +12,17 @@ use nix::sched::{CloneFlags, setns, unshare};
 pub struct Namespace {
     name: &'static str,
     file: File,
-    /// Whether this process is in it: there is nothing to enter, and an ordinary user could not.
+    /// Whether this process is in it: nothing to enter, which an ordinary user could not do.
     own: bool,
 }
 
 impl Namespace {
-    /// A new network namespace, empty but for its loopback; `name` is for messages only.
+    /// Makes a new network namespace, empty except for its loopback; `name` is for messages only.
     ///
     /// # Errors
-    /// What the kernel says; EPERM outside the lab.
+    /// The error of the kernel; EPERM outside the lab.
     pub fn create(name: &'static str) -> io::Result<Self> {
-        // A namespace belongs to a thread: one that lives just long enough to take hold of it.
+        // A namespace belongs to a thread; this one lives just long enough to open it.
         let made = std::thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             File::open("/proc/thread-self/ns/net")
@@ -30,26 +30,26 @@ impl Namespace {
         Ok(Self { name, file: join(made.join())??, own: false })
     }
 
-    /// The one that this process is in.
+    /// Returns the namespace of this process.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn own() -> io::Result<Self> {
         Ok(Self { name: "own", file: File::open("/proc/thread-self/ns/net")?, own: true })
     }
 
-    /// What the namespace is called in messages.
+    /// Returns the name for messages.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The descriptor that holds it.
+    /// Returns the descriptor that holds it.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// A path under which a child of this process can open it (not inherited: close-on-exec stays set);
-    /// empty where the child is in it already.
+    /// Returns a path under which a child of this process can open it (not inherited: close-on-exec stays set); empty
+    /// if the child is in it already.
     pub(crate) fn path(&self) -> PathBuf {
         if self.own {
             return PathBuf::new();
@@ -57,10 +57,10 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// Runs `work` on a thread of its own inside the namespace; sockets it opens stay there.
+    /// Runs `work` on a thread inside the namespace; the sockets it opens stay there.
     ///
     /// # Errors
-    /// When the namespace cannot be entered.
+    /// If the namespace cannot be entered.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -74,7 +74,7 @@ impl Namespace {
     }
 }
 
-/// A panic of a namespace's thread as an error.
+/// Converts a panic of a namespace's thread to an error.
 fn join<T>(result: std::thread::Result<T>) -> io::Result<T> {
     result.map_err(|_| io::Error::other("the namespace's thread panicked"))
 }

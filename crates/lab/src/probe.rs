@@ -1,4 +1,4 @@
-//! Probes: what each host of the testbed spent and lost during a trial.
+//! Probes: CPU time and losses of each host of the testbed during a trial.
 //!
 //! ```text
 //!   snapshot ──> trial ──> snapshot ──> difference ──> cpu and drops of the record
@@ -6,11 +6,11 @@
 //!   net/snmp, net/snmp6, net/dev
 //! ```
 //!
-//! These probes cost nothing while the trial runs: they look before and after. Shares of a trial are
-//! taken of the time it *sent*, since a server is idle while the Tester starts up and waits for the
-//! last replies; foreign load is taken of the time between the snapshots, since it does not wait.
+//! These probes cost nothing while the trial runs: they read counters before and after. Shares of a trial are
+//! relative to the time of sending, since a server is idle while the Tester starts and waits for the last replies;
+//! the load of other processes is relative to the time between the snapshots, since it does not wait.
 //!
-//! Beside them a [`Sampler`] looks a few times a second, for series over time.
+//! In addition a [`Sampler`] reads counters a few times a second, for series over time.
 
 pub mod procfs;
 mod sample;
@@ -37,7 +37,7 @@ struct Processes {
     threads: BTreeMap<u32, SchedStat>,
 }
 
-/// What the network of a host counted.
+/// Network counters of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Network {
     udp: UdpCounters,
@@ -54,10 +54,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at the hosts and at the processes of `watched` (with their children).
+    /// Reads the counters of the hosts and of the processes `watched` (with their children).
     ///
     /// # Errors
-    /// When a host's namespace cannot be entered.
+    /// If a host's namespace cannot be entered.
     pub fn take(testbed: &Testbed, watched: &[(Host, u32)]) -> io::Result<Self> {
         let mut processes: [Processes; 3] = Default::default();
         for &(host, pid) in watched {
@@ -85,7 +85,7 @@ impl Processes {
     }
 }
 
-/// What processes and their children have spent until now: seconds in user mode and in the kernel.
+/// Returns the CPU time of processes and their children until now: seconds in user mode and in the kernel.
 pub(crate) fn time_of_processes(pids: &[u32]) -> (f64, f64) {
     let mut spent = Processes::default();
     pids.iter().for_each(|&pid| spent.add_tree(pid));
@@ -104,37 +104,37 @@ fn read_network() -> Network {
     }
 }
 
-/// What a host spent during a trial.
+/// CPU time and load of a host during a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostUse {
-    /// Seconds of its processes in user mode.
+    /// Seconds in which its processes ran in user mode.
     pub user_s: f64,
-    /// Seconds of its processes in the kernel.
+    /// Seconds in which its processes ran in the kernel.
     pub system_s: f64,
-    /// Seconds of software interrupts on its cores, whoever caused them.
+    /// Seconds of software interrupts on its cores, of any cause.
     pub softirq_s: f64,
-    /// The busy share (0 to 1) of its cores; of the part it uses itself where it shares them.
+    /// Busy share (0 to 1) of its cores; of its own part only, if it shares them.
     pub busy: f64,
-    /// The share (0 to 1) of the trial that its busiest thread ran.
+    /// Share (0 to 1) of the trial in which its busiest thread ran.
     pub busiest_thread: f64,
-    /// The largest share (0 to 1) of the trial that one of its threads was ready to run and did not.
+    /// Largest share (0 to 1) of the trial in which one of its threads was ready to run and did not.
     pub run_delay: f64,
-    /// The share (0 to 1) of its cores that processes used which are not of the testbed, or the hypervisor.
+    /// Share (0 to 1) of its cores that the hypervisor and processes outside the testbed used.
     pub foreign: f64,
 }
 
-/// What the testbed spent and lost during a trial.
+/// CPU time and losses of the testbed during a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     uses: [HostUse; 3],
-    /// Datagrams that each host's kernel received and dropped.
+    /// Number of datagrams that each host's kernel received and dropped.
     receive_drops: [u64; 3],
-    /// Packets lost on links.
+    /// Number of packets lost on links.
     pub link_drops: u64,
 }
 
 impl Observed {
-    /// The difference of two snapshots around a trial that sent for `sending_s` seconds.
+    /// Computes the difference of two snapshots around a trial that sent for `sending_s` seconds.
     pub fn between(before: &Snapshot, after: &Snapshot, testbed: &Testbed, sending_s: f64) -> Self {
         let window_s = after.at.duration_since(before.at).as_secs_f64();
         let plan: [&CpuList; 3] = Host::ALL.map(|host| testbed.cpus(host));
@@ -147,20 +147,20 @@ impl Observed {
         observed
     }
 
-    /// What `host` spent.
+    /// Returns the CPU time and load of `host`.
     pub fn usage(&self, host: Host) -> &HostUse {
         &self.uses[host.index()]
     }
 
-    /// Datagrams that `host` received and dropped.
+    /// Returns the number of datagrams that `host` received and dropped.
     pub fn receive_drops(&self, host: Host) -> u64 {
         self.receive_drops[host.index()]
     }
 
-    /// Drops of receive queues are their host's. Those of a link towards a host are too when it
-    /// receives on its own cores: then they are its backlog, the ring of a real network card, and
-    /// mean that it does not keep up. On plain links the sender's core does that work,
-    /// and they are counted for the link.
+    /// Counts drops. Drops of receive queues belong to their host. Drops of a link towards a host belong to it too if
+    /// it receives on its own cores: then they are drops of its backlog, like those of a network card's ring, and
+    /// mean that it does not keep up. On plain links the sender's core does that work, and the drops belong to the
+    /// link.
     fn count_drops(&mut self, before: &Snapshot, after: &Snapshot, link: Link) {
         for host in Host::ALL {
             let i = host.index();
@@ -183,7 +183,7 @@ impl Observed {
     }
 }
 
-/// The times that shares are taken of, seconds.
+/// Times that shares are relative to, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     window_s: f64,
@@ -191,7 +191,7 @@ struct Times {
     tick_s: f64,
 }
 
-/// What each host spent, from two snapshots.
+/// Returns the use of each host, from two snapshots.
 fn uses(before: &Snapshot, after: &Snapshot, plan: [&CpuList; 3], t: Times) -> [HostUse; 3] {
     let share = |seconds: f64, of_s: f64| (seconds / of_s.max(1e-3)).clamp(0.0, 1.0);
     let spent = |i: usize| {
@@ -212,9 +212,8 @@ fn uses(before: &Snapshot, after: &Snapshot, plan: [&CpuList; 3], t: Times) -> [
             busiest = busiest.max(now.run.saturating_sub(then.run));
             delay = delay.max(now.delay.saturating_sub(then.delay));
         }
-        // Software interrupts that strike our processes are counted with their system time and also
-        // in the core's softirq column, so only the other two columns are compared: what foreign
-        // processes used is never overstated.
+        // Software interrupts during our processes count in their system time and also in the core's softirq column.
+        // So only the other two columns are compared, and the time of other processes is never overstated.
         let ours = (0..plan.len()).filter(|j| plan[*j].shares_with(cpus)).map(spent);
         let (our_user, our_system) = ours.fold((0.0, 0.0), |sum, s| (sum.0 + s.0, sum.1 + s.1));
         let foreign_s = (core.user as f64 * t.tick_s - our_user).max(0.0)
@@ -232,7 +231,7 @@ fn uses(before: &Snapshot, after: &Snapshot, plan: [&CpuList; 3], t: Times) -> [
     })
 }
 
-/// What a list of cores did between two snapshots.
+/// Returns the work of a list of cores between two snapshots.
 fn cores_of(before: &Snapshot, after: &Snapshot, cpus: &CpuList) -> CoreTimes {
     let sum = |snapshot: &Snapshot| {
         let times = cpus.cpus().iter().filter_map(|cpu| snapshot.cores.get(cpu));
@@ -241,7 +240,7 @@ fn cores_of(before: &Snapshot, after: &Snapshot, cpus: &CpuList) -> CoreTimes {
     sum(after).since(&sum(before))
 }
 
-/// The unit of CPU times in `/proc`.
+/// Returns the unit of CPU times in `/proc`.
 fn ticks_per_second() -> f64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100.0, |ticks| ticks as f64)
 }
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_belong_to_who_does_not_keep_up() {
+    fn drops_belong_to_the_host_that_does_not_keep_up() {
         let (before, mut after) = snapshots();
         after.networks[Host::Dut.index()].udp.in_errors = 5;
         let links = &mut after.networks[Host::Tester.index()].links;

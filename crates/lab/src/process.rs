@@ -19,29 +19,29 @@ use crate::exec::ExecRequest;
 use crate::netns::Namespace;
 use crate::probe::procfs;
 
-/// How often a process that is to end, or to become ready, is looked at.
+/// Interval between checks of a process that is to end or to become ready.
 pub(crate) const POLL: Duration = Duration::from_millis(10);
-/// How long the children of a process that was killed may take to be gone.
+/// Time within which the children of a killed process must end.
 const LAST_BREATH: Duration = Duration::from_secs(2);
-/// The longest step of a wait that counts: the loops that wait look every few tens of milliseconds.
+/// Longest step of a wait that counts; the waiting loops take steps of some tens of milliseconds.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
-/// How much of a log is shown when its process fails: bytes and lines.
+/// Largest part of a log in an error: bytes and lines.
 const TAIL: (u64, usize) = (8 * 1024, 20);
 
-/// What to start, and where.
+/// Process to start, and its place.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
-    /// What it is called in messages, and the name of its log file.
+    /// Name in messages, and of the log file.
     pub name: &'a str,
-    /// The host it runs in.
+    /// Namespace of the host.
     pub namespace: &'a Namespace,
-    /// The cores it is bound to.
+    /// Cores of the process.
     pub cpus: &'a CpuList,
-    /// The directory it works in, and where its log goes.
+    /// Working directory, which also contains the log.
     pub dir: &'a Path,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub command: Vec<OsString>,
-    /// Added to its environment.
+    /// Variables added to its environment.
     pub environment: Vec<(String, String)>,
 }
 
@@ -81,55 +81,55 @@ pub struct Process {
     gone: bool,
 }
 
-/// Why a process is not running as it should.
+/// Error of a process.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// It could not be started.
+    /// The process could not be started.
     #[error("cannot start {name}: {source}")]
     Start {
-        /// What was to be started.
+        /// Name of the process.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// It ended by itself.
+    /// The process ended by itself.
     #[error("{name} ended by itself ({status})\n{log}")]
     Ended {
-        /// What ended.
+        /// Name of the process.
         name: String,
-        /// How.
+        /// How it ended.
         status: String,
-        /// The last lines it wrote.
+        /// Last lines of its output.
         log: LogTail,
     },
-    /// It did not do in time what was waited for.
+    /// The process did not do something in time.
     #[error("{name} did not {what} within {limit:?}\n{log}")]
     Late {
-        /// What is late.
+        /// Name of the process.
         name: String,
-        /// What was waited for.
+        /// What it should have done.
         what: String,
-        /// How long it was waited for.
+        /// Time limit.
         limit: Duration,
-        /// The last lines it wrote.
+        /// Last lines of its output.
         log: LogTail,
     },
-    /// It runs on cores that are not its host's.
+    /// The process runs on cores that are not its host's.
     #[error("{name} was bound to cores {wanted}, but its thread {thread} runs on {found}")]
     NotPinned {
-        /// What strayed.
+        /// Name of the process.
         name: String,
-        /// The cores it was given.
+        /// Cores it was bound to.
         wanted: CpuList,
-        /// The thread's number.
+        /// Number of the thread.
         thread: u32,
-        /// The cores it may run on.
+        /// Cores the thread may run on.
         found: CpuList,
     },
-    /// The run was interrupted while it was waited for.
+    /// The run was interrupted during a wait for the process.
     #[error("interrupted while waiting for {name}")]
     Interrupted {
-        /// What was waited for.
+        /// Name of the process.
         name: String,
     },
 }
@@ -149,13 +149,13 @@ impl std::fmt::Display for LogTail {
 }
 
 impl Process {
-    /// Starts what `launch` describes. Both of its output streams go to `DIR/NAME.log`.
+    /// Starts the process `launch`. Both of its output streams go to `DIR/NAME.log`.
     ///
-    /// Call it on a thread that lives as long as the process shall: the kernel kills the process when
-    /// the thread that started it ends.
+    /// The calling thread must live as long as the process: the kernel kills the process when the thread that started
+    /// it ends.
     ///
     /// # Errors
-    /// When the log or the process cannot be made. What fails later in its start is in the log.
+    /// If the log or the process cannot be made. Later errors of its start are in the log.
     pub fn start(launch: &Launch<'_>) -> Result<Self, ProcessError> {
         Self::start_with(launch, &[])
     }
@@ -183,7 +183,7 @@ impl Process {
             .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
             .stdout(out.try_clone().map_err(error)?)
             .stderr(out)
-            // Ctrl-C goes to the lab alone, which ends its processes in order.
+            // Ctrl-C goes only to the lab, which ends its processes in order.
             .process_group(0);
         let mut child = command.spawn().map_err(error)?;
         if let Some(mut pipe) = child.stdin.take() {
@@ -194,33 +194,33 @@ impl Process {
         Ok(Self { name, child, log, cpus, gone: false })
     }
 
-    /// Its process number.
+    /// Returns its process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where its output goes.
+    /// Returns the path of its log.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Whether it has ended; its accounts stay in `/proc` until [`Process::ended`] is asked.
+    /// Returns whether it has ended; its counters stay in `/proc` until [`Process::ended`] is called.
     pub fn is_over(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let status = waitid(Id::Pid(Pid::from_raw(self.child.id() as i32)), flags);
-        // Already waited for is over, too.
+        // A process that was waited for has ended too.
         !matches!(status, Ok(WaitStatus::StillAlive))
     }
 
     /// Checks that it still runs.
     ///
     /// # Errors
-    /// When it has ended, with the end of its log.
+    /// If it has ended, with the end of its log.
     pub fn check(&mut self) -> Result<(), ProcessError> {
         match self.ended() {
             None => Ok(()),
@@ -232,15 +232,15 @@ impl Process {
         }
     }
 
-    /// Checks that every thread of it and of its children is bound to its host's cores, and binds those
-    /// that are not: Knot DNS, for one, binds its workers to the machine's first cores by itself.
+    /// Checks that every thread of it and of its children is bound to its host's cores, and binds those that are not:
+    /// Knot DNS, for example, binds its workers to the machine's first cores.
     ///
     /// # Errors
-    /// When a thread may run elsewhere all the same.
+    /// If a thread may still run elsewhere.
     pub fn hold_to_cpus(&self) -> Result<(), ProcessError> {
         if let Some(set) = self.cpus.to_set() {
             for (thread, _) in self.strays() {
-                // What this cannot do, the second look tells.
+                // The second check reports threads that cannot be bound.
                 let _ = sched_setaffinity(Pid::from_raw(thread as i32), &set);
             }
         }
@@ -253,24 +253,24 @@ impl Process {
         }
     }
 
-    /// The threads that may run on cores that are not the host's, each with its cores.
+    /// Returns the threads that may run on cores outside the host's, each with its cores.
     fn strays(&self) -> Vec<(u32, CpuList)> {
         let threads = procfs::tree(self.pid()).into_iter().flat_map(procfs::affinities);
         threads.filter(|(_, found)| !found.is_within(&self.cpus)).collect()
     }
 
-    /// An error that says that the process did not do `what` in time.
+    /// Makes the error that the process did not do `what` in time.
     pub(crate) fn late(&self, what: &str, limit: Duration) -> ProcessError {
         let (name, what) = (self.name.clone(), what.to_owned());
         ProcessError::Late { name, what, limit, log: self.tail() }
     }
 
-    /// An error that says that the run was interrupted.
+    /// Makes the error that the run was interrupted.
     pub(crate) fn interrupted(&self) -> ProcessError {
         ProcessError::Interrupted { name: self.name.clone() }
     }
 
-    /// Waits until it ends by itself, or until `limit`; `None` when it still runs.
+    /// Waits until it ends by itself, or until `limit`; returns `None` if it still runs.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let mut time_limit = TimeLimit::new(limit);
         loop {
@@ -284,15 +284,15 @@ impl Process {
         }
     }
 
-    /// Asks it to end, politely; it may take its time.
+    /// Sends it a signal, without waiting.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
-            // Not yet waited for, so the number is still its own.
+            // The child was not waited for yet, so that its number is still valid.
             let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
         }
     }
 
-    /// Ends it: politely, and after `grace` by force; its children that are left go with it.
+    /// Ends it with `signal`, and kills it after `grace`; its remaining children are killed too.
     pub fn stop(&mut self, signal: Signal, grace: Duration) -> Option<ExitStatus> {
         self.signal(signal);
         let status = self.wait(grace);
@@ -300,21 +300,21 @@ impl Process {
         status
     }
 
-    /// The last lines it wrote.
+    /// Returns the last lines of its output.
     pub fn tail(&self) -> LogTail {
         LogTail(tail(&self.log).unwrap_or_default())
     }
 
-    /// Ends it and what is left of its process group by force.
+    /// Kills it and the rest of its process group.
     fn kill(&mut self) {
         if std::mem::replace(&mut self.gone, true) {
             return;
         }
-        // The group outlives its leader as long as a child is left; where none is, this fails.
+        // The group exists as long as a child is left; without children this call fails.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Its children hold ports and memory until they are gone.
+        // Its children hold ports and memory until they have ended.
         let group = Pid::from_raw(self.child.id() as i32);
         let deadline = Instant::now() + LAST_BREATH;
         while lives(group) && Instant::now() < deadline {
@@ -323,9 +323,9 @@ impl Process {
     }
 }
 
-/// Whether a process of the group is left. Orphans are children of the first process of the pid
-/// namespace, which is the lab: those that have ended are waited for here. Where the lab is not that
-/// process they die on their own time; one that has ended has no command line any more.
+/// Returns whether a process of the group is left. Orphans become children of the first process of the pid namespace,
+/// which is the lab: ended ones are waited for here. If the lab is not that process, they end on their own; an ended
+/// process has no command line.
 fn lives(group: Pid) -> bool {
     while let Ok(status) = waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)) {
         if status == WaitStatus::StillAlive {
@@ -344,7 +344,7 @@ impl Drop for Process {
     }
 }
 
-/// How a process ended, in words.
+/// Describes how a process ended.
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -356,7 +356,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The last lines of a file.
+/// Returns the last lines of a file.
 fn tail(path: &Path) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let len = fs::metadata(path)?.len();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nobody_ran_is_not_waited() {
+    fn time_while_the_process_is_stopped_does_not_count() {
         let mut time_limit = TimeLimit::new(Duration::from_secs(3));
         assert!(!time_limit.is_over());
         time_limit.spend(Duration::from_secs(600));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_in_words() {
+    fn ends_are_described() {
         assert_eq!(describe(ExitStatus::from_raw(1 << 8)), "exit code 1");
         assert_eq!(describe(ExitStatus::from_raw(11)), "killed by SIGSEGV");
     }

@@ -1,4 +1,4 @@
-//! What an experiment asks at one point of its matrix, understood.
+//! Question plan: the namespace, type and prefix of the queries at one point of an experiment's matrix.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use crate::bench::measurer::base_request;
 use crate::ready::Ask;
 use crate::zonefile::MAX_NAMES;
 
-/// The workload of a point.
+/// Queries of one point, with parsed names and prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuestionPlan {
-    /// The names.
+    /// Namespace of the queried names.
     pub(crate) namespace: Namespace,
-    /// The type.
+    /// Type of the queries.
     pub(crate) qtype: Qtype,
-    /// The prefix of synthesised addresses.
+    /// Prefix of synthesised addresses.
     pub(crate) pref64: Pref64,
 }
 
 impl QuestionPlan {
-    /// Understands the workload of `point`.
+    /// Parses the workload of `point`.
     pub(crate) fn new(experiment: &Experiment, point: &Point) -> Result<Self, FileError> {
         let (w, role) = (&point.settings.workload, point.settings.role);
         let bad = |key: &str, why: String| experiment.bad(point, &format!("workload.{key}"), why);
@@ -56,11 +56,11 @@ impl QuestionPlan {
         Ok(plan)
     }
 
-    /// Whether there are names for the very first trial; an authority may be asked the same again.
+    /// Checks that there are enough names for the first trial; an authoritative server may get the same name twice.
     fn check_size(&self, point: &Point) -> Result<(), String> {
         let (size, settings) = (self.namespace.size(), &point.settings);
         if settings.method.replicates() {
-            // Another zone is asked for, by a file of queries.
+            // These methods use another zone, with a query file.
             return Ok(());
         }
         if settings.role == Role::Authoritative {
@@ -118,12 +118,12 @@ impl QuestionPlan {
         base_request(target, workload, &point.settings.tester, seed, authority)
     }
 
-    /// What each name must be answered with.
+    /// Returns the expected answer for each name.
     pub(crate) fn ask(&self) -> Ask {
         if self.qtype == Qtype::A { Ask::A } else { Ask::Aaaa(self.pref64) }
     }
 
-    /// What whoever runs the server elsewhere starts, so that it can answer for the names of `point`.
+    /// Returns what the user of a remote server must start, so that it can answer for the names of `point`.
     pub(crate) fn elsewhere(&self, point: &Point) -> String {
         let (prefix, pref64) = (self.namespace.prefix(), self.pref64);
         if point.settings.role == Role::Authoritative {
@@ -142,7 +142,7 @@ impl QuestionPlan {
         )
     }
 
-    /// What each name of a generated zone has.
+    /// Returns the records of each name in a generated zone.
     pub(crate) fn records(&self) -> ZoneRecords {
         if self.qtype == Qtype::A { ZoneRecords::A } else { ZoneRecords::Aaaa(self.pref64) }
     }

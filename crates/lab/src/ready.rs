@@ -1,7 +1,7 @@
-//! Readiness: a server is up when it answers right, the first and the last name of the namespace.
+//! Readiness: a server is ready when it answers the first and the last name of the namespace correctly.
 //!
-//! Asked over and over within the time it has, never waited for by the clock alone. A server that
-//! ends meanwhile is noticed at once.
+//! The queries are repeated within the time limit; there is no fixed wait. If the server ends meanwhile, the error
+//! comes at once.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,33 +13,33 @@ use wire::{Expect, Namespace, Pref64, Qtype, QueryTemplate, reply};
 use crate::netns::Namespace as Netns;
 use crate::process::{Process, ProcessError, TimeLimit};
 
-/// How long an answer is waited for before the question is asked again.
+/// Time to wait for a reply before the next query.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
-/// So often a server that the user runs is asked a question that must be answered right.
+/// Number of queries to a remote server for each question that it must answer correctly.
 const TRIES: u16 = 20;
 
-/// A question and its right answer.
+/// A question and its correct answer.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The question in words.
+    /// Question in words.
     what: String,
-    /// The query, with id 0.
+    /// Query, with id 0.
     query: QueryTemplate,
-    /// What its answer must be.
+    /// Expected answer.
     expect: Expect,
 }
 
-/// What every name of a namespace is asked for.
+/// Record that is queried for every name of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Its A record.
+    /// The A record.
     A,
-    /// Its AAAA record: the IPv4 address embedded in the prefix.
+    /// The AAAA record: the IPv4 address embedded in the prefix.
     Aaaa(Pref64),
 }
 
 impl Question {
-    /// The questions for the first and the last name of a namespace.
+    /// Makes the questions for the first and the last name of a namespace.
     pub fn ends(namespace: &Namespace, ask: Ask) -> Vec<Self> {
         let indices = [0, namespace.size() - 1];
         let question = |index| {
@@ -56,10 +56,10 @@ impl Question {
     }
 }
 
-/// Waits until `process` answers every question right at `server`, asked from the host `client`.
+/// Waits until `process` answers every question correctly at `server`; the queries come from the host `client`.
 ///
 /// # Errors
-/// When it ends, is late, or the run is interrupted; what it answered last is told.
+/// If it ends, is late, or the run is interrupted; with its last answer.
 pub fn wait_ready(
     process: &mut Process,
     client: &Netns,
@@ -86,7 +86,7 @@ pub fn wait_ready(
                 Ok(None) => break,
                 Ok(Some(wrong)) => {
                     last = wrong;
-                    // It is there, but not ready yet: do not press it.
+                    // It answers, but not correctly yet; wait before the next query.
                     std::thread::sleep(crate::process::POLL);
                 }
                 Err(e) => {
@@ -99,10 +99,10 @@ pub fn wait_ready(
     Ok(())
 }
 
-/// Whether a server that the user runs answers every question right, asked from `client` a few times each.
+/// Checks that a remote server answers every question correctly, with a few queries from `client` for each.
 ///
 /// # Errors
-/// What it answered last, or why it could not be asked.
+/// The last answer, or why the server could not be queried.
 pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Result<(), String> {
     for question in questions {
         let mut last = String::new();
@@ -122,7 +122,7 @@ pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Re
     Ok(())
 }
 
-/// Asks once from a socket of its own; `None` when the answer is right, else what is wrong with it.
+/// Queries once from a new socket; returns `None` for the correct answer, otherwise what is wrong with it.
 fn ask(server: SocketAddr, question: &Question, id: u16) -> io::Result<Option<String>> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_is_judged() {
+    fn one_answer_is_checked() {
         let server = UdpSocket::bind("[::1]:0").unwrap();
         let address = server.local_addr().unwrap();
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
@@ -179,7 +179,7 @@ mod tests {
         });
         assert_eq!(ask(address, &questions[0], 7).unwrap().as_deref(), Some("not-a-response"));
         echo.join().unwrap();
-        // Nobody is there any more.
+        // No server listens any more.
         assert!(ask(address, &questions[0], 8).is_err());
     }
 }

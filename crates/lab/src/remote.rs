@@ -1,11 +1,11 @@
-//! Visits to a server that the user runs: no process of the lab's, no probes but the network's.
+//! Visits to a server that the user runs: the lab starts no server process, and probes only the network.
 //!
 //! ```text
 //!   lab's own network namespace: that of whoever started it (enter::Network::Outside)
 //!     └─ dnsdyno load ADDRESS ...     on the Tester's cores; the hosts of the testbed stand idle
 //! ```
 //!
-//! Only an address that the user has named is asked, in the experiment's file or by a flag.
+//! Queries go only to an address that the user has named, in the experiment's file or by a flag.
 
 use experiment::file::Role;
 use experiment::visit::add_visit;
@@ -18,14 +18,14 @@ use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
 
-/// What differs from a server in the lab.
+/// Difference from a server in the lab.
 const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
                         started anew";
-/// What is varied of a server, or of its host, that is out of reach here.
+/// Settings of a server or its host that cannot be varied here.
 const OUT_OF_REACH: [&str; 4] = ["cores", "threads", "cpu-limit", "link"];
 
 impl Session<'_> {
-    /// Measures a server at its address as the method says.
+    /// Measures a server at its address with the method of the experiment.
     pub(crate) fn measure_remote(
         &self,
         v: &Visit,

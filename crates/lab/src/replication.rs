@@ -8,9 +8,9 @@
 //!          each secondary is behind
 //! ```
 //!
-//! The server measured is in the DUT's host as any other, and its trials are as any other's. Each server asks for
-//! transfers from an address of its own, so that whose a transfer is can be seen. Where there is no primary the server
-//! measured has the zone itself, and is sent the updates from the tester's host.
+//! The server under test is in the DUT's host as any other, and its trials are the same. Each server requests
+//! transfers from its own address, so that transfers can be assigned to servers. Without a primary the server under
+//! test loads the zone itself, and receives the updates from the tester's host.
 
 mod group;
 mod look;
@@ -31,7 +31,8 @@ use crate::testbed::{Host, address_v4, follower};
 /// The zone of delegations.
 pub(crate) const ZONE: &str = "test";
 
-/// The address that secondary `number` answers at and asks for transfers from; 0 is the server that is measured.
+/// Returns the address at which secondary `number` answers and from which it requests transfers; 0 is the server
+/// under test.
 pub(crate) fn follower_address(number: usize) -> Ipv4Addr {
     match number {
         0 => address_v4(Host::Dut, Host::Auth),

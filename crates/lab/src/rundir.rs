@@ -1,4 +1,4 @@
-//! The directory of a run: configurations, zones, state and logs, gone when the run ends.
+//! The directory of a run: configurations, zones, state and logs, removed when the run ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,20 +9,20 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 
-/// The start of the directories' names.
+/// Prefix of the directories' names.
 const PREFIX: &str = "dnsdyno-";
-/// The file in each that its run holds locked while it lives.
+/// File in each directory that its run keeps locked.
 const LOCK: &str = "lock";
 
 /// A directory that is removed when it is dropped, or by a later run when this one was killed.
 #[derive(Debug)]
 pub struct RunDir {
     dir: TempDir,
-    // Held, not read: the kernel frees it with the process, however that ends.
+    // Held, not read: the kernel unlocks it when the process ends.
     _lock: Flock<File>,
 }
 
-/// The directory of a run cannot be made.
+/// Error: the directory of a run cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a directory for the run in {}: {source}; set TMPDIR to another place", parent.display())]
 pub struct RunDirError {
@@ -31,10 +31,10 @@ pub struct RunDirError {
 }
 
 impl RunDir {
-    /// Makes the directory in the place for temporary files, and sweeps away what killed runs left there.
+    /// Makes the directory in the folder for temporary files, and removes the directories of killed runs.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn create() -> Result<Self, RunDirError> {
         let parent = std::env::temp_dir();
         sweep(&parent);
@@ -43,7 +43,7 @@ impl RunDir {
 
     fn create_in(parent: &Path) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-        // Locked before it gets its name, so that nobody sees it free.
+        // The file is locked before it gets its name, so that no process sees it unlocked.
         let unnamed = dir.path().join("lock.new");
         let lock = Flock::lock(File::create(&unnamed)?, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, e)| io::Error::from(e))?;
@@ -51,19 +51,19 @@ impl RunDir {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Keeps it when the run ends, for whoever wants to look; where it is.
+    /// Keeps the directory after the end of the run; returns its path.
     pub fn keep(&mut self) -> &Path {
         self.dir.disable_cleanup(true);
         self.dir.path()
     }
 }
 
-/// Removes the directories of runs that were killed: ours, and their lock is free.
+/// Removes the directories of killed runs: those of this user whose lock is free.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == geteuid().as_raw());
@@ -71,7 +71,7 @@ fn sweep(parent: &Path) {
             let free = File::open(entry.path().join(LOCK))
                 .map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok());
             if free.unwrap_or(false) {
-                // Somebody else may be sweeping too.
+                // Another process may remove it at the same time.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

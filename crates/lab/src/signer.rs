@@ -1,4 +1,4 @@
-//! Zones signed by the signers that operators use, with keys made for the occasion.
+//! Zones signed by the signers that operators use, with new keys.
 //!
 //! | signer | package | how |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | `kzonesign` | knot-dnssecutils | a configuration with a policy; it makes its keys itself |
 //! | `ldns-signzone` | ldnsutils | `ldns-keygen` twice, then both keys by name |
 //!
-//! A signer runs to its end in this process's own world: it serves nothing and needs no namespace.
+//! A signer runs to its end in this process's own namespaces: it serves nothing and needs no namespace of its own.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,10 +28,10 @@ pub enum Signer {
 }
 
 impl Signer {
-    /// All of them, the first choice first.
+    /// All signers, the preferred one first.
     pub const ALL: [Signer; 3] = [Signer::DnssecSignzone, Signer::Kzonesign, Signer::LdnsSignzone];
 
-    /// The program's name.
+    /// Returns the name of the program.
     pub fn program(self) -> &'static str {
         match self {
             Signer::DnssecSignzone => "dnssec-signzone",
@@ -40,7 +40,7 @@ impl Signer {
         }
     }
 
-    /// The Debian package it is in.
+    /// Returns the Debian package of the program.
     pub fn package(self) -> &'static str {
         match self {
             Signer::DnssecSignzone => "bind9-utils",
@@ -49,12 +49,12 @@ impl Signer {
         }
     }
 
-    /// The first of [`ALL`](Self::ALL) that is installed.
+    /// Returns the first of [`ALL`](Self::ALL) that is installed.
     pub fn installed() -> Option<Self> {
         Self::ALL.into_iter().find(|signer| signer.is_installed())
     }
 
-    /// Whether its program is found.
+    /// Returns whether its program is installed.
     pub fn is_installed(self) -> bool {
         find(self.program()).is_some()
     }
@@ -72,7 +72,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Its mnemonic.
+    /// Returns the mnemonic of the algorithm.
     pub fn mnemonic(self) -> &'static str {
         match self {
             Algorithm::RsaSha256 => "RSASHA256",
@@ -85,19 +85,19 @@ impl Algorithm {
 /// A zone to be signed.
 #[derive(Clone, Debug)]
 pub struct Signing<'a> {
-    /// Who signs.
+    /// Program that signs the zone.
     pub signer: Signer,
-    /// The zone.
+    /// Name of the zone.
     pub zone: &'a Name,
-    /// Its file.
+    /// Path of the zone file.
     pub input: &'a Path,
-    /// Where the signed zone goes.
+    /// Path of the signed zone file.
     pub output: &'a Path,
-    /// A folder for keys and whatever the signer keeps; made if it is not there.
+    /// Folder for keys and other files of the signer; made if it does not exist.
     pub keys: &'a Path,
-    /// Of both keys.
+    /// Algorithm of both keys.
     pub algorithm: Algorithm,
-    /// What denies names.
+    /// Records that deny names.
     pub denial: Denial,
 }
 
@@ -109,47 +109,47 @@ pub enum Denial {
     Nsec,
     /// NSEC3 without salt and extra iterations (RFC 9276).
     Nsec3,
-    /// The same, and delegations without DS have none of their own: so large zones of delegations are signed.
+    /// NSEC3 without records for delegations without DS (opt-out), as large zones of delegations are signed.
     /// ldns-signzone only sets the flag that allows it.
     Nsec3OptOut,
 }
 
-/// Why a zone was not signed.
+/// Error while signing a zone.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The signer is not there.
+    /// The signer is not installed.
     #[error("{program} is not installed: apt-get install {package}")]
     Missing {
-        /// The program.
+        /// Name of the program.
         program: &'static str,
-        /// Its package.
+        /// Package of the program.
         package: &'static str,
     },
-    /// It failed.
+    /// The signer failed.
     #[error("{program} failed ({status})\n{said}")]
     Failed {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// How it ended.
+        /// How the program ended.
         status: String,
-        /// The last it said.
+        /// Last output of the program.
         said: String,
     },
     /// A file cannot be read or written.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
 }
 
 impl Signing<'_> {
-    /// Makes keys and signs.
+    /// Makes keys and signs the zone.
     ///
     /// # Errors
-    /// When the signer is missing or fails.
+    /// If the signer is missing or fails.
     pub fn run(&self) -> Result<(), SignError> {
         let signer = self.signer;
         if !signer.is_installed() {
@@ -217,7 +217,7 @@ impl Signing<'_> {
             ["-c".as_ref(), path.as_ref(), "-o".as_ref(), out.as_ref(), origin.as_ref()];
         execute("kzonesign", keys, arguments)?;
         let signed = out.join(input.file_name().unwrap_or_default());
-        // A rename where both lie on one file system, else a copy.
+        // A rename if both are on one file system, otherwise a copy.
         if fs::rename(&signed, output).is_err() {
             fs::copy(&signed, output).map_err(file_error(output))?;
             fs::remove_file(&signed).map_err(file_error(&signed))?;
@@ -247,7 +247,7 @@ impl Signing<'_> {
     }
 }
 
-/// Runs a program to its end and gives what it printed.
+/// Runs a program to its end and returns its output.
 pub(crate) fn execute<'a>(
     program: &str,
     dir: &Path,
@@ -269,7 +269,7 @@ pub(crate) fn execute<'a>(
     })
 }
 
-/// Where a program lies: in `PATH`, or where Debian puts what belongs to the system.
+/// Returns the path of a program: in `PATH`, or in Debian's system directories.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);

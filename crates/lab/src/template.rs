@@ -1,4 +1,4 @@
-//! What an adapter's templates may use, and their rendering.
+//! Variables of an adapter's templates, and their rendering.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,50 +13,50 @@ use experiment::file::Role;
 use crate::adapter::role_word;
 use crate::replication::part::Part;
 
-/// The variables of an adapter's templates. Beside them there is `since("1.2")`: whether the
-/// server's version is at least that.
+/// Variables of an adapter's templates. In addition there is `since("1.2")`: whether the server's version is at least
+/// that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// The directory of the run: configuration, zone, state.
+    /// Directory of the run: configuration, zone, state.
     pub dir: String,
-    /// The server's own program.
+    /// Path of the server's own program.
     pub program: String,
-    /// `dns64`, `resolver` or `authoritative`.
+    /// Role: `dns64`, `resolver` or `authoritative`.
     pub role: &'static str,
-    /// The server's version, as it says it; empty when it says none.
+    /// Version of the server as it prints it; empty if it prints none.
     pub version: String,
-    /// The cores it is bound to, as `1-3`.
+    /// Cores of the server, as `1-3`.
     pub cpus: String,
-    /// How many threads or processes it shall have: one for each core.
+    /// Number of threads or processes: one for each core.
     pub threads: usize,
-    /// The power of two at or above `threads`, for tables split among them.
+    /// Power of two at or above `threads`, for tables split among them.
     pub slabs: usize,
-    /// Megabytes that caches may take in all.
+    /// Size of all caches, in megabytes.
     pub cache_mb: u64,
     /// Bytes of socket buffer that every server is to have; sockets that ask for none have it already.
     pub buffer: u64,
     /// Whether the lab runs as the real root.
     pub privileged: bool,
-    /// The zone of the namespace, without a final dot.
+    /// Zone of the namespace, without a final dot.
     pub zone: String,
-    /// The block of addresses whose names they are.
+    /// Block of addresses of the names.
     pub namespace: String,
-    /// The zone of its addresses' reverse names, without a final dot.
+    /// Zone of the addresses' reverse names, without a final dot.
     pub reverse_zone: String,
-    /// The prefix of synthesised addresses.
+    /// Prefix of synthesised addresses.
     pub pref64: String,
-    /// Where it shall listen.
+    /// Addresses and port on which it must listen.
     pub listen: Place,
-    /// Where the AuthDNS listens.
+    /// Addresses and port of the AuthDNS.
     pub upstream: Place,
-    /// Where the server listens that stands behind it; absent but for a front.
+    /// Addresses and port of the server behind it; present only for a front.
     pub behind: Option<Place>,
-    /// The generated zone's file; empty for a server that needs none.
+    /// Path of the generated zone file; empty for a server without one.
     pub zone_file: String,
-    /// Its part among the servers that replicate a zone; absent where it is none of them.
+    /// Role in a group that replicates a zone; absent outside of a group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication: Option<Part>,
-    /// What the experiment's `[variables]` say; a template gives each a default.
+    /// Variables of the experiment's `[variables]`; a template gives each a default.
     #[serde(flatten)]
     pub variables: BTreeMap<String, String>,
 }
@@ -73,14 +73,14 @@ pub struct Place {
 }
 
 impl Setting {
-    /// Values against which an adapter is checked when it is read: the oldest server without
-    /// privileges, and the newest with them.
+    /// Returns values that an adapter is checked against: the oldest server without privileges, and the newest with
+    /// them.
     pub(crate) fn samples(role: Role, front: bool) -> [Self; 2] {
         [("0", false), ("9999", true)]
             .map(|(version, privileged)| Self::sample(role, front, version, privileged))
     }
 
-    /// The same for a server with a part in a group.
+    /// Returns the same values for a server in a group.
     pub(crate) fn replicating(part: Part) -> [Self; 2] {
         Self::samples(Role::Authoritative, false)
             .map(|sample| Self { replication: Some(part.clone()), ..sample })
@@ -113,10 +113,10 @@ impl Setting {
     }
 }
 
-/// A template that cannot be rendered.
+/// Error of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateError {
-    /// The line of the template, from 1.
+    /// Line of the template, from 1.
     pub(crate) line: usize,
     /// What is wrong with it.
     pub(crate) why: String,
@@ -125,7 +125,7 @@ pub(crate) struct TemplateError {
 /// Renders one template.
 pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateError> {
     let mut environment = Environment::new();
-    // A variable that is not there is a mistake, never an empty word in a configuration.
+    // An unknown variable is an error, never an empty text in a configuration.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
@@ -138,7 +138,7 @@ pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateEr
     })
 }
 
-/// Whether a version is at least another, by their leading numbers: `9.18.49-1~deb12` is `9.18.49`.
+/// Returns whether a version is at least another, by their leading numbers: `9.18.49-1~deb12` is `9.18.49`.
 pub(crate) fn at_least(version: &str, least: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

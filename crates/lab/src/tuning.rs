@@ -1,5 +1,5 @@
-//! Settings of the machine that an experiment varies; what is not to be had here is refused with the reason,
-//! and what was changed is put back.
+//! Settings of the machine that an experiment varies. A refused setting is reported with its reason, and changed
+//! settings are restored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use experiment::settings::HostSettings;
 use crate::link_mode::thread_napi;
 use crate::testbed::{Host, Testbed};
 
-/// Where the kernel shows the cores.
+/// Folder of the cores in sysfs.
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// What was changed, to be put back.
+/// Changed settings with their old values.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
-    /// Files of the machine and what they said before.
+    /// Files of the machine and their old content.
     files: Vec<(PathBuf, String)>,
-    /// Files of a host's network namespace, likewise.
+    /// Files of a host's network namespace and their old content.
     sysctls: Vec<(Host, PathBuf, String)>,
     threaded: bool,
 }
 
 impl Tuning {
-    /// Sets the machine as `settings` say, but for the links (see [`Testbed::set_links`]).
+    /// Applies `settings` to the machine, except the links (see [`Testbed::set_links`]).
     ///
     /// # Errors
-    /// What this machine does not let itself be told, and why; nothing is changed then.
+    /// The setting that this machine refuses, and why; nothing is changed then.
     pub(crate) fn apply(
         settings: &HostSettings,
         testbed: &Testbed,
@@ -85,7 +85,7 @@ impl Tuning {
         Ok(())
     }
 
-    /// Sets a variable of the kernel in every host.
+    /// Sets a kernel variable in every host.
     fn sysctl(&mut self, name: &str, value: &str, testbed: &Testbed) -> Result<(), String> {
         let path = Path::new("/proc/sys").join(name.replace('.', "/"));
         for host in Host::ALL {
@@ -102,7 +102,7 @@ impl Tuning {
         Ok(())
     }
 
-    /// Puts back what was changed.
+    /// Restores the changed settings.
     pub(crate) fn undo(self, testbed: &Testbed, dir: &Path) {
         // What does not let itself be put back did not let itself be changed.
         for (file, old) in self.files {

@@ -1,4 +1,4 @@
-//! What the probes say about a trial: whether it says anything, and what limited it.
+//! Verdict of the probes on a trial: whether it is void, and its limiter.
 
 use measure::limiter::MAX_FOREIGN;
 use measure::{Evidence, Limiter, Void};
@@ -7,10 +7,10 @@ use record::Trial;
 use crate::probe::Observed;
 use crate::testbed::Host;
 
-/// Why a trial says nothing, if so, and what limited it.
+/// Returns the reason why a trial is void, if it is, and its limiter.
 ///
-/// One that passed says what it says, whoever else was busy. One that failed while others had the
-/// Tester's cores, or the server's, does not say that the server is at its end.
+/// A trial that passed is valid, even if other processes were busy. A trial that failed while others used the cores
+/// of the Tester or the server says nothing about the server's limit.
 pub(crate) fn verdict(
     passed: Option<bool>,
     evidence: &Evidence,
@@ -31,7 +31,7 @@ pub(crate) fn verdict(
     (None, evidence.limiter())
 }
 
-/// The probes' evidence of a trial.
+/// Collects the probes' evidence of a trial.
 pub(crate) fn evidence(
     trial: &Trial,
     observed: &Observed,
@@ -43,16 +43,16 @@ pub(crate) fn evidence(
     let drops = |host| observed.receive_drops(host);
     let dut = observed.usage(Host::Dut);
     Evidence {
-        // A Measurer never sleeps: whether it keeps up is what its schedule says.
+        // A Measurer never sleeps: its schedule shows whether it keeps up.
         tester_busy: None,
-        // Waiting while the AuthDNS has the core is no starvation.
+        // Waiting while the AuthDNS uses the core does not count as starvation.
         tester_run_delay: run_delay
             .map(|delay| if shared { (delay - auth.busy).max(0.0) } else { delay }),
         foreign_busy: Some(tester.foreign),
         tester_drops: trial.drops.tester_receive.max(drops(Host::Tester)),
         authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
         authdns_drops: drops(Host::Auth),
-        // A server with one busy thread is at its end, however many cores it has.
+        // A server with one busy thread is at its limit, however many cores it has.
         dut_busy: has_server.then_some(dut.busy.max(dut.busiest_thread)),
         dut_drops: drops(Host::Dut),
         link_drops: observed.link_drops,

@@ -1,12 +1,12 @@
-//! Looking on while a trial runs: what the Measurer has counted so far, and what the roles use.
+//! Live updates of a running trial: the Measurer's counters, and the load of the roles.
 //!
 //! ```text
 //!   Measurer ── FILE (`live` of its request) ┐
-//!                                            ├──> LiveUpdate ──> Watcher: whoever shows it
+//!                                            ├──> LiveUpdate ──> Watcher: a live view
 //!   Sampler, by each look ───────────────────┘
 //! ```
 //!
-//! Without a watcher nothing of this is done.
+//! Without a watcher none of this runs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,25 +16,25 @@ use std::time::{Duration, Instant};
 use measure::{Nanos, Pacing};
 use record::Snapshot;
 
-/// How often the Measurer's file is read: as often as it is written.
+/// Interval between reads of the Measurer's file, the same as between its writes.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is seen of a running trial.
+/// Live update of a running trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveUpdate {
-    /// It begins.
+    /// The trial begins.
     Begins {
-        /// When queries leave; absent for a generator that is not ours.
+        /// Schedule of the queries; absent for an external generator.
         pacing: Option<Pacing>,
-        /// How long it sends; zero where that is not known before.
+        /// Duration of sending; zero if not known in advance.
         duration: Nanos,
     },
-    /// What the Measurer has counted.
+    /// Counters of the Measurer.
     Load(Snapshot),
-    /// The busy share (0 to 1) of each role's cores since the look before: its processes, and the kernel's work
-    /// for packets.
+    /// Busy share (0 to 1) of each role's cores since the last update: its processes, and the kernel's work for
+    /// packets.
     Cpu(Vec<(&'static str, f64)>),
-    /// It has ended, or was given up.
+    /// The trial has ended, or was abandoned.
     Ends,
 }
 
@@ -43,7 +43,8 @@ pub enum LiveUpdate {
 pub struct Watcher(Arc<dyn Fn(LiveUpdate) + Send + Sync>);
 
 impl Watcher {
-    /// Tells `look`, which should be quick: the trial's processes are looked after by the thread that tells.
+    /// Makes a watcher that calls `look`, which must be fast: the calling thread also supervises the trial's
+    /// processes.
     pub fn new(look: impl Fn(LiveUpdate) + Send + Sync + 'static) -> Self {
         Watcher(Arc::new(look))
     }
@@ -59,7 +60,7 @@ impl fmt::Debug for Watcher {
     }
 }
 
-/// Reads a Measurer's file from time to time.
+/// Reads a Measurer's file at intervals.
 #[derive(Debug)]
 pub(crate) struct Reader {
     watcher: Option<Watcher>,
@@ -69,23 +70,23 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A reader of `file`; one that is left from a trial before goes.
+    /// Makes a reader of `file`, and removes the file of an earlier trial.
     pub(crate) fn new(watcher: Option<Watcher>, file: PathBuf) -> Self {
         if watcher.is_some() {
-            // Where there is none, there is nothing to remove.
+            // The file may not exist.
             let _ = std::fs::remove_file(&file);
         }
         Reader { watcher, file, next: Instant::now(), last_s: -1.0 }
     }
 
-    /// Tells what is new, if it is time to look.
+    /// Notifies the watcher of new counters, if a read is due.
     pub(crate) fn look(&mut self) {
         let Some(watcher) = &self.watcher else { return };
         if Instant::now() < self.next {
             return;
         }
         self.next = Instant::now() + INTERVAL;
-        // Until the Measurer has started there is none.
+        // The file does not exist until the Measurer has started.
         let Ok(snapshot) = record::read::<Snapshot>(&self.file) else { return };
         if snapshot.at_s > self.last_s {
             self.last_s = snapshot.at_s;
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_told_once_and_never_that_of_another_trial() {
+    fn each_file_content_is_reported_once_and_never_that_of_another_trial() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("live.json");
         let snapshot = |at_s| Snapshot { schema: record::SCHEMA, at_s, ..Snapshot::default() };
@@ -131,7 +132,7 @@ mod tests {
             record::write(&file, &snapshot(at_s)).expect("writes");
             look(&mut reader);
         }
-        // Not before its time.
+        // No read is due yet.
         record::write(&file, &snapshot(0.75)).expect("writes");
         reader.next = Instant::now() + Duration::from_secs(60);
         reader.look();

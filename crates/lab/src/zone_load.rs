@@ -1,8 +1,8 @@
-//! How long a server takes to load its zone, and what that costs in memory and on disk.
+//! Time that a server takes to load its zone, with its memory and disk space.
 //!
-//! From its start to the first right answer for the zone's last name, asked by the Tester over and over: first
-//! with an empty directory of state, then again with what the first start left there, such as a compiled
-//! database. The zone's file is in the page cache each time, since it has just been written.
+//! The time is from its start to the first correct answer for the zone's last name, which the Tester queries
+//! repeatedly: first with an empty directory of state, then with the state that the first start left, such as a
+//! compiled database. The zone file is in the page cache each time, since it has just been written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,12 +19,12 @@ use crate::server::{Installed, Server, ServerError, Service};
 use crate::testbed::{Host, Testbed};
 use measure::procfs::{parse_memory, parse_proportional};
 
-/// How often memory and CPU are looked at while a zone loads.
+/// Interval between samples of memory and CPU while a zone loads.
 const SAMPLING: Duration = Duration::from_millis(100);
-/// A directory of state has at most so many levels and entries that are counted.
+/// Largest number of levels and entries of a directory that are counted.
 const MAX_ENTRIES: (usize, usize) = (16, 1_000_000);
 
-/// What loading a zone took.
+/// Result of loading a zone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ZoneLoad {
     /// `zone_load_first` and `zone_load_later` (s), `zone_file` and `disk_used` (B), `memory_resident`,
@@ -37,7 +37,7 @@ pub struct ZoneLoad {
 }
 
 impl ZoneLoad {
-    /// Adds it to a cell of a run.
+    /// Adds the result to a cell of a run.
     pub fn add_to(self, cell: &mut CellRecord) {
         cell.figures.extend(self.figures);
         cell.series.extend(self.series);
@@ -45,10 +45,10 @@ impl ZoneLoad {
     }
 }
 
-/// Starts the server from scratch and then `later` times more, and stops it each time.
+/// Starts the server from scratch and then `later` more times, and stops it each time.
 ///
 /// # Errors
-/// When it does not come up.
+/// If the server does not start.
 pub fn zone_load(
     installed: &Installed,
     service: &Service,
@@ -91,7 +91,7 @@ pub fn zone_load(
     Ok(load)
 }
 
-/// What the server's processes have in memory, bytes.
+/// Returns the memory of the server's processes, in bytes.
 fn memory(server: &Server) -> [(&'static str, u64); 3] {
     let pids: Vec<u32> = server.pids().into_iter().flat_map(procfs::tree).collect();
     let read = |file: &'static str| {
@@ -109,7 +109,7 @@ fn memory(server: &Server) -> [(&'static str, u64); 3] {
     ]
 }
 
-/// What a directory takes on disk, bytes; holes take nothing.
+/// Returns the disk space of a directory, in bytes; holes count nothing.
 fn disk_used(dir: &Path, levels: usize, entries: &mut usize) -> io::Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(dir)? {
@@ -119,7 +119,7 @@ fn disk_used(dir: &Path, levels: usize, entries: &mut usize) -> io::Result<u64> 
             break;
         }
         let metadata = entry.metadata()?;
-        // A block is of 512 bytes, whatever the file system's are.
+        // A block has 512 bytes on every file system.
         sum += metadata.blocks() * 512;
         if metadata.is_dir() && levels > 0 {
             sum += disk_used(&entry.path(), levels - 1, entries)?;

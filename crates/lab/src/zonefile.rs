@@ -9,32 +9,32 @@ use zone::{Dns64Zone, NameServer, Style, ZoneRecords};
 
 use crate::testbed::{Host, address_v4, address_v6};
 
-/// The largest namespace that is written out: a /12, 2^20 names, as the published measurements have it.
+/// Largest namespace that is written: a /12, 2^20 names, as in the published measurements.
 pub const MAX_NAMES: u64 = 1 << 20;
 
-/// TTL of its records, seconds.
+/// TTL of its records, in seconds.
 const TTL: u32 = 3600;
 
-/// A zone file that cannot be made.
+/// Error: a zone file cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneError {
-    /// It would have too many names.
+    /// The zone would have too many names.
     #[error(
         "a zone of {prefix} would have {names} names; at most {MAX_NAMES} are written out: \
          take a prefix of /12 or longer, such as 10.0.0.0/12"
     )]
     TooLarge {
-        /// The namespace's prefix.
+        /// Prefix of the namespace.
         prefix: String,
-        /// How many names it has.
+        /// Number of its names.
         names: u64,
     },
-    /// The file system said no.
+    /// The file system refused an operation.
     #[error("cannot write the zone file {path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
 }
@@ -42,7 +42,7 @@ pub enum ZoneError {
 /// Writes the zone to `path`; its name server is the one under test.
 ///
 /// # Errors
-/// When it would be too large, or cannot be written.
+/// If the zone would be too large, or cannot be written.
 pub fn write_zone(
     path: &Path,
     namespace: &Namespace,
@@ -60,7 +60,7 @@ pub fn write_zone(
     zone.write(&mut out).and_then(|_| out.flush()).map_err(error)
 }
 
-/// The zone of the reverse names of a prefix's addresses, cut at a dot, without a final one.
+/// Returns the zone of the reverse names of a prefix's addresses, cut at a dot, without a final dot.
 pub(crate) fn reverse_zone(namespace: &Namespace) -> String {
     let octets = namespace.prefix().first().octets();
     let given = usize::from(namespace.prefix().prefix_len() / 8);

@@ -24,7 +24,7 @@ use crate::enter::program;
 use crate::exec::MEASURE_COMMAND;
 use crate::testbed::Host;
 
-/// More clients than this take a good part of the Tester's ports.
+/// Number of clients above which a large part of the Tester's ports is in use.
 const MANY: u32 = 1_000;
 
 /// Makes the request that all trials of a point of the matrix begin with; `authority` is the file of those whose certificates are

@@ -1,4 +1,5 @@
-//! A bench of a server among those that replicate a zone: updates sent to the primary, which may be the server itself.
+//! A bench of a server in a group that replicates a zone: it sends updates to the primary, which may be the server
+//! itself.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -14,17 +15,17 @@ use crate::probe::Observed;
 use crate::replication::{Ground, Group, Member};
 use crate::testbed::{Host, Testbed};
 
-/// How long each update may take beside what all of them may: a primary that waits for a slow disk.
+/// Time allowed for each update, beside the time for all of them; a primary may wait for a slow disk.
 const EACH: Duration = Duration::from_secs(1);
 const ALL: Duration = Duration::from_secs(120);
-/// Updates take so long about, for samples of a fitting interval.
+/// Typical duration of the updates, which decides the interval of the samples.
 const SAMPLED: Nanos = Nanos::from_secs(10);
 
 impl<'a> LabBench<'a> {
-    /// A bench of the server `member`, which it starts, among those of `group`.
+    /// Makes a bench of the server `member`, which it starts, in the group `group`.
     ///
     /// # Errors
-    /// When a server does not come up, or cannot be limited.
+    /// If a server does not start, or cannot be limited.
     pub(crate) fn start_member(
         ground: Ground<'a>,
         base: TrialRequest,
@@ -50,10 +51,12 @@ impl<'a> LabBench<'a> {
     }
 
     fn group(&mut self) -> Result<&mut Group, BenchError> {
-        self.group.as_mut().ok_or_else(|| failed("this server is not among any that replicate"))
+        self.group
+            .as_mut()
+            .ok_or_else(|| failed("this server is in no group that replicates a zone"))
     }
 
-    /// What the probes say about updates that were sent for `seconds`.
+    /// Evaluates the probes of updates that were sent for `seconds`.
     fn judge_updates(&self, run: UpdateRun, observed: &Observed) -> Updated {
         let (tester, dut) = (observed.usage(Host::Tester), observed.usage(Host::Dut));
         let busy = dut.busy.max(dut.busiest_thread);
@@ -81,7 +84,7 @@ impl Replication for LabBench<'_> {
             command.extend([OsString::from(flag), value.to_string().into()]);
         };
         option("--count", spec.count);
-        // A server that is to die is not missed when it is gone.
+        // A server that is to be killed may end.
         let killed = spec.kill_after.and_then(|after| {
             let server = self.server.as_mut()?.server.take()?;
             option("--kill-after", after);
@@ -118,7 +121,7 @@ impl Replication for LabBench<'_> {
     fn restart(&mut self) -> Result<(), BenchError> {
         let ground = self.ground();
         let Some(Running { starts: Starts::Member(member), .. }) = &self.server else {
-            return Err(failed("this server is not among any that replicate"));
+            return Err(failed("this server is in no group that replicates a zone"));
         };
         let mut server =
             member.start_again(ground.testbed, ground.lab, ground.dir).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What the host says of itself, in `/proc` and `/sys`.
+//! Facts of the host from `/proc` and `/sys`.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use record::host::{Cache, Card, CpuFacts, HOST_SCHEMA, KernelFacts, MemoryFacts}
 
 use crate::cpus::CpuList;
 
-/// Words of the kernel's command line that change how fast it is; the rest is nobody's business.
+/// Words of the kernel's command line that change its speed; others are not recorded (privacy).
 const SPEED_OPTIONS: [&str; 22] = [
     "mitigations",
     "nosmt",
@@ -33,7 +33,7 @@ const SPEED_OPTIONS: [&str; 22] = [
     "numa_balancing",
     "iommu",
 ];
-/// Settings that concern a benchmark of a network server.
+/// Settings that matter for a benchmark of a network server.
 const SETTINGS: [&str; 8] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -45,17 +45,17 @@ const SETTINGS: [&str; 8] = [
     "net.ipv4.ip_local_port_range",
 ];
 
-/// A file's text without the end of its line; empty where there is none.
+/// Returns a file's text without its final line break; empty if there is no such file.
 fn read_text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// A text that is there.
+/// Returns the text unless it is empty.
 fn non_empty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 fn names(dir: impl AsRef<Path>) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -64,7 +64,7 @@ fn names(dir: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
-/// What the host tells without measuring anything.
+/// Reads the facts that need no measurement.
 pub(super) fn read() -> HostFacts {
     let cards = names("/sys/class/net").into_iter().filter(|name| name != "lo");
     HostFacts {
@@ -77,12 +77,12 @@ pub(super) fn read() -> HostFacts {
     }
 }
 
-/// The size of the largest cache, bytes.
+/// Returns the size of the largest cache, in bytes.
 pub(super) fn last_cache(cpu: &CpuFacts) -> u64 {
     cpu.caches.iter().map(|cache| cache.bytes).max().unwrap_or(32 << 20)
 }
 
-/// What `/proc/cpuinfo` and `/sys` tell of the processor.
+/// Reads the facts of the processor from `/proc/cpuinfo` and `/sys`.
 pub(crate) fn read_cpu() -> CpuFacts {
     const CPUS: &str = "/sys/devices/system/cpu";
     let info = read_text("/proc/cpuinfo");
@@ -130,7 +130,7 @@ pub(crate) fn read_cpu() -> CpuFacts {
     }
 }
 
-/// The value of the first line `name : value` of `/proc/cpuinfo`.
+/// Returns the value of the first line `name : value` of `/proc/cpuinfo`.
 fn field(info: &str, name: &str) -> Option<String> {
     let line =
         info.lines().find(|line| line.split(':').next().is_some_and(|n| n.trim() == name))?;
@@ -148,7 +148,7 @@ fn caches(dir: &str) -> Vec<Cache> {
     indices.filter_map(cache).collect()
 }
 
-/// A size such as `32K`, bytes.
+/// Parses a size such as `32K`, in bytes.
 fn bytes_of(text: &str) -> Option<u64> {
     let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) => (digits, [('K', 10), ('M', 20), ('G', 30)]),
@@ -179,7 +179,7 @@ fn read_kernel() -> KernelFacts {
     }
 }
 
-/// The words of a command line that are about speed.
+/// Returns the words of a command line that change the speed.
 fn speed_options(line: &str) -> Vec<String> {
     let about_speed = |word: &&str| SPEED_OPTIONS.contains(&word.split('=').next().unwrap_or(""));
     line.split_whitespace().filter(about_speed).map(str::to_owned).collect()
@@ -223,7 +223,7 @@ fn read_card(name: String) -> Card {
     }
 }
 
-/// What the card spreads UDP over IPv4 over its queues by.
+/// Returns the packet fields by which the card spreads UDP over IPv4 over its queues.
 fn hashing(name: &str) -> Vec<String> {
     let asked =
         std::process::Command::new("ethtool").args(["-n", name, "rx-flow-hash", "udp4"]).output();
@@ -231,7 +231,7 @@ fn hashing(name: &str) -> Vec<String> {
     parse_hashing(&said.unwrap_or_default())
 }
 
-/// Reads what `ethtool -n CARD rx-flow-hash udp4` says: a line of head, then a line for each field.
+/// Parses the output of `ethtool -n CARD rx-flow-hash udp4`: a heading, then one line for each field.
 fn parse_hashing(said: &str) -> Vec<String> {
     let mut lines = said.lines();
     let known = lines.any(|line| line.contains("for computing Hash flow key"));
@@ -268,7 +268,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_upsets_a_parser(text in "[ -~\n\t:]{0,200}") {
+        fn no_text_makes_a_parser_panic(text in "[ -~\n\t:]{0,200}") {
             bytes_of(&text);
             field(&text, "model name");
             speed_options(&text);

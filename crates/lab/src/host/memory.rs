@@ -17,19 +17,19 @@ use record::host::{Bandwidth, Latency};
 use super::facts::last_cache;
 use crate::cpus::CpuList;
 
-/// Bytes of a STREAM array at least and at most: the three are to fit, and to be measured within seconds.
+/// Smallest and largest size of a STREAM array, in bytes: the three must fit, and be measured within seconds.
 const ARRAY: (u64, u64) = (8 << 20, 256 << 20);
-/// Working sets of the latencies: the first, and the last at most, bytes.
+/// Smallest and largest working set of the latencies, in bytes.
 const SETS: (u64, u64) = (8 << 10, 256 << 20);
-/// Bytes of a cache line.
+/// Size of a cache line, in bytes.
 const LINE: u64 = 64;
 
-/// The part of a thread: its pieces of the three arrays.
+/// Part of one thread: its slices of the three arrays.
 type Part<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
-/// One of the kernels.
+/// One STREAM kernel.
 type Kernel = fn(&mut Part<'_>);
 
-/// The kernels, each with how many arrays it reads or writes.
+/// The kernels, each with the number of arrays it reads or writes.
 const KERNELS: [(Kernel, f64); 4] = [
     (|(a, _, c)| c.copy_from_slice(a), 2.0),
     (|(_, b, c)| b.iter_mut().zip(&**c).for_each(|(b, c)| *b = 3.0 * c), 2.0),
@@ -66,7 +66,7 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Bandwidth
     Bandwidth { copy, scale, add, triad, array, threads }
 }
 
-/// Runs `kernel` on every part, each on a core of its own; how long the slowest took.
+/// Runs `kernel` on every part, each on its own core; returns the time of the slowest.
 fn on_each(parts: &mut [Part<'_>], on: &CpuList, kernel: Kernel) -> Duration {
     std::thread::scope(|scope| {
         let threads = parts.iter_mut().zip(on.cpus()).map(|(part, cpu)| {
@@ -83,14 +83,14 @@ fn on_each(parts: &mut [Part<'_>], on: &CpuList, kernel: Kernel) -> Duration {
     })
 }
 
-/// Binds the calling thread to a core; where that is refused, it runs where it may.
+/// Binds the calling thread to a core; if that is refused, the thread stays unbound.
 pub(super) fn bind(cpu: usize) {
     if let Some(set) = CpuList::new([cpu]).and_then(|list| list.to_set()) {
         let _ = sched_setaffinity(Pid::from_raw(0), &set);
     }
 }
 
-/// The latency of working sets, each twice the one before.
+/// Measures the latency of working sets, each twice as large as the one before.
 pub(super) fn latencies(host: &HostFacts, full: bool) -> Vec<Latency> {
     let time = Duration::from_millis(if full { 100 } else { 10 });
     let caches = if full { 4 } else { 2 };
@@ -102,7 +102,7 @@ pub(super) fn latencies(host: &HostFacts, full: bool) -> Vec<Latency> {
         .collect()
 }
 
-/// A cache line that says which one is next.
+/// A cache line that contains the index of the next one.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line {
@@ -113,7 +113,7 @@ fn latency(bytes: u64, time: Duration) -> Latency {
     const STEPS: u32 = 4_096;
     let lines = (bytes / LINE) as u32;
     let mut chain: Vec<Line> = (0..lines).map(|next| Line { next }).collect();
-    // Sattolo's algorithm: what comes out is one cycle through all of them.
+    // Sattolo's algorithm makes one cycle through all lines.
     let mut rng = Rng::new(bytes);
     for i in (1..lines as usize).rev() {
         let j = rng.below(i as u64) as usize;
@@ -128,7 +128,7 @@ fn latency(bytes: u64, time: Duration) -> Latency {
         }
         black_box(at);
     };
-    // Once round, so that the caches hold what they can, but no longer than is measured.
+    // One warm-up round fills the caches, but never takes longer than the measurement.
     let began = Instant::now();
     let mut warm = 0;
     while warm < lines && began.elapsed() < time {

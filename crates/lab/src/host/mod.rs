@@ -1,4 +1,4 @@
-//! The host's fingerprint: what it is, how fast its parts are, and what spoils measurements on it.
+//! Facts of the host: its parts, their speed, and what disturbs measurements on it.
 //!
 //! ```text
 //!   facts   /proc, /sys: CPU, kernel, clock, network cards            milliseconds
@@ -7,7 +7,7 @@
 //!   others  who else used the cores meanwhile ──────────────────────>  warnings
 //! ```
 //!
-//! A number without its host says little: the fingerprint goes into every run.
+//! A result is meaningful only with its host, so that every run contains these facts.
 
 mod facts;
 mod memory;
@@ -22,18 +22,18 @@ use crate::cpus::CpuList;
 
 pub(crate) use facts::read_cpu;
 
-/// How thoroughly a host is measured.
+/// Depth of the measurement of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Facts only, nothing is measured.
+    /// Facts only, without measurements.
     Facts,
-    /// About a second, for the record of a run.
+    /// About one second, for the record of a run.
     Quick,
-    /// Some seconds, with working sets as STREAM wants them.
+    /// Several seconds, with working sets as STREAM requires them.
     Full,
 }
 
-/// Takes the facts of this host; of its speed only what the cores `on` show.
+/// Takes the facts of this host; speed is measured only on the cores `on`.
 pub fn fingerprint(depth: Depth, on: &CpuList) -> HostFacts {
     let mut host = facts::read();
     let look = match depth {
@@ -41,7 +41,7 @@ pub fn fingerprint(depth: Depth, on: &CpuList) -> HostFacts {
         Depth::Quick => Duration::from_millis(200),
         Depth::Full => Duration::from_secs(1),
     };
-    // First, while this process is idle: then all that is busy is others.
+    // This comes first, while this process is idle: then all busy time belongs to others.
     (host.others_busy, host.steal) = warnings::others(look);
     let full = depth == Depth::Full;
     host.taken_unix_s =

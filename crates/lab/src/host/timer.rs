@@ -1,5 +1,5 @@
-//! The clock and the scheduler: what a look at the clock costs, how late sleepers wake, and how long a
-//! core goes away from a program that never sleeps.
+//! The clock and the scheduler: the cost of reading the clock, how late a sleep ends, and how long a core interrupts
+//! a program that never sleeps.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use record::host::{Gaps, Timer};
 use super::memory::bind;
 use crate::cpus::CpuList;
 
-/// How long sleepers want to sleep.
+/// Requested duration of one sleep.
 const NAP: Duration = Duration::from_micros(100);
-/// A program that looks at the clock over and over and finds that so much time has gone was interrupted.
+/// Shortest time between two clock reads of a busy program that counts as an interruption.
 const GAP: Duration = Duration::from_micros(10);
 
 /// Measures clock and scheduler; the gaps on each of the cores `on`, one after the other.
@@ -21,7 +21,7 @@ pub(super) fn measure(on: &CpuList, full: bool) -> Timer {
     let mut late: Vec<f64> = (0..naps).map(|_| nap()).collect();
     late.sort_by(f64::total_cmp);
     let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-    // A thread for each, so that this one stays where it is.
+    // Each core has its own thread, so that this thread stays on its core.
     let gaps = on.cpus().iter().map(|&cpu| {
         let spin = Duration::from_millis(spin);
         std::thread::spawn(move || gaps(cpu, spin)).join().unwrap_or_default()
@@ -36,7 +36,8 @@ pub(super) fn measure(on: &CpuList, full: bool) -> Timer {
     }
 }
 
-/// Nanoseconds of a look at the clock, in the best of ten rounds, and the clock's smallest step.
+/// Returns the time of one clock read in the best of ten rounds, and the smallest step of the clock, both in
+/// nanoseconds.
 fn clock(reads: u32) -> (f64, u64) {
     let (mut best, mut step) = (f64::MAX, u64::MAX);
     for _ in 0..10 {
@@ -54,7 +55,7 @@ fn clock(reads: u32) -> (f64, u64) {
     (best, if step == u64::MAX { 0 } else { step })
 }
 
-/// Sleeps once; how late it woke, microseconds.
+/// Sleeps once; returns how late the sleep ended, in microseconds.
 fn nap() -> f64 {
     let began = Instant::now();
     std::thread::sleep(NAP);

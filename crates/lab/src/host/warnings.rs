@@ -1,4 +1,4 @@
-//! What disturbs measurements on a host.
+//! Warnings about disturbances of measurements on a host.
 
 use std::fs;
 use std::time::Duration;
@@ -10,19 +10,20 @@ use record::host::{KernelFacts, Timer};
 use crate::cpus::CpuList;
 use measure::procfs::{CoreTimes, parse_cores};
 
-/// Others may use so large a share (0 to 1) of the cores before it is worth a word.
+/// Share (0 to 1) of the cores that other processes may use without a warning.
 const OTHERS: f64 = 0.05;
-/// The same of the hypervisor.
+/// Share (0 to 1) of the cores' time that the hypervisor may take without a warning.
 const STEAL: f64 = 0.005;
-/// A core may be away for so long, microseconds: the most that a query of a kept schedule may be late.
+/// Longest interruption of a core without a warning, in microseconds: the largest delay of a query in a kept
+/// schedule.
 const AWAY_US: f64 = 1_000.0;
-/// A look at the clock may take so long, nanoseconds: a tenth of a query at a million a second.
+/// Longest clock read without a warning, in nanoseconds: a tenth of a query at a million a second.
 const CLOCK_NS: f64 = 100.0;
-/// Receive buffers of an ordinary user may be so small, bytes: the Tester asks for this.
+/// Smallest receive buffer without a warning, in bytes: the size that the Tester requests.
 const BUFFER: u64 = 4 << 20;
 
-/// The shares of the cores that others and the hypervisor use while this process does nothing for `look`; absent when
-/// that is no time.
+/// Returns the shares of the cores that other processes and the hypervisor use while this process is idle for `look`;
+/// `None` if `look` is zero.
 pub(super) fn others(look: Duration) -> (Option<f64>, Option<f64>) {
     let read = || {
         let cores = parse_cores(&fs::read_to_string("/proc/stat").unwrap_or_default());
@@ -41,7 +42,7 @@ pub(super) fn others(look: Duration) -> (Option<f64>, Option<f64>) {
     (share(spent.busy() - spent.steal), share(spent.steal))
 }
 
-/// What disturbs measurements on a host.
+/// Returns the warnings about a host.
 pub(super) fn warnings(host: &HostFacts) -> Vec<Warning> {
     let (cpu, kernel) = (&host.cpu, &host.kernel);
     let governors = cpu.governors.iter().filter(|governor| *governor != "performance");
@@ -66,7 +67,7 @@ pub(super) fn warnings(host: &HostFacts) -> Vec<Warning> {
     out
 }
 
-/// What disturbs measurements by the clock and the scheduler.
+/// Returns the warnings about the clock and the scheduler.
 fn of_timer(timer: &Timer, kernel: &KernelFacts) -> Vec<Warning> {
     let source = kernel.clock_source.as_deref().unwrap_or_default();
     let slow = timer.clock_read_ns > CLOCK_NS && source != "tsc";
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn each_disturbance_has_its_warning() {
         let mut host = HostFacts::default();
         host.cpu.allowed = vec![0, 1, 2];
         host.cpu.governors = vec!["performance".to_owned()];

@@ -1,4 +1,4 @@
-//! Files of `/proc`, read into numbers by the parsers of [`measure::procfs`]; and the processes that descend from one.
+//! Files of `/proc`, parsed by [`measure::procfs`], and the descendants of a process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +10,13 @@ use measure::procfs::{
 
 use crate::cpus::CpuList;
 
-/// The cores a thread may run on, from `/proc/PID/task/TID/status`.
+/// Parses the cores a thread may run on, from `/proc/PID/task/TID/status`.
 pub fn parse_affinity(text: &str) -> Option<CpuList> {
     let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     line.trim().parse().ok()
 }
 
-/// The switches of all threads of a process that live.
+/// Reads the context switches of all living threads of a process.
 pub fn read_switches(pid: u32) -> Switches {
     let task = format!("/proc/{pid}/task");
     let threads = numbers(Path::new(&task)).into_iter();
@@ -27,19 +27,20 @@ pub fn read_switches(pid: u32) -> Switches {
     })
 }
 
-/// Software interrupts for receiving (`NET_RX`) of each core since the start of the host, from `/proc/softirqs`.
+/// Reads the software interrupts for receiving (`NET_RX`) of each core since the start of the host, from
+/// `/proc/softirqs`.
 pub fn receive_softirqs() -> Vec<u64> {
     counts_of(&fs::read_to_string("/proc/softirqs").unwrap_or_default(), "NET_RX:")
 }
 
-/// Interrupts that cores sent each other since the start of the host: rescheduling and function calls, from
+/// Reads the interrupts that cores sent each other since the start of the host: rescheduling and function calls, from
 /// `/proc/interrupts`.
 pub fn interrupts_between_cores() -> u64 {
     let text = fs::read_to_string("/proc/interrupts").unwrap_or_default();
     ["RES:", "CAL:"].iter().flat_map(|row| counts_of(&text, row)).sum()
 }
 
-/// The process `root` and all that descend from it, `root` first; without those that have ended.
+/// Returns the process `root` and all its living descendants, `root` first.
 pub fn tree(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = numbers(Path::new("/proc"))
         .into_iter()
@@ -56,12 +57,12 @@ pub fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-/// CPU time of a process, if it is there; also of one that has ended and was not yet waited for.
+/// Reads the CPU time of a process, also of one that has ended and was not yet waited for; `None` if there is none.
 pub fn read_stat(pid: u32) -> Option<StatLine> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// How long each thread of a process ran and waited, by the thread's number.
+/// Reads how long each thread of a process ran and waited, by the thread's number.
 pub fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
     let task = format!("/proc/{pid}/task");
     let read = |tid| {
@@ -71,13 +72,13 @@ pub fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
     numbers(Path::new(&task)).into_iter().filter_map(read).collect()
 }
 
-/// How long all threads of a process and of its children ran so far, nanoseconds.
+/// Returns the CPU time of all threads of a process and of its children so far, in nanoseconds.
 pub fn run_time(root: u32) -> u64 {
     let threads = tree(root).into_iter().flat_map(read_threads);
     threads.map(|(_, thread)| thread.run).sum()
 }
 
-/// The cores each thread of a process may run on.
+/// Returns the cores each thread of a process may run on.
 pub fn affinities(pid: u32) -> Vec<(u32, CpuList)> {
     let task = format!("/proc/{pid}/task");
     let read = |tid| {
@@ -87,7 +88,7 @@ pub fn affinities(pid: u32) -> Vec<(u32, CpuList)> {
     numbers(Path::new(&task)).into_iter().filter_map(read).collect()
 }
 
-/// The entries of a directory that are numbers.
+/// Returns the entries of a directory that are numbers.
 fn numbers(dir: &Path) -> Vec<u32> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -122,7 +123,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_upsets_the_parser_of_affinities(text in "[ -~\n\t:()]{0,300}") {
+        fn no_text_makes_the_parser_of_affinities_panic(text in "[ -~\n\t:()]{0,300}") {
             parse_affinity(&text);
         }
     }

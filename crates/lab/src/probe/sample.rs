@@ -1,4 +1,4 @@
-//! Samples over time: what each role used, a few times a second, as series of the record.
+//! Samples over time: the resources that each role uses, a few times a second, as series of the record.
 //!
 //! ```text
 //!   Sampler::start ──> thread: look, wait, look, wait, ... ──> stop ──> Vec<Series>
@@ -16,8 +16,8 @@
 //! | `system.user`, `.system`, `.idle`, `.wait`, `.irq`, `.softirq`, `.steal` | % | all cores together |
 //! | `system.switches`, `system.interrupts` | 1/s | all cores together |
 //!
-//! A series that is zero throughout is left out, but for those of CPU and memory. A look costs the
-//! thread about a millisecond; it runs on the cores it is given, which should not be the server's.
+//! A series that is always zero is left out, except those of CPU and memory. One sample takes about a millisecond;
+//! the sampler runs on the cores it is given, which should not be the server's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,32 +38,31 @@ use super::ticks_per_second;
 use crate::cpus::CpuList;
 use crate::watch::{LiveUpdate, Watcher};
 
-/// A series has at most so many samples; when they are reached, every other one goes and the
-/// interval doubles.
+/// Largest number of samples of a series; at the limit every second one is dropped and the interval doubles.
 const MAX_SAMPLES: usize = 1_000;
-/// A role's programs that are told apart.
+/// Largest number of programs of a role with series of their own.
 const MAX_PROGRAMS: usize = 8;
-/// Proportional sizes are asked for so rarely that they take at most this share of the time: the kernel
-/// walks through all of a process's pages for them.
+/// Inverse of the largest share of time for reading proportional sizes: the kernel walks through all pages of a
+/// process for them.
 const PROPORTIONAL_SHARE: u32 = 100;
 
-/// Seconds since the beginning, and the value.
+/// Samples: seconds since the beginning, and the value.
 type Points = Vec<(f64, f64)>;
 
-/// A role to be watched.
+/// A role to be sampled.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// Its name in the series: `tester`, `authdns`, `dut`.
+    /// Name of the role in the series: `tester`, `authdns`, `dut`.
     pub role: &'static str,
-    /// Its processes; their children are watched, too.
+    /// Processes of the role; their children are sampled too.
     pub pids: Vec<u32>,
-    /// Whether the children alone are the role's: those of a process that starts it.
+    /// Whether only the children belong to the role, not the process that starts them.
     pub children_only: bool,
-    /// Its cores.
+    /// Cores of the role.
     pub cpus: CpuList,
 }
 
-/// Samples until it is stopped, or dropped.
+/// Takes samples until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Sender<()>,
@@ -71,7 +70,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to look at `watched` every `interval`, on the cores `on`; `watcher` is told how busy the roles are.
+    /// Starts to sample `watched` every `interval`, on the cores `on`; notifies `watcher` of the busy share of each
+    /// role.
     pub fn start(
         watched: Vec<Watched>,
         interval: Duration,
@@ -82,11 +82,11 @@ impl Sampler {
         let on = on.to_set();
         let thread = std::thread::spawn(move || {
             if let Some(set) = on {
-                // Where it is refused, the thread runs where it may.
+                // If binding is refused, the thread stays unbound.
                 let _ = sched_setaffinity(Pid::from_raw(0), &set);
             }
             let mut samples = Samples::new(watched, interval, watcher);
-            // Until the other end is gone or has spoken.
+            // Until the sender disconnects or sends.
             while stopped.recv_timeout(samples.pause()) == Err(RecvTimeoutError::Timeout) {
                 samples.look();
             }
@@ -96,14 +96,14 @@ impl Sampler {
         Self { stop, thread }
     }
 
-    /// Ends it; what was sampled since its start.
+    /// Stops sampling; returns the samples since its start.
     pub fn stop(self) -> Vec<Series> {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// What one process had used when it was looked at.
+/// Counters of one process in one sample.
 #[derive(Clone, Debug, Default)]
 struct Program {
     name: String,
@@ -112,7 +112,7 @@ struct Program {
     memory: Memory,
 }
 
-/// All that was seen at one time.
+/// Counters of all roles in one sample.
 #[derive(Debug)]
 struct Look {
     at: Instant,
@@ -121,7 +121,7 @@ struct Look {
     roles: Vec<RoleLook>,
 }
 
-/// What was seen of a role.
+/// Counters of one role in one sample.
 #[derive(Debug, Default)]
 struct RoleLook {
     programs: BTreeMap<u32, Program>,
@@ -146,7 +146,7 @@ impl RoleLook {
         let pids = watched.pids.iter().flat_map(|pid| procfs::tree(*pid).into_iter().skip(skipped));
         let programs = pids.filter_map(|pid| Some((pid, Program::read(pid)?)));
         let programs: BTreeMap<u32, Program> = programs.collect();
-        // Its network namespace is that of any of its processes.
+        // All processes of a role share one network namespace.
         let drops = programs.keys().next().map_or(0, |pid| {
             let read =
                 |name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
@@ -157,8 +157,8 @@ impl RoleLook {
 }
 
 impl Program {
-    /// `None` when there is no such process, or when it has ended: until its parent has asked for it, it still
-    /// has a number and no memory.
+    /// Reads the counters of a process; `None` if there is no such process, or if it has ended: until its parent
+    /// waits for it, it has a number but no memory.
     fn read(pid: u32) -> Option<Self> {
         let stat = procfs::read_stat(pid)?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -214,7 +214,7 @@ impl Samples {
         }
     }
 
-    /// How long until the next look is due.
+    /// Returns the time until the next sample.
     fn pause(&self) -> Duration {
         (self.last.at + self.interval).saturating_duration_since(Instant::now())
     }
@@ -223,7 +223,7 @@ impl Samples {
         let now = Look::take(&self.watched);
         let then = std::mem::replace(&mut self.last, now);
         let seconds = self.last.at.duration_since(then.at).as_secs_f64();
-        // At the end, right after the last look: shares of hardly any time say nothing.
+        // The last sample may follow directly after the one before: shares of so short a time are meaningless.
         if seconds < 0.2 * self.interval.as_secs_f64() {
             self.last = then;
             return;
@@ -244,7 +244,7 @@ impl Samples {
         }
     }
 
-    /// Every other sample goes, and the next ones come at half the pace.
+    /// Drops every second sample and doubles the interval.
     fn thin_out(&mut self) {
         for (_, samples) in self.series.values_mut() {
             let mut place = 0;
@@ -257,7 +257,7 @@ impl Samples {
         self.interval *= 2;
     }
 
-    /// What each series is since `then`.
+    /// Returns the value of each series since `then`.
     fn differences(&mut self, then: &Look, seconds: f64) -> Vec<(String, &'static str, f64)> {
         let mut out = Vec::new();
         let now = &self.last;
@@ -289,7 +289,7 @@ impl Samples {
             let role = watched.role;
             let softirq = cores(now, Some(&watched.cpus)).since(&cores(then, Some(&watched.cpus)));
             out.push((format!("{role}.softirq"), "%", percent(softirq.softirq)));
-            // A Tester ends with its trial, before the last look: that is not a use of nothing, it is no use.
+            // A Tester ends with its trial, before the last sample: then it has no value, not a value of zero.
             if now_role.programs.is_empty() {
                 continue;
             }
@@ -313,7 +313,7 @@ impl Samples {
         out
     }
 
-    /// The busy share of each role's cores, of what `differences` gave.
+    /// Returns the busy share of each role's cores, from the result of `differences`.
     fn busy(&self, differences: &[(String, &'static str, f64)]) -> Vec<(&'static str, f64)> {
         let share = |watched: &Watched| {
             let own = ["user", "system", "softirq"].map(|what| format!("{}.{what}", watched.role));
@@ -324,7 +324,7 @@ impl Samples {
         self.watched.iter().map(share).collect()
     }
 
-    /// The proportional sizes, when it is time for them.
+    /// Reads the proportional sizes when they are due.
     fn proportional(&mut self, at: f64) {
         let began = Instant::now();
         if began < self.next_proportional {
@@ -360,7 +360,7 @@ impl Samples {
     }
 }
 
-/// What a role's processes, or one of its programs, used between two looks.
+/// Resources that a role, or one of its programs, used between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
     user: u64,
@@ -370,7 +370,7 @@ struct Spent {
     involuntary: u64,
 }
 
-/// By name in the series: the role, and each of its programs where there are several.
+/// Returns the use by name in the series: the role, and each of its programs if there are several.
 fn spent(role: &str, now: &RoleLook, then: &RoleLook) -> BTreeMap<String, Spent> {
     let mut out: BTreeMap<String, Spent> = BTreeMap::from([(role.to_owned(), Spent::default())]);
     let first = now.programs.values().next().map(|program| &program.name);
@@ -392,7 +392,7 @@ fn spent(role: &str, now: &RoleLook, then: &RoleLook) -> BTreeMap<String, Spent>
     out
 }
 
-/// To a multiple of one `per`-th: more digits are noise, and take room in the record.
+/// Rounds to a multiple of one `per`-th: more digits are noise, and enlarge the record.
 fn round(value: f64, per: f64) -> f64 {
     (value * per).round() / per
 }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn several_programs_are_told_apart() {
+    fn several_programs_have_series_of_their_own() {
         let then = RoleLook { programs: [(1, program("a", 5, 1))].into(), drops: 0 };
         let two = [(1, program("a", 7, 1)), (2, program("b", 3, 10)), (3, program("b", 1, 10))];
         let now = RoleLook { programs: two.into(), drops: 0 };
@@ -438,7 +438,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         samples.look();
         child.kill().expect("it can be killed");
-        // Once while nobody has asked for it, once when it is gone.
+        // One sample before the parent waits for it, one after.
         std::thread::sleep(Duration::from_millis(50));
         samples.look();
         child.wait().expect("it ended");

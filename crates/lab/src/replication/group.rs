@@ -1,4 +1,4 @@
-//! The servers around the one that is measured: its primary, others that follow that one, and what listens to their
+//! The servers around the server under test: its primary, other secondaries, and the listener that counts their
 //! transfers.
 //!
 //! ```text
@@ -26,43 +26,43 @@ use crate::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::server::{Server, ServerError};
 use crate::testbed::{Host, PORT, Testbed, address_v4};
 
-/// How long a server may take to serve its zone, and a secondary to be in step: so long, and a second more for so many
+/// Time within which a server must serve its zone and a secondary be in step: this, and one second for each 2,000
 /// delegations.
 const READY: Duration = Duration::from_secs(300);
 const DELEGATIONS_PER_S: u64 = 2_000;
-/// A primary that signs is taken to be done when its serial has not changed for so long, and ten times that with a zone
+/// Time for which the serial of a signing primary must not change until it counts as done; ten times that for a zone
 /// of a million delegations.
 const STILL: Duration = Duration::from_secs(2);
-/// How often servers that are not ready are looked at.
+/// Interval between checks of servers that are not ready.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the sender may take to end: a last reply, and 10 s for what a secondary lags.
+/// Time within which the sender must end: a last reply, and 10 s for the lag of a secondary.
 const SENDER_END: Duration = Duration::from_secs(60);
-/// How long the listener may take to begin and to end.
+/// Time within which the listener must start and end.
 const LISTENER: Duration = Duration::from_secs(20);
-/// Queries whose sizes are looked at.
+/// Number of queries whose sizes are measured.
 const SIZED: usize = 1_000;
 
-/// Everything of a replication but the server that is measured.
+/// All parts of a replication except the server under test.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) material: Material,
     /// How the primary's zone is signed.
     pub(crate) signing: Signing,
-    /// Absent where the server that is measured has the zone itself.
+    /// The primary; absent if the server under test has the zone itself.
     primary: Option<Server>,
-    /// Those that follow the primary beside the server that is measured.
+    /// Secondaries beside the server under test.
     others: Vec<Server>,
-    /// Counts transfers; only where there is a primary.
+    /// Process that counts transfers; present if there is a primary.
     listener: Option<Process>,
-    /// Sends updates while queries are sent.
+    /// Process that sends updates while queries are sent.
     sender: Option<Process>,
-    /// Updates of the stream that were sent.
+    /// Number of updates of the stream that were sent.
     pub(crate) sent: u64,
-    /// What became of each update, a file for each time they were sent as fast as acknowledged.
+    /// Files with the outcome of each update, one for each time they were sent as fast as acknowledged.
     pub(crate) outcomes: Vec<PathBuf>,
 }
 
-/// Processes of a role beside the server that is measured.
+/// Processes of a role beside the server under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Companions {
     pub(crate) role: &'static str,
@@ -70,7 +70,7 @@ pub(crate) struct Companions {
     pub(crate) pids: Vec<u32>,
 }
 
-/// Where a group is started.
+/// Place where a group is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground<'a> {
     pub(crate) testbed: &'a Testbed,
@@ -79,15 +79,15 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Group {
-    /// A group without a primary: the server that is measured has the zone itself.
+    /// Makes a group without a primary: the server under test has the zone itself.
     pub(crate) fn alone(material: Material, signing: Signing) -> Self {
         let (primary, others, listener, sender) = (None, Vec::new(), None, None);
         let outcomes = Vec::new();
         Group { material, signing, primary, others, listener, sender, sent: 0, outcomes }
     }
 
-    /// Starts the listener, then `primary`, waits until it serves its zone, and starts `others`, which are not waited
-    /// for.
+    /// Starts the listener and `primary`, waits until the primary serves its zone, and starts `others` without
+    /// waiting for them.
     pub(crate) fn start(
         material: Material,
         primary: &Member,
@@ -96,7 +96,7 @@ impl Group {
     ) -> Result<Self, ServerError> {
         let Ground { testbed, lab, dir } = ground;
         let mut group = Group::alone(material, primary.part.signing);
-        // From before the first transfer on.
+        // The listener starts before the first transfer.
         group.listener = Some(listen(1 + others.len(), ground)?);
         let mut server = primary.start(testbed, lab, dir)?;
         group.wait_serving(&mut server, None, ground)?;
@@ -107,8 +107,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Waits until `server`, the one that is measured, serves its zone, in step with its primary where it has one; and
-    /// those beside it.
+    /// Waits until `server`, the server under test, and those beside it serve their zone, in step with their primary
+    /// if there is one.
     pub(crate) fn wait(
         &mut self,
         server: &mut Server,
@@ -127,7 +127,7 @@ impl Group {
         waited
     }
 
-    /// Waits until a server has its zone, signed where it signs that itself; at the primary's own place, or at `at`.
+    /// Waits until a server has its zone, signed if it signs the zone itself; at the primary's address, or at `at`.
     fn wait_serving(
         &self,
         server: &mut Server,
@@ -186,12 +186,12 @@ impl Group {
         Ok(server.hold_to_cpus()?)
     }
 
-    /// Whether processes of the group run in the auth host.
+    /// Returns whether processes of the group run in the auth host.
     pub(crate) fn uses_auth(&self) -> bool {
         self.primary.is_some()
     }
 
-    /// Its processes, by role.
+    /// Returns its processes, by role.
     pub(crate) fn companions(&self) -> Vec<Companions> {
         let of = |role, host, pids: Vec<u32>| Companions { role, host, pids };
         let servers =
@@ -212,7 +212,7 @@ impl Group {
         self.primary.iter_mut().chain(&mut self.others).try_for_each(Server::check)
     }
 
-    /// The command line of the sender: from where the stream was left on, into `files`.
+    /// Returns the command line of the sender: it continues the stream after the updates already sent, into `files`.
     pub(crate) fn send_command(&self, json: &Path, outcomes: &Path) -> Vec<std::ffi::OsString> {
         let (primary, updates) = (self.updated_address().to_string(), self.updates());
         let key = format!("{}:{}:{}", KEY.algorithm, KEY.name, KEY.secret);
@@ -226,7 +226,7 @@ impl Group {
         command
     }
 
-    /// The command line of a look-up of the updates that were acknowledged by `outcomes`.
+    /// Returns the command line that looks up the updates acknowledged in `outcomes`.
     pub(crate) fn check_command(&self, outcomes: &Path, json: &Path) -> Vec<std::ffi::OsString> {
         let (primary, updates) = (self.updated_address().to_string(), self.updates());
         let mut command: Vec<std::ffi::OsString> = vec![program().into()];
@@ -240,12 +240,12 @@ impl Group {
         self.material.updates.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Where updates go.
+    /// Returns the address that updates are sent to.
     fn updated_address(&self) -> SocketAddr {
         if self.primary.is_some() { primary_address() } else { measured_address().1 }
     }
 
-    /// Begins to send updates in the background.
+    /// Starts to send updates in the background.
     pub(crate) fn begin(
         &mut self,
         per_second: Option<f64>,
@@ -265,7 +265,7 @@ impl Group {
         Ok(())
     }
 
-    /// Ends what [`begin`](Self::begin) began.
+    /// Stops what [`begin`](Self::begin) started.
     pub(crate) fn end(&mut self, ground: Ground<'_>) -> Result<UpdateRun, BenchError> {
         let Some(mut sender) = self.sender.take() else {
             return Err(failed("no updates are being sent"));
@@ -283,7 +283,7 @@ impl Group {
         Ok(run)
     }
 
-    /// Octets of some queries to the server at `address` and of their replies.
+    /// Returns the sizes of some queries to the server at `address` and of their replies, in octets.
     pub(crate) fn sizes(
         &self,
         address: SocketAddr,
@@ -295,7 +295,7 @@ impl Group {
         ground.testbed.namespace(Host::Tester).run(look).and_then(|found| found).map_err(failed)
     }
 
-    /// The transfers until now; the listener ends.
+    /// Returns the transfers until now; stops the listener.
     pub(crate) fn transfers(
         &mut self,
         ground: Ground<'_>,
@@ -320,20 +320,20 @@ impl Group {
     }
 }
 
-/// The listener's result.
+/// File of the listener's result.
 const TRANSFERS: &str = "transfers.json";
 
-/// The sender's result, and what became of each update.
+/// Returns the file of the sender's result, and that of the outcome of each update.
 fn sender_files(dir: &Path) -> (PathBuf, PathBuf) {
     (dir.join("updates.json"), dir.join("update-outcomes"))
 }
 
-/// Where a primary is that is not the server measured.
+/// Returns the address of a primary that is not the server under test.
 fn primary_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(address_v4(Host::Auth, Host::Dut)), PORT)
 }
 
-/// Where the server measured is asked when it has the zone itself, and from where.
+/// Returns where the server under test is queried if it has the zone itself, and from which host.
 fn measured_address() -> (Host, SocketAddr) {
     let address = IpAddr::V4(address_v4(Host::Dut, Host::Tester));
     (Host::Tester, SocketAddr::new(address, PORT))
@@ -343,7 +343,8 @@ fn zone_name() -> Name {
     ZONE.parse().expect("a name")
 }
 
-/// Listens to the transfers of so many secondaries on the link to the primary; when this returns, it listens.
+/// Starts the listener for the transfers of `secondaries` secondaries on the link to the primary; returns when it
+/// listens.
 fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError> {
     let json = ground.dir.join(TRANSFERS);
     let _ = fs::remove_file(&json);
@@ -356,7 +357,7 @@ fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError
     command.extend(["--json".into(), json.into()]);
     let mut process = start("transfers", Host::Dut, command, ground)?;
     let mut time_limit = TimeLimit::new(LISTENER);
-    // It writes a line when it listens.
+    // The listener writes a line when it is ready.
     while !fs::metadata(process.log()).is_ok_and(|log| log.len() > 0) {
         process.check()?;
         if time_limit.is_over() {
@@ -374,7 +375,7 @@ fn start(
     command: Vec<std::ffi::OsString>,
     ground: Ground<'_>,
 ) -> Result<Process, ProcessError> {
-    // Its log of an earlier start would say that it listens.
+    // The log of an earlier start would say that it is ready.
     let _ = fs::remove_file(ground.dir.join(format!("{name}.log")));
     Process::start(&Launch {
         name,

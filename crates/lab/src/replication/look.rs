@@ -1,4 +1,4 @@
-//! Questions to a server of a group: its serial, its keys, the octets of its replies.
+//! Queries to a server of a group: its serial, its keys, the sizes of its replies.
 
 use std::io::{self, BufRead};
 use std::net::{SocketAddr, UdpSocket};
@@ -8,34 +8,34 @@ use experiment::Sizes;
 use wire::message::{HEADER, Header, Record, question_end};
 use wire::{Name, Qtype};
 
-/// How long a reply is waited for.
+/// Time to wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a question is asked.
+/// Number of times that a query is sent.
 const TRIES: u32 = 3;
-/// The types that are asked for.
+/// Types of the queries.
 const SOA: Qtype = Qtype(6);
 const DNSKEY: Qtype = Qtype(48);
 /// An OPT record for 1232 octets with DO (RFC 6891, RFC 3225).
 const DO: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0];
 
-/// The serial number of a zone in a server; `None` when it does not serve the zone.
+/// Returns the serial number of a zone in a server; `None` if it does not serve the zone.
 pub(crate) fn serial(server: SocketAddr, zone: &Name) -> Option<u32> {
     let reply = ask(server, &query(zone, SOA, false)).ok()?;
     let soa = answers(&reply)?.into_iter().find(|record| record.rtype == SOA)?.rdata.to_vec();
-    // Behind two names stand the serial and four more numbers (RFC 1035 section 3.3.13).
+    // After two names follow the serial and four more numbers (RFC 1035 section 3.3.13).
     let at = soa.len().checked_sub(20)?;
     Some(u32::from_be_bytes(soa.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Whether a server has keys of a zone.
+/// Returns whether a server has keys of a zone.
 pub(crate) fn has_keys(server: SocketAddr, zone: &Name) -> bool {
     let reply = ask(server, &query(zone, DNSKEY, false)).ok();
     let records = reply.as_deref().and_then(answers);
     records.is_some_and(|records| records.iter().any(|record| record.rtype == DNSKEY))
 }
 
-/// The average octets of the first `most` queries of a file and of their replies, over UDP; with EDNS and DO, or
-/// without.
+/// Returns the mean sizes of the first `most` queries of a file and of their replies over UDP, in octets; with or
+/// without EDNS and DO.
 pub(crate) fn sizes(
     server: SocketAddr,
     queries: impl BufRead,
@@ -57,7 +57,7 @@ pub(crate) fn sizes(
     Ok(Sizes { query: average(sent), reply: average(received) })
 }
 
-/// A query without recursion.
+/// Makes a query without recursion.
 fn query(name: &Name, qtype: Qtype, dnssec: bool) -> Vec<u8> {
     let mut query = vec![0x2a, 0x2a, 0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(dnssec)];
     query.extend_from_slice(name.as_wire());
@@ -69,7 +69,7 @@ fn query(name: &Name, qtype: Qtype, dnssec: bool) -> Vec<u8> {
     query
 }
 
-/// Asks up to [`TRIES`] times, each from a socket of its own, so that a late reply is never taken for the next.
+/// Queries up to [`TRIES`] times, each from a new socket, so that a late reply is never matched to a later query.
 fn ask(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let mut last = io::Error::from(io::ErrorKind::TimedOut);
     for _ in 0..TRIES {
@@ -99,7 +99,7 @@ fn ask_once(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "what came is no reply"))
 }
 
-/// The answers of a reply without an error.
+/// Returns the answers of a reply without an error.
 fn answers(reply: &[u8]) -> Option<Vec<Record<'_>>> {
     let header = Header::read(reply).filter(|header| header.rcode() == 0)?;
     let mut at = question_end(reply)?;

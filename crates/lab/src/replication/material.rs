@@ -1,4 +1,4 @@
-//! What the servers of a group are given: a zone of delegations, updates that fit it, queries for it.
+//! Files for the servers of a group: a zone of delegations, updates for it, queries for it.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +17,13 @@ use crate::process::{Launch, Process, ProcessError};
 use crate::signer::{Algorithm, Denial, SignError, Signer, Signing};
 use crate::testbed::{Host, Testbed};
 
-/// TTL of the zone's records, seconds: more is refused by BIND's default policy for signing.
+/// TTL of the zone's records, in seconds: BIND's default signing policy refuses more.
 const TTL: u32 = 86_400;
-/// The most updates of one stream under queries.
+/// Largest number of updates in one stream during queries.
 const MOST_UPDATES: u64 = 500_000;
-/// Queries of the file that is asked from.
+/// Number of queries in the query file.
 const QUERIES: u64 = 200_000;
-/// How long the stream of updates may take to be made.
+/// Time limit for making the stream of updates.
 const MAKING: Duration = Duration::from_secs(600);
 
 /// Files that all cells of one zone share.
@@ -31,17 +31,17 @@ const MAKING: Duration = Duration::from_secs(600);
 pub(crate) struct Material {
     /// The zone, unsigned.
     pub(crate) zone: PathBuf,
-    /// The same zone with signatures; only where the method updates nothing and the zone is signed.
+    /// Signed form of the zone; only if the method sends no updates and the zone is signed.
     pub(crate) signed: Option<PathBuf>,
-    /// The stream of updates; only where the method sends any.
+    /// Stream of updates; only if the method sends any.
     pub(crate) updates: Option<PathBuf>,
-    /// Queries for names of the zone, and some that are not there.
+    /// Queries for names of the zone, and for some that do not exist.
     pub(crate) queries: PathBuf,
-    /// Delegations of the zone.
+    /// Number of delegations of the zone.
     pub(crate) delegations: u64,
 }
 
-/// Why there is no material.
+/// Error while making the files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MaterialError {
     /// A file could not be read or written.
@@ -53,7 +53,7 @@ pub(crate) enum MaterialError {
     /// The queries could not be made.
     #[error(transparent)]
     Queries(#[from] QueriesError),
-    /// Nobody here signs zones.
+    /// No signer is installed.
     #[error("no signer is installed: apt-get install {0}")]
     NoSigner(&'static str),
     /// The signer failed.
@@ -65,7 +65,7 @@ pub(crate) enum MaterialError {
 }
 
 impl Material {
-    /// Makes the files in the directory `dir`, which it makes too.
+    /// Makes the files in the directory `dir`, and the directory.
     pub(crate) fn make(
         settings: &ReplicationSettings,
         method: Method,
@@ -87,12 +87,12 @@ impl Material {
         };
         asked
             .write(Reader::open(&zone, None)?, &mut io::BufWriter::new(File::create(&queries)?))?;
-        // Without updates nobody has to sign again, and all servers can have the same signed zone.
+        // Without updates no server signs again, so that all servers can share the signed zone.
         let in_file = settings.signed && method == Method::SignedUnsigned;
         let signed = in_file.then(|| sign(&zone, dir)).transpose()?;
         let count = match method {
             Method::UpdateRate => settings.updates + 2 * settings.killed_after,
-            // Two of three updates need a delegation with nothing below it.
+            // Two of three updates need a delegation without names below it.
             Method::QueryUnderUpdate => (settings.delegations / 2).min(MOST_UPDATES),
             _ => 0,
         };
@@ -129,7 +129,7 @@ fn generate(
     }
 }
 
-/// The zone signed as those of top-level domains are, by the first signer that is installed.
+/// Signs the zone like a top-level domain, by the first installed signer.
 fn sign(input: &Path, dir: &Path) -> Result<PathBuf, MaterialError> {
     let signer = Signer::installed().ok_or(MaterialError::NoSigner(Signer::ALL[0].package()))?;
     let output = dir.join("signed-zone");

@@ -15,26 +15,26 @@ use crate::testbed::{Host, Testbed, address_v4, address_v6};
 /// The file of a primary's zone, beside its configuration.
 const ZONE_FILE: &str = "zone";
 
-/// A server with its part in a group.
+/// A server with its role in a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) installed: Installed,
-    /// What it is called among the files of the run.
+    /// Name among the files of the run.
     pub(crate) name: String,
-    /// Where it runs.
+    /// Host of the server.
     pub(crate) host: Host,
-    /// What it is to the others.
+    /// Role of the server in the group.
     pub(crate) part: Part,
-    /// The zone of a primary, which it gets a copy of: its journal lies beside it.
+    /// Zone file of a primary; the server gets a copy, with its journal beside it.
     pub(crate) zone_file: Option<PathBuf>,
-    /// So many threads; one for each core where it is absent.
+    /// Number of threads; one for each core if absent.
     pub(crate) threads: Option<usize>,
     /// Further variables of its templates.
     pub(crate) variables: BTreeMap<String, String>,
 }
 
 impl Member {
-    /// Starts it from scratch. It is not waited for.
+    /// Starts it from scratch, without waiting for it.
     pub(crate) fn start(
         &self,
         testbed: &Testbed,
@@ -42,7 +42,7 @@ impl Member {
         dir: &Path,
     ) -> Result<Server, ServerError> {
         let state = self.state(dir);
-        // Nothing of an earlier start is to be found.
+        // Files of an earlier start are removed.
         let _ = fs::remove_dir_all(&state);
         let setting = self.setting(testbed, lab, &state);
         let adapter = self.installed.adapter();
@@ -62,7 +62,7 @@ impl Member {
         self.start_again(testbed, lab, dir)
     }
 
-    /// Starts it with what an earlier start left behind.
+    /// Starts it with the state of its earlier start.
     pub(crate) fn start_again(
         &self,
         testbed: &Testbed,
@@ -72,7 +72,7 @@ impl Member {
         let state = self.state(dir);
         let replication = self.installed.adapter().replicating()?;
         for stale in &replication.stale_files {
-            // It says that a killed process still runs; where there was none, it is not there.
+            // The file says that a killed process still runs; it may not exist.
             let _ = fs::remove_file(state.join(stale));
         }
         let setting = self.setting(testbed, lab, &state);

@@ -1,4 +1,4 @@
-//! What a server is among those that replicate a zone, as the templates of its adapter see it.
+//! Role of a server in a group that replicates a zone, as the templates of its adapter see it.
 
 use crate::testbed::PORT;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signing {
-    /// Not at all.
+    /// The zone is not signed.
     Unsigned,
-    /// The primary makes keys and signs it.
+    /// The primary makes keys and signs the zone.
     ByPrimary,
-    /// Its file holds the signatures.
+    /// The zone file contains the signatures.
     InFile,
 }
 
-/// A server's part: `replication` in the templates.
+/// Role of a server: `replication` in the templates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// Whether the zone is its own, from the file `zone` beside its configuration; a secondary otherwise.
+    /// Whether it is the primary, with the file `zone` beside its configuration; otherwise it is a secondary.
     pub primary: bool,
     /// How the zone of a primary is signed.
     pub signing: Signing,
@@ -28,25 +28,25 @@ pub struct Part {
     pub v4: Vec<Ipv4Addr>,
     /// IPv6 addresses that it listens on.
     pub v6: Vec<Ipv6Addr>,
-    /// The IPv4 address from which it sends notifications and asks for transfers, one of `v4`.
+    /// IPv4 address from which it sends notifications and requests transfers, one of `v4`.
     pub source: Ipv4Addr,
-    /// A primary's secondaries; a secondary's primary.
+    /// Secondaries of a primary, or the primary of a secondary.
     pub peers: Vec<Peer>,
-    /// The key of updates, notifications and transfers.
+    /// Key of updates, notifications and transfers.
     pub key: Key,
 }
 
 /// Another server of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Peer {
-    /// Its address.
+    /// Address of the server.
     pub address: Ipv4Addr,
-    /// Its port.
+    /// Port of the server.
     pub port: u16,
 }
 
 impl Peer {
-    /// The server at an address of the lab.
+    /// Makes the peer at an address of the lab.
     pub fn at(address: Ipv4Addr) -> Self {
         Peer { address, port: PORT }
     }
@@ -55,15 +55,15 @@ impl Peer {
 /// A TSIG key (RFC 8945).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Key {
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
-    /// Its algorithm.
+    /// Algorithm of the key.
     pub algorithm: &'static str,
-    /// Its secret, Base64.
+    /// Secret of the key, Base64.
     pub secret: &'static str,
 }
 
-/// The key of the lab. It protects nothing: nobody else is in the namespaces.
+/// Key of the lab. It is public, since the namespaces contain only servers of the lab.
 pub const KEY: Key = Key {
     name: "lab",
     algorithm: "hmac-sha256",
@@ -71,7 +71,7 @@ pub const KEY: Key = Key {
 };
 
 impl Part {
-    /// Parts against which an adapter is checked when it is read: a primary alone, one with secondaries, a secondary.
+    /// Returns parts that an adapter is checked against: a primary alone, one with secondaries, a secondary.
     pub(crate) fn samples() -> [Self; 4] {
         let part = |primary, signing, peers: &[Peer]| Part {
             primary,

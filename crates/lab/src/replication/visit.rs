@@ -1,4 +1,4 @@
-//! Visits to a server among those that replicate a zone.
+//! Visits to a server in a group that replicates a zone.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
 use crate::testbed::{Host, address_v4, address_v6};
 
-/// The material of the cells that share it: what it was made for, and the files.
+/// Files of the cells that share them: the settings they were made for, and the files.
 pub(crate) type Made = Vec<((ReplicationSettings, Method), Material)>;
 
-/// Who is what in a cell.
+/// Roles of the servers in a cell.
 struct Cast {
     measured: Member,
     primary: Option<Member>,
@@ -29,7 +29,7 @@ struct Cast {
 }
 
 impl Session<'_> {
-    /// Starts the server with its primary and those beside it, measures it as the method says, and stops all of them.
+    /// Starts the server with its group, measures it with the method, and stops all of them.
     pub(crate) fn measure_group(
         &mut self,
         v: &Visit,
@@ -85,7 +85,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Zone, updates and queries; made once for all cells that can share them.
+    /// Returns zone, updates and queries; made once for all cells that can share them.
     fn material(
         &mut self,
         method: Method,
@@ -110,7 +110,7 @@ impl Session<'_> {
         Ok(material)
     }
 
-    /// Who is what at a point; an error where one cannot be what it would have to be.
+    /// Assigns the roles of the servers at a point; fails if a server does not support its role.
     fn cast(
         &mut self,
         point: &Point,
@@ -167,7 +167,7 @@ impl Session<'_> {
         })
     }
 
-    /// The program of a server that is not measured itself.
+    /// Finds the program of a server other than the server under test.
     fn group_member(&mut self, name: &str) -> Result<Installed, Shortfall> {
         let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
         let adapter =
@@ -179,7 +179,7 @@ impl Session<'_> {
     }
 }
 
-/// A server beside the one that is measured, with one thread.
+/// Makes a server beside the server under test, with one thread.
 fn member(
     installed: Installed,
     what: &str,
@@ -193,7 +193,7 @@ fn member(
     Member { installed, name, host, part, zone_file, threads: Some(1), variables }
 }
 
-/// The part of a server at one address.
+/// Makes the role of a server at one address.
 fn part(primary: bool, address: Ipv4Addr, peers: &[Peer]) -> Part {
     Part {
         primary,
@@ -206,7 +206,7 @@ fn part(primary: bool, address: Ipv4Addr, peers: &[Peer]) -> Part {
     }
 }
 
-/// The part of the server that is measured: the Tester asks it at its usual addresses.
+/// Makes the role of the server under test: the Tester queries it at its usual addresses.
 fn measured_part(primary: bool, signing: Signing, peers: &[Peer]) -> Part {
     let usual = address_v4(Host::Dut, Host::Tester);
     let source = if primary { usual } else { follower_address(0) };
@@ -216,7 +216,7 @@ fn measured_part(primary: bool, signing: Signing, peers: &[Peer]) -> Part {
     Part { signing, v4, v6, source, ..part(primary, source, peers) }
 }
 
-/// That a server can have its zone signed like that.
+/// Checks that a server supports this way of signing.
 fn can_sign(installed: &Installed, signing: Signing) -> Result<(), Shortfall> {
     let adapter = installed.adapter();
     let table = adapter.replicating().map_err(|e| Shortfall::Cannot(e.to_string()))?;
@@ -230,7 +230,7 @@ fn can_sign(installed: &Installed, signing: Signing) -> Result<(), Shortfall> {
     Err(Shortfall::Cannot(format!("{} is not driven {how}", adapter.title)))
 }
 
-/// That a server can follow another.
+/// Checks that a server can follow another.
 fn follows(follower: &Installed, primary: &Installed) -> Result<(), Shortfall> {
     let table = follower.adapter().replicating().map_err(|e| Shortfall::Cannot(e.to_string()))?;
     match table.cannot_follow.get(&primary.adapter().name) {
@@ -239,7 +239,7 @@ fn follows(follower: &Installed, primary: &Installed) -> Result<(), Shortfall> {
     }
 }
 
-/// The secondaries of a cell, the one that is measured first, without figures.
+/// Returns the secondaries of a cell, the server under test first, without figures.
 fn secondaries(cast: &Cast) -> Vec<Secondary> {
     let followers = std::iter::once(&cast.measured).chain(&cast.others);
     let secondary = |(number, member): (usize, &Member)| Secondary {
