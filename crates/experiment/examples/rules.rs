@@ -178,14 +178,14 @@ fn main() {
     for row in &rows {
         for (buffers, size) in BUFFERS {
             for stalls in STALLS {
-                print_row(row, (buffers, size), stalls);
+                print_row(row, buffers, size, stalls);
             }
         }
     }
 }
 
 /// Runs and prints a row.
-fn print_row(row: &Row, (buffers, buffer): (&str, f64), stalls: f64) {
+fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
     let qps = |rate: f64| Qps::new(rate).expect("a rate");
     let search = Search {
         rule: row.rule,

@@ -4,8 +4,8 @@ use measure::Nanos;
 pub use record::request::TrialSpec;
 use record::{LockStepRow, Trial};
 
+use crate::generator::Generator;
 use crate::replication::Replication;
-use crate::settings::Generator;
 
 /// Request for dns64perf's lock-step experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

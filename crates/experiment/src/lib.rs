@@ -12,6 +12,7 @@ pub mod certify;
 pub mod conformance;
 pub mod custom;
 pub mod file;
+mod generator;
 pub mod mlrsearch;
 pub mod names;
 pub mod plan;

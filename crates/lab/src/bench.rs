@@ -6,6 +6,7 @@
 //!                     │ watched: the server under test and the AuthDNS must outlive it
 //! ```
 
+mod generators;
 pub(crate) mod measurer;
 mod updates;
 
@@ -21,13 +22,11 @@ use experiment::{
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Void, Warning};
 use nix::sys::signal::Signal;
-use record::request::Names;
 use record::{Cpu, LockStepRow, Series, Trial, TrialRequest, TrialResult, Voidness};
 use serde::de::DeserializeOwned;
 
 use self::measurer::command;
 use crate::enter::Lab;
-use crate::generator;
 use crate::leftovers::end_all;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
@@ -47,9 +46,7 @@ const RESERVE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_millis(5);
 /// How long an interrupted Measurer may take to report.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a closed loop runs beside other generators, and the names it may ask for.
-const WINDOW: Nanos = Nanos::from_secs(2);
-const WINDOW_NAMES: u64 = 1_000_000;
+
 /// How long lock-step experiments may take beside a second for each.
 const LOCKSTEP: Duration = Duration::from_secs(60);
 /// Duration that a lock-step load is sampled for; how long it takes is what is measured.
@@ -159,15 +156,15 @@ impl<'a> LabBench<'a> {
     ///
     /// # Errors
     /// When the server does not come up, or cannot be limited.
-    pub fn start(
-        lab: &'a Lab,
-        testbed: &'a Testbed,
-        dir: &'a Path,
+    pub(crate) fn start(
+        ground: Ground<'a>,
         base: TrialRequest,
         authdns: Option<Process>,
-        (installed, service): (&'a Installed, &'a Service),
+        installed: &'a Installed,
+        service: &'a Service,
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
+        let Ground { testbed, lab, dir } = ground;
         let starts = Starts::Service(installed, service);
         let server = Some(Running { starts, server: None, limit: None });
         let mut bench = Self { authdns, server, cpu_limit, ..Self::bare(lab, testbed, dir, base) };
@@ -558,37 +555,6 @@ impl Bench for LabBench<'_> {
             max_s: Some(row.max_ms / 1e3),
             unanswered: row.trial.bad(),
         })
-    }
-}
-
-impl LabBench<'_> {
-    /// Our closed loop, which does not stop after 256 queries: its rate says what they take.
-    fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
-        let trial = self.trial(&TrialSpec {
-            pacing: Pacing::Window { outstanding: generator::OUTSTANDING },
-            duration: WINDOW,
-            timeout: Nanos::from_secs(1),
-            goal: None,
-            first_name: spec.first_name,
-            names: left.min(WINDOW_NAMES),
-        })?;
-        let experiments = trial.valid.max(1) as f64 / f64::from(EXPERIMENT);
-        Ok(GeneratorTimes {
-            mean_s: trial.duration_s / experiments,
-            unanswered: trial.bad(),
-            ..GeneratorTimes::default()
-        })
-    }
-
-    /// Experiments of a generator that is not ours.
-    fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let (server, namespace) = (self.base.target, self.namespace()?);
-        let command = generator::prepare(spec, server, &namespace, self.dir).map_err(failed)?;
-        let limit = generator::limit(spec);
-        self.begins(None, Nanos::ZERO);
-        let (tester, _) = self.run(command, &[], Nanos::from_secs(10), limit)?;
-        generator::read_times(spec, tester.log()).map_err(failed)
     }
 }
 

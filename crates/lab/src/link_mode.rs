@@ -41,13 +41,17 @@ const SEATED_WITHIN: Duration = Duration::from_millis(500);
 /// Time for which polls are counted to check the seats.
 const COUNTED: Duration = Duration::from_millis(20);
 
-/// Puts every link of `testbed` into a mode.
+/// Makes every link of `testbed` one of kind `link`, whose datagrams go by `path`.
 ///
 /// # Errors
 /// If the kernel refuses a setting, with the host; the links are then in a mixed state, and the caller must set
 /// `plain`.
-pub(crate) fn apply(testbed: &Testbed, mode: (Link, Path), dir: &FilePath) -> Result<(), String> {
-    let (link, path) = mode;
+pub(crate) fn apply(
+    testbed: &Testbed,
+    link: Link,
+    path: Path,
+    dir: &FilePath,
+) -> Result<(), String> {
     let moderated = link == Link::Moderated;
     for host in Host::ALL {
         let mut wanted =

@@ -22,8 +22,9 @@ use crate::authdns::{self, Serves};
 use crate::bench::LabBench;
 use crate::bench::measurer::base_request;
 use crate::enter::Lab;
+use crate::process::Process;
 use crate::question_plan::QuestionPlan;
-use crate::replication::Made;
+use crate::replication::{Ground, Made};
 use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
 use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
@@ -390,30 +391,26 @@ impl<'a> Session<'a> {
         Ok(dir)
     }
 
-    /// Starts the server, measures it as the method says, and stops it.
-    fn measure(
+    /// Starts the AuthDNS that a resolver or DNS64 server asks.
+    fn authdns(&self, point: &Point, asked: &QuestionPlan) -> Result<Process, Shortfall> {
+        // A resolver makes up nothing: what it is asked for must be there.
+        let share = point.settings.workload.aaaa_share;
+        let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
+        let serves = Serves::Dut { aaaa_share };
+        let (lab, testbed) = (self.lab, &self.testbed);
+        let started =
+            authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir);
+        started.map_err(|e| Shortfall::Failed(e.to_string()))
+    }
+
+    /// What the server is to serve, and the certification authority to believe if it uses TLS.
+    fn service(
         &mut self,
-        v: &Visit,
-        cell: &mut Cell,
+        point: &Point,
+        asked: &QuestionPlan,
         installed: &Installed,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Shortfall> {
-        let point = &self.checked.experiment.points[v.point];
-        let asked = self.checked.questions[v.point];
+    ) -> Result<(Service, Option<PathBuf>), Shortfall> {
         let role = point.settings.role;
-        let authoritative = role == Role::Authoritative;
-        let zone_file = if authoritative { Some(self.zone_file(&asked)?) } else { None };
-        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
-        let authdns = if authoritative {
-            None
-        } else {
-            // A resolver makes up nothing: what it is asked for must be there.
-            let share = point.settings.workload.aaaa_share;
-            let aaaa_share = if role == Role::Resolver { 1.0 } else { share };
-            let serves = Serves::Dut { aaaa_share };
-            let started = authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, dir);
-            Some(started.map_err(|e| Shortfall::Failed(e.to_string()))?)
-        };
         let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
         let mut variables: BTreeMap<String, String> = variables.collect();
         let transport = point.settings.tester.transport;
@@ -432,6 +429,8 @@ impl<'a> Session<'a> {
             variables.insert("key".to_owned(), path("server.key"));
             Some(dir.join("ca.pem"))
         };
+        let zone_file =
+            if role == Role::Authoritative { Some(self.zone_file(asked)?) } else { None };
         let service = Service {
             role,
             namespace: asked.namespace,
@@ -441,6 +440,24 @@ impl<'a> Session<'a> {
             threads: point.settings.dut.threads,
             variables,
         };
+        Ok((service, believed))
+    }
+
+    /// Starts the server, measures it as the method says, and stops it.
+    fn measure(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let asked = self.checked.questions[v.point];
+        let role = point.settings.role;
+        let authoritative = role == Role::Authoritative;
+        let (service, believed) = self.service(point, &asked, installed)?;
+        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
+        let authdns = if authoritative { None } else { Some(self.authdns(point, &asked)?) };
         if point.settings.method == Method::ZoneLoad {
             let later = point.settings.zone_load.later;
             let load = zone_load(installed, &service, testbed, lab, dir, later)?;
@@ -448,13 +465,13 @@ impl<'a> Session<'a> {
         }
         let mut target = installed.address();
         if believed.is_some() {
-            target.set_port(transport_port(transport));
+            target.set_port(transport_port(point.settings.tester.transport));
         }
         let base = asked.request(point, self.options.seed, target, believed);
         let over_ipv6 = target.is_ipv6();
-        let both = (installed, &service);
         let limit = point.settings.dut.cpu_limit;
-        let mut bench = LabBench::start(lab, testbed, dir, base, authdns, both, limit)?
+        let ground = Ground { testbed, lab, dir };
+        let mut bench = LabBench::start(ground, base, authdns, installed, &service, limit)?
             .watched_by(self.options.watcher.clone());
         notify(Event::Serving(&installed.adapter().title, installed.version()));
         cell.record.server_version = installed.version().map(str::to_owned);

@@ -255,12 +255,12 @@ impl Testbed {
             return;
         }
         self.link_refused = None;
-        let Err(why) = link_mode::apply(self, (link, path), dir) else {
+        let Err(why) = link_mode::apply(self, link, path, dir) else {
             (self.link, self.path) = (link, path);
             return;
         };
         self.link_refused = Some(why);
-        (self.link, self.path) = match link_mode::apply(self, (Link::Plain, path), dir) {
+        (self.link, self.path) = match link_mode::apply(self, Link::Plain, path, dir) {
             Ok(()) => (Link::Plain, path),
             // As the kernel makes links.
             Err(_) => (Link::Plain, Path::HostOffload),

@@ -9,9 +9,9 @@ use udp::UdpFacts;
 use wire::{Invalid, rr::Rcode};
 
 use crate::connections::{ConnectionReport, ConnectionSetup};
-use crate::run::Report;
 use crate::setup::Setup;
 use crate::unix_now;
+use crate::worker::Report;
 use crate::workload::WorkloadPlan;
 
 /// Observations of a trial beside the reports of its workers.

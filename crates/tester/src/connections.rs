@@ -22,8 +22,8 @@ use udp::{UdpFacts, sys};
 
 use crate::error::{Invalid, TesterError};
 use crate::failures;
-use crate::run::{Report, Spent, Start};
 use crate::sockets::{addresses, networks, workers};
+use crate::worker::{Report, Spent, Start};
 use crate::workload::WorkloadPlan;
 
 /// Default number of queries outstanding over all connections of an open loop.

@@ -24,6 +24,7 @@ mod replay;
 mod run;
 mod setup;
 mod sockets;
+mod worker;
 mod workload;
 
 pub use authdns::{AuthListen, AuthServer, EncryptedListen};

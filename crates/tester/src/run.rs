@@ -1,12 +1,12 @@
 //! Threads of the workers: one worker on each core, a barrier before the trial, a merge after it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::JoinHandle;
 
-use engine::{Engine, EngineCounters, WaitMode, clock, drive};
-use load::{Live, LockStep, LockStepResult, Measurer, Replayer, Tally};
+use engine::{Engine, WaitMode, drive};
+use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
 use measure::Nanos;
 use measure::procfs::CoreTimes;
 use record::{LockStepTimes, TrialResult};
@@ -14,48 +14,13 @@ use udp::{UdpEngine, UdpFacts, sys};
 
 use crate::busy::BusySampler;
 use crate::conclude::Seen;
-use crate::connections::{self, ConnectionReport, ConnectionSetup};
+use crate::connections::{self, ConnectionSetup};
 use crate::error::TesterError;
 use crate::host;
 use crate::latencies::LatencyWatch;
 use crate::live_file::LiveFile;
 use crate::setup::Setup;
-
-/// Time between the first worker's readiness and the start of all workers.
-const START_DELAY: Nanos = Nanos::from_millis(1);
-
-/// Start of a trial, which its workers have in common.
-pub(crate) struct Start {
-    barrier: Barrier,
-    time: OnceLock<Nanos>,
-}
-
-impl Start {
-    fn of(workers: usize) -> Self {
-        Start { barrier: Barrier::new(workers), time: OnceLock::new() }
-    }
-
-    /// Waits for all workers.
-    pub(crate) fn wait(&self) {
-        self.barrier.wait();
-    }
-
-    /// Common start of all workers, set by the first one, so that their schedules interleave.
-    pub(crate) fn time(&self) -> Nanos {
-        *self.time.get_or_init(|| clock::monotonic() + START_DELAY)
-    }
-}
-
-/// Report of one worker.
-pub(crate) struct Report {
-    pub(crate) tally: Tally,
-    /// Times of the experiments of a lock-step load.
-    pub(crate) times: Vec<Nanos>,
-    pub(crate) counters: EngineCounters,
-    pub(crate) spent: Spent,
-    /// Report of the connections; absent for UDP.
-    pub(crate) connections: Option<ConnectionReport>,
-}
+use crate::worker::{Report, Spent, Start};
 
 /// Role of one worker over UDP.
 pub(crate) enum Role {
@@ -203,37 +168,6 @@ impl Setup {
                 .collect();
             threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
         })
-    }
-}
-
-/// CPU time that a worker used since its start.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spent {
-    pub(crate) elapsed: Nanos,
-    pub(crate) cpu: Nanos,
-    /// Time in which it was ready to run and did not; absent if not visible.
-    pub(crate) run_delay: Option<Nanos>,
-}
-
-impl Spent {
-    /// Reads the clocks of this thread.
-    pub(crate) fn now() -> Self {
-        Spent {
-            elapsed: clock::monotonic(),
-            cpu: clock::thread_cpu_time(),
-            run_delay: sys::thread_run_delay(),
-        }
-    }
-
-    /// Returns the CPU time of this thread since `before`.
-    pub(crate) fn since(before: Self) -> Self {
-        let now = Self::now();
-        let delay = now.run_delay.zip(before.run_delay);
-        Spent {
-            elapsed: now.elapsed.since(before.elapsed),
-            cpu: now.cpu.since(before.cpu),
-            run_delay: delay.map(|(after, before)| after.since(before)),
-        }
     }
 }
 

@@ -85,8 +85,7 @@ struct Bounds {
 }
 
 impl Tried {
-    fn add(&mut self, goals: &[Vec<Target>], load: Load, trial: (f64, f64, f64)) {
-        let (intended_s, spent_s, loss) = trial;
+    fn add(&mut self, goals: &[Vec<Target>], load: Load, intended_s: f64, spent_s: f64, loss: f64) {
         let empty = || goals.iter().map(|chain| vec![Evidence::default(); chain.len()]).collect();
         let evidence = self.loads.entry(load).or_insert_with(empty);
         for (chain, of_goal) in goals.iter().zip(evidence) {
@@ -96,7 +95,7 @@ impl Tried {
         }
     }
 
-    fn bounds(&self, target: &Target, (goal, step): (usize, usize)) -> Bounds {
+    fn bounds(&self, target: &Target, goal: usize, step: usize) -> Bounds {
         let mut bounds = Bounds::default();
         for (&load, evidence) in &self.loads {
             match evidence[goal][step].class(target) {
@@ -192,7 +191,7 @@ impl MlrSearch {
             Stage::AtAnswered { load } | Stage::Beyond { load, .. } => *load,
             _ => self.grid.top(),
         };
-        self.tried.add(&self.goals, load, (trial.duration_s, spent_s, loss));
+        self.tried.add(&self.goals, load, trial.duration_s, spent_s, loss);
         let answered = self.grid.rate(load) * (1.0 - loss);
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::AtMax => self.after_max(answered),
@@ -207,7 +206,7 @@ impl MlrSearch {
     pub fn results(&self) -> Vec<MlrResult> {
         let result = |(goal, chain): (usize, &Vec<Target>)| {
             let step = chain.len() - 1;
-            let bounds = self.tried.bounds(&chain[step], (goal, step));
+            let bounds = self.tried.bounds(&chain[step], goal, step);
             let throughput = |load: Load| {
                 let loss = self.tried.loads[&load][goal][step].quantile_loss(&chain[step]);
                 self.grid.rate(load) * (1.0 - loss)
@@ -266,7 +265,7 @@ impl MlrSearch {
     fn begin_selecting(&mut self, one: Load, other: Load) -> Stage {
         let (low, high) = (one.min(other), one.max(other));
         self.width = high - low;
-        let selector = |chain: &Vec<Target>| Selector::new(&self.grid, chain[0], (low, high));
+        let selector = |chain: &Vec<Target>| Selector::new(&self.grid, chain[0], low, high);
         self.selectors = self.goals.iter().map(selector).collect();
         self.nominate()
     }
@@ -274,7 +273,7 @@ impl MlrSearch {
     fn after_nominated(&mut self, goal: usize, nomination: Nomination) -> Stage {
         self.width = nomination.width;
         let step = self.selectors[goal].step;
-        let bounds = self.tried.bounds(&self.goals[goal][step], (goal, step));
+        let bounds = self.tried.bounds(&self.goals[goal][step], goal, step);
         let expanded = self.selectors[goal].won(&self.grid, bounds, nomination.load);
         self.width = expanded.unwrap_or(self.width);
         self.nominate()
@@ -286,7 +285,7 @@ impl MlrSearch {
         let mut best: Option<(usize, Nomination)> = None;
         for (goal, selector) in self.selectors.iter_mut().enumerate() {
             let chain = &self.goals[goal];
-            let bounds = |step: usize| self.tried.bounds(&chain[step], (goal, step));
+            let bounds = |step: usize| self.tried.bounds(&chain[step], goal, step);
             let nominated = selector.nominate(&self.grid, chain, self.width, &bounds);
             let Some(nomination) = nominated else { continue };
             if best.as_ref().is_none_or(|(_, first)| !first.stands_against(&nomination)) {

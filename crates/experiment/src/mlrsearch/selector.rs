@@ -56,7 +56,7 @@ pub(super) struct Selector {
 
 impl Selector {
     /// Starts with the first target of a goal and two loads that were tried.
-    pub(super) fn new(grid: &Grid, target: Target, (low, high): (Load, Load)) -> Self {
+    pub(super) fn new(grid: &Grid, target: Target, low: Load, high: Load) -> Self {
         let mut selector = Selector {
             step: 0,
             initial: Bounds { lower: Some(low), upper: Some(high) },
@@ -140,7 +140,7 @@ impl Selector {
                 (!not_worth(target, known, load)).then_some((load, width))
             }
             Bounds { lower: Some(low), upper: Some(high) } => {
-                self.bisect(grid, target, width, (low, high))
+                self.bisect(grid, target, width, low, high)
             }
             _ => None,
         }
@@ -153,7 +153,8 @@ impl Selector {
         grid: &Grid,
         target: &Target,
         width: Width,
-        (low, high): (Load, Load),
+        low: Load,
+        high: Load,
     ) -> Option<(Load, Width)> {
         if low >= grid.top() || high <= 0 || high - low <= target.width {
             return None;

@@ -68,7 +68,7 @@ pub(super) fn run(
             Verdict::Void(limiter) => bracket.void = Some((rate, limiter)),
         }
         let doubtful = bracket.passed.is_some() && failures < 2 && mended < MOST_MENDED;
-        rate = match (next_rate(search, &bracket, (min, max)), bracket.failed) {
+        rate = match (next_rate(search, &bracket, min, max), bracket.failed) {
             (Some(next), _) => next,
             (None, Some((failed, _))) if doubtful => failed,
             (None, _) => break,
@@ -78,7 +78,7 @@ pub(super) fn run(
 }
 
 /// Returns the next rate to try; `None` if the bracket is narrow enough, or the Tester cannot go higher.
-fn next_rate(search: &Search, bracket: &Bracket, (min, max): (f64, f64)) -> Option<f64> {
+fn next_rate(search: &Search, bracket: &Bracket, min: f64, max: f64) -> Option<f64> {
     let failed = bracket.failed.map(|(rate, _)| rate);
     let void = bracket.void.map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {

@@ -64,29 +64,7 @@ fn own_identity(
 }
 
 pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
-    let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
-    let aaaa = match (args.aaaa_share, args.aaaa) {
-        (Some(share), _) => AaaaPolicy::Share(share),
-        (None, AaaaArg::Always) => AaaaPolicy::Always,
-        (None, AaaaArg::Never) => AaaaPolicy::Never,
-    };
-    let duplicate = args.duplicate.map(|share| FaultSpec { fault: Fault::Duplicate, share });
-    let config = AuthConfig {
-        pref64: args.pref64,
-        aaaa,
-        ttl: args.ttl,
-        negative_ttl: args.negative_ttl,
-        soa_ttl: args.soa_ttl,
-        delay: args.delay,
-        latency: args.latency,
-        late: args.late,
-        capacity: args.capacity,
-        stall: args.stall,
-        loss: args.loss,
-        faults: args.fault.iter().copied().chain(duplicate).collect(),
-        ..AuthConfig::new(namespace)
-    };
-    config.validate().map_err(Failure::input)?;
+    let config = config(&args)?;
     sys::raise_open_files();
     let stop = interruption()?;
     let listen = AuthListen {
@@ -139,4 +117,32 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         println!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
     }
     Ok(())
+}
+
+/// The configuration that the arguments ask for.
+fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
+    let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
+    let aaaa = match (args.aaaa_share, args.aaaa) {
+        (Some(share), _) => AaaaPolicy::Share(share),
+        (None, AaaaArg::Always) => AaaaPolicy::Always,
+        (None, AaaaArg::Never) => AaaaPolicy::Never,
+    };
+    let duplicate = args.duplicate.map(|share| FaultSpec { fault: Fault::Duplicate, share });
+    let config = AuthConfig {
+        pref64: args.pref64,
+        aaaa,
+        ttl: args.ttl,
+        negative_ttl: args.negative_ttl,
+        soa_ttl: args.soa_ttl,
+        delay: args.delay,
+        latency: args.latency,
+        late: args.late,
+        capacity: args.capacity,
+        stall: args.stall,
+        loss: args.loss,
+        faults: args.fault.iter().copied().chain(duplicate).collect(),
+        ..AuthConfig::new(namespace)
+    };
+    config.validate().map_err(Failure::input)?;
+    Ok(config)
 }

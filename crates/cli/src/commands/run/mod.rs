@@ -66,8 +66,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let options = RunOptions { host: fingerprint(&options), watcher, ..options.clone() };
     metrics::serve(listener, &board)?;
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
-    let shown = (&board, view);
-    conduct(&lab, &checked, &options, (store.as_ref(), shown), args.json.as_deref())
+    let (store, json) = (store.as_ref(), args.json.as_deref());
+    conduct(&lab, &checked, &options, store, &board, view, json)
 }
 
 /// The live view; without it the steps are told as plain lines.
@@ -141,7 +141,9 @@ fn conduct(
     lab: &lab::Lab,
     checked: &Checked<'_>,
     options: &RunOptions,
-    (store, (board, view)): (Option<&Store>, (&Board, Option<View>)),
+    store: Option<&Store>,
+    board: &Board,
+    view: Option<View>,
     json: Option<&Path>,
 ) -> Result<(), Failure> {
     let recording = match (store, options.resumed.as_ref().and_then(|run| run.id)) {

@@ -354,14 +354,18 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         (Some(error), _) => Err(Failure::run(error)),
         // That was the purpose.
         (None, Some(_)) if sent.killed => Ok(()),
-        (None, Some(why)) => {
-            let done = format!("{} updates were done before and stay done", result.acknowledged);
-            Err(match sent.bad_input {
-                true => Failure::input(anyhow!("{why}\n{done}")),
-                false => Failure::run(anyhow!("{}: {why}\n{done}", args.server)),
-            })
-        }
+        (None, Some(why)) => Err(ended(args, &why, sent.bad_input, result.acknowledged)),
         (None, None) => Ok(()),
+    }
+}
+
+/// Why sending ended before all updates were sent, and how many are done.
+fn ended(args: &SendArgs, why: &str, bad_input: bool, acknowledged: u64) -> Failure {
+    let done = format!("{acknowledged} updates were done before and stay done");
+    if bad_input {
+        Failure::input(anyhow!("{why}\n{done}"))
+    } else {
+        Failure::run(anyhow!("{}: {why}\n{done}", args.server))
     }
 }
 

@@ -1,0 +1,45 @@
+//! A bench of generators of DNS queries that are compared.
+
+use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, TrialSpec};
+use measure::pacing::EXPERIMENT;
+use measure::{Nanos, Pacing};
+use record::request::Names;
+
+use super::{LabBench, failed};
+use crate::generator;
+
+/// How long a closed loop runs beside other generators, and the names it may ask for.
+const WINDOW: Nanos = Nanos::from_secs(2);
+
+const WINDOW_NAMES: u64 = 1_000_000;
+
+impl LabBench<'_> {
+    /// Our closed loop, which does not stop after 256 queries: its rate says what they take.
+    pub(super) fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
+        let trial = self.trial(&TrialSpec {
+            pacing: Pacing::Window { outstanding: generator::OUTSTANDING },
+            duration: WINDOW,
+            timeout: Nanos::from_secs(1),
+            goal: None,
+            first_name: spec.first_name,
+            names: left.min(WINDOW_NAMES),
+        })?;
+        let experiments = trial.valid.max(1) as f64 / f64::from(EXPERIMENT);
+        Ok(GeneratorTimes {
+            mean_s: trial.duration_s / experiments,
+            unanswered: trial.bad(),
+            ..GeneratorTimes::default()
+        })
+    }
+
+    /// Experiments of a generator that is not ours.
+    pub(super) fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let (server, namespace) = (self.base.target, self.namespace()?);
+        let command = generator::prepare(spec, server, &namespace, self.dir).map_err(failed)?;
+        let limit = generator::limit(spec);
+        self.begins(None, Nanos::ZERO);
+        let (tester, _) = self.run(command, &[], Nanos::from_secs(10), limit)?;
+        generator::read_times(spec, tester.log()).map_err(failed)
+    }
+}
