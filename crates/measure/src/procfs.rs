@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 pub struct StatLine {
     /// Process number of the parent.
     pub ppid: u32,
+    /// Number of its process group.
+    pub group: i64,
+    /// Number of the process group in the foreground of its terminal; -1 without a terminal.
+    pub foreground_group: i64,
     /// Time in user mode of all threads, also ended ones.
     pub user: u64,
     /// Time in the kernel of all threads, also ended ones.
@@ -23,10 +27,13 @@ pub fn parse_stat(text: &str) -> Option<StatLine> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
     let ppid = fields.next()?.parse().ok()?;
-    // Fields 14 and 15; the parent's number is field 4.
-    let user = fields.nth(9)?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    // Field 8, after the session and the terminal.
+    let foreground_group = fields.nth(2)?.parse().ok()?;
+    // Fields 14 and 15.
+    let user = fields.nth(5)?.parse().ok()?;
     let system = fields.next()?.parse().ok()?;
-    Some(StatLine { ppid, user, system })
+    Some(StatLine { ppid, group, foreground_group, user, system })
 }
 
 /// Time of one core by kind of work, in clock ticks, from `/proc/stat`.
@@ -292,7 +299,10 @@ mod tests {
     #[test]
     fn reads_stat() {
         let text = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 111 222 5 6 20 0 1 0 99 1 2";
-        assert_eq!(parse_stat(text), Some(StatLine { ppid: 7, user: 111, system: 222 }));
+        assert_eq!(
+            parse_stat(text),
+            Some(StatLine { ppid: 7, group: 42, foreground_group: -1, user: 111, system: 222 })
+        );
         for bad in ["", "1 (x)", "1 (x) S", "1 x S 1 1 1", "1 (x) S 1 1 1 1 1 1 1 1 1 1 y z"] {
             assert_eq!(parse_stat(bad), None, "{bad}");
         }
@@ -370,10 +380,12 @@ mod tests {
 
         #[test]
         fn any_stat_line_is_read(
-            name in "[ -~]{1,15}", ppid in any::<u32>(), user in any::<u64>(), system in any::<u64>()
+            name in "[ -~]{1,15}", ppid in any::<u32>(), group in any::<i64>(), foreground_group in any::<i64>(),
+            user in any::<u64>(), system in any::<u64>()
         ) {
-            let text = format!("1 ({name}) R {ppid} 1 1 0 -1 0 0 0 0 0 {user} {system} 0 0 20 0");
-            prop_assert_eq!(parse_stat(&text), Some(StatLine { ppid, user, system }));
+            let text = format!("1 ({name}) R {ppid} {group} 1 0 {foreground_group} 0 0 0 0 0 {user} {system} 0 0 20 0");
+            let wanted = StatLine { ppid, group, foreground_group, user, system };
+            prop_assert_eq!(parse_stat(&text), Some(wanted));
         }
 
         #[test]

@@ -1,8 +1,11 @@
 //! Outcomes of updates, and their counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use measure::{Histogram, Nanos};
+use wire::rr::Rcode;
 
 /// The outcome of one update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +21,47 @@ pub const NOERROR: u8 = 0;
 
 /// Returns the name of an RCODE in a reply to an update (RFC 2136 section 2.2).
 pub fn rcode_name(rcode: u8) -> String {
-    let names = [
-        "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET",
-        "NXRRSET", "NOTAUTH", "NOTZONE",
-    ];
-    names.get(usize::from(rcode)).map_or_else(|| format!("RCODE{rcode}"), |&name| name.to_owned())
+    Rcode(rcode.into()).to_string()
+}
+
+/// An error in a file of outcomes.
+#[derive(Debug, thiserror::Error)]
+pub enum OutcomesError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A line is not an outcome.
+    #[error("{}:{line}:1: not an outcome: `0 NOERROR 125`", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+    },
+}
+
+/// Reads a file of outcomes, each a line with the number of the update, its RCODE or `LOST`, and microseconds; returns the
+/// numbers of the acknowledged updates.
+///
+/// # Errors
+/// A file that cannot be read, or its first line that is not an outcome.
+pub fn acknowledged(path: &Path) -> Result<HashSet<u64>, OutcomesError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| OutcomesError::Read { path: path.to_owned(), source })?;
+    let number = |(at, line): (usize, &str)| {
+        let mut words = line.split(' ');
+        match (words.next().map(str::parse), words.next()) {
+            (Some(Ok(number)), Some("NOERROR")) => Ok(Some(number)),
+            (Some(Ok(_)), Some(_)) => Ok(None),
+            _ => Err(OutcomesError::Line { path: path.to_owned(), line: at + 1 }),
+        }
+    };
+    text.lines().enumerate().filter_map(|line| number(line).transpose()).collect()
 }
 
 /// Counts of the outcomes of a stream of updates.

@@ -103,6 +103,19 @@ impl Qclass {
     pub const ANY: Self = Self(255);
 }
 
+impl fmt::Display for Qclass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.pad("IN"),
+            3 => f.pad("CH"),
+            4 => f.pad("HS"),
+            254 => f.pad("NONE"),
+            255 => f.pad("ANY"),
+            other => f.pad(&format!("CLASS{other}")),
+        }
+    }
+}
+
 /// The opcode of a message: four bits of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opcode(pub u8);
@@ -114,6 +127,15 @@ impl Opcode {
     pub const NOTIFY: Self = Self(4);
     /// A request to change a zone (RFC 2136).
     pub const UPDATE: Self = Self(5);
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match OPCODES.get(usize::from(self.0)) {
+            Some(name) if !name.is_empty() => f.pad(name),
+            _ => f.pad(&self.0.to_string()),
+        }
+    }
 }
 
 /// A response code; the four bits of the header, or twelve with EDNS (RFC 6891 section 6.1.3).
@@ -160,6 +182,9 @@ fn generic_number(text: &str) -> Option<u16> {
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     (plain && word.eq_ignore_ascii_case("TYPE")).then(|| digits.parse().ok())?
 }
+
+/// Names of the opcodes by number; empty where IANA has none.
+const OPCODES: [&str; 7] = ["QUERY", "IQUERY", "STATUS", "", "NOTIFY", "UPDATE", "DSO"];
 
 /// Names of the response codes by number; empty where IANA has none.
 #[rustfmt::skip]

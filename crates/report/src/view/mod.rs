@@ -5,16 +5,19 @@
 //!   number   significant digits, thousands, shares           "12,345", "0.01235"
 //!   unit     quantities: a number with its unit              "12.5 ms", "2.5 MB"
 //!   time     dates and durations                             "2026-11-21T08:05:14Z", "12 min"
+//!   bar      bars of block characters
 //!   table    columns of text, and which columns there are
 //!                 └──> terminal tables, HTML page, live view, metrics, messages of a run
 //! ```
 
+pub(crate) mod bar;
 pub(crate) mod name;
 pub(crate) mod number;
 pub(crate) mod table;
 pub(crate) mod time;
 pub(crate) mod unit;
 
+pub use bar::full_bar;
 pub use name::{cell_name, figure_name, labels, setting_words, skipped_name};
 pub(crate) use number::significant;
 pub use number::thousands;

@@ -19,7 +19,6 @@ use streams::tls::Authority;
 
 pub(crate) use self::args::{EXAMPLES, RunArgs};
 use self::keeper::Keeper;
-pub(crate) use self::live::full_bar;
 use self::live::{Board, View};
 use self::metrics::Listener;
 use crate::arguments::store::{self, RunRef, StoreArgs};

@@ -2,7 +2,6 @@
 
 mod export;
 mod input;
-mod plots;
 mod select;
 mod stats;
 mod transfers;

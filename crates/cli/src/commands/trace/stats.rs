@@ -11,10 +11,9 @@ use record::{
 };
 use trace::stats::Direction;
 use trace::{Counts, Stats};
-use wire::{Opcode, Qclass, rr::Rcode};
+use wire::{Opcode, rr::Rcode};
 
 use super::input::{InputArgs, conclude};
-use super::plots::plots;
 use crate::failure::Failure;
 use crate::output::is_stdout;
 
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     if !args.json.as_deref().is_some_and(is_stdout) {
         print!("{}", report::trace(&record));
         if args.plots {
-            print!("{}", plots(&record));
+            print!("{}", report::trace_plots(&record));
         }
     }
     conclude(error)
@@ -89,7 +88,10 @@ fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
         packets: packets(stats, counts),
         types: types(stats),
         return_codes: codes(stats.rcodes.iter().zip(0u16..), |code| Rcode(code).to_string()),
-        opcodes: codes(requests.opcodes.iter().zip(0u16..).filter(|(_, code)| *code != 0), opcode),
+        opcodes: codes(
+            requests.opcodes.iter().zip(0u16..).filter(|(_, code)| *code != 0),
+            |code| format!("opcode {}", Opcode(code as u8)),
+        ),
         clients: clients(stats),
         series: TraceSeries {
             bin_s: bin.as_secs_f64(),
@@ -149,7 +151,7 @@ fn types(stats: &Stats) -> Vec<TraceType> {
         .types()
         .into_iter()
         .map(|(kind, count)| match kind {
-            Some((class, qtype)) => row(class_name(class), qtype.to_string(), count),
+            Some((class, qtype)) => row(class.to_string(), qtype.to_string(), count),
             None => row("other".to_owned(), "(further types)".to_owned(), count),
         })
         .collect();
@@ -181,27 +183,6 @@ fn codes<'a>(
         some.map(|(count, code)| TraceCode { name: name(code), count: *count }).collect();
     all.sort_by_key(|code| std::cmp::Reverse(code.count));
     all
-}
-
-/// The name of an opcode (IANA).
-fn opcode(code: u16) -> String {
-    let known = ["QUERY", "IQUERY", "STATUS", "", "NOTIFY", "UPDATE", "DSO"];
-    match known.get(usize::from(code)) {
-        Some(name) if !name.is_empty() => format!("opcode {name}"),
-        _ => format!("opcode {code}"),
-    }
-}
-
-/// The name of a class.
-fn class_name(class: Qclass) -> String {
-    match class.0 {
-        1 => "IN".to_owned(),
-        3 => "CH".to_owned(),
-        4 => "HS".to_owned(),
-        254 => "NONE".to_owned(),
-        255 => "ANY".to_owned(),
-        other => format!("CLASS{other}"),
-    }
 }
 
 /// A time since 1970 in RFC 3339; far beyond the year 9999 it is held to that.

@@ -15,7 +15,7 @@ use measure::{Nanos, UpdateRate};
 use record::{SCHEMA, Times, UpdateCheck, UpdateRun};
 use update::apply::{ApplyError, Changes};
 use update::check::{check, wait_ready, watch};
-use update::outcome::rcode_name;
+use update::outcome::{acknowledged, rcode_name};
 use update::{
     CheckError, Generate, GenerateError, Key, Kill, Lag, Prerequisites, Sender, Sent, UpdateReader,
     script, stream,
@@ -408,20 +408,6 @@ fn durability(found: update::Checked) -> record::Durability {
     record::Durability { acknowledged: looked_up, gone, examples }
 }
 
-/// The numbers of the updates with NOERROR.
-fn acknowledged(path: &Path) -> anyhow::Result<std::collections::HashSet<u64>> {
-    let text = std::fs::read_to_string(path)?;
-    let number = |(at, line): (usize, &str)| {
-        let mut words = line.split(' ');
-        match (words.next().map(str::parse), words.next()) {
-            (Some(Ok(number)), Some("NOERROR")) => Ok(Some(number)),
-            (Some(Ok(_)), Some(_)) => Ok(None),
-            _ => Err(anyhow!("{}:{}:1: not an outcome: `0 NOERROR 125`", path.display(), at + 1)),
-        }
-    };
-    text.lines().enumerate().filter_map(|line| number(line).transpose()).collect()
-}
-
 fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
     let tally = &sent.tally;
     let rcodes = tally.rcodes.iter().map(|(rcode, count)| (rcode_name(*rcode), *count)).collect();
@@ -450,7 +436,7 @@ fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
 fn look_up(args: &CheckArgs) -> Result<(), Failure> {
     let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?;
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
-    let acknowledged = acknowledged.map_err(Failure::BadInput)?;
+    let acknowledged = acknowledged.map_err(Failure::input)?;
     let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
     let found = check(args.server, updates, wanted).map_err(|error| match error {
         CheckError::Stream(error) => Failure::input(error),

@@ -18,16 +18,14 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Sparkline};
 
 use super::board::{Cell, Labels, Phase, Running, State};
-use report::view::{figure_name, quantity, short_time_us, span, thousands, with_unit};
+use report::view::{figure_name, full_bar, quantity, short_time_us, span, thousands, with_unit};
 
-/// From this size on there is room for more than the numbers.
+/// Smallest width and height of a terminal that has room for more than the numbers, in columns and rows.
 const ROOMY: (u16, u16) = (60, 20);
-/// From this width on the cells stand beside the lines.
+/// Smallest width at which the cells stand beside the lines, in columns.
 const WIDE: u16 = 120;
-/// The width of the words before a value.
+/// Width of the words before a value, in columns.
 const WORDS: usize = 9;
-/// Parts of a block, by eighths.
-const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// How a picture is painted.
 #[derive(Clone, Copy, Debug)]
@@ -128,12 +126,6 @@ fn with_bar(name: &str, share: f64, words: String, paint: Paint, width: u16) -> 
     }
     spans.push(Span::raw(words));
     Line::from(spans)
-}
-
-/// What is full of a bar of `room` columns.
-pub(crate) fn full_bar(share: f64, room: usize) -> String {
-    let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
-    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
 /// A bar of `room` columns of which `share` is full.

@@ -13,5 +13,4 @@ mod draw;
 mod view;
 
 pub(crate) use board::{Board, Cell, Labels, Running, State};
-pub(crate) use draw::full_bar;
 pub(crate) use view::{View, is_wanted, tell_inside};

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use measure::procfs;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -45,15 +46,7 @@ pub(crate) fn is_wanted(plain: bool) -> bool {
 /// Whether this process is of the group that its terminal hears.
 fn is_in_foreground() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    groups(&stat).is_some_and(|(own, terminals)| own == terminals)
-}
-
-/// A process's group and its terminal's, of `/proc/PID/stat` (proc(5)).
-fn groups(stat: &str) -> Option<(i64, i64)> {
-    // The name may hold blanks and parentheses.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let own = fields.nth(2)?.parse().ok()?;
-    Some((own, fields.nth(2)?.parse().ok()?))
+    procfs::parse_stat(&stat).is_some_and(|process| process.group == process.foreground_group)
 }
 
 /// The view, until it is closed.
@@ -171,14 +164,6 @@ fn is_end(key: &KeyEvent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_groups_are_found_behind_any_name() {
-        let stat = "12 (a b) c) S 1 12 12 34816 77 4194304 0";
-        assert_eq!(groups(stat), Some((12, 77)));
-        assert_eq!(groups("12 (a"), None);
-        assert_eq!(groups("12 (a) S 1"), None);
-    }
 
     #[test]
     fn a_panic_ends_the_view() {

@@ -1,5 +1,5 @@
-//! `dnsdyno trace stats --plots`: rates in time, types, return codes, sizes and the spread over clients, drawn with
-//! characters, so that they can be read wherever the table can.
+//! Plots of a capture, drawn with characters, so that they can be read wherever the table can: rates over time, types,
+//! return codes, sizes, the spread over clients.
 
 use std::fmt::Write;
 
@@ -11,19 +11,19 @@ use ratatui::text::Line;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
 use record::{TraceDirection, TraceStats};
 
-use crate::commands::run::full_bar;
+use crate::view::full_bar;
 
-/// Columns and rows of a curve, its axes included.
+/// Width and height of a curve with its axes, in columns and rows.
 const CURVE: (u16, u16) = (100, 14);
-/// Points of a curve in time: two to a column. Bins are put together until no more are left.
+/// Largest number of points of a curve over time, two for each column; bins are merged until there are no more.
 const POINTS: usize = 160;
-/// Columns of the longest bar.
+/// Width of the longest bar, in columns.
 const BAR: usize = 60;
-/// Bars of types and of return codes; what is beyond them is one more.
+/// Largest number of bars of types and of return codes; one more bar sums the others.
 const BARS: usize = 16;
 
-/// All plots, one below the other.
-pub(crate) fn plots(stats: &TraceStats) -> String {
+/// Draws all plots, one below the other.
+pub fn trace_plots(stats: &TraceStats) -> String {
     let mut out = String::new();
     rates(&mut out, stats);
     let types = stats.types.iter().map(|t| {
@@ -49,10 +49,10 @@ pub(crate) fn plots(stats: &TraceStats) -> String {
     out
 }
 
-/// A curve to be drawn, or several.
+/// One curve or several in one picture.
 struct Curve<'a> {
     title: String,
-    /// Each with its name; the second is drawn with dots.
+    /// The points of each curve with its name; the second curve is drawn with dots.
     lines: Vec<(&'a str, Vec<(f64, f64)>)>,
     x: (f64, [String; 3]),
     y: (f64, [String; 3]),
@@ -83,7 +83,7 @@ impl Curve<'_> {
     }
 }
 
-/// Queries and replies a second, in time.
+/// Draws queries and replies per second over time.
 fn rates(out: &mut String, stats: &TraceStats) {
     let series = &stats.series;
     let bins = series.queries.len().max(series.replies.len());
@@ -96,7 +96,7 @@ fn rates(out: &mut String, stats: &TraceStats) {
         let parts = counts.chunks(together).zip(0u32..);
         let rate =
             |part: &[u64]| part.iter().sum::<u64>() as f64 / (part.len() as f64 * series.bin_s);
-        // In the middle of their time; the last may be shorter.
+        // A point is in the middle of its bins; the last point may have fewer bins.
         let at = |part: &[u64], n| f64::from(n) * step + part.len() as f64 * series.bin_s / 2.0;
         parts.map(|(part, n)| (at(part, n), rate(part))).collect()
     };
@@ -117,14 +117,14 @@ fn rates(out: &mut String, stats: &TraceStats) {
     .draw(out);
 }
 
-/// The share of the requests that the busiest clients make.
+/// Draws the share of the requests that the busiest clients make.
 fn clients(out: &mut String, stats: &TraceStats) {
     let clients = &stats.clients;
     let [.., (all, _)] = clients.curve[..] else { return };
     if all < 2 {
         return;
     }
-    // By powers of two, as they were counted.
+    // The axis is logarithmic, since clients are counted at powers of two.
     let points = clients.curve.iter().map(|&(n, share)| ((n as f64).log2(), share)).collect();
     let most = (all as f64).log2();
     Curve {
@@ -139,7 +139,7 @@ fn clients(out: &mut String, stats: &TraceStats) {
     .draw(out);
 }
 
-/// Lengths of messages in steps that double.
+/// Draws a bar for each step of message lengths; from 512 octets on steps double.
 fn sizes(out: &mut String, what: &str, direction: &TraceDirection) {
     let mut steps: Vec<(u64, u64)> = Vec::new();
     for &(least, count) in &direction.sizes {
@@ -156,7 +156,7 @@ fn sizes(out: &mut String, what: &str, direction: &TraceDirection) {
     all_bars(out, &format!("Octets of {what}"), &named.collect::<Vec<_>>());
 }
 
-/// Bars of what occurs most, and one of the rest.
+/// Draws bars of what occurs most, and one of the others.
 fn bars(out: &mut String, title: &str, counts: impl Iterator<Item = (String, u64)>) {
     let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
     if all.len() > BARS + 1 {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_counts() {
-        let text = plots(&stats());
+        let text = trace_plots(&stats());
         let line =
             |begin: &str| text.lines().find(|l| l.trim_start().starts_with(begin)).expect(begin);
         let length = |begin: &str| line(begin).chars().filter(|&c| c == '█').count();
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn curves_have_their_scales() {
-        let text = plots(&stats());
+        let text = trace_plots(&stats());
         // 1,000 bins of half a second in 143 points, of 40 a second at most.
         assert!(text.contains("a second, each over 3s 500ms, from 2026"), "{text}");
         for label in ["  40│", "  20│••", "8m 20s\n", "100 %│", "of 4 clients"] {
@@ -248,6 +248,6 @@ mod tests {
 
     #[test]
     fn nothing_gives_nothing() {
-        assert_eq!(plots(&TraceStats::default()), "");
+        assert_eq!(trace_plots(&TraceStats::default()), "");
     }
 }
