@@ -104,7 +104,7 @@ fn bad_input_gets_one_message_with_its_place() {
         (&["search", "127.0.0.1:1", "--goal", "p99 < 5"], "is not a goal"),
         (&["run", &toml], "bad.toml:4:"),
         (&["run", &key], "unknown field `repeat`"),
-        (&["run", "no-such-experiment"], "built in: dns64-rfc8219"),
+        (&["run", "no-such-experiment"], "built in: auth-memory, auth-scaling, dns64-cached"),
     ];
     for (args, part) in table {
         let (code, out, err) = dnsdyno(args);
@@ -304,6 +304,7 @@ name = "broken"
 title = "a server that does not start"
 role = "dns64"
 servers = ["broken"]
+repeats = 1
 [workload]
 namespace = "0.0.0.0/2"
 type = "AAAA"
@@ -315,7 +316,6 @@ max = "2k"
 resolution = 0.1
 duration = "200ms"
 timeout = "1s"
-repeats = 1
 [cpus]
 tester = [0]
 auth = [0]
