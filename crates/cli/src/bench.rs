@@ -1,4 +1,4 @@
-//! The Measurer of this process as a bench: what `search` and `selftest` run their trials on.
+//! The Measurer of this process as the bench that `search` runs its trials on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ impl Bench for OwnBench {
             return Err(BenchError::Interrupted);
         }
         let (live, progress) = Progress::show(format!("trial, {}", spec.pacing.describe()));
-        // The budget counts from zero; the user may have said where the names begin.
+        // The budget counts names from 0; the arguments may name another first name.
         let result = self.setup.for_trial(spec).run(&live, &self.stop);
         drop(progress);
         let result = result.map_err(|e| BenchError::Failed(e.to_string()))?;

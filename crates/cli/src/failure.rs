@@ -1,32 +1,32 @@
-//! How a command ends badly: 2 for bad input, 1 for a run that failed. A verdict has a code of its own.
+//! Exit codes of commands: 2 for bad input, 1 for a run that failed, codes of their own for verdicts.
 
 use std::process::ExitCode;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The input was wrong: nothing was done.
+    /// The input is wrong; nothing was done.
     BadInput(anyhow::Error),
-    /// It was tried and did not succeed; what was measured is kept.
+    /// The command started and failed; what it measured is kept.
     Failed(anyhow::Error),
-    /// All has been said already.
+    /// The command failed and has printed why.
     Silent,
-    /// The answer to what was asked is this exit code.
+    /// The exit code of a verdict, such as that of `compare`.
     Verdict(u8),
 }
 
 impl Failure {
-    /// Bad input, from any error.
+    /// Makes any error bad input.
     pub(crate) fn input(error: impl Into<anyhow::Error>) -> Self {
         Failure::BadInput(error.into())
     }
 
-    /// A failed run, from any error.
+    /// Makes any error a failed run.
     pub(crate) fn run(error: impl Into<anyhow::Error>) -> Self {
         Failure::Failed(error.into())
     }
 
-    /// Says why, and gives the exit code.
+    /// Prints the error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (error, code) = match self {
             Failure::BadInput(error) => (error, 2),

@@ -32,7 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Load a server once, and say what became of the queries
+    /// Load a server once, and show the outcome of the queries
     #[command(after_help = load::EXAMPLES)]
     Load(Box<load::LoadArgs>),
     /// Find the highest rate at which a server meets a goal
@@ -47,9 +47,9 @@ enum Command {
     /// Run an experiment in the lab: real servers in network namespaces, no root needed
     #[command(after_help = run::EXAMPLES)]
     Run(run::RunArgs),
-    /// List the servers that the lab can drive, and what of them is installed
+    /// List the servers that the lab can drive, and which are installed
     Servers(servers::ServersArgs),
-    /// What this host is, how fast its parts are, and what spoils measurements on it
+    /// Show facts of this host, the speed of its parts, and what disturbs measurements on it
     #[command(after_help = host::EXAMPLES)]
     Host(host::HostArgs),
     /// List the runs that are kept
@@ -64,13 +64,13 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Delete runs
     Delete(runs::DeleteArgs),
-    /// Make streams of dynamic updates, send them, look them up
+    /// Make, send, look up and apply streams of dynamic updates
     #[command(after_help = update::EXAMPLES)]
     Update(Box<update::UpdateArgs>),
-    /// Make zone files, cut them, count them, sign them
+    /// Make, cut, count, compare and sign zone files
     #[command(after_help = zone::EXAMPLES)]
     Zone(Box<zone::ZoneArgs>),
-    /// Captures of DNS traffic: characterise, filter, turn into queries
+    /// Characterise and filter captures of DNS traffic, and turn them into queries
     Trace(Box<trace::TraceArgs>),
     /// Write runs as one HTML page that needs no network
     #[command(after_help = report::EXAMPLES)]
@@ -84,7 +84,7 @@ enum Command {
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
-        /// The folder; it is made if need be
+        /// The folder; it is created if it does not exist
         dir: PathBuf,
     },
 }

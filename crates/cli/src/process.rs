@@ -1,11 +1,11 @@
-//! What commands know of the process that they run in: its command line, and the signals that end it.
+//! The process that a command runs in: its command line, and the signals that end it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::failure::Failure;
 
-/// Set by SIGINT and SIGTERM: whatever runs ends cleanly and reports what it has.
+/// Returns a flag that SIGINT and SIGTERM set; commands then end cleanly and report what they have.
 pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -14,7 +14,7 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// The command line as it was given.
+/// Returns the command line as the user wrote it.
 pub(crate) fn command_line() -> String {
     std::env::args().collect::<Vec<_>>().join(" ")
 }

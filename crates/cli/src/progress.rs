@@ -1,5 +1,4 @@
-//! The counters of a trial while it runs: a live line on a terminal, at most twice a second and only when the trial
-//! lasts over two seconds.
+//! Counters of a running trial on one line of a terminal, at most twice a second, for trials of over two seconds.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins to show the counters that it gives behind `label`, when standard error is a terminal.
+    /// Returns counters and shows them behind `label` if standard error is a terminal.
     pub(crate) fn show(label: String) -> (Arc<Live>, Self) {
         let live = Arc::new(Live { watched: true, ..Live::default() });
         let done = Arc::new(AtomicBool::new(false));
@@ -32,7 +31,7 @@ impl Progress {
         self.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic of the thread has said so itself.
+            // A panic of the thread has printed its message.
             let _ = thread.join();
         }
     }

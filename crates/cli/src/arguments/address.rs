@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Transport;
 use wire::{Ipv4Prefix, Pref64};
 
-/// A server, perhaps without a port.
+/// The address of a server, with or without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     ip: IpAddr,
@@ -15,7 +15,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// With this port if it has none.
+    /// Returns the address, with `port` if it has none.
     pub(crate) fn or_port(self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip, self.port.unwrap_or(port))
     }
@@ -43,7 +43,7 @@ pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
     text.parse().map(|target: Target| target.or_port(port))
 }
 
-/// Reads a source address, or a prefix of them.
+/// Reads a source address, or a prefix of source addresses.
 pub(crate) fn parse_source(text: &str) -> Result<IpNet, String> {
     let one = |address: IpAddr| IpNet::from(address);
     text.parse()
@@ -51,12 +51,12 @@ pub(crate) fn parse_source(text: &str) -> Result<IpNet, String> {
         .map_err(|_| format!("`{text}` is not a source such as 10.9.0.1, 10.9.0.0/24 or fd00::/64"))
 }
 
-/// A prefix of IPv4 in a request.
+/// Converts an IPv4 prefix for a request.
 pub(crate) fn ipv4_net(prefix: Ipv4Prefix) -> Ipv4Net {
     Ipv4Net::new(prefix.first(), prefix.prefix_len()).expect("no longer than 32")
 }
 
-/// A prefix of RFC 6052 in a request.
+/// Converts a prefix of RFC 6052 for a request.
 pub(crate) fn ipv6_net(pref64: Pref64) -> Ipv6Net {
     Ipv6Net::new(pref64.first(), pref64.prefix_len()).expect("no longer than 128")
 }

@@ -1,10 +1,10 @@
-//! Errors about fields of a request, told by the arguments that the fields come from.
+//! Errors in fields of a request, which name the arguments that the fields come from.
 
 use tester::{Invalid, TesterError};
 
 use crate::failure::Failure;
 
-/// Arguments of fields whose last word is not their flag.
+/// Fields whose last word is not the name of their argument, with the argument.
 const FLAGS: [(&str, &str); 18] = [
     ("workload.namespace.prefix", "--namespace"),
     ("workload.namespace.repeats", "--repeat-share and --repeat-names"),
@@ -26,7 +26,7 @@ const FLAGS: [(&str, &str); 18] = [
     ("sockets.count", "--sockets"),
 ];
 
-/// The argument that a field of a request comes from.
+/// Returns the argument that a field of a request comes from.
 fn flag(field: &str) -> String {
     let known = FLAGS.iter().find(|(known, _)| *known == field).map(|(_, flag)| *flag);
     let last = || field.rsplit('.').next().unwrap_or(field).replace('_', "-");
@@ -34,7 +34,7 @@ fn flag(field: &str) -> String {
 }
 
 impl From<TesterError> for Failure {
-    /// Names the argument instead of the field that it became.
+    /// Names the argument instead of the field.
     fn from(error: TesterError) -> Self {
         let words = match &error {
             TesterError::Invalid(Invalid::Value { field, why }) => {

@@ -17,12 +17,12 @@ pub(crate) struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// Whether it is wanted.
+    /// Returns whether the result is to be kept.
     pub(crate) fn is_wanted(&self) -> bool {
         self.keep || self.store.store.is_some()
     }
 
-    /// Keeps `run`, where that is wanted.
+    /// Keeps `run` in the store if the arguments want it.
     pub(crate) fn keep(&self, run: &Run) -> Result<(), Failure> {
         if !self.is_wanted() {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Arguments that several commands share, each group with what it means.
+//! Arguments that several commands share, each group with the part of a request that it becomes.
 
-/// Arguments that are a value of a request, word for word.
+/// Converts values of arguments into the values of a request with the same meaning.
 macro_rules! becomes {
     ($($arg:ident => $value:ident { $($from:ident => $to:ident),* })*) => {
         $(impl From<$arg> for $value {

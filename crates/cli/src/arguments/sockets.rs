@@ -12,7 +12,7 @@ use crate::arguments::address::parse_source;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Sockets and threads")]
 pub(crate) struct SocketArgs {
-    /// Cores of the Measurer, a worker on each (0, 0,2 or 0-3) [default: one worker on any core]
+    /// Cores of the Measurer, one worker on each (0, 0,2 or 0-3) [default: one worker on any core]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
     /// Source ports over all workers [default: as many as rate and timeout need]
@@ -24,23 +24,23 @@ pub(crate) struct SocketArgs {
     /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     pub(crate) wait: WaitArg,
-    /// A due query may be held back so long, to leave together with others (microseconds)
+    /// Longest time that a due query is held back to leave together with others (microseconds)
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) max_burst_us: u64,
     /// Send queries that leave together as one segmented message (UDP_SEGMENT), which a server on this host receives
-    /// as one; auto: in closed loops and searches, and above 150,000 queries a second and worker
+    /// as one; auto: in closed loops and searches, and above 150,000 queries per second and worker
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(crate) gso: GsoArg,
     /// Receive each datagram by itself (no UDP_GRO)
     #[arg(long)]
     pub(crate) no_gro: bool,
-    /// Take the clock after receiving instead of the kernel's stamps
+    /// Use the time after receiving instead of the kernel's receive timestamps
     #[arg(long)]
     pub(crate) no_timestamps: bool,
-    /// Bytes of receive and send buffer of each socket
+    /// Size of the receive buffer and of the send buffer of each socket (bytes)
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
     pub(crate) buffer: usize,
-    /// The AuthDNS shares the Measurer's core by design: its share of it is not starvation
+    /// The AuthDNS shares the Measurer's core on purpose: do not count its CPU time as starvation of the Measurer
     #[arg(long)]
     pub(crate) shared_core: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct SocketArgs {
 /// When queries leave as segmented messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GsoArg {
-    /// Where the rate needs it
+    /// If the rate needs it
     Auto,
     /// Always
     On,
@@ -61,7 +61,7 @@ pub(crate) enum GsoArg {
 pub(crate) enum WaitArg {
     /// Never sleep
     Spin,
-    /// Never sleep, but let others have the core whenever they want it
+    /// Never sleep, but yield the core to others
     Yield,
     /// Always sleep
     Sleep,
@@ -70,7 +70,7 @@ pub(crate) enum WaitArg {
 }
 
 impl SocketArgs {
-    /// What is asked of sockets and threads.
+    /// Returns the sockets and threads of a request.
     pub(crate) fn request(&self) -> Sockets {
         Sockets {
             cpus: self.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),

@@ -1,4 +1,4 @@
-//! The store as commands see it: where it lies, and which run is meant.
+//! The store of runs: its path, and names of runs in it.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use record::{Run, Store, StoreError, store::default_path};
 
 use crate::failure::Failure;
 
-/// Where runs are kept.
+/// Path of the store of runs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
     /// The store of runs [default: $DNSDYNO_STORE, or dnsdyno/runs.db in $XDG_DATA_HOME or ~/.local/share]
@@ -19,7 +19,7 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// The store's file.
+    /// Returns the path of the store.
     pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
         let path = self.store.clone().or_else(|| default_path(|name| std::env::var_os(name)));
         path.ok_or_else(|| {
@@ -29,17 +29,17 @@ impl StoreArgs {
         })
     }
 
-    /// The store, made if need be.
+    /// Opens the store; creates it if it does not exist.
     pub(crate) fn open(&self) -> Result<Store, Failure> {
         Store::open(&self.path()?).map_err(failure)
     }
 
-    /// The store, if there is one.
+    /// Opens the store if it exists.
     pub(crate) fn existing(&self) -> Result<Option<Store>, Failure> {
         if self.path()?.exists() { self.open().map(Some) } else { Ok(None) }
     }
 
-    /// The store, which must be there.
+    /// Opens the store; fails if it does not exist.
     pub(crate) fn must_exist(&self) -> Result<Store, Failure> {
         let path = self.path()?;
         self.existing()?.ok_or_else(|| {
@@ -48,7 +48,7 @@ impl StoreArgs {
         })
     }
 
-    /// The run that is meant.
+    /// Loads the run that `which` names.
     pub(crate) fn load(&self, which: &RunRef) -> Result<Run, Failure> {
         if let RunRef::File(path) = which {
             return record::read_run(path).map_err(Failure::input);
@@ -58,17 +58,17 @@ impl StoreArgs {
     }
 }
 
-/// Bad input or a failure, as the store says.
+/// Makes an error of the store bad input or a failed run.
 pub(crate) fn failure(error: StoreError) -> Failure {
     if error.is_bad_input() { Failure::input(error) } else { Failure::run(error) }
 }
 
-/// A run as the user names it.
+/// Name of a run in an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RunRef {
-    /// By its number in the store.
+    /// The run with this number in the store.
     Id(i64),
-    /// The last one of the store, or so many before it.
+    /// The run this many runs before the last one of the store.
     Last(usize),
     /// A JSON file.
     File(PathBuf),
@@ -89,7 +89,7 @@ impl FromStr for RunRef {
 }
 
 impl RunRef {
-    /// Its number in `store`.
+    /// Returns the number of the run in `store`.
     pub(crate) fn id(&self, store: &Store) -> Result<i64, Failure> {
         match self {
             RunRef::Id(id) => Ok(*id),

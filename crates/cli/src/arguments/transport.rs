@@ -1,4 +1,4 @@
-//! What carries the queries, and how connections come and go.
+//! Transports, clients and their connections.
 
 use std::path::PathBuf;
 
@@ -14,36 +14,36 @@ use record::request::{
 
 use crate::arguments::address::parse_source;
 
-/// What carries the queries, and how connections come and go.
+/// Transports, clients and their connections.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct StreamArgs {
-    /// What carries the queries
+    /// The transport of the queries
     #[arg(long, value_parser = transport_parser(), value_name = "TRANSPORT", default_value = "udp")]
     pub(crate) transport: Transport,
     /// Clients of several transports at once: TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, separated by commas
     /// (udp=6,tcp=1,tls=3); without a PORT the target's for udp and tcp, else the transport's own
     #[arg(long, value_name = "LIST", conflicts_with = "transport")]
     pub(crate) transports: Option<MixArg>,
-    /// Clients; each has one connection at a time, or over UDP a port [default: 8]
+    /// Number of clients; each has one connection at a time, or over UDP one port [default: 8]
     #[arg(long, value_name = "N")]
     pub(crate) clients: Option<u32>,
-    /// Close a connection after so many queries, and open another [default: never]
+    /// Close a connection after N queries, and open another [default: never]
     #[arg(long, value_name = "N")]
     pub(crate) queries_per_connection: Option<u64>,
-    /// Queries outstanding on a connection at most [default: its share of the window; open loop: 32 to 1024]
+    /// Largest number of queries outstanding on a connection [default: its share of the window; open loop: 32 to 1024]
     #[arg(long, value_name = "N")]
     pub(crate) outstanding: Option<u32>,
-    /// Connections opened a second at most
+    /// Largest number of connections opened per second
     #[arg(long, value_name = "RATE")]
     pub(crate) connection_rate: Option<Qps>,
-    /// Connections being opened at once, at most
+    /// Largest number of connections that are being opened at once
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) opening: u32,
     /// Open a connection when a query needs it, not all before the trial
     #[arg(long)]
     pub(crate) on_demand: bool,
-    /// A connection must be up within this time, its TLS handshake included
+    /// Time to open a connection at most, with its TLS handshake
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub(crate) connect_timeout: Nanos,
     /// How connections are closed: fin leaves a port waiting for a minute (TIME_WAIT), reset does not
@@ -62,43 +62,44 @@ pub(crate) struct StreamArgs {
     /// How HTTP carries queries [default: post]
     #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) http_method: Option<HttpMethodArg>,
-    /// Where HTTP requests go [default: /dns-query]
+    /// Path of HTTP requests [default: /dns-query]
     #[arg(long, value_name = "PATH")]
     pub(crate) http_path: Option<String>,
-    /// The name sent (SNI) and verified [default: the target's address]
+    /// Server name that is sent (SNI) and verified [default: the target's address]
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
-    /// Believe certificates of these authorities only (PEM) [default: believe all]
+    /// Accept certificates of these authorities only (PEM) [default: accept all]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Speak this version of TLS only
+    /// Use this version of TLS only
     #[arg(long, value_enum, value_name = "VERSION")]
     pub(crate) tls_version: Option<TlsVersionArg>,
     /// Application protocols offered, separated by commas; empty for none [default: the transport's]
     #[arg(long, value_name = "LIST")]
     pub(crate) alpn: Option<String>,
-    /// Whose queries come next: all clients in turn, or any client by chance, each a Poisson process in a Poisson load
+    /// Client of the next query: each client in turn, or a random one, so that each is a Poisson process in a Poisson load
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) pick: Option<PickArg>,
-    /// A connection without a query for so long is closed; its client opens another for its next
+    /// Close a connection without a query for this time; its client opens another one for its next query
     #[arg(long, value_name = "TIME")]
     pub(crate) close_idle: Option<Nanos>,
-    /// Each client sends a DNS cookie of its own (RFC 7873)
+    /// Send a DNS cookie (RFC 7873), another one for each client
     #[arg(long)]
     pub(crate) cookies: bool,
-    /// Each client asks for a network of its own by EDNS client subnet, from this prefix on, /24 or /56 each
+    /// Send an EDNS client subnet, another network for each client, from this prefix on: /24 or /56
     #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
     pub(crate) subnets: Option<IpNet>,
-    /// Ask how long a connection may be kept without a query (RFC 7828)
+    /// Send edns-tcp-keepalive: ask how long a connection may be idle (RFC 7828)
     #[arg(long)]
     pub(crate) keepalive: bool,
-    /// Pad queries to a multiple of so many bytes (RFC 7830, RFC 8467)
+    /// Pad queries to a multiple of this size in bytes (RFC 7830, RFC 8467)
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "128")]
     pub(crate) pad: Option<u16>,
-    /// Begin connections (over UDP each datagram) with the PROXY protocol, version 2, for clients of this prefix in turn
+    /// Send a header of the PROXY protocol, version 2, first on each connection or in each UDP datagram, with the clients of this
+    /// prefix in turn
     #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
     pub(crate) proxy: Option<IpNet>,
-    /// Say the PROXY protocol's header within TLS, as dnsdist expects it by default, not in front of it
+    /// Send the PROXY protocol's header within TLS, as dnsdist expects it by default, not before the handshake
     #[arg(long, requires = "proxy")]
     pub(crate) proxy_within_tls: bool,
     /// Resume TLS sessions of earlier connections
@@ -110,7 +111,7 @@ pub(crate) struct StreamArgs {
 }
 
 impl StreamArgs {
-    /// The first flag given that is about TLS.
+    /// Returns the first given flag that is about TLS.
     pub(crate) fn first_tls_flag(&self) -> Option<&'static str> {
         [
             (self.tls_name.is_some(), "--tls-name"),
@@ -125,14 +126,14 @@ impl StreamArgs {
         .find_map(|(given, flag)| given.then_some(flag))
     }
 
-    /// The first flag given that is about HTTP.
+    /// Returns the first given flag that is about HTTP.
     pub(crate) fn first_http_flag(&self) -> Option<&'static str> {
         [(self.http_method.is_some(), "--http-method"), (self.http_path.is_some(), "--http-path")]
             .into_iter()
             .find_map(|(given, flag)| given.then_some(flag))
     }
 
-    /// Whether clients are wanted that are told apart, as connections are.
+    /// Returns whether a flag needs clients that are distinct, as connections are.
     pub(crate) fn wants_clients(&self) -> bool {
         self.clients.is_some()
             || self.queries_per_connection.is_some()
@@ -148,7 +149,7 @@ impl StreamArgs {
             || self.proxy.is_some()
     }
 
-    /// The transports, each with its port where that is not the target's and its share of the clients.
+    /// Returns the transports, each with its share of the clients and with its port if that is not the target's.
     pub(crate) fn parts(&self) -> Vec<TransportShare> {
         self.transports.clone().map_or_else(
             || vec![TransportShare { transport: self.transport, port: None, share: 1 }],
@@ -156,13 +157,16 @@ impl StreamArgs {
         )
     }
 
-    /// The target's port where none is given.
+    /// Returns the port of a target without one.
     pub(crate) fn port(&self) -> u16 {
         if self.transports.is_some() { Transport::Udp } else { self.transport }.default_port()
     }
 }
 
-/// A mix of transports: each once at most.
+/// Largest share of a transport in a mix, and largest sum of the shares.
+const MAX_SHARE: u32 = 1_000;
+
+/// A mix of transports; none is there twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MixArg(pub(crate) Vec<TransportShare>);
 
@@ -176,9 +180,10 @@ impl std::str::FromStr for MixArg {
                 format!("`{part}` is no TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, as in tls:8853=3")
             };
             let (name, share) = part.split_once('=').ok_or_else(wrong)?;
-            let share = share.parse().ok().filter(|share| (1..=1_000).contains(share));
-            let share = share
-                .ok_or_else(|| format!("the share of `{part}` is no number from 1 to 1000"))?;
+            let share = share.parse().ok().filter(|share| (1..=MAX_SHARE).contains(share));
+            let share = share.ok_or_else(|| {
+                format!("the share of `{part}` is no number from 1 to {MAX_SHARE}")
+            })?;
             let (name, port) = match name.split_once(':') {
                 None => (name, None),
                 Some((name, port)) => (name, Some(port.parse().map_err(|_| wrong())?)),
@@ -189,13 +194,13 @@ impl std::str::FromStr for MixArg {
             if parts.iter().any(|other| other.transport == transport) {
                 return Err(format!("{name} is there twice"));
             }
-            // The target's port is that of plain DNS.
+            // The port of the target is that of plain DNS.
             let plain = transport.default_port() == Transport::Udp.default_port();
             let port = port.or((!plain).then(|| transport.default_port()));
             parts.push(TransportShare { transport, port, share });
         }
-        if parts.iter().map(|part| part.share).sum::<u32>() > 1_000 {
-            return Err("the shares are more than 1000 together".to_owned());
+        if parts.iter().map(|part| part.share).sum::<u32>() > MAX_SHARE {
+            return Err(format!("the shares are more than {MAX_SHARE} together"));
         }
         Ok(MixArg(parts))
     }
@@ -207,12 +212,12 @@ fn transport_parser() -> impl TypedValueParser<Value = Transport> {
     PossibleValuesParser::new(Transport::ALL.map(value)).try_map(|word| word.parse::<Transport>())
 }
 
-/// Whose queries come next.
+/// Order in which clients send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PickArg {
-    /// That of the client whose turn it is
+    /// Each client in turn
     Turn,
-    /// Any client's
+    /// A random client
     Chance,
 }
 
@@ -255,7 +260,7 @@ pub(crate) enum TlsVersionArg {
 }
 
 impl StreamArgs {
-    /// What moves the messages: sockets of UDP where nobody wants to tell clients apart, else connections.
+    /// Returns the engine: UDP sockets if no flag needs distinct clients, else connections.
     pub(crate) fn engine(&self) -> anyhow::Result<Engine> {
         let transports = self.parts();
         let any = |has: fn(Transport) -> bool| transports.iter().any(|part| has(part.transport));

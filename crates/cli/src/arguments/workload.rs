@@ -1,4 +1,4 @@
-//! What is asked, and what replies must say.
+//! Queries, and the replies that they must get.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
 use crate::arguments::address::{ipv4_net, ipv6_net};
 
-/// What is asked, and what the answers must say.
+/// Queries, and the replies that they must get.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
@@ -28,7 +28,7 @@ pub(crate) struct WorkloadArgs {
     /// Ask for names n<k> of this zone by Zipf's law, with --mix-repeats and --mix-missing
     #[arg(long, value_name = "ZONE", group = "workload")]
     pub(crate) mix: Option<Name>,
-    /// Popular names of a mix
+    /// Number of popular names of a mix
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "mix")]
     pub(crate) mix_names: u32,
     /// Zipf's exponent of a mix
@@ -43,28 +43,28 @@ pub(crate) struct WorkloadArgs {
     /// The zone of the namespace
     #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
     pub(crate) zone: Name,
-    /// The type asked for [default: AAAA; a file says its own]
+    /// Type of the queries [default: AAAA; a file has its own types]
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) qtype: Option<Qtype>,
-    /// Namespace replies must hold the name's address embedded in this prefix
+    /// Replies must hold the IPv4 address of the name embedded in this prefix
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
-    /// What other replies must say [default: the address for A of a namespace, else answered]
+    /// What all other replies must be [default: the address for A of a namespace, else answered]
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "expect_pref64")]
     pub(crate) expect: Option<ExpectArg>,
     /// The first name of the namespace to use
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) first_name: u64,
-    /// How many names from there on may be used [default: all]
+    /// Number of names to use, from the first one on [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) names: Option<u64>,
-    /// Begin again with the first name when all were used
+    /// Start again with the first name after the last one
     #[arg(long)]
     pub(crate) reuse_names: bool,
-    /// Share (0 to 1) of queries that ask for names of the namespace asked before
+    /// Share (0 to 1) of queries for names of the namespace that were queried before
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(crate) repeat_share: f64,
-    /// From so many names these are taken, evenly
+    /// Number of names that these are taken from, evenly
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) repeat_names: u64,
     /// Do not set the RD bit
@@ -79,12 +79,12 @@ pub(crate) struct WorkloadArgs {
     /// Send this EDNS option (CODE or CODE:HEX); may be repeated
     #[arg(long, value_name = "CODE:HEX")]
     pub(crate) edns_option: Vec<String>,
-    /// Seed of everything that looks random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
-/// What a reply must say.
+/// What a reply must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExpectArg {
     /// NOERROR or NXDOMAIN
@@ -100,7 +100,7 @@ pub(crate) enum ExpectArg {
 }
 
 impl WorkloadArgs {
-    /// What is asked.
+    /// Returns the workload of a request.
     pub(crate) fn request(&self) -> anyhow::Result<Workload> {
         let expect = self.expect.map_or(Expect::Answered, Expect::from);
         let qtype = self.qtype.unwrap_or(Qtype::AAAA).to_string();

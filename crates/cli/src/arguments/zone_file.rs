@@ -1,4 +1,4 @@
-//! A zone file that a command reads.
+//! Zone files that commands read.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ pub(crate) struct ZoneFile {
     /// The zone file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The zone's name [default: that of its SOA record, which must then come first]
+    /// The zone's name [default: the owner of its SOA record, which must then be the first record]
     #[arg(long, value_name = "ZONE")]
     zone: Option<Name>,
 }
 
 impl ZoneFile {
-    /// Opens it.
+    /// Opens the file.
     pub(crate) fn open(&self) -> Result<Reader<File>, ZoneFileError> {
         Reader::open(&self.file, self.zone)
     }
 
-    /// The zone's name, from the file if need be.
+    /// Returns the name of the zone, from the file if the arguments do not have it.
     pub(crate) fn apex(&self) -> Result<Name, Failure> {
         let mut reader = self.open().map_err(Failure::input)?;
         reader.next_record().map_err(Failure::input)?;
@@ -35,7 +35,7 @@ impl ZoneFile {
         reader.apex().copied().ok_or_else(empty)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }

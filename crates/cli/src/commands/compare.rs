@@ -1,4 +1,4 @@
-//! `dnsdyno compare`: is the second run faster, slower, or can nobody tell?
+//! `dnsdyno compare`: whether a run is slower or faster than another, or no difference is shown.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,13 @@ pub(crate) struct CompareArgs {
     /// The run to compare with: its number, `last~1`, or a JSON file
     #[arg(value_name = "FIRST")]
     first: RunRef,
-    /// The run in question
+    /// The run to be compared with it
     #[arg(value_name = "SECOND", default_value = "last")]
     second: RunRef,
-    /// How sure the verdicts are, all together, in per cent
+    /// Confidence of all verdicts together, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = per_cent)]
     confidence: f64,
-    /// Two runs of the same may differ by this, in per cent: less is no difference
+    /// Difference in per cent that two runs of the same server may have: less is no difference
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = per_cent)]
     margin: f64,
     /// Fail only if a figure of the second run has changed by more than this; may be repeated [default: if anything is slower]
@@ -44,9 +44,9 @@ pub(crate) struct CompareArgs {
     store: StoreArgs,
 }
 
-/// Something of the second run is slower, or a condition of `--fail-if` holds.
+/// Exit code if a result of the second run is slower, or a condition of `--fail-if` holds.
 const SLOWER: u8 = 3;
-/// Nothing is shown to be slower, but the runs cannot exclude it, or a result is missing.
+/// Exit code if nothing is shown to be slower, but the runs cannot exclude it, or a result is missing.
 const INCONCLUSIVE: u8 = 4;
 
 pub(crate) const NOTES: &str = "Examples:
@@ -72,7 +72,7 @@ trials are left out. A verdict other than \"no difference shown\" needs the whol
 repeats make wide intervals: \"shows from\" is the smallest difference that could have been shown; \"no difference
 shown\" does not mean that there is none.";
 
-/// A share from per cent, above zero and below a hundred; zero is a margin too.
+/// Reads per cent, from 0 to below 100, as a share.
 fn per_cent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
     let share = number.map(|p| p / 100.0).filter(|s| (0.0..1.0).contains(s));
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     }
 }
 
-/// The first lines of a run's heading.
+/// Returns the first two lines of the heading of a run.
 fn title(run: &record::Run) -> String {
     let heading = report::heading(run);
     let mut lines = heading.lines();

@@ -1,4 +1,4 @@
-//! `dnsdyno host`: what this host is, how fast its parts are, and what spoils measurements on it.
+//! `dnsdyno host`: facts of this host, the speed of its parts, and what disturbs measurements on it.
 
 use std::io::Write as _;
 
@@ -12,10 +12,10 @@ use crate::failure::Failure;
 /// Arguments of `dnsdyno host`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {
-    /// Print all of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Facts only: measure nothing
+    /// Print facts only, measure nothing
     #[arg(long, conflicts_with = "quick")]
     facts: bool,
     /// Measure for about two seconds, as a run does
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<(), Failure> {
     written.map_err(Failure::run)
 }
 
-/// The facts of this host as they go into the plan of a run.
+/// Returns the facts and measurements of this host for the plan of a run.
 pub(crate) fn take(depth: Depth) -> HostFacts {
     let on = CpuList::allowed();
     let mut host = fingerprint(depth, &on);

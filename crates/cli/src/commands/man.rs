@@ -1,4 +1,4 @@
-//! `dnsdyno man`: the man pages, from the same words as `--help`.
+//! `dnsdyno man`: the man pages, with the texts of `--help`.
 
 use std::path::Path;
 

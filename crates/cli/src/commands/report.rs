@@ -14,7 +14,7 @@ pub(crate) struct ReportArgs {
     /// Their numbers, `last`, `last~1` for the one before, or JSON files
     #[arg(value_name = "RUN", default_value = "last")]
     runs: Vec<RunRef>,
-    /// The page; `-` is the standard output
+    /// The file of the page; `-` is the standard output
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
     #[command(flatten)]

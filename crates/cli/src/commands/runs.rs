@@ -47,7 +47,7 @@ pub(crate) struct ExportArgs {
     /// The table of --csv
     #[arg(long, value_name = "TABLE", default_value = "trials", requires = "csv")]
     table: TableArg,
-    /// Where to; `-` is the standard output
+    /// The file to write; `-` is the standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(crate) struct ExportArgs {
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 struct Form {
-    /// All of it, as `dnsdyno run --json` writes it
+    /// The whole run, as `dnsdyno run --json` writes it
     #[arg(long)]
     json: bool,
     /// A table of comma-separated values
@@ -182,7 +182,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
 
 pub(crate) fn delete(args: &DeleteArgs) -> Result<(), Failure> {
     let store = args.store.must_exist()?;
-    // All are found before any goes: `last` is the last of now.
+    // All runs are found before one is deleted: `last` is the last run of now.
     let ids = args.runs.iter().map(|run| run.id(&store)).collect::<Result<Vec<i64>, _>>()?;
     for id in ids {
         store.delete(id).map_err(failure)?;

@@ -1,4 +1,4 @@
-//! `dnsdyno servers`: the servers that the lab can drive, and what of them is installed here.
+//! `dnsdyno servers`: the servers that the lab can drive, and whether they are installed.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) struct ServersArgs {
     /// Print them as JSON
     #[arg(long)]
     json: bool,
-    /// Further adapters: a folder of TOML files
+    /// A folder of further server adapters (*.toml)
     #[arg(long, value_name = "DIR")]
     servers_dir: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ServersArgs) -> Result<(), Failure> {
     written.map_err(Failure::run)
 }
 
-/// What is known of a server.
+/// Returns the facts of a server as JSON.
 fn describe(adapter: &Adapter) -> Value {
     let found = detect(adapter);
     let roles: Vec<&str> = adapter.roles.iter().map(|role| role_word(*role)).collect();
@@ -52,7 +52,7 @@ fn describe(adapter: &Adapter) -> Value {
     })
 }
 
-/// A line for each server.
+/// Returns a table with a line for each server.
 fn table(servers: &[Value]) -> String {
     let text = |server: &Value, key: &str| server[key].as_str().unwrap_or_default().to_owned();
     let rows = servers.iter().map(|server| {

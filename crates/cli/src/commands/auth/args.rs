@@ -34,34 +34,34 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[derive(Args, Clone, Debug)]
 #[command(group = clap::ArgGroup::new("private").multiple(true))]
 pub(crate) struct AuthArgs {
-    /// Where to listen, UDP and TCP: ADDRESS:PORT; may be repeated
+    /// Address of DNS over UDP and TCP: ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, default_value = "[::1]:5353")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Where to speak TLS as well: ADDRESS:PORT; may be repeated
+    /// Address of DNS over TLS: ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
     pub(crate) tls: Vec<SocketAddr>,
-    /// Where to speak HTTPS as well, HTTP/2 over TCP and HTTP/3 over UDP: ADDRESS:PORT; may be repeated
+    /// Address of DNS over HTTPS, HTTP/2 over TCP and HTTP/3 over UDP: ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
     pub(crate) https: Vec<SocketAddr>,
-    /// Where to speak QUIC as well: ADDRESS:PORT; may be repeated
+    /// Address of DNS over QUIC: ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
     pub(crate) quic: Vec<SocketAddr>,
-    /// The certificate (chain) shown, PEM [default: one of an authority made at the start]
+    /// The certificate (chain) that is shown, PEM [default: one of an authority that is generated at the start]
     #[arg(long, value_name = "FILE", requires = "private", requires = "tls_key")]
     pub(crate) tls_certificate: Option<PathBuf>,
-    /// Its key, PEM
+    /// The key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Write ca.pem, server.pem and server.key of the authority made at the start into this folder
+    /// Write ca.pem, server.pem and server.key of the generated authority into this folder
     #[arg(long, value_name = "DIR", requires = "private", conflicts_with = "tls_certificate")]
     pub(crate) tls_write: Option<PathBuf>,
-    /// Take queries that come with the TLS handshake of a resumed session (0-RTT)
+    /// Accept queries that come with the TLS handshake of a resumed session (0-RTT)
     #[arg(long, requires = "private")]
     pub(crate) tls_early_data: bool,
-    /// The names: those of this IPv4 prefix
+    /// IPv4 prefix of the names
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/8")]
     pub(crate) namespace: Ipv4Prefix,
-    /// The zone they lie in
+    /// Zone of the names
     #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
     pub(crate) zone: Name,
     /// Which names have AAAA records
@@ -73,22 +73,22 @@ pub(crate) struct AuthArgs {
         conflicts_with = "aaaa_share"
     )]
     pub(crate) aaaa: AaaaArg,
-    /// This share (0 to 1) of names has AAAA records, by a hash of the name
+    /// Share (0 to 1) of the names that have AAAA records, chosen by a hash of the name
     #[arg(long, value_name = "SHARE")]
     pub(crate) aaaa_share: Option<f64>,
-    /// AAAA records are this prefix and the IPv4 address
+    /// Prefix of the addresses in AAAA records, before the IPv4 address
     #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
     pub(crate) pref64: Pref64,
     /// TTL of answers, seconds
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     pub(crate) ttl: u32,
-    /// The SOA's MINIMUM, seconds
+    /// MINIMUM of the SOA record, seconds
     #[arg(long, value_name = "S", default_value_t = 300)]
     pub(crate) negative_ttl: u32,
-    /// The SOA's own TTL, seconds
+    /// TTL of the SOA record, seconds
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     pub(crate) soa_ttl: u32,
-    /// Hold every reply back so long (UDP)
+    /// Delay every reply by this time (UDP)
     #[arg(long, value_name = "TIME", default_value = "0s")]
     pub(crate) delay: Nanos,
     /// Delay replies by a known distribution (UDP): bimodal:SHARE:LOW:HIGH delays a share (0 to 1) by the time LOW and
@@ -118,7 +118,7 @@ pub(crate) struct AuthArgs {
     /// Fail every Nth query over TCP, TLS, HTTP and QUIC: status=CODE/N, reset/N, refuse/N, goaway/N or close/N
     #[arg(long, value_name = "FAULT/N")]
     pub(crate) stream_fault: Option<FaultPlan>,
-    /// Cores, a worker on each [default: one worker on any core]
+    /// Cores, one worker on each [default: one worker on any core]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
     /// How workers wait

@@ -46,7 +46,7 @@ fn encrypted(args: &AuthArgs) -> Result<Vec<EncryptedListen>, TlsError> {
     Ok(all)
 }
 
-/// A certificate for the addresses that TLS is spoken on.
+/// Generates a certificate for the addresses of TLS.
 fn own_identity(
     args: &AuthArgs,
     addresses: impl Iterator<Item = String>,

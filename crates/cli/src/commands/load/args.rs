@@ -40,7 +40,7 @@ pub(crate) struct LoadArgs {
     /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'
     #[arg(long, value_parser = PacingParser, value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: PacingArg,
-    /// Rate of constant and poisson pacing, queries per second (500, 100k, 1.5M) [default: 1k]
+    /// Rate of constant and poisson pacing, in queries per second (500, 100k, 1.5M) [default: 1k]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Qps>,
     /// First rate of a ramp
@@ -49,13 +49,13 @@ pub(crate) struct LoadArgs {
     /// Last rate of a ramp
     #[arg(long, value_name = "RATE")]
     pub(crate) to: Option<Qps>,
-    /// Queries outstanding in a window, over all workers
+    /// Number of queries outstanding in a window, over all workers
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) window: u32,
-    /// Lanes of a lock-step load, a run for each number given (1,2,4,8,16)
+    /// Number of threads of a lock-step load; several numbers (1,2,4,8,16) give a run each
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) threads: Vec<u32>,
-    /// Experiments of a lock-step load, 256 queries each
+    /// Number of experiments of a lock-step load, 256 queries each
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) experiments: u32,
     /// Cores whose use a lock-step table shows [default: all of this host]
@@ -64,10 +64,10 @@ pub(crate) struct LoadArgs {
     /// How long to send (5s, 250ms, 1m)
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) duration: Nanos,
-    /// A reply counts when it comes within this time
+    /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) timeout: Nanos,
-    /// Judge the trial by this goal, and end it when it is missed for certain
+    /// Check the trial against this goal, and end it early if it cannot pass any more
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
     /// Write the result, histograms included, to this file (- for the standard output)
@@ -86,7 +86,7 @@ pub(crate) struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// The request that the arguments mean (lock-step: with the first number of threads).
+    /// Returns the request for a trial; that of a lock-step load has the first number of threads.
     pub(crate) fn request(&self) -> anyhow::Result<TrialRequest> {
         let workload = match self.replay.request() {
             Some(replay) => replay,
@@ -110,7 +110,7 @@ impl LoadArgs {
 
     fn pacing(&self) -> anyhow::Result<Pacing> {
         if self.duration == Nanos::ZERO || self.timeout == Nanos::ZERO {
-            bail!("--duration and --timeout are longer than nothing");
+            bail!("--duration and --timeout must be longer than 0");
         }
         let kind = match self.pacing {
             PacingArg::Kind(kind) => Some(kind),
@@ -138,11 +138,11 @@ impl LoadArgs {
                 _ => bail!("a ramp needs --from and --to"),
             },
             PacingKind::Window if self.window == 0 => {
-                bail!("--window 0: at least one query is outstanding")
+                bail!("--window 0: at least one query must be outstanding")
             }
             PacingKind::Window => Pacing::Window { outstanding: self.window },
             PacingKind::Lockstep if self.experiments == 0 => {
-                bail!("--experiments 0: at least one is run")
+                bail!("--experiments 0: at least one must run")
             }
             PacingKind::Lockstep => {
                 Pacing::LockStep { threads: self.threads[0], experiments: self.experiments }

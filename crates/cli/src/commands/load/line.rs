@@ -1,4 +1,4 @@
-//! The line of `dnsdyno load` that repeats a request by hand: what the records of the lab's trials show.
+//! The command line of `dnsdyno load` that repeats a trial of the lab; its record keeps the line.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use record::request::{
     Sockets, TlsVersion, Workload,
 };
 
-/// The line of `dnsdyno load` that runs the same trial; arguments that have their defaults are left out.
+/// Returns the command line of `dnsdyno load` for a request, without the arguments that have their defaults.
 pub(crate) fn load_line(request: &TrialRequest) -> String {
     let mut line = Line(vec!["dnsdyno".into(), "load".into(), request.target.to_string()]);
     line.workload(&request.workload);
@@ -30,7 +30,7 @@ pub(crate) fn load_line(request: &TrialRequest) -> String {
     line.0.join(" ")
 }
 
-/// Words of a command line.
+/// Words of a command line, each quoted.
 struct Line(Vec<String>);
 
 impl Line {
@@ -44,7 +44,7 @@ impl Line {
         }
     }
 
-    /// An option whose value is not its default.
+    /// Adds an option unless its value is the default.
     fn unless<T: Display + PartialEq>(&mut self, default: T, flag: &str, value: T) {
         if value != default {
             self.option(flag, value);
@@ -198,7 +198,7 @@ impl Line {
     }
 }
 
-/// The word of `--expect`.
+/// Returns the value of `--expect`.
 fn word(expect: Expect) -> &'static str {
     match expect {
         Expect::Answered => "answered",
@@ -209,7 +209,7 @@ fn word(expect: Expect) -> &'static str {
     }
 }
 
-/// A word as a shell takes it.
+/// Returns a word in quotes if a shell needs them.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=[]%+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! `dnsdyno load --pacing lockstep`: dns64perf's experiments, and the table of seed 000.
+//! `dnsdyno load --pacing lockstep`: the experiments of dns64perf, as a table by numbers of threads.
 
 use std::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     let stop = interruption()?;
     let mut rows = Vec::new();
     for ((run, setup), threads) in (0u64..).zip(setups).zip(all) {
-        // No name twice, over all numbers of threads: the first would be in the server's cache.
+        // No name is queried twice, over all numbers of threads: the server would have it in its cache.
         let setup = setup.for_trial(&TrialSpec {
             pacing: Pacing::LockStep { threads, experiments },
             duration: request.duration,

@@ -1,4 +1,4 @@
-//! `--pacing`: a word, with its numbers in further arguments, or all in one.
+//! `--pacing`: a kind, with its numbers in further arguments, or a whole pacing.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -9,7 +9,7 @@ use measure::Pacing;
 pub(crate) enum PacingArg {
     /// Only its kind; numbers are in other arguments.
     Kind(PacingKind),
-    /// All of it.
+    /// Kind and numbers.
     Whole(Pacing),
 }
 
@@ -39,7 +39,7 @@ impl TypedValueParser for PacingParser {
     }
 }
 
-/// When queries leave, without numbers.
+/// Kind of pacing, without numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PacingKind {
     /// Open loop, even
@@ -48,8 +48,8 @@ pub(crate) enum PacingKind {
     Poisson,
     /// Open loop, from one rate to another
     Ramp,
-    /// Closed loop, so many outstanding (dnsperf)
+    /// Closed loop, a number of queries outstanding (dnsperf)
     Window,
-    /// Closed loop, lanes that ask one query after the other (dns64perf)
+    /// Closed loop, threads that send one query after the other (dns64perf)
     Lockstep,
 }

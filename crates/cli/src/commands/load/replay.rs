@@ -1,4 +1,4 @@
-//! `dnsdyno load --replay`: the queries of a capture, when they came.
+//! `dnsdyno load --replay`: the queries of a capture, at the times of the capture.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use clap::Args;
 use record::request::Workload;
 
-/// How a capture is replayed.
+/// Replay of a capture.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Replay")]
 pub(crate) struct ReplayArgs {
-    /// Ask the queries of this capture when they came, over UDP, once; with --source each client has an address of its own
+    /// Send the queries of this capture at its times, over UDP, once; with --source each client has its own address
     #[arg(
         long,
         value_name = "CAPTURE",
@@ -19,7 +19,7 @@ pub(crate) struct ReplayArgs {
             "qtype", "expect", "expect_pref64", "edns", "dnssec", "edns_option", "no_recursion", "transport"]
     )]
     replay: Option<PathBuf>,
-    /// So many times as fast as the capture (2x, 0.5x)
+    /// Speed of the replay, as a multiple of that of the capture (2x, 0.5x)
     #[arg(long, value_name = "FACTOR", default_value = "1x", requires = "replay")]
     speed: Speed,
     /// Ports whose traffic in the capture is DNS
@@ -33,7 +33,10 @@ pub(crate) struct ReplayArgs {
     replay_port: Vec<u16>,
 }
 
-/// A factor of time: more than nothing.
+/// Smallest and largest speed.
+const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
+
+/// Speed of a replay, as a multiple of that of the capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Speed(f64);
 
@@ -42,14 +45,15 @@ impl FromStr for Speed {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
-        number.filter(|factor| (1e-3..=1e3).contains(factor)).map(Speed).ok_or_else(|| {
-            format!("`{text}` is not a speed such as 1x, 2x or 0.5x (0.001x to 1000x)")
+        number.filter(|factor| SPEEDS.contains(factor)).map(Speed).ok_or_else(|| {
+            let (least, most) = (SPEEDS.start(), SPEEDS.end());
+            format!("`{text}` is not a speed such as 1x, 2x or 0.5x ({least}x to {most}x)")
         })
     }
 }
 
 impl ReplayArgs {
-    /// The workload, where a capture is to be replayed.
+    /// Returns the workload if a capture is to be replayed.
     pub(crate) fn request(&self) -> Option<Workload> {
         let capture = self.replay.clone()?;
         Some(Workload::Replay { capture, speed: self.speed.0, ports: self.replay_port.clone() })

@@ -30,13 +30,13 @@ pub(crate) struct RunArgs {
     /// The experiment's file, or the name of a built-in one
     #[arg(required_unless_present_any = ["list", "resume"])]
     pub(crate) experiment: Option<PathBuf>,
-    /// Take up a run of the store again that was interrupted: its number, or `last`
+    /// Continue an interrupted run of the store: its number, or `last`
     #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store"])]
     pub(crate) resume: Option<RunRef>,
     /// List the built-in experiments
     #[arg(long)]
     pub(crate) list: bool,
-    /// Say what would be done and how long it would take, and do nothing
+    /// Print the plan and how long it would take, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// The short form: minutes instead of hours, labelled as not conforming
@@ -48,31 +48,31 @@ pub(crate) struct RunArgs {
     /// A folder of further server adapters (*.toml)
     #[arg(long, value_name = "DIR")]
     pub(crate) servers_dir: Option<PathBuf>,
-    /// Measure a server of your own too: NAME=COMMAND, the command a template (docs/servers.md); may be repeated
+    /// Also measure your own server: NAME=COMMAND; the command is a template (docs/servers.md); may be repeated
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_custom, conflicts_with = "resume")]
     pub(crate) custom: Vec<(String, Custom)>,
-    /// Measure a server that you run too, by the network alone: NAME=ADDRESS:PORT; may be repeated
+    /// Also measure a running server, over the network only: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
     /// Wait so long for cores that another run measures on; without it the second run is refused
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1h")]
     pub(crate) wait: Option<Nanos>,
-    /// The testbed's links, whatever the experiment says: plain, moderated or steered (docs/testbed.md)
+    /// Links of the testbed instead of those of the experiment: plain, moderated or steered (docs/testbed.md)
     #[arg(long, value_name = "KIND")]
     pub(crate) link: Option<Link>,
-    /// What a datagram is on the links: a packet (wire), or part of a message that crosses whole (host-offload)
+    /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload)
     #[arg(long, value_name = "KIND")]
     pub(crate) path: Option<WirePath>,
-    /// Seed of the names' order and of the order of measurements
+    /// Seed of the order of names and of the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Keep the servers' configurations and logs
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Tell each step as a plain line, also on a terminal
+    /// Print each step as a plain line, also on a terminal
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Tell Prometheus how the run goes on, at this address: http://ADDRESS/metrics
+    /// Serve the progress of the run for Prometheus at this address: http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
     /// Write the result with every trial to this file (- for the standard output)
@@ -85,13 +85,13 @@ pub(crate) struct RunArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// A server that the user runs.
+/// Reads a server that the user runs.
 fn parse_remote(text: &str) -> Result<(String, Custom), String> {
     let (name, address) = text.split_once('=').ok_or("it is NAME=ADDRESS:PORT")?;
     Ok((name.to_owned(), Custom::at(parse_target(address)?)))
 }
 
-/// A server of the user's own.
+/// Reads a server that the lab starts by the user's command.
 fn parse_custom(text: &str) -> Result<(String, Custom), String> {
     let (name, command) = text.split_once('=').ok_or("it is NAME=COMMAND")?;
     let custom = Custom::new(command);

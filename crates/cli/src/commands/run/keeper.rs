@@ -1,26 +1,26 @@
-//! Every trial of a run on its way into the store, as it ends.
+//! Writes every trial of a run into the store as it ends.
 
 use std::sync::atomic::Ordering;
 
 use lab::{Event, Lab};
 use record::{Recording, Store, StoreError};
 
-/// Writes what a run tells, in the order in which it is told.
+/// Writes the events of a run into the store, in their order.
 pub(crate) struct Keeper<'a> {
     store: &'a Store,
-    /// Absent until the run has begun.
+    /// `None` until the run has begun.
     recording: Option<Recording>,
     lab: &'a Lab,
     error: Option<StoreError>,
 }
 
 impl<'a> Keeper<'a> {
-    /// A keeper of a new run, or of one that is taken up again (`recording`).
+    /// Returns a keeper of a new run, or of a resumed one (`recording`).
     pub(crate) fn new(store: &'a Store, recording: Option<Recording>, lab: &'a Lab) -> Self {
         Keeper { store, recording, lab, error: None }
     }
 
-    /// Writes an event. When that fails the run is interrupted: nothing that could not be kept is measured.
+    /// Writes an event. An error interrupts the run: nothing is measured that cannot be kept.
     pub(crate) fn keep(&mut self, event: &Event<'_>) {
         if self.error.is_some() {
             return;
@@ -48,7 +48,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Ends the run; its number.
+    /// Ends the run; returns its number.
     pub(crate) fn finish(self, complete: bool) -> Result<Option<i64>, StoreError> {
         match (self.error, self.recording) {
             (Some(e), _) => Err(e),

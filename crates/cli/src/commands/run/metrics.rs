@@ -1,7 +1,7 @@
-//! `dnsdyno run --metrics`: how a run goes on, for Prometheus.
+//! `dnsdyno run --metrics`: the progress of a run for Prometheus.
 //!
-//! The lab lives in a network namespace of its own, where nobody would find an address. So the listener is opened
-//! before the lab is entered and lives on over the program's second start, told by a variable.
+//! The lab has its own network namespace, whose addresses cannot be reached from outside. So the listener is opened before
+//! the lab is entered; an environment variable passes its descriptor to the program's second start.
 //!
 //! ```text
 //!   outer process: Listener::open ──> lab::enter_with(variable) ──> inner process: Listener::open
@@ -16,19 +16,19 @@ use streams::scrape::{self, Exposition, Kind, Page};
 use super::live::{Board, Cell, Labels, Running, State};
 use crate::failure::Failure;
 
-/// Tells the inner process which descriptor the listener is.
+/// Environment variable with the descriptor of the listener, for the inner process.
 const VARIABLE: &str = "DNSDYNO_METRICS_FD";
 
-/// The listener, before the lab is entered and after.
+/// The listener, before and after the lab is entered.
 pub(crate) enum Listener {
-    /// Left open for the inner process: its descriptor.
+    /// The descriptor that stays open for the inner process.
     Bequeathed(i32),
-    /// Taken over.
+    /// The listener in the inner process.
     Inherited(TcpListener),
 }
 
 impl Listener {
-    /// Opens the listener at `address`, or takes over the one that the outer process has opened.
+    /// Opens the listener at `address`, or uses the one that the outer process has opened.
     pub(crate) fn open(address: SocketAddr) -> Result<Self, Failure> {
         if let Some(fd) = std::env::var_os(VARIABLE) {
             let fd = fd.to_str().and_then(|fd| fd.parse().ok());
@@ -46,7 +46,7 @@ impl Listener {
         scrape::bequeath(listener).map(Listener::Bequeathed).map_err(Failure::run)
     }
 
-    /// The variables that tell the inner process of it.
+    /// Returns the environment variables that pass the listener to the inner process.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         match self {
             Listener::Bequeathed(fd) => vec![(VARIABLE, fd.to_string())],
@@ -55,7 +55,7 @@ impl Listener {
     }
 }
 
-/// Answers with `board` on the listener that came over, in a thread of its own, as long as the process lives.
+/// Serves `board` on the inherited listener, in its own thread, until the process ends.
 pub(crate) fn serve(listener: Option<Listener>, board: &Board) -> Result<(), Failure> {
     let Some(Listener::Inherited(listener)) = listener else { return Ok(()) };
     let shown = board.clone();
@@ -73,10 +73,10 @@ pub(crate) fn serve(listener: Option<Listener>, board: &Board) -> Result<(), Fai
     Ok(())
 }
 
-/// A metric of a cell: its name, what it is, what it means, and its value where it has one.
+/// A metric of a cell: its name, kind, description, and its value if it has one.
 type OfCell = (&'static str, Kind, &'static str, fn(&Cell) -> Option<f64>);
 
-/// The metrics of cells.
+/// Metrics of cells.
 const OF_CELLS: [OfCell; 11] = [
     ("trials_total", Kind::Counter, "Trials that ended.", |c| Some(c.trials as f64)),
     ("void_trials_total", Kind::Counter, "Trials that say nothing.", |c| Some(c.void as f64)),
@@ -101,10 +101,10 @@ const OF_CELLS: [OfCell; 11] = [
     }),
 ];
 
-/// All metrics.
+/// Returns all metrics as a page.
 fn text(state: &State) -> String {
     let mut out = Exposition::default();
-    // Until the host has been looked at there is no plan yet.
+    // There is no plan until the host has been examined.
     if !state.plan.experiment.is_empty() {
         out.family("dnsdyno_run_info", Kind::Gauge, "The run.");
         let info = [("experiment", &*state.plan.experiment), ("version", &*state.plan.version)];
@@ -140,7 +140,7 @@ fn text(state: &State) -> String {
     out.finish()
 }
 
-/// What has a label of its own beside the cell's.
+/// Adds metrics that have a label beside those of the cell.
 fn of_roles(state: &State, out: &mut Exposition) {
     let last = || state.cells.iter().filter_map(|(l, c)| Some((l, c.last.as_ref()?)));
     let latency = "dnsdyno_trial_latency_seconds";

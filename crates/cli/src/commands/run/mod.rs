@@ -45,14 +45,14 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         plan::show(&checked);
         return Ok(());
     }
-    // The lab has a network of its own, where nobody would find it.
+    // The lab has its own network, which cannot be reached from outside.
     let listener = args.metrics.map(Listener::open).transpose()?;
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     variables.extend(live::tell_inside(args.plain));
     // Held by the outer process until the inner one has ended.
     let wait = args.wait.map_or(Duration::ZERO, Duration::from);
     let _reserved = Reservation::take(&checked.cores(), wait).map_err(Failure::run)?;
-    // From here on this is the first process of a pid namespace; the one outside only waits.
+    // From here on this is the first process of a pid namespace; the process outside only waits.
     let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
         Entered::Outside(0) => return Ok(()),
@@ -69,13 +69,13 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     conduct(&lab, &checked, &options, store, &board, view, json)
 }
 
-/// The live view; without it the steps are told as plain lines.
+/// Opens the live view; without it the steps are printed as plain lines.
 fn open_view(board: &Board, lab: &lab::Lab, checked: &Checked<'_>) -> Option<View> {
     let cpus = &checked.experiment.common().cpus.tester;
     View::open(board, lab.interrupted().clone(), cpus.clone()).ok()
 }
 
-/// A run of the store that is not complete.
+/// Loads a run of the store that is not complete.
 fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
     let store = store.must_exist()?;
     let run = store.load(which.id(&store)?).map_err(store::failure)?;
@@ -90,14 +90,14 @@ fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
     Ok(run)
 }
 
-/// The experiment of a run, in the form in which it was run.
+/// Returns the experiment of a run, in the form (short or full) of the run.
 fn again(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
     Ok(if run.plan.quick { experiment.quick() } else { experiment })
 }
 
-/// What the lab is told; a run that is taken up again goes on as it began.
+/// Returns the options of the lab; a resumed run has those that it began with.
 fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
     let mut options = RunOptions {
         servers_dir: args.servers_dir.clone(),
@@ -121,12 +121,12 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
     options
 }
 
-/// The host as it is before the run. A run that is taken up again has its own.
+/// Measures the host before the run; `None` for a resumed run, which has the facts from its start.
 fn fingerprint(options: &RunOptions) -> Option<HostFacts> {
     options.resumed.is_none().then(host_now)
 }
 
-/// The host as it is now; its warnings are told.
+/// Measures the host now and prints its warnings.
 pub(crate) fn host_now() -> HostFacts {
     let host = host::take(Depth::Quick);
     for warning in &host.warnings {
@@ -135,7 +135,7 @@ pub(crate) fn host_now() -> HostFacts {
     host
 }
 
-/// Runs the experiment, keeps it, and shows what came of it.
+/// Runs the experiment, keeps it, and prints its results.
 fn conduct(
     lab: &lab::Lab,
     checked: &Checked<'_>,
@@ -170,7 +170,7 @@ fn conduct(
     };
     let mut run = run.map_err(failure)?;
     if let (Some(store), Some(id)) = (store, id) {
-        // As it is kept: with what was measured before an interruption, and the seam.
+        // The kept run also has what was measured before an interruption.
         run = store.load(id).map_err(store::failure)?;
         eprintln!("kept as run {id} in {}", store.path().display());
     }
@@ -187,7 +187,7 @@ fn failure(e: lab::RunError) -> Failure {
     if e.is_bad_input() { Failure::input(e) } else { Failure::run(e) }
 }
 
-/// The experiment of a file, or a built-in one by its name.
+/// Reads an experiment from a file, or a built-in one by its name.
 fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
     let path = args.experiment.as_deref().unwrap_or(Path::new(""));
     if path.exists() {
@@ -207,7 +207,7 @@ fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
     }
 }
 
-/// A line for each step.
+/// Returns the line for a step of the run.
 fn told(event: &Event<'_>) -> String {
     match event {
         Event::Begun(plan) => {
@@ -248,7 +248,7 @@ fn told(event: &Event<'_>) -> String {
     }
 }
 
-/// What a visit found, in words.
+/// Returns the findings of a visit as text.
 fn words(found: &Found) -> String {
     match found {
         Found::Capacity(capacity) => capacity.verdict.clone(),

@@ -1,4 +1,4 @@
-//! What would be done, in words: the list of experiments, and the plan of one.
+//! The list of built-in experiments, and the plan of one.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use lab::built_in::EXPERIMENTS;
 use measure::Nanos;
 use report::view::{Align, align, setting_words, span};
 
-/// So many points of a matrix are listed one by one.
+/// Largest number of points of a matrix that are listed one by one.
 const LISTED: usize = 40;
 
 /// Prints the built-in experiments, how long each takes, and what it is.

@@ -41,25 +41,25 @@ pub(crate) struct SearchArgs {
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
     #[arg(long, conflicts_with_all = ["goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
-    /// The first rate tried
+    /// The rate of the first trial
     #[arg(long, value_name = "RATE", default_value = "10k")]
     pub(crate) start: Qps,
-    /// No rate below this is tried
+    /// The lowest rate of a trial
     #[arg(long, value_name = "RATE", default_value = "1k")]
     pub(crate) min: Qps,
-    /// No rate above this is tried
+    /// The highest rate of a trial
     #[arg(long, value_name = "RATE", default_value = "2M")]
     pub(crate) max: Qps,
-    /// The width of the bracket at the end, as a share of the rate
+    /// Width of the interval at which a search ends, as a share of the rate
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     pub(crate) resolution: f64,
     /// How long a trial sends
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) duration: Nanos,
-    /// A reply counts when it comes within this time
+    /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) timeout: Nanos,
-    /// How many searches
+    /// Number of searches
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) repeats: u32,
     /// Write the result with every trial to this file (- for the standard output)

@@ -21,7 +21,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let (search, repeats) = plan(&args)?;
     let mut sockets = args.sockets.request();
     if sockets.gso == Gso::Auto {
-        // All trials of a search send in the same way, whatever their rates.
+        // All trials of a search send in the same way, at any rate.
         sockets.gso = Gso::On;
     }
     let request = TrialRequest {
@@ -39,7 +39,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         dut_cpus: Vec::new(),
     };
     let setup = Setup::new(request, command_line())?;
-    // Files and made-up queries have no end; their repeats are their own business.
+    // Query files and generated names have no end: they may repeat names.
     let names = setup.names();
     let mut names = NameBudget::new(names.unwrap_or(u64::MAX), names.is_none() || !args.rfc8219);
     let mut bench = OwnBench { setup, stop: interruption()? };
@@ -77,20 +77,24 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     }
 }
 
-/// The search that the arguments mean, and how often.
+/// Smallest and largest resolution of a search, as a share of the rate.
+const RESOLUTIONS: std::ops::RangeInclusive<f64> = 0.0001..=0.5;
+
+/// Returns the search and its number of repeats.
 fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let bad = |why: &str| Err(Failure::BadInput(anyhow::anyhow!("{why}")));
-    if !(0.0001..=0.5).contains(&args.resolution) {
-        return bad("--resolution is a share from 0.0001 to 0.5");
+    if !RESOLUTIONS.contains(&args.resolution) {
+        let (least, most) = (RESOLUTIONS.start(), RESOLUTIONS.end());
+        return bad(&format!("--resolution is a share from {least} to {most}"));
     }
     if args.repeats == 0 {
-        return bad("--repeats 0: at least one search is run");
+        return bad("--repeats 0: at least one search must run");
     }
     if args.min.get() > args.max.get() || args.start.get() > args.max.get() {
         return bad("--max is below --start or --min");
     }
     if args.duration == Nanos::ZERO || args.timeout == Nanos::ZERO {
-        return bad("--duration and --timeout are longer than nothing");
+        return bad("--duration and --timeout must be longer than 0");
     }
     let (duration, timeout, repeats) = if args.rfc8219 {
         (conformance::DURATION, conformance::TIMEOUT, conformance::REPEATS)
@@ -114,7 +118,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     Ok((search, repeats))
 }
 
-/// A line for each trial and search, on standard error.
+/// Prints a line for each trial and each search on standard error.
 pub(crate) fn tell(step: &Progress<'_>) {
     match step {
         Progress::Trial(record) => eprintln!("  {}", report::trial_line(record)),

@@ -27,19 +27,19 @@ pub(crate) struct SelftestArgs {
     /// How long to send
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(crate) duration: Nanos,
-    /// A reply counts when it comes within this time: a quarter of the timeout of the servers to be judged
+    /// Timeout of a query, a quarter of that of the servers to be measured: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "250ms")]
     pub(crate) timeout: Nanos,
-    /// Ask this AuthDNS (started with --aaaa always) instead of one in this process
+    /// Query this AuthDNS (started with --aaaa always) instead of one in this process
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target)]
     pub(crate) target: Option<SocketAddr>,
-    /// The names asked
+    /// The names that are queried
     #[arg(long, value_name = "PREFIX", default_value = "0.0.0.0/2")]
     pub(crate) namespace: Ipv4Prefix,
-    /// The prefix of the answers
+    /// The prefix of the addresses in the answers
     #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
     pub(crate) pref64: Pref64,
-    /// Cores of the AuthDNS, a worker on each [default: the last of this host]
+    /// Cores of the AuthDNS, one worker on each [default: the last of this host]
     #[arg(long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
     /// Write the result to this file (- for the standard output)

@@ -43,7 +43,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         expect: NamespaceExpect::Embedded(ipv6_net(args.pref64)),
         first: 0,
         names: None,
-        // An authority does not mind.
+        // An authoritative server has no cache, so names may repeat.
         reuse: planned > names,
         repeats: None,
         query: Query { recursion: false, edns: None },
@@ -82,7 +82,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     if passed { Ok(()) } else { Err(Failure::Silent) }
 }
 
-/// The result in words and in the file.
+/// Prints the result and writes it to the file.
 fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         record::write(path, &record::SelfTest::from(certificate)).map_err(Failure::run)?;
@@ -106,7 +106,7 @@ fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An AuthDNS in this process, on its own cores.
+/// Starts an AuthDNS in this process, on its own cores.
 fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<AuthServer, Failure> {
     let allowed = CpuList::allowed();
     let cpus = args.auth_cpus.clone().or_else(|| CpuList::new(allowed.cpus().last().copied()));

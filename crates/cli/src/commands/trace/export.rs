@@ -1,4 +1,4 @@
-//! `dnsdyno trace export`: a capture as a table for a data base.
+//! `dnsdyno trace export`: a capture as a table for a database.
 
 use std::path::PathBuf;
 

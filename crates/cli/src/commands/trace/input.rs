@@ -1,4 +1,4 @@
-//! What the commands about captures read.
+//! Captures and interfaces that commands read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use udp::capture::{LiveCapture, Only, Until};
 use crate::failure::Failure;
 use crate::process::interruption;
 
-/// What is read.
+/// Captures to read, or an interface.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
-    /// Captures in the order of time: pcap or pcapng, plain or compressed by gzip, zstd or xz; - is the standard input
+    /// Captures in order of time: pcap or pcapng, plain or compressed by gzip, zstd or xz; - is the standard input
     #[arg(required_unless_present = "interface", value_name = "CAPTURE")]
     pub(crate) captures: Vec<PathBuf>,
-    /// Instead: what passes this interface from now on (`any` is all of them), until --for is over or Ctrl-C
+    /// Read packets of this interface (`any` for all interfaces) instead of captures, for --for or until Ctrl-C
     #[arg(long, value_name = "NAME", conflicts_with = "captures")]
     pub(crate) interface: Option<String>,
-    /// How long an interface is listened to
+    /// How long to read packets of the interface
     #[arg(long = "for", value_name = "TIME", requires = "interface")]
     pub(crate) listen: Option<Nanos>,
     /// Ports whose traffic is DNS
@@ -32,10 +32,10 @@ pub(crate) struct InputArgs {
 }
 
 impl InputArgs {
-    /// Gives every message of the captures to `each`; what was seen beside them, and the error that ended it early.
+    /// Calls `each` with every message; returns the counts of packets, and the error that ended the captures early.
     ///
     /// # Errors
-    /// When nothing could be read.
+    /// The first error, if no packet could be read before it.
     pub(crate) fn read(
         &self,
         mut each: impl FnMut(&Message<'_>),
@@ -58,7 +58,7 @@ impl InputArgs {
         Ok((messages.counts(), None))
     }
 
-    /// The same of an interface, until it is told to end.
+    /// Reads an interface until the time is over or a signal comes.
     fn listen(
         &self,
         interface: &str,
@@ -86,14 +86,14 @@ impl InputArgs {
         Ok((messages.counts(), error))
     }
 
-    /// What the captures are called.
+    /// Returns the names of the captures and of the interface.
     pub(crate) fn names(&self) -> Vec<String> {
         let files = self.captures.iter().map(|path| path.display().to_string());
         files.chain(self.interface.clone()).collect()
     }
 }
 
-/// Ends a command whose captures were read up to an error.
+/// Makes the error that ended the captures early a failure.
 pub(crate) fn conclude(error: Option<CaptureError>) -> Result<(), Failure> {
     error.map_or(Ok(()), |error| Err(Failure::run(error)))
 }

@@ -22,15 +22,15 @@ enum TraceCommand {
     /// Characterise a stream: rates, bursts, types, failures, return codes, sizes, clients
     #[command(after_help = STATS_EXAMPLES)]
     Stats(stats::StatsArgs),
-    /// Write the messages that are meant into another capture
+    /// Write selected messages into another capture
     Filter(select::FilterArgs),
     /// Write the questions into a query file for `load --queries`, dnsperf and queryperf
     Queries(select::QueriesArgs),
-    /// Cut a capture by the ranges of labels that `zone slice` cuts a zone by
+    /// Cut a capture into parts by ranges of labels, as `zone slice` cuts a zone
     Slice(select::SliceArgs),
     /// Hide addresses: keyed, one to one, prefixes kept (Crypto-PAn); names stay as they are
     Anonymise(select::AnonymiseArgs),
-    /// Write a table of transactions, each query with its reply, for a data base
+    /// Write a table of transactions, each query with its reply, for a database
     Export(export::ExportArgs),
     /// Count zone transfers that pass an interface, until Ctrl-C
     #[command(hide = true)]

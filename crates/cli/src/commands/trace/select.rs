@@ -18,17 +18,17 @@ use crate::arguments::number::parse_share;
 use crate::failure::Failure;
 use crate::output::{create, output};
 
-/// Most slices: as many as `zone slice` makes.
+/// Largest number of slices: that of `zone slice`.
 const MAX_PARTS: usize = zone::slice::MAX_PARTS;
 
-/// Which messages are meant.
+/// Selection of messages.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct SelectArgs {
-    /// Only questions for these zones and names below them
+    /// Only queries and replies for names in these zones
     #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
     zone: Vec<Name>,
-    /// Only questions of these types
+    /// Only queries and replies of these types
     #[arg(long = "type", value_name = "TYPE,...", value_delimiter = ',')]
     qtype: Vec<Qtype>,
     /// Only clients in these networks
@@ -80,7 +80,7 @@ fn parse_time(text: &str) -> Result<Nanos, String> {
 }
 
 impl SelectArgs {
-    /// The selection they mean.
+    /// Returns the selection.
     pub(crate) fn select(&self) -> Select {
         Select {
             zones: self.zone.clone(),
@@ -134,10 +134,10 @@ pub(crate) struct SliceArgs {
     /// The zone whose names are sliced
     #[arg(long, value_name = "ZONE")]
     zone: Name,
-    /// The slices' ranges of labels, such as ..g,g..n,n.. (`zone slice` prints those it makes)
+    /// The slices' ranges of labels, such as ..g,g..n,n.. (`zone slice` prints its ranges)
     #[arg(long, value_name = "RANGES", value_delimiter = ',', required = true)]
     range: Vec<LabelRange>,
-    /// What the slices' files begin with: PREFIX.1.pcap and so on
+    /// Prefix of the names of the slices' files: PREFIX.1.pcap and so on
     #[arg(long, short, value_name = "PREFIX")]
     output: PathBuf,
 }
@@ -149,7 +149,7 @@ pub(crate) struct QueriesArgs {
     input: InputArgs,
     #[command(flatten)]
     select: SelectArgs,
-    /// Take the questions of the replies, as of a capture that holds nothing else
+    /// Write the questions of replies instead, for a capture without queries
     #[arg(long)]
     of_replies: bool,
     /// The query file (`name type` a line; - for the standard output)
@@ -157,7 +157,7 @@ pub(crate) struct QueriesArgs {
     output: PathBuf,
 }
 
-/// An output that remembers its first error; messages after it are lost on it.
+/// An output that keeps its first error and drops the messages after it.
 struct Sink {
     path: PathBuf,
     writer: Writer<BufWriter<Box<dyn Write>>>,
@@ -177,7 +177,7 @@ impl Sink {
         }
     }
 
-    /// Ends the capture; how many messages are in it.
+    /// Ends the capture; returns the number of its messages.
     fn finish(self) -> Result<u64, Failure> {
         let messages = self.writer.messages;
         let written = self.error.map_or_else(|| self.writer.finish().map(drop), Err);
@@ -219,7 +219,7 @@ pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
     conclude(error)
 }
 
-/// The key in a file.
+/// Reads the key from a file.
 fn key(path: &Path) -> Result<[u8; trace::anonymise::KEY], Failure> {
     let bad = |why: String| {
         Failure::BadInput(anyhow!(
@@ -258,7 +258,7 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
         let mut hit = false;
         for (range, sink) in args.range.iter().zip(&mut sinks) {
             let here = match place {
-                // Each slice of the zone has the apex.
+                // Each slice of the zone holds the apex.
                 Place::Apex => true,
                 Place::Below(label) => range.contains(label),
                 Place::Outside => false,
@@ -290,7 +290,7 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
         {
             return;
         }
-        // The format has no place for a class.
+        // A query file cannot hold a class.
         let Some(asked) = dns.question.filter(|asked| asked.qclass == Qclass::IN) else {
             unspeakable += 1;
             return;

@@ -17,9 +17,9 @@ use super::input::{InputArgs, conclude};
 use crate::failure::Failure;
 use crate::output::is_stdout;
 
-/// The busiest clients that are named.
+/// Number of the busiest clients that are listed.
 const BUSIEST: usize = 10;
-/// Steps of the lengths of messages, bytes.
+/// Width of a range of message lengths, in bytes.
 const SIZE_STEP: usize = 64;
 
 /// `dnsdyno trace stats`
@@ -27,10 +27,10 @@ const SIZE_STEP: usize = 64;
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Bursts are counted in windows of this length
+    /// Length of the windows in which bursts are counted
     #[arg(long, value_name = "TIME", default_value = "1s")]
     window: Nanos,
-    /// Write all figures to this file (- for the standard output)
+    /// Write all statistics to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw rates in time, types, return codes, sizes and the spread over clients below the table
@@ -40,7 +40,7 @@ pub(crate) struct StatsArgs {
 
 pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     if args.window == Nanos::ZERO {
-        return Err(Failure::BadInput(anyhow::anyhow!("--window is longer than nothing")));
+        return Err(Failure::BadInput(anyhow::anyhow!("--window must be longer than 0")));
     }
     let mut stats = Stats::new(args.window);
     let (counts, error) = args.input.read(|message| stats.add(message))?;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     conclude(error)
 }
 
-/// The statistics as a record.
+/// Returns the statistics as a record.
 fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
     let requests = stats.requests();
     let duration_s = stats.duration().as_secs_f64();
@@ -173,7 +173,7 @@ fn clients(stats: &Stats) -> TraceClients {
     }
 }
 
-/// What occurred, most first.
+/// Returns the codes that occurred, the most frequent first.
 fn codes<'a>(
     counts: impl Iterator<Item = (&'a u64, u16)>,
     name: impl Fn(u16) -> String,
@@ -185,7 +185,7 @@ fn codes<'a>(
     all
 }
 
-/// A time since 1970 in RFC 3339; far beyond the year 9999 it is held to that.
+/// Returns a time since 1970 as RFC 3339.
 pub(crate) fn time(at: Nanos) -> String {
     humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(at.0)).to_string()
 }

@@ -1,5 +1,5 @@
-//! `dnsdyno trace transfers`: zone transfers that pass an interface, counted by kind and by who got them. The lab runs it
-//! beside a primary and its secondaries.
+//! `dnsdyno trace transfers`: zone transfers that pass an interface, counted by kind and by secondary. The
+//! lab runs it beside a primary and its secondaries.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) struct TransfersArgs {
     /// The interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
-    /// Count the transfers of this address by themselves
+    /// Count the transfers of this address separately
     #[arg(long = "secondary", value_name = "ADDRESS")]
     secondaries: Vec<IpAddr>,
     /// Write the result as JSON (- for the standard output)
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TransfersArgs) -> Result<(), Failure> {
     let lost = live.lost();
     let mut capture =
         Capture::new(Box::new(live), Path::new(&args.interface)).map_err(Failure::run)?;
-    // Whoever started this waits for the line.
+    // The lab waits for this line.
     eprintln!("listening to {}", args.interface);
     let others = args.secondaries.len();
     let mut transfers: Vec<Transfers> = (0..=others).map(|_| Transfers::default()).collect();
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &TransfersArgs) -> Result<(), Failure> {
     record::write(&args.json, &result).map_err(Failure::run)
 }
 
-/// Transfers for the record.
+/// Returns the counts of transfers for the record.
 fn counts(of: &Transfers) -> TransferCounts {
     let count = |kind| {
         let count = of.counts(kind);

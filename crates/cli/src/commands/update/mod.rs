@@ -1,4 +1,4 @@
-//! `dnsdyno update`: streams of dynamic updates made, sent, looked up, applied.
+//! `dnsdyno update`: makes, sends, looks up and applies streams of dynamic updates.
 
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::output::{create, output};
 use crate::process::interruption;
 
-/// How long a primary that was killed may take to serve again.
+/// Time for a killed primary to serve again, at most.
 const RESTART: Duration = Duration::from_secs(300);
 
 /// `dnsdyno update`
@@ -46,9 +46,9 @@ enum UpdateCommand {
     Generate(GenerateArgs),
     /// Send updates to a primary (RFC 2136), signed (RFC 8945), at a rate or as fast as they are acknowledged
     Send(Box<SendArgs>),
-    /// Look up in a server whether updates are there
+    /// Look up whether a server has applied updates
     Check(CheckArgs),
-    /// Write the zone that must come out of updates
+    /// Write the zone as updates must leave it
     Apply(ApplyArgs),
 }
 
@@ -65,7 +65,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno update send 127.0.0.1 tld.updates --kill \"$(pidof knotd)\" --kill-after 5k \\
         --restart 'knotd -c /etc/knot/knot.conf -d'";
 
-/// Reads a rate at which updates are sent: all but none.
+/// Reads a rate of updates, which must not be 0.
 fn parse_rate(text: &str) -> Result<UpdateRate, String> {
     match text.parse() {
         Ok(UpdateRate::None) => Err("a rate of 0 sends nothing".to_owned()),
@@ -74,7 +74,7 @@ fn parse_rate(text: &str) -> Result<UpdateRate, String> {
     }
 }
 
-/// Updates per second; the delegations are counted only where the rate is a share of them.
+/// Returns the updates per second; counts the delegations only if the rate is a share of them.
 fn per_second(
     rate: UpdateRate,
     delegations: impl FnOnce() -> Result<u64, Failure>,
@@ -90,25 +90,25 @@ fn per_second(
 struct GenerateArgs {
     #[command(flatten)]
     input: ZoneFile,
-    /// Updates (500, 10k)
+    /// Number of updates (500, 10k)
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10k")]
     count: u64,
-    /// Instead: as many as this rate (8, 3%/day) gives in the duration
+    /// Rate (8, 3%/day) whose updates for the duration are made instead
     #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "duration", conflicts_with = "count")]
     rate: Option<UpdateRate>,
-    /// How long the updates are to last at the rate
+    /// Duration of the updates at the rate
     #[arg(long, value_name = "TIME", requires = "rate")]
     duration: Option<Nanos>,
     /// Proportions of changes of name servers, additions and deletions
     #[arg(long, value_name = "C,A,D", value_parser = parse_mix, default_value = "1,1,1")]
     mix: Mix,
-    /// What each update checks first
+    /// Prerequisites of each update
     #[arg(long, value_enum, value_name = "WHAT", default_value = "names")]
     prerequisites: PrerequisitesArg,
     /// The form of the file
     #[arg(long, value_enum, value_name = "FORM", default_value = "binary")]
     form: Form,
-    /// Seed of everything that looks random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// The file of updates (- for the standard output)
@@ -130,13 +130,13 @@ fn parse_mix(text: &str) -> Result<Mix, String> {
 enum PrerequisitesArg {
     /// Nothing
     None,
-    /// That new names are not there and others are
+    /// New names do not exist, and other names exist
     Names,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {
-    /// Messages of RFC 2136, each behind its length
+    /// Messages of RFC 2136, each after its length
     Binary,
     /// A script for nsupdate
     Nsupdate,
@@ -147,7 +147,7 @@ struct SendArgs {
     /// The primary: an address, or ADDRESS:PORT
     #[arg(value_name = "SERVER", value_parser = parse_target)]
     server: SocketAddr,
-    /// The updates, in either form
+    /// The file of updates, in either form
     #[arg(value_name = "FILE")]
     updates: PathBuf,
     /// TSIG key: [ALGORITHM:]NAME:SECRET
@@ -156,43 +156,43 @@ struct SendArgs {
     /// A file with the TSIG key, as tsig-keygen writes it
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Updates a second (8), or of the zone a day (3%/day, with --of) [default: as fast as they are acknowledged]
+    /// Updates per second (8), or per cent of the zone per day (3%/day, with --of) [default: as fast as they are acknowledged]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<UpdateRate>,
-    /// The zone file that a rate in per cent is counted by
+    /// The zone file of a rate in per cent
     #[arg(long, value_name = "FILE")]
     of: Option<PathBuf>,
-    /// Updates under way at once; more than one may overtake each other
+    /// Number of updates outstanding at once; with more than one their order is not certain
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     window: u32,
     /// Send over TCP
     #[arg(long)]
     tcp: bool,
-    /// How long a reply is waited for
+    /// Timeout of a reply
     #[arg(long, value_name = "TIME", default_value = "10s")]
     timeout: Nanos,
-    /// Leave out so many updates at the beginning of the stream
+    /// Number of updates at the start of the stream that are not sent
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0")]
     skip: u64,
-    /// Send so many updates at most
+    /// Largest number of updates to send
     #[arg(long, value_name = "N", value_parser = parse_count)]
     count: Option<u64>,
-    /// Watch how far this secondary is behind: one update at a time, from its acknowledgement to the first right answer
+    /// Measure the lag of this secondary, from the acknowledgement of an update to the first right answer, one update at a time
     #[arg(long, value_name = "SERVER", value_parser = parse_target)]
     watch: Vec<SocketAddr>,
-    /// Write what became of each update: its number from 0, RCODE or LOST, microseconds
+    /// Write the outcome of each update: its number from 0, RCODE or LOST, microseconds
     #[arg(long, value_name = "FILE")]
     outcomes: Option<PathBuf>,
     /// Write the result as JSON (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Kill this process, the primary, with SIGKILL in the middle of it
+    /// Kill this process, the primary, with SIGKILL while updates are sent
     #[arg(long, value_name = "PID")]
     kill: Option<i32>,
-    /// After so many acknowledged updates
+    /// Number of acknowledged updates before it is killed
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1k")]
     kill_after: u64,
-    /// The shell command that starts the primary again; every acknowledged update is then looked up
+    /// Shell command that starts the primary again; then every acknowledged update is looked up
     #[arg(long, value_name = "COMMAND", requires = "kill")]
     restart: Option<String>,
 }
@@ -205,7 +205,7 @@ struct CheckArgs {
     /// The updates
     #[arg(value_name = "FILE")]
     updates: PathBuf,
-    /// Only those that were acknowledged, by what `update send` wrote
+    /// Only acknowledged updates, by the file of `update send --outcomes`
     #[arg(long, value_name = "FILE")]
     outcomes: Option<PathBuf>,
     /// Write the result as JSON (- for the standard output)
@@ -220,7 +220,7 @@ struct ApplyArgs {
     /// The updates
     #[arg(value_name = "UPDATES")]
     updates: PathBuf,
-    /// The zone afterwards (- for the standard output)
+    /// The file of the new zone (- for the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 }
@@ -278,7 +278,7 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Delegations of a zone file.
+/// Counts the delegations of a zone file.
 fn delegations(path: Option<&Path>) -> Result<u64, Failure> {
     let path = path.ok_or_else(|| {
         Failure::input(anyhow!("a rate in %/day is counted by a zone: give its file with --of"))
@@ -315,7 +315,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     };
     let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
     let updates = open()?;
-    // Kept for the look-up, if nowhere else.
+    // The look-up after a restart needs the outcomes.
     let (path, _temporary) = match &args.outcomes {
         Some(path) => (path.clone(), None),
         None => {
@@ -330,7 +330,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     outcomes.flush().map_err(Failure::run)?;
     drop(outcomes);
     let mut result = result(args, &sender, &sent);
-    // The watchers end when nobody sends to them any more.
+    // The watchers end when the sender is dropped.
     drop(sender);
     for (watcher, server) in watchers.into_iter().zip(&args.watch) {
         let lag = watcher.join().map_err(|_| Failure::run(anyhow!("a watcher panicked")))?;
@@ -352,14 +352,14 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     }
     match (failed, sent.ended_by) {
         (Some(error), _) => Err(Failure::run(error)),
-        // That was the purpose.
+        // The user wanted the primary killed.
         (None, Some(_)) if sent.killed => Ok(()),
         (None, Some(why)) => Err(ended(args, &why, sent.bad_input, result.acknowledged)),
         (None, None) => Ok(()),
     }
 }
 
-/// Why sending ended before all updates were sent, and how many are done.
+/// Returns why sending ended before all updates were sent, and how many are done.
 fn ended(args: &SendArgs, why: &str, bad_input: bool, acknowledged: u64) -> Failure {
     let done = format!("{acknowledged} updates were done before and stay done");
     if bad_input {
@@ -369,7 +369,7 @@ fn ended(args: &SendArgs, why: &str, bad_input: bool, acknowledged: u64) -> Fail
     }
 }
 
-/// Watches the secondaries, each in a thread of its own.
+/// Watches each secondary in its own thread.
 fn watchers(
     args: &SendArgs,
     seen: Vec<Receiver<(update::Update, Instant)>>,
@@ -383,7 +383,7 @@ fn watchers(
     watchers.collect()
 }
 
-/// Starts the primary again and looks for what it acknowledged.
+/// Starts the primary again and looks up the updates that it acknowledged.
 fn survivors(
     args: &SendArgs,
     command: &str,
@@ -393,7 +393,7 @@ fn survivors(
     let first = open()?.next_update()?.ok_or_else(|| anyhow!("there are no updates"))?;
     let mut started = lab::durability::start_again(command)?;
     wait_ready(args.server, first.zone(), RESTART, || match started.try_wait() {
-        // Gone well, it may have left the server behind.
+        // A command that ended well may have started the server in the background.
         Ok(Some(status)) if !status.success() => Err(format!("`{command}` failed: {status}")),
         Ok(_) => Ok(()),
         Err(e) => Err(e.to_string()),
@@ -402,7 +402,7 @@ fn survivors(
     Ok(durability(check(args.server, open()?, |number| acknowledged.contains(&number))?))
 }
 
-/// A look-up for the record.
+/// Returns a look-up for the record.
 fn durability(found: update::Checked) -> record::Durability {
     let update::Checked { looked_up, gone, examples } = found;
     record::Durability { acknowledged: looked_up, gone, examples }

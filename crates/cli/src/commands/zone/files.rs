@@ -1,4 +1,4 @@
-//! `dnsdyno zone slice`, `stats` and `queries`: what is done with a zone file.
+//! `dnsdyno zone slice`, `stats`, `queries` and `compare`: commands that read zone files.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -17,7 +17,7 @@ use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
 use crate::output::{create, output};
 
-/// Differences shown of each zone.
+/// Largest number of differences that are shown of each zone.
 const SHOWN: usize = 10;
 
 /// `dnsdyno zone slice`
@@ -25,16 +25,16 @@ const SHOWN: usize = 10;
 pub(crate) struct SliceArgs {
     #[command(flatten)]
     input: ZoneFile,
-    /// Parts of equal size
+    /// Number of parts, of equal size
     #[arg(long, value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=MAX_PARTS as i64))]
     parts: u16,
-    /// Instead: the slices' ranges of labels, such as ..g,g..n,n..
+    /// Ranges of labels of the slices instead, such as ..g,g..n,n..
     #[arg(long, value_name = "RANGES", value_delimiter = ',', conflicts_with = "parts")]
     range: Vec<LabelRange>,
     /// A query file to cut by the same ranges
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
-    /// What the slices' files begin with: PREFIX.1.zone, PREFIX.1.queries and so on
+    /// Prefix of the names of the slices' files: PREFIX.1.zone, PREFIX.1.queries and so on
     #[arg(long, short, value_name = "PREFIX")]
     output: PathBuf,
 }
@@ -44,7 +44,7 @@ pub(crate) struct SliceArgs {
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     input: ZoneFile,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -54,22 +54,22 @@ pub(crate) struct StatsArgs {
 pub(crate) struct QueriesArgs {
     #[command(flatten)]
     input: ZoneFile,
-    /// Queries (500, 10k, 5M)
+    /// Number of queries (500, 10k, 5M)
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1M")]
     count: u64,
     /// Only for names in this range of labels, such as g..n
     #[arg(long, value_name = "RANGE", default_value = "..")]
     range: LabelRange,
-    /// Share (0 to 1) that ask for names that the zone has not
+    /// Share (0 to 1) of queries for names that the zone does not have
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.1")]
     missing: f64,
-    /// Share (0 to 1) that ask for `www.` before the name
+    /// Share (0 to 1) of queries for `www.` before the name
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.5")]
     www: f64,
-    /// Zipf's exponent of the names' popularity; 0 for all alike
+    /// Zipf's exponent of the names' popularity; 0 makes all names equally popular
     #[arg(long, value_name = "S", value_parser = parse_exponent, default_value = "0.9")]
     exponent: f64,
-    /// Seed of everything that looks random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// The query file (- for the standard output)
@@ -83,23 +83,27 @@ pub(crate) struct CompareArgs {
     /// A zone file
     #[arg(value_name = "FILE")]
     first: PathBuf,
-    /// Another one; the answer to a transfer as dig prints it is one too
+    /// Another zone file, or a transfer as dig prints it
     #[arg(value_name = "FILE")]
     second: PathBuf,
-    /// The SOA record counts too, with its serial
+    /// Compare the SOA records too, with their serials
     #[arg(long)]
     soa: bool,
-    /// What signing adds counts too
+    /// Compare the records that signing adds too
     #[arg(long)]
     signatures: bool,
 }
 
+/// Smallest and largest exponent of Zipf's law.
+const EXPONENTS: std::ops::RangeInclusive<f64> = 0.0..=10.0;
+
 fn parse_exponent(text: &str) -> Result<f64, String> {
-    let exponent = text.parse().ok().filter(|exponent| (0.0..=10.0).contains(exponent));
-    exponent.ok_or_else(|| format!("`{text}` is not an exponent from 0 to 10"))
+    let exponent = text.parse().ok().filter(|exponent| EXPONENTS.contains(exponent));
+    let (least, most) = (EXPONENTS.start(), EXPONENTS.end());
+    exponent.ok_or_else(|| format!("`{text}` is not an exponent from {least} to {most}"))
 }
 
-/// A slice that cannot be written is a failed run, all else bad input.
+/// Makes an error in writing a slice a failed run, and other errors bad input.
 fn slice_failure(error: SliceError) -> Failure {
     match error {
         SliceError::Write { .. } => Failure::run(error),

@@ -32,7 +32,7 @@ enum Kind {
     Leaf(LeafArgs),
 }
 
-/// What all kinds have.
+/// Arguments of all kinds.
 #[derive(Args, Clone, Debug)]
 struct Common {
     /// The zone file (- for the standard output)
@@ -54,19 +54,19 @@ impl Common {
 
 #[derive(Args, Clone, Debug)]
 struct Dns64Args {
-    /// The names: those of this IPv4 prefix
+    /// IPv4 prefix of the names
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/12")]
     namespace: Ipv4Prefix,
     /// The zone
     #[arg(long, value_name = "ZONE", default_value = wire::namespace::DEFAULT_ZONE)]
     zone: Name,
-    /// What the names have
+    /// Type of the records of the names
     #[arg(long, value_enum, value_name = "TYPE", default_value = "a")]
     records: RecordsArg,
-    /// AAAA records are this prefix and the IPv4 address
+    /// Prefix of the addresses in AAAA records, before the IPv4 address
     #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
     pref64: Pref64,
-    /// Each record by itself, or 256 to a $GENERATE line
+    /// One line for each record, or one $GENERATE line for 256 records
     #[arg(long, value_enum, value_name = "STYLE", default_value = "expanded")]
     style: StyleArg,
     /// TTL, seconds
@@ -86,7 +86,7 @@ enum RecordsArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum StyleArg {
-    /// Each record by itself
+    /// One line for each record
     Expanded,
     /// $GENERATE lines
     Generate,
@@ -97,10 +97,10 @@ struct TldArgs {
     /// The zone
     #[arg(long, value_name = "ZONE", default_value = "test")]
     zone: Name,
-    /// Names delegated (500, 10k, 50M)
+    /// Number of delegations (500, 10k, 50M)
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1M")]
     delegations: u64,
-    /// Operators of name servers [default: one for 200 delegations]
+    /// Number of operators of name servers [default: one for 200 delegations]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     operators: Option<u64>,
     /// Zipf's exponent of the operators' sizes
@@ -118,7 +118,7 @@ struct TldArgs {
     /// TTL, seconds
     #[arg(long, value_name = "S", default_value_t = 172_800)]
     ttl: u32,
-    /// Seed of everything that looks random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -130,13 +130,13 @@ struct LeafArgs {
     /// The zone
     #[arg(long, value_name = "ZONE", default_value = "example.test")]
     zone: Name,
-    /// Hosts (500, 10k)
+    /// Number of hosts (500, 10k)
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1000")]
     hosts: u64,
     /// TTL, seconds
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     ttl: u32,
-    /// Seed of everything that looks random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -182,7 +182,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<(), Failure> {
     }
 }
 
-/// Writes a zone and says how much and how fast.
+/// Writes a zone, and prints its size and the speed of writing.
 fn write(
     common: &Common,
     zone: impl FnOnce(&mut dyn Write) -> std::io::Result<Written>,

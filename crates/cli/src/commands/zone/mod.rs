@@ -1,4 +1,4 @@
-//! `dnsdyno zone`: zone files made, cut, counted and signed.
+//! `dnsdyno zone`: makes, cuts, counts and signs zone files.
 
 use clap::{Args, Subcommand};
 
@@ -24,11 +24,11 @@ enum ZoneCommand {
     Generate(GenerateArgs),
     /// Cut a zone, and a query file with it, into parts by ranges of labels
     Slice(SliceArgs),
-    /// Count what a zone consists of
+    /// Count the records, names and delegations of a zone
     Stats(StatsArgs),
     /// Write queries for the names of a zone
     Queries(QueriesArgs),
-    /// Say whether two zone files hold the same records, in any order
+    /// Compare two zone files: whether they hold the same records, in any order
     Compare(CompareArgs),
     /// Sign a zone with an installed signer
     Sign(SignArgs),

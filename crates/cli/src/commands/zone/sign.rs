@@ -1,4 +1,4 @@
-//! `dnsdyno zone sign`: a zone signed by an installed signer.
+//! `dnsdyno zone sign`: signs a zone with an installed signer.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 pub(crate) struct SignArgs {
     #[command(flatten)]
     input: ZoneFile,
-    /// Who signs [default: the first that is installed]
+    /// Program that signs [default: the first that is installed]
     #[arg(long, value_enum, value_name = "PROGRAM")]
     signer: Option<SignerArg>,
     /// Algorithm of both keys
@@ -24,7 +24,7 @@ pub(crate) struct SignArgs {
     /// NSEC3 (no salt, no extra iterations) in place of NSEC
     #[arg(long)]
     nsec3: bool,
-    /// NSEC3 where delegations without DS have none of their own
+    /// NSEC3 without records for delegations without DS
     #[arg(long, requires = "nsec3")]
     opt_out: bool,
     /// Folder for the keys [default: OUTPUT.keys]
@@ -37,11 +37,11 @@ pub(crate) struct SignArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SignerArg {
-    /// BIND's
+    /// The signer of BIND
     DnssecSignzone,
-    /// Knot DNS's
+    /// The signer of Knot DNS
     Kzonesign,
-    /// ldns's
+    /// The signer of ldns
     LdnsSignzone,
 }
 

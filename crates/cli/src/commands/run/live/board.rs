@@ -1,4 +1,4 @@
-//! How a run goes on: fed by its events and by what is seen of its trials, read by the live view and by the
+//! State of a running experiment: written by its events and by counters of its trials, read by the live view and by the
 //! metrics for Prometheus.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,15 +11,15 @@ use measure::{Nanos, Pacing};
 use record::{CellRecord, Plan, Snapshot, Trial};
 use report::view::{cell_name, labels};
 
-/// So many points of a trial's course are kept: a minute of them.
+/// Number of rates of a trial that are kept: one minute of them.
 const POINTS: usize = 240;
-/// So many of the last lines are kept to be told when the view is closed.
+/// Number of the last lines that are kept, to be printed when the view is closed.
 const LINES: usize = 10_000;
 
-/// The labels of a cell: the server, and its settings.
+/// Labels of a cell: its server and its settings.
 pub(crate) type Labels = Vec<(String, String)>;
 
-/// What is known of a cell.
+/// Counts and results of a cell so far.
 #[derive(Default)]
 pub(crate) struct Cell {
     pub(crate) name: String,
@@ -34,10 +34,10 @@ pub(crate) struct Cell {
     pub(crate) figures: BTreeMap<(String, String), f64>,
 }
 
-/// What the run is at.
+/// Phase of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Phase {
-    /// The testbed is made.
+    /// The testbed is being made.
     #[default]
     Starting,
     /// The Tester measures itself.
@@ -46,7 +46,7 @@ pub(crate) enum Phase {
     Visit(String, u32),
 }
 
-/// A trial that runs, or the last one.
+/// The running trial, or the last one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
     pub(crate) pacing: Option<Pacing>,
@@ -58,7 +58,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Sent and valid a second as it was seen last; nothing when it has ended.
+    /// Returns the last rates of sent queries and of valid answers, per second; 0 if the trial has ended.
     pub(crate) fn rate(&self) -> (f64, f64) {
         self.rates.back().copied().filter(|_| !self.ended).unwrap_or_default()
     }
@@ -77,29 +77,29 @@ impl Running {
     }
 }
 
-/// How the run goes on.
+/// State of a run, shared by threads.
 #[derive(Clone)]
 pub(crate) struct Board(Arc<Mutex<State>>);
 
-/// What is on the board.
+/// State of a run.
 pub(crate) struct State {
     pub(crate) began: Instant,
     pub(crate) plan: Plan,
     pub(crate) phase: Phase,
-    /// Visits done, of how many.
+    /// Number of visits done, and of all visits.
     pub(crate) visits: (usize, usize),
-    /// How long the rest takes, as it was expected then.
+    /// Expected time for the remaining visits, and when it was estimated.
     remaining: (Nanos, Instant),
     pub(crate) certified_qps: f64,
     pub(crate) skipped: u64,
     pub(crate) cells: BTreeMap<Labels, Cell>,
     pub(crate) current: Option<Labels>,
     pub(crate) trial: Option<Running>,
-    /// The busy share of each role's cores.
+    /// Busy share (0 to 1) of the cores of each role.
     pub(crate) cpu: Vec<(&'static str, f64)>,
-    /// What was told, a line for each step.
+    /// Lines of the last steps.
     pub(crate) lines: VecDeque<String>,
-    /// Lines that were told before those.
+    /// Number of lines before those, which are not kept.
     pub(crate) lines_gone: u64,
 }
 
@@ -123,23 +123,23 @@ impl Board {
         })))
     }
 
-    /// What is on it.
+    /// Locks the state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever looks on while trials run tells this board.
+    /// Returns a watcher of trials that writes to this board.
     pub(crate) fn watcher(&self) -> Watcher {
         let board = self.clone();
         Watcher::new(move |update| board.look(update))
     }
 
-    /// Takes note of what is seen of a trial.
+    /// Records what is seen of a running trial.
     pub(crate) fn look(&self, update: LiveUpdate) {
         self.state().look(update);
     }
 
-    /// Keeps a line that was told.
+    /// Keeps a line.
     pub(crate) fn say(&self, line: String) {
         let mut state = self.state();
         if state.lines.len() == LINES {
@@ -149,20 +149,20 @@ impl Board {
         state.lines.push_back(line);
     }
 
-    /// Takes note of what happened.
+    /// Records an event of the run.
     pub(crate) fn see(&self, event: &Event<'_>) {
         self.state().see(event);
     }
 }
 
 impl State {
-    /// How long the rest is expected to take, seconds.
+    /// Returns the expected time for the remaining visits, in seconds.
     pub(crate) fn remaining_s(&self) -> f64 {
         let (expected, then) = self.remaining;
         (expected.as_secs_f64() - then.elapsed().as_secs_f64()).max(0.0)
     }
 
-    /// The board's entry of a cell, made when there is none.
+    /// Returns the entry of a cell; makes it if there is none.
     fn cell(&mut self, cell: &CellRecord) -> &mut Cell {
         let new = || Cell { name: cell_name(cell), ..Cell::default() };
         self.cells.entry(labels(cell)).or_insert_with(new)

@@ -27,10 +27,10 @@ const WIDE: u16 = 120;
 /// Width of the words before a value, in columns.
 const WORDS: usize = 9;
 
-/// How a picture is painted.
+/// Style of a picture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
-    /// Whether it has colours; without them it is told apart by weight and words alone.
+    /// Whether the picture has colours; without them it uses bold text and words only.
     pub(crate) colours: bool,
 }
 
@@ -47,13 +47,13 @@ impl Paint {
         self.colour(Color::Cyan)
     }
 
-    /// Of what should not be there.
+    /// Returns the style of counts that should be 0.
     fn bad(self, is_bad: bool) -> Style {
         if is_bad { self.colour(Color::Red).add_modifier(Modifier::BOLD) } else { Style::default() }
     }
 }
 
-/// Draws `state`; `ending` says that the run was asked to end.
+/// Draws `state`; `ending` is whether the user has ended the run.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, ending: bool, paint: Paint) {
     let area = frame.area();
     let roomy = area.width >= ROOMY.0 && area.height >= ROOMY.1;
@@ -73,7 +73,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, ending: bool, paint: Pa
     }
 }
 
-/// The five lines that are always there.
+/// Returns the five lines that are always shown.
 fn head(state: &State, ending: bool, paint: Paint, width: u16) -> Vec<Line<'static>> {
     let keys = if ending { "ending: what is done is kept" } else { "q ends the run" };
     let form = if state.plan.quick { " (short form)" } else { "" };
@@ -111,12 +111,12 @@ fn head(state: &State, ending: bool, paint: Paint, width: u16) -> Vec<Line<'stat
     ]
 }
 
-/// A word before a value.
+/// Returns the word before a value.
 fn word(text: &str) -> Span<'static> {
     Span::raw(format!("{text:<WORDS$}"))
 }
 
-/// A share as a bar between a word and what it means.
+/// Returns a share as a bar between its name and its value.
 fn with_bar(name: &str, share: f64, words: String, paint: Paint, width: u16) -> Line<'static> {
     let room = usize::from(width).saturating_sub(WORDS + words.chars().count() + 1).min(30);
     let mut spans = vec![word(name)];
@@ -128,7 +128,7 @@ fn with_bar(name: &str, share: f64, words: String, paint: Paint, width: u16) -> 
     Line::from(spans)
 }
 
-/// A bar of `room` columns of which `share` is full.
+/// Returns a bar of `room` columns, of which `share` (0 to 1) is full.
 fn bar(share: f64, room: usize, paint: Paint) -> [Span<'static>; 2] {
     let full = full_bar(share, room);
     let rest = "·".repeat(room.saturating_sub(full.chars().count()));
@@ -173,11 +173,11 @@ fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
     ])
 }
 
-/// The rate of valid answers over the trial.
+/// Draws the rate of valid answers over the trial.
 fn course(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     let rates = state.trial.iter().flat_map(|trial| &trial.rates);
     let valid: Vec<u64> = rates.map(|(_, valid)| *valid as u64).collect();
-    // The newest are at the right edge, and leave on the left.
+    // The newest rates are at the right edge.
     let from = valid.len().saturating_sub(usize::from(area.width));
     let highest = valid.iter().copied().max().unwrap_or(0);
     let title = format!("valid answers a second, highest {}", thousands(highest as f64));
@@ -188,7 +188,7 @@ fn course(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     frame.render_widget(line, area);
 }
 
-/// Latencies and CPU: side by side where there is room.
+/// Draws latencies and CPU, side by side if there is room.
 fn body(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     let of_roles = state.cpu.len().max(3) as u16 + 1;
     let [left, right] = if area.width >= ROOMY.0 {
@@ -209,7 +209,7 @@ fn body(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     });
 }
 
-/// Lines under a title; they are given their room: columns and lines.
+/// Draws lines under a title; `lines` is given the columns and lines that it has.
 fn panel(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -222,7 +222,7 @@ fn panel(
     frame.render_widget(Paragraph::new(lines(inner.width, usize::from(inner.height))), inner);
 }
 
-/// A line for each span of latencies; where there is no room for all, the shortest ones are counted together.
+/// Returns a line for each range of latencies; without room for all, the lowest ranges are merged.
 fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> Vec<Line<'static>> {
     let Some(trial) = trial else { return Vec::new() };
     let spans = &trial.now.latency_us;
@@ -240,7 +240,7 @@ fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> 
     shown.iter().map(line).collect()
 }
 
-/// What each cell gave, where there is room beside it, and the last lines that were told.
+/// Draws the last lines, and beside them the results of the cells if there is room.
 fn rest(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let lines = if area.width >= WIDE {
         let sides = [Constraint::Fill(2), Constraint::Fill(3)];
@@ -256,7 +256,7 @@ fn rest(frame: &mut Frame<'_>, area: Rect, state: &State) {
     });
 }
 
-/// A line for each cell, around the one that is visited.
+/// Returns a line for each cell, around the one that is visited.
 fn cells(state: &State, lines: usize) -> Vec<Line<'static>> {
     let current = state.cells.keys().position(|labels| Some(labels) == state.current.as_ref());
     let last = state.cells.len().saturating_sub(lines);
@@ -268,7 +268,7 @@ fn cells(state: &State, lines: usize) -> Vec<Line<'static>> {
     state.cells.iter().skip(from).take(lines).map(line).collect()
 }
 
-/// What a cell gave so far.
+/// Returns the result of a cell so far.
 fn found(cell: &Cell) -> String {
     if let Some(capacity) = cell.capacity_qps {
         return with_unit(capacity, "qps");

@@ -6,7 +6,7 @@
 //!   keys ──> View ──> the lab's flag: interrupted
 //! ```
 //!
-//! Where standard error is no terminal, or with `--plain`, the same steps are told as plain lines.
+//! If standard error is no terminal, or with `--plain`, the same steps are printed as plain lines.
 
 mod board;
 mod draw;

@@ -1,7 +1,7 @@
-//! The terminal: taken when the run begins, given back however it ends.
+//! The terminal: used from the start of a run and restored however it ends.
 //!
-//! A thread draws twice a second and hears keys. It runs on the Tester's cores, never on those of the server under
-//! test, and a picture takes it about a millisecond.
+//! A thread draws twice a second and reads keys. It runs on the Tester's cores, never on those of the server under test; a
+//! picture takes it about a millisecond.
 
 use std::io::{self, IsTerminal, Stderr, stderr, stdin};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use ratatui::crossterm::terminal::{
 use super::board::Board;
 use super::draw::{Paint, draw};
 
-/// How often the picture is drawn.
+/// Time between two pictures.
 const DRAWN: Duration = Duration::from_millis(500);
-/// How often keys are heard.
+/// Longest time between two looks for a key.
 const HEARD: Duration = Duration::from_millis(100);
-/// Tells the inner process that a live view is wanted. Only the outer one can tell whether it has the terminal to
-/// itself: a job in the background would be stopped by the terminal.
+/// Environment variable that tells the inner process to open a live view. Only the outer process knows whether it is in the
+/// foreground of the terminal: the terminal stops a job in the background that draws.
 const VARIABLE: &str = "DNSDYNO_LIVE_VIEW";
 
-/// For the outer process: the variables that tell the inner one whether there is to be a view.
+/// Returns the environment variable that tells the inner process to open a view, if it is to open one.
 pub(crate) fn tell_inside(plain: bool) -> Option<(&'static str, String)> {
     let terminal = stderr().is_terminal() && stdin().is_terminal();
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
@@ -38,18 +38,18 @@ pub(crate) fn tell_inside(plain: bool) -> Option<(&'static str, String)> {
     wanted.then(|| (VARIABLE, "1".to_owned()))
 }
 
-/// For the inner process: whether there is to be a view.
+/// Returns whether the inner process is to open a view.
 pub(crate) fn is_wanted(plain: bool) -> bool {
     !plain && stderr().is_terminal() && std::env::var_os(VARIABLE).is_some()
 }
 
-/// Whether this process is of the group that its terminal hears.
+/// Returns whether this process is in the foreground of its terminal.
 fn is_in_foreground() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     procfs::parse_stat(&stat).is_some_and(|process| process.group == process.foreground_group)
 }
 
-/// The view, until it is closed.
+/// The open view; dropping it closes it.
 pub(crate) struct View {
     board: Board,
     done: Arc<AtomicBool>,
@@ -73,7 +73,7 @@ impl View {
         let paint = Paint { colours: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) };
         let (shown, flag) = (board.clone(), done.clone());
         let thread = std::thread::spawn(move || {
-            // Where that is refused it runs where it may.
+            // Without the right to pin, the thread runs on any core.
             let _ = udp::sys::pin_to_cpus(&cpus);
             if let Err(e) = show(terminal, &shown, &interrupted, &flag, paint) {
                 shown.say(format!("the live view ended: {e}"));
@@ -84,11 +84,11 @@ impl View {
 }
 
 impl Drop for View {
-    /// Gives the terminal back, and tells on it what was told meanwhile.
+    /// Restores the terminal, and prints the lines that were kept meanwhile.
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has said so itself.
+            // A panic of the thread has printed its message.
             let _ = thread.join();
         }
         give_back();
@@ -102,14 +102,14 @@ impl Drop for View {
     }
 }
 
-/// Leaves the terminal as it was found; a second time it does nothing.
+/// Restores the terminal; a second call does nothing.
 fn give_back() {
-    // Nothing is left to try where that fails.
+    // There is nothing else to try after an error.
     let _ = execute!(stderr(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
 
-/// A panic of any thread is to be read: the view is closed before it is told.
+/// Makes a panic of any thread close the view before it prints its message.
 fn give_back_on_panic(done: Arc<AtomicBool>) {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -120,7 +120,7 @@ fn give_back_on_panic(done: Arc<AtomicBool>) {
     }));
 }
 
-/// Draws and hears until `done`.
+/// Draws and reads keys until `done`.
 fn show(
     mut terminal: Terminal<CrosstermBackend<Stderr>>,
     board: &Board,
@@ -150,7 +150,7 @@ fn show(
     Ok(())
 }
 
-/// Whether a key ends the run: `q`, or Ctrl-C, which a terminal in raw mode gives as a key.
+/// Returns whether a key ends the run: `q`, or Ctrl-C, which a terminal in raw mode gives as a key.
 fn is_end(key: &KeyEvent) -> bool {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     let wanted = match key.code {
