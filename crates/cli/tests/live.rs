@@ -60,7 +60,8 @@ fn run(
     let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
     command.env("DNSDYNO_STORE", dir.join("runs.db"));
     command.env("TERM", "xterm-256color");
-    command.arg("run");
+    // The tests of this file use the same cores.
+    command.args(["run", "--wait=5m"]);
     command.arg(&file);
     command.args(words);
     let mut child = pair.slave.spawn_command(command).expect("starts");

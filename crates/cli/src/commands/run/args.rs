@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
     /// Also measure a running server, over the network only: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
-    /// Wait so long for cores that another run measures on; without it the second run is refused
+    /// Longest wait for cores that another run measures on; without it the second run is refused
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1h")]
     pub(crate) wait: Option<Nanos>,
     /// Links of the testbed instead of those of the experiment: plain, moderated or steered (docs/testbed.md)
