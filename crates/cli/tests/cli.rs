@@ -325,6 +325,7 @@ dut = [1]
     std::fs::write(&file, text).expect("writes");
     let (code, out, err) = dnsdyno(&[
         "run",
+        "--wait",
         file.to_str().expect("UTF-8"),
         "--servers-dir",
         servers.to_str().expect("UTF-8"),

@@ -60,7 +60,7 @@ fn run(dir: &Path, text: &str, more: &[&str]) -> (Output, Value) {
     std::fs::write(&file, text).expect("writes");
     let output = Command::new(cargo_bin("dnsdyno"))
         .env("DNSDYNO_STORE", dir.join("runs.db"))
-        .arg("run")
+        .args(["run", "--wait"])
         .arg(&file)
         .arg("--json")
         .arg(&json)

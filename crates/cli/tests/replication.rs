@@ -18,7 +18,7 @@ fn experiment(method: &str, servers: &[&str], more: &str) -> String {
 fn run_any(dir: &Path, text: &str) -> Option<Value> {
     std::fs::write(dir.join("x.toml"), text).expect("writes");
     let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["run", "x.toml", "--no-store", "--json", "x.json"])
+        .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
         .current_dir(dir)
         .output()
         .expect("starts");

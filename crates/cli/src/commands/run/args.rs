@@ -55,7 +55,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
     /// Longest wait for cores that another run measures on; without it the second run is refused
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1h")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1h"
+    )]
     pub(crate) wait: Option<Nanos>,
     /// Links of the testbed instead of those of the experiment: plain, moderated or steered (docs/testbed.md)
     #[arg(long, value_name = "KIND")]
