@@ -1,6 +1,6 @@
 //! The trait that methods run on: [`Bench`] runs one trial.
 
-use measure::Nanos;
+use measure::{Nanos, Void};
 pub use record::request::TrialSpec;
 use record::{LockStepRow, Trial};
 
@@ -32,7 +32,7 @@ pub struct GeneratorSpec {
 }
 
 /// Result of the experiments of one generator.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GeneratorTimes {
     /// Mean time of one experiment, in seconds.
     pub mean_s: f64,
@@ -42,6 +42,8 @@ pub struct GeneratorTimes {
     pub max_s: Option<f64>,
     /// Number of queries without an answer, as the generator reports it.
     pub unanswered: u64,
+    /// Why the times say nothing of the server, if so.
+    pub void: Option<Void>,
 }
 
 /// Runs trials.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::{Limiter, stats};
-use record::{Capacity, CellRecord, Certificate, TrialRecord};
+use record::{Capacity, CellRecord, Certificate, TrialRecord, VoidRepeat};
 
 use crate::bench::{Bench, BenchError};
 use crate::conformance::differs;
@@ -54,6 +54,7 @@ impl Repeats {
         seen: &mut dyn FnMut(Progress<'_>),
     ) -> Measured {
         let (mut capacities, mut trials, mut error) = (Vec::new(), Vec::new(), None);
+        let mut void_repeats = Vec::new();
         for repeat in 0..self.repeats {
             let mut note = |record: &TrialRecord| {
                 seen(Progress::Trial(record));
@@ -62,7 +63,10 @@ impl Repeats {
             match self.search.run(bench, names, repeat, &mut note) {
                 Ok(trace) => {
                     seen(Progress::Search { repeat, repeats: self.repeats, trace: &trace });
-                    capacities.push(trace.capacity);
+                    match trace.void() {
+                        Some(why) => void_repeats.push(VoidRepeat { repeat, why }),
+                        None => capacities.push(trace.capacity),
+                    }
                 }
                 Err(e) => {
                     error = Some(e);
@@ -72,6 +76,7 @@ impl Repeats {
         }
         let mut record = CellRecord {
             repeats: capacities.len() as u32,
+            void_repeats,
             certificate,
             capacities,
             trials,

@@ -10,11 +10,11 @@
 //! void trial gives no figure.
 
 use measure::{Limiter, Nanos, Pacing, UpdateRate, Void};
-use record::{Durability, TransferCounts, Transfers, Trial, UpdateRun};
+use record::{Durability, TransferCounts, Transfers, UpdateRun};
 
 use crate::bench::{BenchError, TrialSpec};
 use crate::settings::Settings;
-use crate::visit::{Figures, Found, VOID_RETRIES, Visiting};
+use crate::visit::{Figures, Found, Visiting};
 
 /// Request to send updates of the stream one after the other: each one when the previous one is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +143,11 @@ impl Visiting<'_> {
         let s = &self.settings.replication;
         let updated =
             (s.update_rate != UpdateRate::None).then(|| s.update_rate.per_second(s.delegations));
-        let mut sent = None;
-        let trial = self.settled(|visiting, spec| {
-            let Some(per_second) = updated else { return visiting.bench.trial(spec) };
+        let (mut sent, spec) = (None, closed(self.settings));
+        let trial = self.settled(0.0, |visiting| {
+            let Some(per_second) = updated else { return visiting.bench.trial(&spec) };
             visiting.group()?.begin(per_second)?;
-            let trial = visiting.bench.trial(spec);
+            let trial = visiting.bench.trial(&spec);
             // The sender is stopped also after a failed trial.
             let run = visiting.group()?.end();
             let (mut trial, run) = (trial?, run?);
@@ -174,7 +174,8 @@ impl Visiting<'_> {
 
     /// Measures queries for the zone as it is, and the sizes of queries and replies.
     pub(crate) fn signed_unsigned(&mut self) -> Result<Found, BenchError> {
-        let trial = self.settled(|visiting, spec| visiting.bench.trial(spec))?;
+        let spec = closed(self.settings);
+        let trial = self.settled(0.0, |visiting| visiting.bench.trial(&spec))?;
         let sizes = self.group()?.sizes()?;
         let figures = owned([
             ("qps", "qps", trial.valid_qps()),
@@ -182,27 +183,6 @@ impl Visiting<'_> {
             ("reply_octets", "octets", sizes.reply),
         ]);
         self.followed(figures, Vec::new())
-    }
-
-    /// Runs a closed loop by `run`, and runs it again while it is void.
-    fn settled(
-        &mut self,
-        mut run: impl FnMut(&mut Self, &TrialSpec) -> Result<Trial, BenchError>,
-    ) -> Result<Trial, BenchError> {
-        let spec = closed(self.settings);
-        let mut tries = 0;
-        loop {
-            let trial = run(self, &spec)?;
-            let trial = self.notify(0.0, trial);
-            tries += 1;
-            match &trial.void.0 {
-                None => return Ok(trial),
-                Some(why) if tries > VOID_RETRIES => {
-                    return Err(BenchError::Void(format!("{tries} of {tries} trials: {why}")));
-                }
-                Some(_) => {}
-            }
-        }
     }
 
     /// Adds the figures of the transfers.

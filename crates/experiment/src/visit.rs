@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use measure::pacing::EXPERIMENT;
-use measure::{Limiter, Nanos, Pacing};
-use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord};
+use measure::{Limiter, Nanos, Pacing, Void};
+use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, VoidRepeat};
 
 use crate::bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
 use crate::names::NameBudget;
@@ -19,8 +19,8 @@ use crate::settings::{Method, Settings};
 const MOST_WORKERS: u32 = 16;
 /// Names reserved for each second of a closed loop: more than a server behind one link answers.
 const CLOSED_NAMES_PER_S: f64 = 500_000.0;
-/// Number of times that a void trial of an open or a closed load is run again.
-pub(crate) const VOID_RETRIES: u32 = 2;
+/// Number of times that a void trial is run again; a search has its own number.
+const VOID_RETRIES: u32 = 2;
 
 /// Result of one visit.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,12 +38,15 @@ pub enum Found {
         /// Limiter of the figures, if no trial has one.
         limiter: Option<Limiter>,
     },
+    /// No result: the trials stayed void.
+    Void(VoidRepeat),
 }
 
 /// Figures: name, unit, value.
 pub type Figures = Vec<(String, &'static str, f64)>;
 
-/// Measures a cell once, as repeat number `repeat`; calls `seen` with each trial.
+/// Measures a cell once, as repeat number `repeat`; calls `seen` with each trial. Trials that stay void are
+/// [`Found::Void`]: no method makes a figure of them.
 ///
 /// # Errors
 /// The errors of the bench; `seen` has received the trials before.
@@ -54,24 +57,10 @@ pub fn visit(
     repeat: u32,
     seen: &mut dyn FnMut(&TrialRecord),
 ) -> Result<Found, BenchError> {
-    let mut visit = Visiting { settings, bench, names, repeat, seen };
-    match settings.method {
-        Method::Search => {
-            let search = settings.search().ok_or_else(|| without("search"))?;
-            let trace = search.run(visit.bench, visit.names, repeat, visit.seen)?;
-            Ok(Found::Capacity(trace.capacity))
-        }
-        Method::Lockstep => visit.lockstep(),
-        Method::Load => visit.load(),
-        // The owner of the bench knows the loading time; the rate is measured afterwards.
-        Method::ZoneLoad if !settings.zone_load.rate => Ok(Found::Figures(Vec::new())),
-        Method::Closed | Method::ZoneLoad => {
-            visit.closed().map(|qps| figures([("qps", "qps", Some(qps))]))
-        }
-        Method::Generators => visit.generators(),
-        Method::UpdateRate => visit.update_rate(),
-        Method::QueryUnderUpdate => visit.under_update(),
-        Method::SignedUnsigned => visit.signed_unsigned(),
+    let visit = Visiting { settings, bench, names, repeat, seen };
+    match visit.make() {
+        Err(BenchError::Void(why)) => Ok(Found::Void(VoidRepeat { repeat, why })),
+        made => made,
     }
 }
 
@@ -96,6 +85,34 @@ pub(crate) struct Visiting<'a> {
 }
 
 impl Visiting<'_> {
+    /// Runs the method; returns [`BenchError::Void`] if its trials stay void.
+    fn make(mut self) -> Result<Found, BenchError> {
+        match self.settings.method {
+            Method::Search => self.search(),
+            Method::Lockstep => self.lockstep(),
+            Method::Load => self.load(),
+            // The owner of the bench knows the loading time; the rate is measured afterwards.
+            Method::ZoneLoad if !self.settings.zone_load.rate => Ok(Found::Figures(Vec::new())),
+            Method::Closed | Method::ZoneLoad => {
+                self.closed().map(|qps| figures([("qps", "qps", Some(qps))]))
+            }
+            Method::Generators => self.generators(),
+            Method::UpdateRate => self.update_rate(),
+            Method::QueryUnderUpdate => self.under_update(),
+            Method::SignedUnsigned => self.signed_unsigned(),
+        }
+    }
+
+    /// Runs a search. It is void if no rate passed and the last trial was void.
+    fn search(&mut self) -> Result<Found, BenchError> {
+        let search = self.settings.search().ok_or_else(|| without("search"))?;
+        let trace = search.run(self.bench, self.names, self.repeat, self.seen)?;
+        match trace.void() {
+            Some(why) => Err(BenchError::Void(why)),
+            None => Ok(Found::Capacity(trace.capacity)),
+        }
+    }
+
     /// Takes `count` unused names, or with `at_most` as many as there are; returns the first one and their number.
     fn names(&mut self, count: u64, at_most: bool) -> Result<(u64, u64), BenchError> {
         let count = if at_most { count.min(self.names.size()) } else { count };
@@ -105,24 +122,37 @@ impl Visiting<'_> {
         Ok((self.names.take(count)?, count))
     }
 
-    /// Runs a trial, and runs it again while it is void; reports each one and returns the last.
+    /// Runs a trial by `run`, and runs it again while it is void; reports each one and returns the last. Returns
+    /// [`BenchError::Void`] if all are void.
+    pub(crate) fn settled(
+        &mut self,
+        rate_qps: f64,
+        mut run: impl FnMut(&mut Self) -> Result<Trial, BenchError>,
+    ) -> Result<Trial, BenchError> {
+        let mut tries = 0;
+        loop {
+            let trial = run(self)?;
+            let trial = self.notify(rate_qps, trial);
+            tries += 1;
+            match &trial.void.0 {
+                None => return Ok(trial),
+                Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Runs a trial of plain queries in the same way, each time with unused names.
     fn trial(
         &mut self,
         rate_qps: f64,
         spec: &TrialSpec,
         at_most: bool,
     ) -> Result<Trial, BenchError> {
-        let mut tries = 0;
-        loop {
-            let (first_name, names) = self.names(spec.names, at_most)?;
-            let spec = TrialSpec { first_name, names, ..spec.clone() };
-            let trial = self.bench.trial(&spec)?;
-            let trial = self.notify(rate_qps, trial);
-            tries += 1;
-            if !trial.void.is_void() || tries > VOID_RETRIES {
-                return Ok(trial);
-            }
-        }
+        self.settled(rate_qps, |visit| {
+            let (first_name, names) = visit.names(spec.names, at_most)?;
+            visit.bench.trial(&TrialSpec { first_name, names, ..spec.clone() })
+        })
     }
 
     /// Reports a trial at `rate_qps` (0 if there is no set rate), and returns it.
@@ -133,10 +163,12 @@ impl Visiting<'_> {
         record.trial
     }
 
-    /// Runs a trial at each rate.
+    /// Runs a trial at each rate. The figure is of the rates that are not void; [`CellRecord::void_rates`] names the
+    /// others.
     fn load(&mut self) -> Result<Found, BenchError> {
         let load = self.settings.load.as_ref().ok_or_else(|| without("load"))?;
         let mut best: Option<f64> = None;
+        let mut void = None;
         for &rate in &load.rates {
             let spec = TrialSpec {
                 pacing: self.settings.tester.pacing.at(rate),
@@ -146,12 +178,16 @@ impl Visiting<'_> {
                 first_name: 0,
                 names: most_names(self.settings.tester.pacing.at(rate), load.duration),
             };
-            let trial = self.trial(rate.get(), &spec, false)?;
-            if !trial.void.is_void() {
-                best = Some(trial.valid_qps().max(best.unwrap_or(0.0)));
+            match self.trial(rate.get(), &spec, false) {
+                Ok(trial) => best = Some(trial.valid_qps().max(best.unwrap_or(0.0))),
+                Err(BenchError::Void(why)) => void = Some(why),
+                Err(other) => return Err(other),
             }
         }
-        Ok(figures([("highest_answered", "qps", best)]))
+        match (best, void) {
+            (None, Some(why)) => Err(BenchError::Void(format!("at every rate, {why}"))),
+            _ => Ok(figures([("highest_answered", "qps", best)])),
+        }
     }
 
     /// Runs a closed loop; returns valid answers a second.
@@ -172,12 +208,24 @@ impl Visiting<'_> {
         let s = &self.settings.lockstep;
         let queries = u64::from(s.experiments) * u64::from(EXPERIMENT);
         let (lanes, experiments, timeout) = (s.lanes, s.experiments, s.timeout);
-        let (first_name, _) = self.names(queries, false)?;
-        let row = self.bench.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;
-        let LockStepRow {
-            mean_ms, std_dev_ms, max_ms, qps, cpu_percent, cpu_std_dev, trial, ..
-        } = row;
-        (self.seen)(&TrialRecord { repeat: self.repeat, rate_qps: qps, trial });
+        let mut tries = 0;
+        let row = loop {
+            let (first_name, _) = self.names(queries, false)?;
+            let spec = LockStepSpec { lanes, experiments, timeout, first_name };
+            let row = self.bench.lockstep(&spec)?;
+            (self.seen)(&TrialRecord {
+                repeat: self.repeat,
+                rate_qps: row.qps,
+                trial: row.trial.clone(),
+            });
+            tries += 1;
+            match &row.trial.void.0 {
+                None => break row,
+                Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
+                Some(_) => {}
+            }
+        };
+        let LockStepRow { mean_ms, std_dev_ms, max_ms, qps, cpu_percent, cpu_std_dev, .. } = row;
         Ok(figures([
             ("experiment_time", "ms", Some(mean_ms)),
             ("experiment_time_std_dev", "ms", Some(std_dev_ms)),
@@ -191,9 +239,20 @@ impl Visiting<'_> {
     fn generators(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.generators;
         let (generator, experiments) = (s.generator, s.experiments);
-        let (first_name, _) = self.names(u64::from(experiments) * u64::from(EXPERIMENT), false)?;
-        let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered } =
-            self.bench.generate(&GeneratorSpec { generator, experiments, first_name })?;
+        let mut tries = 0;
+        let times = loop {
+            let queries = u64::from(experiments) * u64::from(EXPERIMENT);
+            let (first_name, _) = self.names(queries, false)?;
+            let spec = GeneratorSpec { generator, experiments, first_name };
+            let times = self.bench.generate(&spec)?;
+            tries += 1;
+            match &times.void {
+                None => break times,
+                Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
+                Some(_) => {}
+            }
+        };
+        let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered, .. } = times;
         let rate = (mean_s > 0.0).then(|| f64::from(EXPERIMENT) / mean_s);
         Ok(figures([
             ("experiment_time", "s", Some(mean_s)),
@@ -205,13 +264,18 @@ impl Visiting<'_> {
     }
 }
 
+/// Returns the error that all of `tries` trials were void, the last one because of `why`.
+fn void(tries: u32, why: &Void) -> BenchError {
+    BenchError::Void(format!("{tries} of {tries} trials: {why}"))
+}
+
 /// Returns the most names that a pacing uses within `duration`; 0 for a window, which has no upper limit.
 pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
     pacing.most_queries(duration, MOST_WORKERS).unwrap_or(0)
 }
 
-/// Adds the result of a visit to its cell. `planned` is the number of planned visits, `reused` says whether a name
-/// was used twice, `over_ipv6` whether the clients used IPv6.
+/// Adds the result of a visit to its cell, as a repeat or as a void one. `reused` says whether a name was used twice,
+/// `over_ipv6` whether the clients used IPv6.
 pub fn add_visit(
     cell: &mut CellRecord,
     settings: &Settings,
@@ -219,9 +283,10 @@ pub fn add_visit(
     reused: bool,
     over_ipv6: bool,
 ) {
-    cell.repeats += 1;
     let mut told = None;
+    cell.repeats += u32::from(!matches!(found, Found::Void(_)));
     match found {
+        Found::Void(void) => cell.void_repeats.push(void),
         Found::Capacity(capacity) => cell.capacities.push(capacity),
         Found::Figures(figures) => add_figures(&mut cell.figures, figures),
         Found::Replicated { figures, secondaries, limiter } => {
@@ -236,9 +301,10 @@ pub fn add_visit(
         Some(search) if settings.method == Method::Search => {
             sum_up(cell, &search, settings.repeats, reused, over_ipv6);
         }
-        // Only a search finds a capacity; the limiter of the last trial is reported too.
+        // Only a search finds a capacity; the limiter of the last valid trial is reported too.
         _ => {
-            let last = || cell.trials.last().map_or(Limiter::Unknown, |t| t.trial.limiter);
+            let valid = || cell.trials.iter().rev().find(|t| !t.trial.void.is_void());
+            let last = || valid().map_or(Limiter::Unknown, |t| t.trial.limiter);
             cell.limiter = told.unwrap_or_else(last);
             cell.differs =
                 vec![format!("the method is `{}`, not a search", settings.method.word())];

@@ -19,6 +19,7 @@ use experiment::settings::Generator;
 use experiment::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, Replication, TrialSpec,
 };
+use measure::limiter::MAX_FOREIGN;
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Void, Warning};
 use nix::sys::signal::Signal;
@@ -554,6 +555,7 @@ impl Bench for LabBench<'_> {
             std_dev_s: Some(row.std_dev_ms / 1e3),
             max_s: Some(row.max_ms / 1e3),
             unanswered: row.trial.bad(),
+            void: row.trial.void.0,
         })
     }
 }

@@ -153,6 +153,7 @@ fn times(wanted: u32, text: &str) -> Result<GeneratorTimes, GeneratorError> {
         std_dev_s: stats::std_dev(&times_s),
         max_s: times_s.iter().copied().reduce(f64::max),
         unanswered: ours.iter().map(|(_, unanswered)| unanswered).sum(),
+        void: None,
     })
 }
 

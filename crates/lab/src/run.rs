@@ -145,7 +145,7 @@ pub enum Event<'a> {
         /// What it found.
         found: &'a Found,
     },
-    /// Trials of a repeat that was cut short and cannot be taken up; they are done anew.
+    /// Trials of a repeat that was void, or was cut short and cannot be taken up; they are done anew.
     Forgotten(&'a CellRecord, u32),
     /// A server was not measured, or not wholly.
     Skipped(&'a Skipped),

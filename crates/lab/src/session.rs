@@ -116,7 +116,7 @@ impl<'a> Session<'a> {
             common.order,
             self.options.seed,
         );
-        let done = |v: &Visit, cells: &[Cell]| cells[self.index(v)].record.repeats > v.repeat;
+        let done = |v: &Visit, cells: &[Cell]| cells[self.index(v)].record.has_repeat(v.repeat);
         let left: Vec<Visit> = all.iter().copied().filter(|v| !done(v, &cells)).collect();
         let planned: Vec<CellRecord> = cells.iter().map(|cell| cell.record.clone()).collect();
         notify(Event::Planned(&planned, self.estimate(&left)));
@@ -152,7 +152,9 @@ impl<'a> Session<'a> {
             );
             self.note(Shortfall::Cannot(why), &cells[index].record, run, notify);
         }
-        let measured = |cell: &CellRecord| cell.repeats > 0 || !cell.trials.is_empty();
+        // What stayed void is left for `--resume`.
+        run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
+        let measured = |cell: &CellRecord| cell.repeats_made() > 0 || !cell.trials.is_empty();
         run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
         Ok(())
     }
@@ -192,8 +194,8 @@ impl<'a> Session<'a> {
                     resumed.into_iter().find(|r| r.is(&record.server, &record.settings))
                 {
                     record = old.clone();
-                    // What belongs to a repeat that did not end.
-                    let over = |t: &TrialRecord| t.repeat < old.repeats;
+                    // What belongs to a repeat that did not end; a void one did.
+                    let over = |t: &TrialRecord| t.repeat < old.repeats_made();
                     kept = old.trials.iter().filter(|t| !over(t)).cloned().collect();
                     record.trials.retain(over);
                 }
@@ -458,11 +460,12 @@ impl<'a> Session<'a> {
         let (service, believed) = self.service(point, &asked, installed)?;
         let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
         let authdns = if authoritative { None } else { Some(self.authdns(point, &asked)?) };
-        if point.settings.method == Method::ZoneLoad {
+        let loaded = if point.settings.method == Method::ZoneLoad {
             let later = point.settings.zone_load.later;
-            let load = zone_load(installed, &service, testbed, lab, dir, later)?;
-            add_repeat(&mut cell.record, load);
-        }
+            Some(zone_load(installed, &service, testbed, lab, dir, later)?)
+        } else {
+            None
+        };
         let mut target = installed.address();
         if believed.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
@@ -488,6 +491,9 @@ impl<'a> Session<'a> {
         bench.stop();
         let found = found?;
         add_visit(&mut cell.record, &point.settings, found.clone(), names.reused(), over_ipv6);
+        if let Some(load) = loaded.filter(|_| !matches!(found, Found::Void(_))) {
+            add_repeat(&mut cell.record, load);
+        }
         cell.record.differs.extend(handicap);
         if role != Role::Dns64 && point.settings.method == Method::Search {
             let what = if authoritative { "authoritative" } else { "a resolver" };
@@ -509,7 +515,14 @@ impl<'a> Session<'a> {
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Found, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
-        let kept = std::mem::take(&mut cell.kept);
+        if cell.record.void_repeats.iter().any(|void| void.repeat == v.repeat) {
+            cell.record.trials.retain(|trial| trial.repeat != v.repeat);
+            notify(Event::Forgotten(&cell.record, v.repeat));
+        }
+        let (kept, later) = std::mem::take(&mut cell.kept)
+            .into_iter()
+            .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
+        cell.kept = later;
         // Only what is made of plain trials can be taken up in the middle.
         let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
         let kept = if replayed {
@@ -547,7 +560,10 @@ impl<'a> Session<'a> {
                 notify(Event::Trial(&name, trial));
             }
         });
-        Ok(found?)
+        let found = found?;
+        // It says itself whether it is void again.
+        cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
+        Ok(found)
     }
 }
 

@@ -44,7 +44,8 @@ pub use name::cell_name;
 pub use plan::{Plan, Seam};
 pub use request::{BadRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{
-    Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped, TrialRecord,
+    Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
+    TrialRecord, VoidRepeat,
 };
 pub use series::{Figure, Series};
 pub use snapshot::Snapshot;

@@ -66,8 +66,11 @@ pub struct CellRecord {
     pub p99_qps: Option<f64>,
     /// Whether the capacities are lower bounds.
     pub at_least: bool,
-    /// Number of searches.
+    /// Number of repeats with a result; void repeats do not count.
     pub repeats: u32,
+    /// Repeats without a result, because their trials stayed void; `dnsdyno run --resume` measures them again.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub void_repeats: Vec<VoidRepeat>,
     /// Whether the measurement conforms to RFC 8219 section 9.2.
     pub conforming: bool,
     /// Differences from RFC 8219.
@@ -95,6 +98,15 @@ pub struct CellRecord {
     /// Configuration files as used, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,
+}
+
+/// A repeat whose trials stayed void: it says nothing about the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VoidRepeat {
+    /// Number of the repeat, from 0.
+    pub repeat: u32,
+    /// Reason, with the number of trials.
+    pub why: String,
 }
 
 /// A secondary of a primary.
@@ -127,6 +139,31 @@ impl CellRecord {
     /// Returns whether this is the cell of `server` at `settings`.
     pub fn is(&self, server: &str, settings: &BTreeMap<String, String>) -> bool {
         self.server == server && self.settings == *settings
+    }
+
+    /// Returns the number of repeats that were made, with a result or void.
+    pub fn repeats_made(&self) -> u32 {
+        self.repeats + self.void_repeats.len() as u32
+    }
+
+    /// Returns whether repeat `repeat` (from 0) was made and has a result. Repeats are made in their order.
+    pub fn has_repeat(&self, repeat: u32) -> bool {
+        repeat < self.repeats_made() && self.void_repeats.iter().all(|void| void.repeat != repeat)
+    }
+
+    /// Returns whether the cell has a capacity or a figure.
+    pub fn has_figure(&self) -> bool {
+        self.median_qps.is_some() || self.figures.values().any(|figure| !figure.values.is_empty())
+    }
+
+    /// Returns the rates, in queries a second and rising, at which every trial of repeat `repeat` was void.
+    pub fn void_rates(&self, repeat: u32) -> Vec<f64> {
+        let of = || self.trials.iter().filter(|t| t.repeat == repeat);
+        let valid = |rate: f64| of().any(|t| t.rate_qps == rate && !t.trial.void.is_void());
+        let mut rates: Vec<f64> = of().map(|t| t.rate_qps).filter(|rate| !valid(*rate)).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        rates
     }
 
     /// Returns the capacity of each search that has one, in queries a second.

@@ -7,7 +7,7 @@ use measure::stats;
 use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA};
 
 use crate::lockstep;
-use crate::view::name::{long_name, server_name};
+use crate::view::name::{long_name, repeats, server_name, short_name, void_notes};
 use crate::view::table::{figure_order, varied, words_then_numbers};
 use crate::view::{align, figure_name, quantity};
 
@@ -44,11 +44,21 @@ fn figures(out: &mut String, cells: &[&CellRecord]) {
         let mut row = vec![server_name(cell)];
         row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
         row.extend(names.iter().map(|name| median(cell.figures.get(*name))));
-        row.push(cell.repeats.to_string());
+        row.push(repeats(cell));
         rows.push(row);
     }
     out.push_str(&align(&rows, &words_then_numbers(1 + keys.len())));
+    voids(out, cells, &keys);
     secondaries(out, cells, &keys);
+}
+
+/// A line for each void repeat, and for the void rates of each repeat.
+fn voids(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
+    for cell in cells {
+        for note in void_notes(cell) {
+            let _ = writeln!(out, "{}: {note}", short_name(cell, keys.iter()));
+        }
+    }
 }
 
 /// Writes one line for each secondary of each cell, with a column for each figure; medians of the repeats.
@@ -91,8 +101,9 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
         let threads = lanes.and_then(|lanes| lanes.parse().ok()).unwrap_or(1);
         let others = cell.settings.keys().filter(|key| !["lanes", "cores"].contains(&key.as_str()));
         let title = long_name(cell, others);
-        // The trial of the last repeat gives the counts of the queries.
-        let Some(last) = cell.trials.last() else { continue };
+        // The trial of the last repeat stands for what became of the queries.
+        let last = cell.trials.iter().rev().find(|t| !t.trial.void.is_void());
+        let Some(last) = last.filter(|_| cell.repeats > 0) else { continue };
         let figure = |name| mean(cell, name);
         let row = LockStepRow {
             threads,
@@ -114,6 +125,7 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
         rows.sort_by_key(|row| row.threads);
         let _ = writeln!(out, "{}", lockstep(&LockStepTable { schema: SCHEMA, server, rows }));
     }
+    voids(out, cells, &varied(cells.iter().copied()));
 }
 
 /// Writes seed 002's table for each server: one column for each generator.
@@ -146,6 +158,7 @@ fn generators(out: &mut String, cells: &[&CellRecord]) {
         out.push_str(&align(&rows, &words_then_numbers(2)));
         out.push('\n');
     }
+    voids(out, cells, &varied(cells.iter().copied()));
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use record::{CellRecord, Run};
 use crate::cells;
 use crate::spread::spread;
 use crate::view::Align::{Left, Right};
-use crate::view::name::{long_name, short_name};
+use crate::view::name::{long_name, repeats, short_name, void_notes};
 use crate::view::table::varied;
 use crate::view::{align, skipped_name, thousands};
 
@@ -25,7 +25,14 @@ pub fn run(run: &Run) -> String {
     for (what, how) in run.plan.words() {
         let _ = writeln!(out, "{what}: {how}");
     }
-    if !run.complete {
+    let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
+    if void > 0 {
+        let what = if void == 1 { "repeat" } else { "repeats" };
+        let _ = writeln!(
+            out,
+            "INCOMPLETE: {void} {what} stayed void and gave no figure; `dnsdyno run --resume` measures them again"
+        );
+    } else if !run.complete {
         let _ = writeln!(out, "INCOMPLETE: the run ended before its time");
     }
     out
@@ -66,7 +73,7 @@ fn row(r: &CellRecord, varied: &[String]) -> [String; 7] {
         qps(r.median_qps),
         qps(r.p01_qps),
         qps(r.p99_qps),
-        r.repeats.to_string(),
+        repeats(r),
         r.limiter.to_string(),
         conforming.into(),
     ]
@@ -80,10 +87,11 @@ fn notes(r: &CellRecord) -> Vec<String> {
             "\">=\": the server was not what limited every search; its capacity is at least this";
         out.push(why.to_owned());
     }
-    if r.median_qps.is_none() {
+    if r.median_qps.is_none() && r.void_repeats.is_empty() {
         let verdict = r.capacities.iter().find(|c| c.qps.is_none()).map(|c| c.verdict.as_str());
         out.push(format!("no capacity: {}", verdict.unwrap_or("no search ended")));
     }
+    out.extend(void_notes(r));
     match &r.certificate {
         Some(c) if c.passed => out.push(format!(
             "the Tester is certified up to {} qps (self-test at {} qps, timeout {} s, {} s long)",

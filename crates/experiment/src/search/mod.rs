@@ -109,6 +109,15 @@ pub struct SearchTrace {
     pub trials: Vec<TrialRecord>,
 }
 
+impl SearchTrace {
+    /// Returns why the search is void, if no rate passed and the last trial was void.
+    pub fn void(&self) -> Option<String> {
+        let last = self.trials.last()?;
+        let why = last.trial.void.0.as_ref().filter(|_| self.capacity.qps.is_none())?;
+        Some(format!("{}; {why}", self.capacity.verdict))
+    }
+}
+
 impl Search {
     /// Runs the search as repeat number `repeat`; calls `seen` with each trial.
     ///

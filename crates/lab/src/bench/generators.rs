@@ -1,12 +1,17 @@
 //! A bench of generators of DNS queries that are compared.
 
+use std::time::Instant;
+
 use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, TrialSpec};
+use measure::limiter::MAX_FOREIGN;
 use measure::pacing::EXPERIMENT;
-use measure::{Nanos, Pacing};
+use measure::{Nanos, Pacing, Void};
 use record::request::Names;
 
-use super::{LabBench, failed};
+use super::{LabBench, Spent, failed};
 use crate::generator;
+use crate::probe::Observed;
+use crate::testbed::Host;
 
 /// How long a closed loop runs beside other generators, and the names it may ask for.
 const WINDOW: Nanos = Nanos::from_secs(2);
@@ -29,6 +34,7 @@ impl LabBench<'_> {
         Ok(GeneratorTimes {
             mean_s: trial.duration_s / experiments,
             unanswered: trial.bad(),
+            void: trial.void.0,
             ..GeneratorTimes::default()
         })
     }
@@ -39,7 +45,15 @@ impl LabBench<'_> {
         let command = generator::prepare(spec, server, &namespace, self.dir).map_err(failed)?;
         let limit = generator::limit(spec);
         self.begins(None, Nanos::ZERO);
-        let (tester, _) = self.run(command, &[], Nanos::from_secs(10), limit)?;
-        generator::read_times(spec, tester.log()).map_err(failed)
+        let began = Instant::now();
+        let (tester, spent) = self.run(command, &[], Nanos::from_secs(10), limit)?;
+        let times = generator::read_times(spec, tester.log()).map_err(failed)?;
+        let Spent { before, after, .. } = spent;
+        let elapsed_s = began.elapsed().as_secs_f64();
+        // A script's processes end one by one, so that nothing tells them from foreign ones on the Tester's cores.
+        let observed = Observed::between(&before, &after, self.testbed, elapsed_s);
+        let share = observed.usage(Host::Dut).foreign;
+        let disturbed = self.server.is_some() && share > MAX_FOREIGN;
+        Ok(GeneratorTimes { void: disturbed.then_some(Void::ForeignOnServer { share }), ..times })
     }
 }

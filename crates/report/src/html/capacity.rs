@@ -8,7 +8,7 @@ use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
 use super::parts::{Narrow, fold, name_cell, number_cell, table};
 use super::plot::{Axis, Line, Plot, Point, Scale};
-use crate::view::name::{limiter_name, server_name};
+use crate::view::name::{limiter_name, repeats, server_name};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
@@ -53,6 +53,9 @@ pub(crate) fn in_words(cell: &CellRecord) -> String {
             qps(cell, cell.median_qps),
             limiter_name(cell.limiter)
         ),
+        (None, _) if !cell.void_repeats.is_empty() => {
+            format!("no capacity: {} searches", repeats(cell))
+        }
         (None, _) => {
             let why = cell.capacities.iter().find(|c| c.qps.is_none());
             format!("no capacity: {}", why.map_or("no search ended", |c| &c.verdict))
@@ -114,7 +117,7 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
             (number_cell("1st percentile", r.p01_qps, qps(r, r.p01_qps)))
             (number_cell("99th percentile", r.p99_qps, qps(r, r.p99_qps)))
             (number_cell("std. dev.", stats::std_dev(&found), stats::std_dev(&found).map_or("–".into(), thousands)))
-            (number_cell("searches", Some(f64::from(r.repeats)), r.repeats.to_string()))
+            (number_cell("searches", Some(f64::from(r.repeats)), repeats(r)))
             (time("latency p50", quantile(0.5)))
             (time("latency p99", quantile(0.99)))
             td data-h="limited by" data-v=(r.limiter.word()) { (limiter_name(r.limiter)) }

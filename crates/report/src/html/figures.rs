@@ -7,7 +7,7 @@ use record::Figure;
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
 use super::parts::{Narrow, name_cell, number_cell, table};
-use crate::view::name::{figure_title, server_name};
+use crate::view::name::{figure_title, repeats, server_name};
 use crate::view::number;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
@@ -50,7 +50,7 @@ pub(crate) fn one_visit(cells: &Cells<'_>) -> bool {
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let names = names(cells);
     html! {
-        @if !names.is_empty() {
+        @if !names.is_empty() || cells.cells.iter().any(|c| c.record.method != "search" && !c.record.void_repeats.is_empty()) {
             h3 { "Figures" }
             (all(cells, &names))
             (secondaries(cells))
@@ -68,7 +68,14 @@ fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
     let mut heads = vec!["server"];
     heads.extend(cells.varied.iter().map(String::as_str));
     heads.extend(titles.iter().map(String::as_str));
-    let with = cells.cells.iter().filter(|c| !c.record.figures.is_empty());
+    let any_void = cells.cells.iter().any(|c| !c.record.void_repeats.is_empty());
+    if any_void {
+        heads.push("repeats");
+    }
+    let with = cells.cells.iter().filter(|c| {
+        !c.record.figures.is_empty()
+            || (c.record.method != "search" && !c.record.void_repeats.is_empty())
+    });
     let rows = with.map(|cell| {
         html! {
             (name_cell("server", &server_name(cell.record)))
@@ -77,6 +84,7 @@ fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
                 td data-h=(key) data-v=(value) { (value) }
             }
             @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, cell.record.figures.get(*name))) }
+            @if any_void { (number_cell("repeats", Some(f64::from(cell.record.repeats)), repeats(cell.record))) }
         }
     });
     table("Figures of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())

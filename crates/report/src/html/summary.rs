@@ -6,7 +6,7 @@ use record::{Run, Seam};
 use super::cells::Cells;
 use super::doubts::doubts;
 use super::{capacity, figures};
-use crate::view::name::figure_title;
+use crate::view::name::{figure_title, void_notes};
 use crate::view::{date, span, thousands};
 
 /// Largest number of results in the summary; the tables have all.
@@ -85,6 +85,11 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
                 (figures::in_words(high)) " (" (b.name) ")"
             }),
             _ => {}
+        }
+    }
+    for c in &cells.cells {
+        for note in void_notes(c.record) {
+            out.push(html! { strong { (c.name) } ": " (note) });
         }
     }
     if out.len() > MAX_FINDINGS {

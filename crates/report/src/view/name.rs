@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use measure::Limiter;
 use record::{CellRecord, Compared, Skipped};
 
+use super::thousands;
+
 /// Returns the full name of a cell: server, version, every setting.
 pub fn cell_name(cell: &CellRecord) -> String {
     record::cell_name(&cell.server, cell.server_version.as_deref(), &cell.settings)
@@ -32,6 +34,41 @@ fn chosen<'a>(
 /// Returns a server and its version.
 pub(crate) fn server_name(cell: &CellRecord) -> String {
     record::cell_name(&cell.server, cell.server_version.as_deref(), &BTreeMap::new())
+}
+
+/// How many repeats a cell has, and how many of them were void.
+pub(crate) fn repeats(cell: &CellRecord) -> String {
+    let (void, made) = (cell.void_repeats.len(), cell.repeats_made());
+    match (cell.repeats, void) {
+        (repeats, 0) => repeats.to_string(),
+        (0, void) => format!("void {void} of {made}"),
+        (repeats, void) => format!("{repeats}, void {void} of {made}"),
+    }
+}
+
+/// What stands below a table about the void repeats and rates of a cell.
+pub(crate) fn void_notes(cell: &CellRecord) -> Vec<String> {
+    let of = cell.repeats_made();
+    let mut notes: Vec<String> = cell
+        .void_repeats
+        .iter()
+        .map(|void| format!("repeat {} of {of} void: {}", void.repeat + 1, void.why))
+        .collect();
+    let figure = cell.figures.get("highest_answered").filter(|figure| !figure.values.is_empty());
+    if figure.is_some() {
+        for repeat in (0..of).filter(|repeat| cell.has_repeat(*repeat)) {
+            let rates = cell.void_rates(repeat);
+            if !rates.is_empty() {
+                let rates: Vec<String> = rates.into_iter().map(thousands).collect();
+                notes.push(format!(
+                    "highest answered: the rates {} were void in repeat {} and say nothing",
+                    rates.join(", "),
+                    repeat + 1
+                ));
+            }
+        }
+    }
+    notes
 }
 
 /// Returns the name of a skipped server, with its skipped settings.

@@ -39,8 +39,8 @@ impl<'a> Keeper<'a> {
         match event {
             Event::Planned(cells, _) => recording.planned(cells),
             Event::Trial(cell, trial) => recording.trial(cell, trial),
-            Event::Visited { cell, repeat: (repeat, of), .. } => {
-                recording.cell(cell, repeat + 1 == *of)
+            Event::Visited { cell, repeat: (_, of), .. } => {
+                recording.cell(cell, cell.repeats == *of)
             }
             Event::Forgotten(cell, repeat) => recording.forget(cell, *repeat),
             Event::Skipped(skipped) => recording.skip(skipped),

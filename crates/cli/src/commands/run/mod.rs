@@ -13,7 +13,7 @@ use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{Checked, Entered, Event, Reservation, RunOptions, run_experiment};
-use record::{HostFacts, Run, Store};
+use record::{CellRecord, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
@@ -180,7 +180,8 @@ fn conduct(
     if json != Some(Path::new("-")) {
         print!("\n{}{}", report::heading(&run), report::run(&run));
     }
-    if run.complete { Ok(()) } else { Err(Failure::Silent) }
+    let all_known = run.results.iter().all(CellRecord::has_figure);
+    if run.complete && all_known { Ok(()) } else { Err(Failure::Silent) }
 }
 
 fn failure(e: lab::RunError) -> Failure {
@@ -239,7 +240,8 @@ fn told(event: &Event<'_>) -> String {
             format!("{}, {} of {of}: {}", cell_name(cell), repeat + 1, words(found))
         }
         Event::Forgotten(cell, repeat) => {
-            format!("{}: repeat {} was cut short and is done anew", cell_name(cell), repeat + 1)
+            let name = cell_name(cell);
+            format!("{name}: repeat {}, void or cut short before, is done anew", repeat + 1)
         }
         Event::Skipped(skipped) => {
             format!("{}: not measured: {}", skipped_name(skipped), skipped.why)
@@ -252,6 +254,7 @@ fn told(event: &Event<'_>) -> String {
 fn words(found: &Found) -> String {
     match found {
         Found::Capacity(capacity) => capacity.verdict.clone(),
+        Found::Void(void) => format!("void: {}", void.why),
         Found::Figures(figures) | Found::Replicated { figures, .. } => {
             let words: Vec<String> = figures
                 .iter()

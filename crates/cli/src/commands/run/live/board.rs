@@ -217,6 +217,7 @@ impl State {
                 self.current = None;
                 let cell = self.cell(cell);
                 match found {
+                    Found::Void(_) => {}
                     Found::Capacity(capacity) => cell.capacity_qps = capacity.qps,
                     Found::Figures(figures) | Found::Replicated { figures, .. } => {
                         cell.figures.extend(
