@@ -113,9 +113,8 @@ fn a_query_in_ten_fails_for_itself() {
 fn a_connection_that_is_closed_costs_the_query_that_was_due() {
     for transport in ["tcp", "tls", "https", "quic", "http3"] {
         let auth = AuthDns::start(&["--stream-fault", "close/10"]);
-        let args = format!(
-            "--transport {transport} --pacing window --window 1 --clients 1 --duration 1s"
-        );
+        let args =
+            format!("--transport {transport} --pacing window --window 1 --clients 1 --duration 1s");
         let trial = load(auth.address(transport), &args);
         let c = &trial["connections"];
         let (sent, lost) = (trial["sent"].as_u64(), trial["lost"].as_u64());

@@ -74,7 +74,11 @@ fn a_killed_run_goes_on_where_it_was() {
     // The one that was killed holds its lock until the kernel is done with it.
     let resume = || {
         let mut command = dnsdyno(&store);
-        command.args(["run", "--wait", "--resume", "last", "--json"]).arg(&json).output().expect("starts")
+        command
+            .args(["run", "--wait", "--resume", "last", "--json"])
+            .arg(&json)
+            .output()
+            .expect("starts")
     };
     let mut resumed = resume();
     while text(&resumed).contains("is in use by another process") {
@@ -111,7 +115,8 @@ fn a_killed_run_goes_on_where_it_was() {
         assert!(once.iter().all(|(repeat, _)| *repeat < 4), "{once:?}");
     }
     // There is nothing left to do now.
-    let again = dnsdyno(&store).args(["run", "--wait", "--resume", "last"]).output().expect("starts");
+    let again =
+        dnsdyno(&store).args(["run", "--wait", "--resume", "last"]).output().expect("starts");
     assert_eq!(again.status.code(), Some(2), "{}", text(&again));
     assert!(text(&again).contains("run 1 is complete: nothing is left to do"), "{}", text(&again));
 }

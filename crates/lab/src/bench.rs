@@ -19,7 +19,6 @@ use experiment::settings::Generator;
 use experiment::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, Replication, TrialSpec,
 };
-use measure::limiter::MAX_FOREIGN;
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Void, Warning};
 use nix::sys::signal::Signal;
