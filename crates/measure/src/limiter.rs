@@ -11,6 +11,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::proof::LimiterProof;
+use crate::stall::{Side, Stall};
 use crate::units::Nanos;
 use crate::warning::foreign_on_server;
 
@@ -123,6 +125,15 @@ pub enum Void {
         /// Share (0 to 1) of those cores.
         share: f64,
     },
+    /// The trial failed by losses at times when a core stood still or queries left late.
+    Stalled {
+        /// Queries without a valid reply in time.
+        lost: u64,
+        /// Those that were due by a stall or a late departure.
+        by_stalls: u64,
+        /// The longest stall by such a loss.
+        longest: Stall,
+    },
     /// A moderated link received on another core than its host's.
     LinkUnseated {
         /// Which core received how often.
@@ -145,16 +156,16 @@ pub enum Void {
 }
 
 /// Nanoseconds as a number in the JSON.
-mod as_ns {
+pub(crate) mod as_ns {
     use serde::{Deserialize, Deserializer, Serializer};
 
     use crate::units::Nanos;
 
-    pub(super) fn serialize<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(time.0)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
         u64::deserialize(d).map(Nanos)
     }
 }
@@ -165,7 +176,11 @@ impl Void {
         match self {
             Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
             Void::Starved { .. } => Limiter::TesterCpu,
-            Void::ForeignOnServer { .. }
+            Void::Stalled { longest, .. } if longest.side == Side::Tester => {
+                Limiter::TesterSchedule
+            }
+            Void::Stalled { .. }
+            | Void::ForeignOnServer { .. }
             | Void::LinkUnseated { .. }
             | Void::Interrupted
             | Void::NothingSent
@@ -193,6 +208,10 @@ impl fmt::Display for Void {
             Void::ForeignOnServer { share } => {
                 f.write_str(&foreign_on_server(&format!("{:.0}", share * 100.0)))
             }
+            Void::Stalled { lost, by_stalls, longest } => write!(
+                f,
+                "{by_stalls} of {lost} lost queries were due by a stall or a late departure, the longest {longest}"
+            ),
             Void::LinkUnseated { seen } => {
                 write!(f, "a moderated link received on the wrong core: {seen}")
             }
@@ -298,26 +317,39 @@ impl Evidence {
     /// 6. the Measurer's cores were saturated: `tester-cpu`;
     /// 7. the DUT has probes and was idle: `unknown`; it has no probes: `target`.
     pub fn limiter(&self) -> Limiter {
-        let saturated = |busy: Option<f64>| busy.is_some_and(|b| b >= SATURATED);
-        let dut_full = self.dut_drops > 0 || saturated(self.dut_busy);
-        if self.starved().is_some() {
-            Limiter::TesterCpu
+        self.accuse().0
+    }
+
+    /// Returns what limited this trial, and what shows it; nothing needs to show that all was answered, or that
+    /// nothing was found.
+    pub fn accuse(&self) -> (Limiter, Option<LimiterProof>) {
+        let saturated = |busy: Option<f64>| busy.filter(|busy| *busy >= SATURATED);
+        let drops = |side, datagrams| LimiterProof::ReceiveDrops { side, datagrams };
+        let busy = |side, share, counterpart| LimiterProof::Busy { side, share, counterpart };
+        let (dut_busy, authdns_busy) = (saturated(self.dut_busy), saturated(self.authdns_busy));
+        let dut_full = self.dut_drops > 0 || dut_busy.is_some();
+        if let Some(Void::Starved { run_delay, foreign }) = self.starved() {
+            (Limiter::TesterCpu, Some(LimiterProof::Waited { run_delay, foreign }))
         } else if self.complete {
-            Limiter::Offered
+            (Limiter::Offered, None)
         } else if self.tester_drops > 0 {
-            Limiter::TesterDrops
+            (Limiter::TesterDrops, Some(drops(Side::Tester, self.tester_drops)))
         } else if self.link_drops > 0 {
-            Limiter::Link
-        } else if self.authdns_drops > 0 || (saturated(self.authdns_busy) && !dut_full) {
-            Limiter::AuthDns
-        } else if dut_full {
-            Limiter::Dut
-        } else if saturated(self.tester_busy) {
-            Limiter::TesterCpu
+            (Limiter::Link, Some(LimiterProof::LinkDrops { packets: self.link_drops }))
+        } else if self.authdns_drops > 0 {
+            (Limiter::AuthDns, Some(drops(Side::AuthDns, self.authdns_drops)))
+        } else if let (Some(share), false) = (authdns_busy, dut_full) {
+            (Limiter::AuthDns, Some(busy(Side::AuthDns, share, self.dut_busy)))
+        } else if self.dut_drops > 0 {
+            (Limiter::Dut, Some(drops(Side::Dut, self.dut_drops)))
+        } else if let Some(share) = dut_busy {
+            (Limiter::Dut, Some(busy(Side::Dut, share, self.authdns_busy)))
+        } else if let Some(share) = saturated(self.tester_busy) {
+            (Limiter::TesterCpu, Some(busy(Side::Tester, share, self.dut_busy)))
         } else if self.dut_busy.is_some() {
-            Limiter::Unknown
+            (Limiter::Unknown, None)
         } else {
-            Limiter::Target
+            (Limiter::Target, None)
         }
     }
 }
@@ -370,7 +402,11 @@ mod tests {
             (Evidence::default(), Limiter::Target),
         ];
         for (evidence, limiter) in table {
-            assert_eq!(evidence.limiter(), limiter, "{evidence:?}");
+            let (found, proof) = evidence.accuse();
+            assert_eq!(found, limiter, "{evidence:?}");
+            // An accusation has its proof.
+            let accused = !matches!(limiter, Limiter::Offered | Limiter::Unknown | Limiter::Target);
+            assert_eq!(proof.is_some(), accused, "{evidence:?}");
         }
     }
 
@@ -393,6 +429,19 @@ mod tests {
                 Void::ForeignOnServer { share: 0.3 },
                 r#"{"reason":"foreign-on-server","share":0.3}"#,
                 "processes that are not of the testbed used 30 % of the server's cores",
+            ),
+            (
+                Void::Stalled {
+                    lost: 12,
+                    by_stalls: 12,
+                    longest: Stall {
+                        side: Side::Dut,
+                        at: Nanos::from_secs(5),
+                        length: Nanos::from_micros(8_250),
+                    },
+                },
+                r#"{"reason":"stalled","lost":12,"by_stalls":12,"longest":{"side":"dut","at_ns":5000000000,"length_ns":8250000}}"#,
+                "12 of 12 lost queries were due by a stall or a late departure, the longest 8.2 ms of the server's core",
             ),
             (Void::NothingSent, r#"{"reason":"nothing-sent"}"#, "nothing was sent"),
             (

@@ -1,0 +1,142 @@
+//! Whether a rate was sustained: whether the queries outstanding at the end of sending are no more than in the middle.
+//!
+//! ```text
+//! outstanding                                    overload: the queue grows until queries time out, after the
+//!   │                                  ···'''    trial has ended
+//!   │                       ···'''
+//!   │            ···'''
+//!   │ ···'''_________________________________    sustained
+//!   └────────┬────────┬────────┬────────┬─────> time
+//!            │ middle │        │  end   │        medians over a quarter of the trial each
+//! ```
+//!
+//! Only queries that were answered in time count: those that are lost wait for their timeout whatever the server
+//! does. The numbers are medians of at least eight instants, so that one stall of the host changes neither.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Nanos, Qps};
+
+/// Growth of the latency between middle and end that a sustained trial may have: 2 ms, which in a trial of
+/// 1 s is an overload by 0.4 %, and less in a longer one.
+pub const ALLOWED_GROWTH: Nanos = Nanos::from_millis(2);
+/// Standard deviations by which the number may differ by chance. Poisson arrivals have the square root of
+/// twice the number as that of a difference.
+const DEVIATIONS: f64 = 4.0;
+
+/// Numbers of outstanding queries in the middle and at the end of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outstanding {
+    /// Median over the second quarter of the time of sending.
+    pub middle: f64,
+    /// Median over its last quarter.
+    pub end: f64,
+    /// Largest number at the end with which the rate was sustained.
+    pub allowed: f64,
+}
+
+impl Outstanding {
+    /// Computes the numbers of a trial that sent for `duration` at `rate` from `samples`: how many queries were
+    /// outstanding at the instants 0, `step`, 2 `step` and so on. `None` if there are fewer than two instants
+    /// in a quarter.
+    pub fn new(samples: &[u64], step: Nanos, duration: Nanos, rate: Qps) -> Option<Self> {
+        let quarter = |from: u64| {
+            let place = |quarters: u64| {
+                (duration.0.saturating_mul(quarters) / 4).div_ceil(step.0.max(1)) as usize
+            };
+            samples.get(place(from)..place(from + 1).min(samples.len()))
+        };
+        let (middle, end) = (median(quarter(1)?)?, median(quarter(3)?)?);
+        let chance = DEVIATIONS * (2.0 * middle + 1.0).sqrt();
+        let allowed = middle + rate.get() * ALLOWED_GROWTH.as_secs_f64() + chance;
+        Some(Outstanding { middle, end, allowed })
+    }
+
+    /// Returns whether the rate was sustained.
+    pub fn is_sustained(&self) -> bool {
+        self.end <= self.allowed
+    }
+}
+
+/// Returns the median; `None` of fewer than two.
+fn median(samples: &[u64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 | 1 => None,
+        n if n.is_multiple_of(2) => Some((sorted[half - 1] + sorted[half]) as f64 / 2.0),
+        _ => Some(sorted[half] as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    const STEP: Nanos = Nanos::from_millis(25);
+
+    fn qps(rate: f64) -> Qps {
+        Qps::new(rate).expect("a rate")
+    }
+
+    /// Outstanding queries of a trial of `seconds`, by `at` each 25 ms.
+    fn numbers(rate: f64, seconds: u64, at: impl Fn(f64) -> f64) -> Outstanding {
+        let samples: Vec<u64> =
+            (0..seconds * 40).map(|i| at(i as f64 * 0.025).max(0.0).round() as u64).collect();
+        Outstanding::new(&samples, STEP, Nanos::from_secs(seconds), qps(rate)).expect("numbers")
+    }
+
+    #[test]
+    fn a_growing_queue_is_not_sustained() {
+        // Rate, seconds, number outstanding over time: sustained or not.
+        let table: [(f64, u64, &dyn Fn(f64) -> f64, bool); 9] = [
+            (100_000.0, 1, &|_| 10.0, true),
+            // An overload by 5 % and by 1 %.
+            (100_000.0, 1, &|t| 10.0 + 5_000.0 * t, false),
+            (100_000.0, 1, &|t| 10.0 + 1_000.0 * t, false),
+            (15_000.0, 2, &|t| 50.0 + 750.0 * t, false),
+            (15_000.0, 60, &|t| 15.0 * t, false),
+            // A queue that stands, at a server with 290 ms of latency, and one that shrinks.
+            (15_000.0, 2, &|_| 4_350.0, true),
+            (15_000.0, 2, &|t| 4_350.0 - 1_000.0 * t, true),
+            // A stall of 50 ms near the end.
+            (100_000.0, 1, &|t| if (0.85..0.9).contains(&t) { 5_000.0 } else { 10.0 }, true),
+            (5_000.0, 1, &|_| 0.0, true),
+        ];
+        for (i, (rate, seconds, at, wanted)) in table.into_iter().enumerate() {
+            let numbers = numbers(rate, seconds, at);
+            assert_eq!(numbers.is_sustained(), wanted, "row {i}: {numbers:?}");
+        }
+    }
+
+    #[test]
+    fn poisson_fluctuations_pass() {
+        let mut rng = Rng::part(7, 0);
+        for mean in [1u32, 10, 100] {
+            for _ in 0..200 {
+                // A binomial number is close to a Poisson one.
+                let mut number = || {
+                    let hit = |_| u64::from(rng.next_u64().is_multiple_of(100));
+                    (0..mean * 100).map(hit).sum::<u64>()
+                };
+                let samples: Vec<u64> = (0..40).map(|_| number()).collect();
+                let rate = qps(f64::from(mean));
+                let found = Outstanding::new(&samples, STEP, Nanos::from_secs(1), rate);
+                let found = found.expect("numbers");
+                assert!(found.is_sustained(), "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn too_few_instants_say_nothing() {
+        let second = Nanos::from_secs(1);
+        let of = |samples: &[u64]| Outstanding::new(samples, STEP, second, qps(1.0));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[1; 31]), None, "one instant in the last quarter");
+        assert!(of(&[1; 32]).is_some());
+        assert_eq!(of(&[1; 32]).map(|o| (o.middle, o.end)), Some((1.0, 1.0)));
+    }
+}
