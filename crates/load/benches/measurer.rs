@@ -155,6 +155,8 @@ fn plan(pacing: Pacing, sockets: u16) -> Plan {
         duration: Nanos((QUERIES as f64 / RATE * 1e9) as u64),
         timeout: Nanos::from_secs(1),
         max_burst: Nanos::from_micros(50),
+        segmented: true,
+        adaptive_window: false,
         stop_at: None,
         sockets,
         seed: 1,

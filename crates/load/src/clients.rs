@@ -240,6 +240,7 @@ impl Clients {
         self.start = Some(start);
         self.phase = Phase::Sending;
         self.outcomes.tally.started = start;
+        self.outcomes.tally.disturbances.started = start;
         self.next_open = Nanos::ZERO;
         // These times were on the clock before the start.
         self.waiting.iter_mut().for_each(|(until, _)| *until = RECONNECT_DELAY);
@@ -509,7 +510,8 @@ impl Clients {
         let timeout = self.plan.plan.timeout;
         for conn in 0..self.clients.len() as ConnId {
             let client = &mut self.clients[conn as usize];
-            let lost = client.pipeline.expire(now, timeout);
+            let lost =
+                self.outcomes.expire_pipeline(&mut client.pipeline, events::place(conn), now);
             if lost == 0 {
                 let idle = self.plan.population.close_idle;
                 if idle.is_some_and(|idle| client.last_activity + idle <= now)
@@ -523,7 +525,6 @@ impl Clients {
                 continue;
             }
             self.in_flight -= lost;
-            self.outcomes.record_lost(lost);
             if client.last_activity + timeout <= now && client.state == ConnectionState::Open {
                 client.state = ConnectionState::Ending(Some(Failure::Stalled));
                 orders.abort(conn);

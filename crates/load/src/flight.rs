@@ -193,7 +193,7 @@ impl Ring {
         let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
         *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
         self.next += 1;
-        (sequence as u16).wrapping_mul(SPREAD) ^ self.salt
+        self.id_of(sequence as u16)
     }
 
     /// Marks the query `sequence` as sent at `at`; returns its schedule error.
@@ -230,36 +230,56 @@ impl Ring {
         usize::from((id ^ self.salt).wrapping_mul(SPREAD_INVERSE))
     }
 
-    /// Skips the queries that are done and expires those that left `timeout` or more before `now`; returns
-    /// their number.
-    ///
-    /// Each query is visited once, so that the cost of this walk is constant per query.
+    /// Returns the id of the queries in `slot`.
+    #[inline]
+    fn id_of(&self, slot: u16) -> u16 {
+        slot.wrapping_mul(SPREAD) ^ self.salt
+    }
+
+    /// Works as [`expire_each`](Self::expire_each); returns the number of queries that expired.
     pub(crate) fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
         let mut lost = 0;
-        while let Some(&(slot, sent)) = self.watched.front() {
-            let slot = &mut self.slots[usize::from(slot)];
+        self.expire_each(now, timeout, |_, _| lost += 1);
+        lost
+    }
+
+    /// Skips the queries that are done and expires those that left `timeout` or more before `now`; calls `lost`
+    /// with the id of each and with what it was.
+    ///
+    /// Each query is visited once, so that the cost of this walk is constant per query.
+    pub(crate) fn expire_each(
+        &mut self,
+        now: Nanos,
+        timeout: Nanos,
+        mut lost: impl FnMut(u16, Found),
+    ) {
+        while let Some(&(at, sent)) = self.watched.front() {
+            let id = self.id_of(at);
+            let slot = &mut self.slots[usize::from(at)];
             // The query may be answered, and its slot may hold another query.
-            if slot[0] & STATE == WATCHED && Found::unpack(*slot).sent == sent {
+            let found = Found::unpack(*slot);
+            if slot[0] & STATE == WATCHED && found.sent == sent {
                 if sent + timeout > now {
                     break;
                 }
                 set_state(slot, EXPIRED);
-                lost += 1;
+                lost(id, found);
             }
             self.watched.pop_front();
         }
         while self.oldest < self.next {
+            let id = self.id_of(self.oldest as u16);
             let slot = &mut self.slots[self.oldest as usize % RING];
             if slot[0] & STATE == OUTSTANDING {
-                if Found::unpack(*slot).sent + timeout > now {
+                let found = Found::unpack(*slot);
+                if found.sent + timeout > now {
                     break;
                 }
                 set_state(slot, EXPIRED);
-                lost += 1;
+                lost(id, found);
             }
             self.oldest += 1;
         }
-        lost
     }
 }
 

@@ -15,6 +15,7 @@ pub mod live;
 pub mod lockstep;
 pub mod measurer;
 mod outcome;
+mod outstanding;
 mod pace;
 mod permutation;
 pub mod pipeline;
@@ -22,7 +23,9 @@ pub mod plan;
 pub mod population;
 pub mod replay;
 mod rings;
+mod stall_watch;
 pub mod tally;
+mod window;
 pub mod workload;
 
 pub use clients::{ClientPlan, Clients, ClientsResult};

@@ -185,7 +185,7 @@ impl Role for LockStep {
             let ring = lane.as_mut().map(|lane| &mut lane.ring);
             let ended = self
                 .outcomes
-                .record_reply(ring, received.at.since(start), received.bytes)
+                .record_reply(received.socket.0, ring, received.at.since(start), received.bytes)
                 .is_some();
             if let (true, Some(lane)) = (ended, lane) {
                 lane.waiting = None;

@@ -7,8 +7,8 @@
 //! sent(at)              schedule error of the batch ──> tally
 //! ```
 //!
-//! A burst of due queries goes through one socket, so that it can leave as one segmented message. The next
-//! burst uses the next socket.
+//! Each query goes through the next socket, as from many clients. Where queries may leave as one segmented message, a
+//! burst of due ones goes through one socket, and the next burst through the next.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::outcome::Outcomes;
 use crate::pace::{Due, Pace};
 use crate::plan::Plan;
 use crate::rings::Rings;
+use crate::stall_watch::StallWatch;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
@@ -63,6 +64,11 @@ pub struct Measurer {
     start: Option<Nanos>,
     last_batch: Vec<Run>,
     watch: GoalWatch,
+    /// Whether the queries of a burst go through one socket.
+    segmented: bool,
+    stalls: StallWatch,
+    /// Time of the last call, on the engine's clock.
+    called: Nanos,
 }
 
 impl Measurer {
@@ -85,6 +91,9 @@ impl Measurer {
             start: None,
             last_batch: Vec::with_capacity(MAX_BURST as usize),
             watch: GoalWatch::new(&plan, live),
+            stalls: StallWatch::new(),
+            called: Nanos::ZERO,
+            segmented: plan.segmented,
         }
     }
 
@@ -98,14 +107,17 @@ impl Measurer {
     /// Returns the outcomes of the queries; those still outstanding count as unresolved.
     pub fn into_tally(mut self) -> Tally {
         self.outcomes.tally.unresolved = self.rings.in_flight;
+        self.outcomes.tally.window_held_at = self.pace.window_held_at();
         self.watch.show(&self.outcomes.tally);
         self.outcomes.tally
     }
 
     /// At intervals, expires overdue queries, publishes the counters and checks the goal.
     fn sweep(&mut self, now: Nanos, full: bool) {
-        let lost = self.rings.sweep(now, now, full, &mut self.outcomes, &mut self.watch);
-        if lost && self.phase == Phase::Sending {
+        let before = self.outcomes.tally.lost;
+        let missed = self.rings.sweep(now, now, full, &mut self.outcomes, &mut self.watch);
+        self.pace.lose(self.outcomes.tally.lost - before);
+        if missed && self.phase == Phase::Sending {
             self.outcomes.tally.stopped_early = true;
             // Outstanding queries still count: the losses of a failed trial are all its losses.
             self.phase = Phase::Draining;
@@ -182,7 +194,7 @@ impl Measurer {
                 Due::Wait(until) => return self.rings.wake(until),
                 Due::Done => return self.drain(),
             };
-            if burst == 0 {
+            if burst == 0 || !self.segmented {
                 self.turn();
             }
             match self.launch(due, tx) {
@@ -223,15 +235,22 @@ enum Launch {
     Exhausted,
 }
 
-impl Role for Measurer {
-    fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+impl Measurer {
+    /// Takes the replies, and sends what is due.
+    fn work(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = *self.start.get_or_insert(now);
         self.outcomes.tally.started = start;
+        self.outcomes.tally.disturbances.started = start;
         self.last_batch.clear();
+        let (answered, mut waited) = (self.outcomes.tally.answered, Nanos::ZERO);
         for received in rx.iter() {
             let (socket, at) = (usize::from(received.socket.0), received.at.since(start));
-            self.rings.reply(&mut self.outcomes, Some(socket), at, received.bytes);
+            let ended = self.rings.reply(&mut self.outcomes, Some(socket), at, received.bytes);
+            if let Some(query) = ended {
+                waited += at.since(query.sent);
+            }
         }
+        self.pace.answer(self.outcomes.tally.answered - answered, waited);
         if now < start {
             return Next::At(start);
         }
@@ -242,15 +261,33 @@ impl Role for Measurer {
             other => other,
         }
     }
+}
+
+impl Role for Measurer {
+    fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+        if let Some(stall) = self.stalls.called(now) {
+            self.outcomes.tally.disturbances.add_stall(stall);
+        }
+        self.called = now;
+        let next = self.work(now, rx, tx);
+        self.stalls.returns(now, next);
+        next
+    }
 
     fn sent(&mut self, at: Nanos) {
         let Some(start) = self.start else { return };
         self.outcomes.tally.last_sent = at;
+        if let Some(stall) = self.stalls.sent(self.called, at) {
+            self.outcomes.tally.disturbances.add_stall(stall);
+        }
         let at = at.since(start);
+        let tally = &mut self.outcomes.tally;
         for run in &self.last_batch {
             let ring = self.rings.ring(usize::from(run.ring));
             for sequence in run.first..run.first + u64::from(run.count) {
-                self.outcomes.tally.schedule_error.record(ring.mark_sent(sequence, at));
+                let late = ring.mark_sent(sequence, at);
+                tally.schedule_error.record(late);
+                tally.disturbances.add_departure(at.since(late), late);
             }
         }
     }

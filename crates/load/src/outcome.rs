@@ -11,8 +11,10 @@
 //! ```
 
 use measure::Nanos;
+use measure::stall::LostQuery;
 
-use crate::flight::{Found, State};
+use crate::flight::{Found, Ring, State};
+use crate::pipeline::Pipeline;
 use crate::tally::Tally;
 use crate::workload::Workload;
 
@@ -26,7 +28,7 @@ pub(crate) trait OutstandingTable {
     fn mark_predecessor_answered(&mut self, id: u16);
 }
 
-impl OutstandingTable for crate::flight::Ring {
+impl OutstandingTable for Ring {
     #[inline]
     fn find(&self, id: u16) -> Found {
         self.find(id)
@@ -55,11 +57,12 @@ impl Outcomes {
         Outcomes { workload, tally, timeout }
     }
 
-    /// Handles a message that arrived `at` on the socket or connection of `table` (`None` for an unknown
-    /// one); returns the outstanding query that it ended.
+    /// Handles a message that arrived `at` on `socket` (or connection), which has `table` (`None` for an
+    /// unknown one); returns the outstanding query that it ended.
     #[inline]
     pub(crate) fn record_reply<T: OutstandingTable>(
         &mut self,
+        socket: u16,
         table: Option<&mut T>,
         at: Nanos,
         message: &[u8],
@@ -81,6 +84,7 @@ impl Outcomes {
                 self.tally.late += 1;
                 table.mark_answered(id);
                 self.record_lost(1);
+                self.tally.disturbances.add_lost(lost_query(&found, socket, id));
                 return Some(found);
             }
             State::Outstanding => {
@@ -95,6 +99,7 @@ impl Outcomes {
                 tally.answered += 1;
                 tally.latency.record(at.since(found.due));
                 tally.latency_from_send.record(at.since(found.sent));
+                tally.outstanding.add(found.sent, at);
                 tally.rcodes[usize::from(message.get(3).map_or(0, |flags| flags & 15))] += 1;
                 match outcome {
                     Ok(_) => tally.valid += 1,
@@ -114,4 +119,36 @@ impl Outcomes {
         self.tally.lost += count;
         (0..count).for_each(|_| self.tally.latency.record(self.timeout));
     }
+
+    /// Expires the overdue queries of `pipeline`, that of a connection; returns their number.
+    pub(crate) fn expire_pipeline(
+        &mut self,
+        pipeline: &mut Pipeline,
+        socket: u16,
+        now: Nanos,
+    ) -> u64 {
+        let (mut lost, timeout) = (0, self.timeout);
+        pipeline.expire(now, timeout, |id, found| {
+            lost += 1;
+            self.tally.disturbances.add_lost(lost_query(&found, socket, id));
+        });
+        self.record_lost(lost);
+        lost
+    }
+
+    /// Expires the overdue queries of `ring`, that of `socket`; returns their number.
+    pub(crate) fn expire(&mut self, ring: &mut Ring, socket: u16, now: Nanos) -> u64 {
+        let (mut lost, timeout) = (0, self.timeout);
+        ring.expire_each(now, timeout, |id, found| {
+            lost += 1;
+            self.tally.disturbances.add_lost(lost_query(&found, socket, id));
+        });
+        self.record_lost(lost);
+        lost
+    }
+}
+
+/// Returns what is kept of a lost query.
+fn lost_query(found: &Found, socket: u16, id: u16) -> LostQuery {
+    LostQuery { due: found.due, sent: found.sent, socket, port: None, id, seen_by_authdns: None }
 }

@@ -5,10 +5,15 @@
 //!             ──┴──┴──┴──┴──┴──┴──┴──> now
 //! window      due as soon as the window has a free place
 //! ```
+//!
+//! After a stall of the Measurer's core an open loop catches up at twice its rate: what became due meanwhile would
+//! otherwise leave at once, as a burst that no client sends and that overflows the server's queue. The
+//! [window](crate::window) opens slowly for the same reason.
 
 use measure::{Nanos, Schedule};
 
 use crate::plan::Plan;
+use crate::window::Window;
 
 /// Whether a query is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,38 +35,13 @@ pub(crate) enum Pace {
     Window(Window),
 }
 
-/// A window, and how long a free place waits for others so that their queries leave together.
-#[derive(Debug)]
-pub(crate) struct Window {
-    size: u64,
-    until: Nanos,
-    /// Number of free places from which on none of them waits.
-    full_batch: u64,
-    hold: Nanos,
-    /// Time since which places have been free.
-    free_since: Option<Nanos>,
-}
-
-/// Number of queries from which on none waits for more: one segmented message.
-const FULL_BATCH: u64 = 64;
-/// Longest time that a free place waits for others. A closed loop has no schedule that this could break, and
-/// latencies count from when a query leaves. A server of 64,000 queries a second fills a message in this
-/// time.
-const FULL_BATCH_WAIT: Nanos = Nanos::from_millis(1);
-
 /// A schedule, and how long a due query is held to leave together with others.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     schedule: Schedule,
+    catch_up: CatchUp,
     hold: Nanos,
-    /// Mean gap of about the last [`GAPS`] queries; the gaps of a ramp differ.
-    gap: Nanos,
 }
-
-/// Number of gaps over which the mean is taken.
-const GAPS: u64 = 16;
-/// Queries are held only if at least this number becomes due meanwhile.
-const MIN_HELD_BATCH: u64 = 4;
 
 impl Pace {
     /// Makes the pace of the plan's worker; also returns how many queries it plans (0 in a closed loop).
@@ -73,14 +53,7 @@ impl Pace {
             let (n, w, i) =
                 (u64::from(outstanding), u64::from(plan.workers), u64::from(plan.worker));
             let size = n / w + u64::from(i < n % w);
-            let window = Window {
-                size,
-                until: plan.duration,
-                full_batch: (size / 4).clamp(1, FULL_BATCH),
-                hold: FULL_BATCH_WAIT,
-                free_since: None,
-            };
-            return (Pace::Window(window), 0);
+            return (Pace::Window(Window::new(size, plan)), 0);
         }
         let schedule = plan
             .pacing
@@ -89,20 +62,38 @@ impl Pace {
             .shard(plan.worker, plan.workers);
         let planned = schedule.planned();
         let hold = hold(plan);
-        let gap = Nanos(plan.duration.0 / planned.max(1));
-        (Pace::Open(OpenLoop { schedule, hold, gap }), planned)
+        (Pace::Open(OpenLoop { schedule, catch_up: CatchUp::default(), hold }), planned)
     }
 
     /// Returns whether a query is due at `now`; `leaving` says that others leave in the same batch.
     #[inline]
     pub(crate) fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         match self {
-            Pace::Open(open) => match open.schedule.peek() {
-                None => Due::Done,
-                Some(due) if due <= now && (leaving || due + open.hold() <= now) => Due::Ready(due),
-                Some(due) => Due::Wait(due + open.hold()),
-            },
+            Pace::Open(open) => open.due(now, leaving),
             Pace::Window(window) => window.due(now, leaving, in_flight),
+        }
+    }
+
+    /// Notes that `count` queries of a window were answered, `waited` after they had left, summed up.
+    #[inline]
+    pub(crate) fn answer(&mut self, count: u64, waited: Nanos) {
+        if let Pace::Window(window) = self {
+            window.answer(count, waited);
+        }
+    }
+
+    /// Notes that `count` queries of a window were lost at once.
+    pub(crate) fn lose(&mut self, count: u64) {
+        if let Pace::Window(window) = self {
+            window.lose(count);
+        }
+    }
+
+    /// Returns the smallest number of queries to which a window was held after losses.
+    pub(crate) fn window_held_at(&self) -> Option<u64> {
+        match self {
+            Pace::Window(window) => window.held_at(),
+            Pace::Open(_) => None,
         }
     }
 
@@ -110,52 +101,77 @@ impl Pace {
     #[inline]
     pub(crate) fn advance(&mut self) {
         if let Pace::Open(open) = self {
-            let last = open.schedule.peek();
             open.schedule.advance();
-            if let (Some(last), Some(next)) = (last, open.schedule.peek()) {
-                open.gap = Nanos((open.gap.0 * (GAPS - 1) + next.since(last).0) / GAPS);
-            }
         }
     }
 }
 
-/// Returns how long a query may be held. The rest of the burst is for the time that passes between reading
-/// the clock here and sending in the kernel.
+/// Returns how long a query is held, the same at all rates. The rest of the burst is for the time that passes
+/// between reading the clock here and sending in the kernel.
 fn hold(plan: &Plan) -> Nanos {
-    Nanos(plan.max_burst.0 / 8 * 7)
+    if plan.segmented { Nanos(plan.max_burst.0 / 8 * 7) } else { Nanos::ZERO }
 }
 
-impl Window {
-    /// Returns whether a query takes a free place now: when others leave, when enough places are free, or
-    /// when the first free place has waited long enough. Replies arrive one by one from most servers; without
-    /// the wait each query would leave alone, and a system call is expensive.
+/// The time of the schedule up to which queries may leave: the clock, and after a stall less.
+///
+/// ```text
+/// schedule │                   ·/  the clock again
+///          │                 ·/
+///          │               /·   at twice the speed of the clock
+///          │             /·
+///          │           _/·      1 ms of the stall is made up at once
+///          │  ________|
+///          │/  stall
+///          └──────────────────────> clock
+/// ```
+#[derive(Debug, Default)]
+struct CatchUp {
+    cursor: Nanos,
+    /// Time of the last look.
+    last: Nanos,
+    /// Time at which the next look is due.
+    promised: Nanos,
+}
+
+/// Part of a stall that is made up at once: the lateness that a schedule tolerates.
+const AT_ONCE: Nanos = Nanos::from_millis(1);
+/// Factor of the rate at which the rest is made up.
+const CATCH_UP: u64 = 2;
+
+impl CatchUp {
+    /// Returns the time of the schedule up to which queries may leave now.
     #[inline]
-    fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
-        if self.size == 0 || now >= self.until {
-            return Due::Done;
-        }
-        let free = self.size.saturating_sub(in_flight);
-        if free == 0 {
-            self.free_since = None;
-            return Due::Wait(self.until);
-        }
-        let since = *self.free_since.get_or_insert(now);
-        if leaving || free >= self.full_batch || since + self.hold <= now {
-            Due::Ready(now)
+    fn cursor(&mut self, now: Nanos) -> Nanos {
+        let ran = now.min(self.promised.max(self.last) + AT_ONCE);
+        let passed = Nanos(ran.since(self.last).0.saturating_mul(CATCH_UP));
+        self.cursor = ran.min(self.cursor + passed).max(self.cursor);
+        (self.last, self.promised) = (now, now);
+        self.cursor
+    }
+
+    /// Returns when the schedule will have come to `target`, and expects the next look then.
+    #[inline]
+    fn wait(&mut self, target: Nanos) -> Nanos {
+        let behind = self.last.since(self.cursor);
+        self.promised = if target >= self.last + behind {
+            target
         } else {
-            Due::Wait((since + self.hold).min(self.until))
-        }
+            self.last + Nanos(target.since(self.cursor).0.div_ceil(CATCH_UP))
+        };
+        self.promised
     }
 }
 
 impl OpenLoop {
-    /// At high rates queries wait for others; at low rates each leaves when it is due.
+    /// Returns whether the next query of the schedule may leave now.
     #[inline]
-    fn hold(&self) -> Nanos {
-        if self.gap.0.saturating_mul(MIN_HELD_BATCH) <= self.hold.0 {
-            self.hold
+    fn due(&mut self, now: Nanos, leaving: bool) -> Due {
+        let Some(due) = self.schedule.peek() else { return Due::Done };
+        let (cursor, held_until) = (self.catch_up.cursor(now), due + self.hold);
+        if due <= cursor && (leaving || held_until <= cursor) {
+            Due::Ready(due)
         } else {
-            Nanos::ZERO
+            Due::Wait(self.catch_up.wait(held_until))
         }
     }
 }

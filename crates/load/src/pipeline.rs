@@ -129,22 +129,28 @@ impl Pipeline {
         self.oldest = self.oldest.min(at);
     }
 
-    /// Expires the queries that left `timeout` or more before `now`; returns their number.
-    pub(crate) fn expire(&mut self, now: Nanos, timeout: Nanos) -> u64 {
+    /// Expires the queries that left `timeout` or more before `now`; calls `lost` with the id of each and with
+    /// what it was.
+    pub(crate) fn expire(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
         if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
-            return 0;
+            return;
         }
-        let (mut lost, mut oldest) = (0, UNSENT);
-        for slot in self.slots.iter_mut().filter(|slot| slot.state == State::Outstanding) {
-            if slot.sent != UNSENT && slot.sent + timeout <= now {
-                slot.state = State::Expired;
-                lost += 1;
+        let mut oldest = UNSENT;
+        for at in 0..self.slots.len() {
+            let Slot { due, sent, key, generation, state, .. } = self.slots[at];
+            if state != State::Outstanding {
+                continue;
+            }
+            if sent != UNSENT && sent + timeout <= now {
+                self.slots[at].state = State::Expired;
+                self.outstanding -= 1;
+                let found = Found { state: State::Expired, key, due, sent, after_lost: false };
+                lost(self.id(at as u32, generation), found);
             } else {
-                oldest = oldest.min(slot.sent);
+                oldest = oldest.min(sent);
             }
         }
-        (self.oldest, self.outstanding) = (oldest, self.outstanding - lost);
-        u64::from(lost)
+        self.oldest = oldest;
     }
 
     /// Starts with another connection; queries of earlier ones stay outstanding.
@@ -262,8 +268,11 @@ mod tests {
         pipeline.mark_answered(second);
         pipeline.mark_answered(second);
         assert_eq!((pipeline.outstanding(), pipeline.find(second).state), (1, State::Answered));
-        assert_eq!(pipeline.expire(us(12), us(10)), 0);
-        assert_eq!(pipeline.expire(us(13), us(10)), 1);
+        let mut lost = Vec::new();
+        pipeline.expire(us(12), us(10), |id, _| lost.push(id));
+        assert_eq!(lost, []);
+        pipeline.expire(us(13), us(10), |id, _| lost.push(id));
+        assert_eq!(lost, [first]);
         assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Expired));
         pipeline.mark_answered(first);
         assert_eq!(pipeline.outstanding(), 0);
@@ -284,7 +293,9 @@ mod tests {
         assert!(pipeline.send_again(ids[0], us(9)) && !pipeline.send_again(ids[2], us(9)));
         let found = pipeline.find(ids[0]);
         assert_eq!((found.state, found.key, found.sent), (State::Outstanding, 1, us(2)));
-        assert_eq!(pipeline.expire(us(12), us(10)), 1);
+        let mut lost = 0;
+        pipeline.expire(us(12), us(10), |_, _| lost += 1);
+        assert_eq!(lost, 1);
         assert!(!pipeline.turn_away(ids[0]));
         // One that never left has its time from its sending on.
         let unsent = pipeline.launch(us(20), 4);
@@ -320,7 +331,9 @@ mod tests {
                 prop_assert_eq!(pipeline.outstanding() as usize, out.len());
             }
             pipeline.mark_sent(Nanos(1_000), |_| {});
-            prop_assert_eq!(pipeline.expire(Nanos(2_000), Nanos(1)), out.len() as u64);
+            let mut lost = 0;
+            pipeline.expire(Nanos(2_000), Nanos(1), |_, _| lost += 1);
+            prop_assert_eq!(lost, out.len());
         }
     }
 }

@@ -13,6 +13,11 @@ pub struct Plan {
     pub timeout: Nanos,
     /// Longest time that a query may be held after its due time to leave together with others.
     pub max_burst: Nanos,
+    /// Whether neighbouring queries leave as one segmented message: then each waits `max_burst` at most for
+    /// others, and many go through one socket. Else each leaves when it is due, through the next socket.
+    pub segmented: bool,
+    /// Whether a window opens with the replies and is held to what the server takes; else it is whole at once.
+    pub adaptive_window: bool,
     /// Goal that ends the trial as soon as it cannot be met any more.
     pub stop_at: Option<Goal>,
     /// Number of connected sockets of the engine.

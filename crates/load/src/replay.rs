@@ -334,6 +334,7 @@ impl Role for Replayer {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = *self.start.get_or_insert(now);
         self.outcomes.tally.started = start;
+        self.outcomes.tally.disturbances.started = start;
         self.last_batch.clear();
         for received in rx.iter() {
             let ours = received.peer == self.plan.target;
@@ -360,6 +361,7 @@ impl Role for Replayer {
         for &(ring, sequence) in &self.last_batch {
             let lag = self.rings.ring(usize::from(ring)).mark_sent(sequence, at);
             self.outcomes.tally.schedule_error.record(lag);
+            self.outcomes.tally.disturbances.add_departure(at.since(lag), lag);
         }
     }
 

@@ -3,7 +3,7 @@
 use engine::Next;
 use measure::{Nanos, Rng};
 
-use crate::flight::Ring;
+use crate::flight::{Found, Ring};
 use crate::live::GoalWatch;
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
@@ -20,7 +20,6 @@ pub(crate) struct Rings {
     rings: Vec<Ring>,
     /// Number of outstanding queries.
     pub(crate) in_flight: u64,
-    timeout: Nanos,
     next_sweep: Nanos,
     every: Nanos,
 }
@@ -37,7 +36,6 @@ impl Rings {
         Rings {
             rings: (0..plan.sockets).map(ring).collect(),
             in_flight: 0,
-            timeout: plan.timeout,
             next_sweep: Nanos::ZERO,
             every: Nanos((plan.timeout.0 / SWEEPS).clamp(SWEEP_BOUNDS.0, SWEEP_BOUNDS.1)),
         }
@@ -61,7 +59,8 @@ impl Rings {
         self.rings[socket].has_room()
     }
 
-    /// Handles a message that arrived `at` on a socket, or on an unknown one.
+    /// Handles a message that arrived `at` on a socket, or on an unknown one; returns the outstanding query that it
+    /// ended.
     #[inline]
     pub(crate) fn reply(
         &mut self,
@@ -69,9 +68,12 @@ impl Rings {
         socket: Option<usize>,
         at: Nanos,
         message: &[u8],
-    ) {
+    ) -> Option<Found> {
         let ring = socket.and_then(|socket| self.rings.get_mut(socket));
-        self.in_flight -= u64::from(outcomes.record_reply(ring, at, message).is_some());
+        let socket = socket.unwrap_or_default() as u16;
+        let ended = outcomes.record_reply(socket, ring, at, message);
+        self.in_flight -= u64::from(ended.is_some());
+        ended
     }
 
     /// At intervals, expires queries that are overdue at `seen`, until when all replies have been received; publishes the
@@ -89,10 +91,8 @@ impl Rings {
             return false;
         }
         self.next_sweep = now + self.every;
-        for ring in self.rings.iter_mut().filter(|_| !full) {
-            let lost = ring.expire(seen, self.timeout);
-            self.in_flight -= lost;
-            outcomes.record_lost(lost);
+        for (socket, ring) in self.rings.iter_mut().enumerate().filter(|_| !full) {
+            self.in_flight -= outcomes.expire(ring, socket as u16, seen);
         }
         watch.goal_missed(now, &outcomes.tally)
     }

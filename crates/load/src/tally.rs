@@ -7,8 +7,11 @@
 //! ```
 
 use measure::limiter::{ScheduleTolerance, Void};
-use measure::{Histogram, Nanos};
+use measure::stall::Disturbances;
+use measure::{Histogram, Nanos, Outstanding, Qps};
 use wire::Invalid;
+
+use crate::outstanding::OutstandingCounts;
 
 /// Counts of one second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +70,12 @@ pub struct Tally {
     pub exhausted: bool,
     /// Number of queries in the schedule (for Poisson arrivals the expected number); 0 for a window.
     pub planned: u64,
+    /// Stalls, late departures and lost queries by time.
+    pub disturbances: Disturbances,
+    /// Queries outstanding over time.
+    pub(crate) outstanding: OutstandingCounts,
+    /// Smallest number of queries to which a closed loop held its window after it had lost many at once.
+    pub window_held_at: Option<u64>,
 }
 
 impl Tally {
@@ -94,6 +103,9 @@ impl Tally {
             stopped_early: false,
             exhausted: false,
             planned: 0,
+            disturbances: Disturbances::default(),
+            outstanding: OutstandingCounts::new(duration),
+            window_held_at: None,
         }
     }
 
@@ -107,6 +119,12 @@ impl Tally {
     pub fn void(&self, tolerance: &ScheduleTolerance) -> Option<Void> {
         let planned = if self.stopped_early { self.sent } else { self.planned };
         tolerance.verdict(planned, &self.schedule_error)
+    }
+
+    /// Returns how many queries were outstanding in the middle and at the end of a trial that sent for
+    /// `duration` at `rate`.
+    pub fn outstanding(&self, duration: Nanos, rate: Qps) -> Option<Outstanding> {
+        self.outstanding.numbers(duration, rate)
     }
 
     /// Returns the counts of the second at `offset` from the start.
@@ -138,6 +156,13 @@ impl Tally {
         self.last_sent = self.last_sent.max(other.last_sent);
         self.stopped_early |= other.stopped_early;
         self.exhausted |= other.exhausted;
+        self.disturbances.merge(&other.disturbances);
+        self.outstanding.merge(&other.outstanding);
+        // Each worker holds its own part of the window.
+        self.window_held_at = match (self.window_held_at, other.window_held_at) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
         if self.series.len() < other.series.len() {
             self.series.resize(other.series.len(), Second::default());
         }

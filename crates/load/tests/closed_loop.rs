@@ -45,6 +45,64 @@ fn workers_share_the_window() {
     }
 }
 
+/// A server with a receive queue: it takes a query each microsecond and answers it 1 ms later.
+struct Queue {
+    room: u64,
+    free_at: Nanos,
+    dropped: u64,
+}
+
+impl Queue {
+    fn take(&mut self, now: Nanos, query: &[u8], replies: &mut engine::sim::Replies) {
+        self.free_at = self.free_at.max(now) + US(1);
+        if self.free_at.since(now) > US(self.room) {
+            self.free_at = Nanos(self.free_at.0 - 1_000);
+            self.dropped += 1;
+            return;
+        }
+        replies.after(self.free_at.since(now) + MS(1), answer(query));
+    }
+}
+
+#[test]
+fn a_window_opens_without_losses() {
+    // A burst of 1,000 queries would overflow a queue of 400; a window that opens slowly does not.
+    let mut queue = Queue { room: 400, free_at: Nanos(0), dropped: 0 };
+    let window = Pacing::Window { outstanding: 1_000 };
+    let p = Plan { adaptive_window: true, ..plan(window, MS(100), 64) };
+    let (tally, times) = run(p, |now, _, q, replies| {
+        queue.take(now, q, replies);
+    });
+    assert_eq!((queue.dropped, tally.lost, tally.window_held_at), (0, 0, None));
+    assert_eq!(times.iter().filter(|at| **at == Nanos(0)).count(), 64);
+    // Each place is used about once in 1 to 1.3 ms, after some that it takes to open.
+    assert!(tally.sent > 70_000, "{}", tally.sent);
+    assert_sums(&tally, tally.sent);
+}
+
+#[test]
+fn a_window_is_held_to_what_the_server_takes() {
+    // The server answers 10,000 queries a second from a queue of 300, whose rest is lost.
+    let (mut free_at, mut dropped) = (Nanos(0), 0);
+    let window = Pacing::Window { outstanding: 1_000 };
+    let p = Plan { adaptive_window: true, ..plan(window, MS(2_000), 64) };
+    let (tally, _) = run(p, |now, _, q, replies| {
+        free_at = free_at.max(now);
+        if free_at.since(now) > US(100 * 300) {
+            dropped += 1;
+            return;
+        }
+        free_at += US(100);
+        replies.after(free_at.since(now), answer(q));
+    });
+    let held = tally.window_held_at.expect("it lost bursts");
+    assert!((64..=400).contains(&held), "{held}");
+    // Without that, 700 queries were lost in each of 20 timeouts.
+    assert_eq!(tally.lost, dropped);
+    assert!(dropped < 3_000, "{dropped}");
+    assert!(tally.valid > 19_000, "{}", tally.valid);
+}
+
 #[test]
 fn a_silent_server_frees_the_window_by_timeouts() {
     let (tally, times) =
@@ -141,4 +199,20 @@ fn an_experiment_that_runs_out_of_names_has_no_time() {
     });
     assert_eq!(result.times, [MS(64), MS(64)]);
     assert_eq!((result.tally.sent, result.tally.valid, result.tally.exhausted), (600, 600, true));
+}
+
+#[test]
+fn a_window_whose_losses_have_another_cause_stays_whole() {
+    // One query in a thousand is lost: 120 of 400 places wait for a timeout.
+    let mut k = 0u64;
+    let window = Pacing::Window { outstanding: 400 };
+    let p = Plan { adaptive_window: true, ..plan(window, MS(1_000), 2) };
+    let (tally, _) = run(p, |_, _, q, replies| {
+        k += 1;
+        if !k.is_multiple_of(1_000) {
+            replies.after(US(233), answer(q));
+        }
+    });
+    assert_eq!(tally.window_held_at, None);
+    assert!(tally.sent > 1_000_000, "{}", tally.sent);
 }

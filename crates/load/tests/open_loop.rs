@@ -29,8 +29,9 @@ fn at_low_rates_each_query_leaves_when_it_is_due() {
 }
 
 #[test]
-fn at_high_rates_no_query_is_held_longer_than_max_burst() {
-    let (tally, _) = run(plan(constant(1e6), MS(20), 4), |_, _, q, replies| {
+fn no_query_of_a_segmented_message_is_held_longer_than_max_burst() {
+    let p = Plan { segmented: true, ..plan(constant(1e6), MS(20), 4) };
+    let (tally, _) = run(p, |_, _, q, replies| {
         replies.after(US(300), answer(q));
     });
     assert_eq!((tally.sent, tally.valid), (20_000, 20_000));
@@ -53,9 +54,10 @@ fn queries_are_even_over_ten_milliseconds_at_100_k_per_second() {
 }
 
 #[test]
-fn each_burst_goes_to_the_next_socket() {
+fn each_segmented_burst_goes_to_the_next_socket() {
     let mut engine = SimEngine::new(after_1_ms).recording();
-    run_on(&mut engine, plan(constant(1e6), MS(10), 3), 1 << 24, &Arc::default());
+    let p = Plan { segmented: true, ..plan(constant(1e6), MS(10), 3) };
+    run_on(&mut engine, p, 1 << 24, &Arc::default());
     let mut bursts: Vec<(Nanos, u16, u32)> = Vec::new();
     for (at, to, _) in engine.sent() {
         let Destination::Connected(SocketId(socket)) = *to else { panic!("{to:?}") };
@@ -79,51 +81,6 @@ fn a_slow_engine_sends_all_with_a_schedule_error() {
     assert!(tally.latency.quantile(0.9) > tally.latency_from_send.quantile(0.9));
     let void = tally.void(&ScheduleTolerance::default());
     assert!(matches!(void, Some(Void::ScheduleNotKept { sent: 1.0, .. })), "{void:?}");
-}
-
-#[test]
-fn after_a_stall_overdue_queries_leave_in_bounded_bursts() {
-    // The engine stops for 100 ms after the first query: 100,000 queries are due then.
-    let mut first = true;
-    let mut engine = SimEngine::new(after_1_ms).recording().call_cost(Nanos(100));
-    let mut role = Measurer::new(
-        plan(constant(1e6), MS(120), 64),
-        Box::new(workload(1 << 24, false)),
-        Arc::default(),
-    );
-    let mut stalling = Stall { role: &mut role, until: MS(100), first: &mut first };
-    drive(&mut engine, &mut stalling, WaitMode::Sleep, &AtomicBool::new(false))
-        .expect("no errors here");
-    let tally = role.into_tally();
-    assert_eq!((tally.sent, tally.lost + tally.valid), (120_000, 120_000));
-    let mut sent: Vec<Nanos> = engine.sent().iter().map(|(at, _, _)| *at).collect();
-    sent.dedup();
-    assert!(sent.len() > 100_000 / 512, "each call sends at most 512 queries");
-}
-
-/// A role that is not called for some time after its first call.
-struct Stall<'a> {
-    role: &'a mut Measurer,
-    until: Nanos,
-    first: &'a mut bool,
-}
-
-impl engine::Role for Stall<'_> {
-    fn handle(
-        &mut self,
-        now: Nanos,
-        rx: &engine::RxBatch,
-        tx: &mut engine::TxBatch,
-    ) -> engine::Next {
-        if std::mem::take(self.first) || now >= self.until {
-            return self.role.handle(now, rx, tx);
-        }
-        engine::Next::At(self.until)
-    }
-
-    fn sent(&mut self, at: Nanos) {
-        self.role.sent(at);
-    }
 }
 
 #[test]

@@ -58,6 +58,11 @@ impl Goal {
         })
     }
 
+    /// Returns how many of `sent` queries may have no valid reply in time.
+    pub fn allowed_losses(&self, sent: u64) -> u64 {
+        (self.max_loss * sent as f64 + 1e-6) as u64
+    }
+
     /// Adds one comma-separated term of a goal.
     fn add(&mut self, term: &str, loss_seen: &mut bool) -> Result<(), &'static str> {
         if term.is_empty() {

@@ -157,6 +157,24 @@ pub enum Warning {
         /// Size that the Tester requests, in bytes.
         wanted: u64,
     },
+    /// A window lost queries in each timeout, and was held to fewer.
+    WindowHeld {
+        /// How many queries were outstanding at least.
+        held: u64,
+        /// The window that was asked for.
+        wanted: u64,
+    },
+    /// The server got more queries than it answered until the end of the trial.
+    NotSustained {
+        /// Queries outstanding in the middle of the trial.
+        middle: f64,
+        /// Those at its end.
+        end: f64,
+    },
+    /// Several queries at a time crossed to a server on this host as one message.
+    Segmented,
+    /// Names of a namespace were asked for, and any address was a valid answer.
+    AddressNotChecked,
     /// A sentence of a record of schema 1, which had no types for warnings; new records have none.
     Other {
         /// Text of the warning.
@@ -226,6 +244,12 @@ impl Warning {
             Warning::BufferLimit { wanted, .. } => {
                 return Some(format!("as root, sysctl net.core.rmem_max={wanted}"));
             }
+            Warning::WindowHeld { .. } => {
+                "the server's receive buffer takes no more; others are lost"
+            }
+            Warning::NotSustained { .. } => "it does not answer this rate for long",
+            Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
+            Warning::AddressNotChecked => "give --expect-pref64 or --type A",
             Warning::NotSent { .. }
             | Warning::UnexpectedReplies { .. }
             | Warning::ForeignOnServer { .. }
@@ -270,11 +294,15 @@ impl Warning {
             Warning::ServerStillBusy { after_s } => number(*after_s, 0),
             Warning::SlowClock { read_ns, .. } => number(*read_ns, 0),
             Warning::CoreAway { max_us, .. } => number(max_us / 1e3, 1),
+            Warning::WindowHeld { held, .. } => whole(*held),
+            Warning::NotSustained { end, .. } => number(*end, 0),
             Warning::CaptureCut { .. }
             | Warning::ClockRateVaries { .. }
             | Warning::ClockRateHidden
             | Warning::Boost
             | Warning::SharedCores { .. }
+            | Warning::Segmented
+            | Warning::AddressNotChecked
             | Warning::Other { .. } => None,
         }
     }
@@ -289,6 +317,18 @@ impl Warning {
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
             Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
             Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
+            Warning::WindowHeld { wanted, .. } => {
+                format!("the window of {wanted} queries was held to {n}")
+            }
+            Warning::NotSustained { middle, .. } => {
+                format!("{n} queries were outstanding at the end, {middle:.0} in the middle")
+            }
+            Warning::Segmented => {
+                "queries crossed to the server on this host as segmented messages".to_owned()
+            }
+            Warning::AddressNotChecked => {
+                "the addresses in the answers were not checked".to_owned()
+            }
             Warning::SmallReceiveBuffers { wanted, .. } => {
                 format!("receive buffers of {n} instead of {wanted} bytes")
             }

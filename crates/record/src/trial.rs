@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Limiter, Link, Path, Void, Warning};
+use measure::{Disturbances, Limiter, LimiterProof, Link, Outstanding, Path, Void, Warning};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::connections::Connections;
@@ -51,12 +51,18 @@ pub struct Trial {
     /// Limiter of the trial.
     #[serde(with = "limiter_word")]
     pub limiter: Limiter,
+    /// What shows that it limited it; absent where nothing needs to be shown, and in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limiter_proof: Option<LimiterProof>,
     /// False, or the reason why the trial is void.
     pub void: Voidness,
     /// Goal of the trial, if it has one.
     pub goal: Option<String>,
     /// Whether the goal was met; absent without a goal.
     pub passed: Option<bool>,
+    /// Queries outstanding in the middle and at its end; absent of closed loops, ramps, and where sending ended early.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outstanding: Option<Outstanding>,
     /// Whether the trial ended as soon as the goal was missed for certain.
     pub stopped_early: bool,
     /// CPU time by role: `tester`, `authdns`, `dut`.
@@ -66,6 +72,9 @@ pub struct Trial {
     /// Connections of the trial; absent over UDP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Connections>,
+    /// What stood still during it, what left late, and what was lost when.
+    #[serde(skip_serializing_if = "Disturbances::is_empty", default)]
+    pub disturbances: Disturbances,
     /// Counts of each second of the trial.
     pub series: Vec<Second>,
     /// Samples of the probes, by seconds since the start of the trial.
@@ -81,6 +90,11 @@ impl Trial {
     /// Returns the number of queries without a valid reply in time.
     pub fn bad(&self) -> u64 {
         self.answered - self.valid + self.lost
+    }
+
+    /// Whether the server kept up with the rate until the end, as far as that is known.
+    pub fn is_sustained(&self) -> bool {
+        self.outstanding.is_none_or(|numbers| numbers.is_sustained())
     }
 
     /// Returns the number of invalid replies in time.

@@ -1,8 +1,13 @@
 //! The merge: combines the workers' reports into one trial, with the Tester's own evidence.
 
+use std::net::{SocketAddr, UdpSocket};
+
 use engine::EngineCounters;
 use load::Tally;
-use measure::{Evidence, Limiter, Nanos, ScheduleTolerance, Transport, Void, Warning};
+use measure::{
+    Evidence, Goal, Limiter, Nanos, Outstanding, Pacing, ScheduleTolerance, Transport, Void,
+    Warning,
+};
 use record::request::WaitFor;
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
 use udp::UdpFacts;
@@ -25,6 +30,9 @@ pub(crate) struct Seen {
     pub(crate) queue_drops: u64,
     pub(crate) interrupted: bool,
 }
+
+/// Quantile of the latencies that is the round trip of a server that is not overloaded.
+const ROUND_TRIP: f64 = 0.05;
 
 /// Sum of the workers' reports.
 struct Merged {
@@ -82,13 +90,13 @@ impl Setup {
             ..Evidence::default()
         };
         let void = self.void(&tally, &evidence, seen.interrupted, open_loop);
-        let limiter = match &void {
-            Some(void) => void.limiter(),
+        let (limiter, limiter_proof) = match &void {
+            Some(void) => (void.limiter(), None),
             // A closed loop always has a limiter.
             None if evidence.complete && !open_loop => {
-                Evidence { complete: false, ..evidence.clone() }.limiter()
+                Evidence { complete: false, ..evidence.clone() }.accuse()
             }
-            None => evidence.limiter(),
+            None => evidence.accuse(),
         };
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
@@ -106,8 +114,14 @@ impl Setup {
         let mut trial = self.record(&tally, facts, workers, limiter, void.as_ref());
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
         trial.drops = drops;
+        trial.limiter_proof = limiter_proof;
         trial.warnings = self.warnings(&tally, &counters, facts);
         trial.warnings.extend_from_slice(self.workload_warnings());
+        if let Some(Outstanding { middle, end, .. }) =
+            trial.outstanding.filter(|numbers| !numbers.is_sustained())
+        {
+            trial.warnings.push(Warning::NotSustained { middle, end });
+        }
         if let Some((setup, report)) = self.connections.as_ref().zip(connections) {
             trial.warnings.extend(setup.warnings(&report, self.request.pacing));
             trial.connections = Some(setup.record(&report));
@@ -132,7 +146,22 @@ impl Setup {
             return Some(Void::NothingSent);
         }
         let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
-        evidence.starved().or(schedule)
+        evidence.starved().or(schedule).or_else(|| self.stalled(tally))
+    }
+
+    /// Why a trial is void that failed by losses at times when something stood still.
+    fn stalled(&self, tally: &Tally) -> Option<Void> {
+        let goal = self.request.goal.as_ref()?;
+        let passed = !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency);
+        let allowed = goal.allowed_losses(tally.planned.max(tally.sent));
+        let round_trip = tally.latency_from_send.quantile(ROUND_TRIP);
+        let void = || tally.disturbances.void(tally.bad(), allowed, round_trip);
+        if passed { None } else { void() }
+    }
+
+    /// Whether the server's address is one of this host.
+    fn target_is_local(&self) -> bool {
+        UdpSocket::bind(SocketAddr::new(self.request.target.ip(), 0)).is_ok()
     }
 
     /// Returns the warnings about the trial.
@@ -148,6 +177,15 @@ impl Setup {
             ),
             (tally.blocked > 0, Warning::NoFreeId { times: tally.blocked }),
             (counters.send_errors > 0, Warning::NotSent { datagrams: counters.send_errors }),
+            (
+                tally.window_held_at.is_some(),
+                Warning::WindowHeld {
+                    held: tally.window_held_at.unwrap_or(0),
+                    wanted: self.request.pacing.outstanding().map_or(0, u64::from),
+                },
+            ),
+            (facts.gso && self.connections.is_none() && self.target_is_local(), Warning::Segmented),
+            (self.workload.accepts_any_address(), Warning::AddressNotChecked),
             (tally.unexpected > 0, Warning::UnexpectedReplies { replies: tally.unexpected }),
             (
                 self.connections.is_none() && bytes < wanted,
@@ -174,10 +212,11 @@ impl Setup {
         let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
         let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
+        let outstanding = self.outstanding(tally, whole);
+        let sustained = outstanding.is_none_or(|numbers| numbers.is_sustained());
+        let met = |goal: &Goal| goal.met(tally.sent, tally.bad(), &tally.latency);
         let passed =
-            self.request.goal.as_ref().map(|goal| {
-                !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency)
-            });
+            self.request.goal.as_ref().map(|goal| !tally.stopped_early && sustained && met(goal));
         Trial {
             schema: SCHEMA,
             planned: tally.planned,
@@ -202,13 +241,16 @@ impl Setup {
             schedule_error_us: Times::from(&tally.schedule_error),
             rcodes: rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), *n)).collect(),
             limiter,
+            limiter_proof: None,
             void: Voidness(void.cloned()),
             goal: self.request.goal.as_ref().map(ToString::to_string),
             passed,
+            outstanding,
             stopped_early: tally.stopped_early,
             cpu: Default::default(),
             drops: Drops::default(),
             connections: None,
+            disturbances: tally.disturbances.clone(),
             series: tally
                 .series
                 .iter()
@@ -218,6 +260,17 @@ impl Setup {
             probes: Vec::new(),
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
+        }
+    }
+
+    /// Queries outstanding in the middle and at the end of a load at one rate that was sent to its end.
+    fn outstanding(&self, tally: &Tally, whole: bool) -> Option<Outstanding> {
+        match (self.request.pacing, &self.workload) {
+            (_, WorkloadPlan::Replay(_)) => None,
+            (Pacing::Constant { rate } | Pacing::Poisson { rate }, _) if whole => {
+                tally.outstanding(self.request.duration, rate)
+            }
+            _ => None,
         }
     }
 

@@ -193,7 +193,7 @@ fn worker(
     let before = Spent::now();
     drive(&mut engine, &mut role, wait, stop)?;
     let spent = Spent::since(before);
-    let (tally, times) = match role {
+    let (mut tally, times) = match role {
         Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
         Role::Replay(replayer) => (replayer.into_tally(), Vec::new()),
         Role::LockStep(lockstep) => {
@@ -201,6 +201,10 @@ fn worker(
             (tally, times)
         }
     };
+    for lost in &mut tally.disturbances.lost {
+        let local = engine.local_address(engine::SocketId(lost.socket));
+        lost.port = local.ok().map(|address| address.port());
+    }
     Ok(Report { tally, times, counters: engine.counters(), spent, connections: None })
 }
 

@@ -19,8 +19,9 @@ use crate::run::Role;
 use crate::sockets::{addresses, udp_options, wait_mode, workers};
 use crate::workload::WorkloadPlan;
 
-/// Least number of sockets over all workers, for several receive queues and ports at the server.
-const MIN_SOCKETS: usize = 4;
+/// Fewest source ports for each core of the server: with four over 16 threads that share a port, one of them got 3.3
+/// times its share of the queries.
+const PORTS_PER_DUT_CORE: usize = 64;
 
 /// A checked request, with everything that a trial needs.
 #[derive(Clone, Debug)]
@@ -148,24 +149,26 @@ impl Setup {
     /// Returns the number of sockets that each worker opens.
     fn sockets_per_worker(&self, workers: usize) -> usize {
         let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
+        let ports = PORTS_PER_DUT_CORE * self.request.dut_cpus.len().max(1);
         let wanted = match (self.request.pacing, self.request.sockets.count) {
             (Pacing::LockStep { .. }, _) => needed,
             (_, Some(count)) => usize::from(count).div_ceil(workers),
-            (_, None) => needed.max(MIN_SOCKETS.div_ceil(workers)),
+            // More are needed from a million queries a second on.
+            (_, None) => needed.max(ports.div_ceil(workers)),
         };
         wanted.clamp(1, udp::MAX_SOCKETS)
     }
 
     /// Makes the engines, one for each worker.
     pub(crate) fn engines(&self, workers: usize) -> Result<Vec<UdpEngine>, TesterError> {
-        let TrialRequest { target, pacing, sockets, .. } = &self.request;
+        let TrialRequest { target, sockets, .. } = &self.request;
         let each = self.sockets_per_worker(workers);
         let anywhere: IpAddr = if target.is_ipv4() {
             Ipv4Addr::UNSPECIFIED.into()
         } else {
             Ipv6Addr::UNSPECIFIED.into()
         };
-        let options = udp_options(sockets, *pacing);
+        let options = udp_options(sockets);
         if let WorkloadPlan::Replay(_) = self.workload {
             // One socket sends for many clients, each with its own address.
             let any = vec![SocketAddr::new(anywhere, 0); each];
@@ -184,6 +187,8 @@ impl Setup {
             duration,
             timeout,
             max_burst: self.request.sockets.max_burst,
+            segmented: udp_options(&self.request.sockets).gso,
+            adaptive_window: true,
             stop_at: self.request.goal.clone(),
             sockets: sockets as u16,
             seed,

@@ -5,30 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use engine::WaitMode;
 use ipnet::IpNet;
 use load::Networks;
-use measure::{Pacing, Qps};
 use record::request::{Gso, Sockets, WaitFor};
 use udp::UdpOptions;
 
-/// Rate up to which a worker sends each query by itself, in queries a second: its system calls use a third of a core.
-const PLAIN_RATE: f64 = 150_000.0;
 /// Largest part of a prefix whose addresses are used, in bits.
 const MOST_BITS: u32 = 16;
 
-/// Returns the options of the sockets of a load with this pacing.
-///
-/// A server on the same host receives a segmented message as one, which costs it less than real clients do: below the rate that
-/// needs it each query leaves by itself.
-pub fn udp_options(sockets: &Sockets, pacing: Pacing) -> UdpOptions {
-    let needed = match pacing {
-        Pacing::LockStep { .. } => 0.0,
-        _ => pacing.peak_rate().map_or(f64::INFINITY, Qps::get),
-    };
-    let gso = match sockets.gso {
-        Gso::On => true,
-        Gso::Off => false,
-        Gso::Auto => needed / workers(sockets).len() as f64 > PLAIN_RATE,
-    };
-    UdpOptions { gso, gro: sockets.gro, timestamps: sockets.timestamps, buffer: sockets.buffer }
+/// Returns the options of the sockets of a load.
+pub fn udp_options(sockets: &Sockets) -> UdpOptions {
+    let Sockets { gro, timestamps, buffer, .. } = *sockets;
+    UdpOptions { gso: sockets.gso == Gso::On, gro, timestamps, buffer }
 }
 
 /// Returns how an engine waits.

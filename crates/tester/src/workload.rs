@@ -137,6 +137,15 @@ impl WorkloadPlan {
         }
     }
 
+    /// Whether names of a namespace are asked for and any address is a valid answer.
+    pub(crate) fn accepts_any_address(&self) -> bool {
+        let any = [Expect::Answered, Expect::NoError, Expect::AnyAaaa];
+        let accepts = |spec: &NamespaceSpec| {
+            any.iter().any(|expect| spec.expect == NamespaceExpect::Same(*expect))
+        };
+        self.spec().is_some_and(accepts)
+    }
+
     /// Returns the number of names; `None` if it is unlimited.
     pub(crate) fn names(&self) -> Option<u64> {
         Some(self.spec()?.names)

@@ -28,8 +28,8 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) max_burst_us: u64,
     /// Send queries that leave together as one segmented message (UDP_SEGMENT), which a server on this host receives
-    /// as one; auto: in closed loops and searches, and above 150,000 queries per second and worker
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    /// as one, unlike those of real clients
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "off")]
     pub(crate) gso: GsoArg,
     /// Receive each datagram by itself (no UDP_GRO)
     #[arg(long)]
@@ -45,14 +45,12 @@ pub(crate) struct SocketArgs {
     pub(crate) shared_core: bool,
 }
 
-/// When queries leave as segmented messages.
+/// Whether queries leave as segmented messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GsoArg {
-    /// If the rate needs it
-    Auto,
     /// Always
     On,
-    /// Never
+    /// Never: each query is a packet of its own
     Off,
 }
 
@@ -88,6 +86,6 @@ impl SocketArgs {
 }
 
 becomes! {
-    GsoArg => Gso { Auto => Auto, On => On, Off => Off }
+    GsoArg => Gso { On => On, Off => Off }
     WaitArg => WaitFor { Spin => Spin, Yield => Yield, Sleep => Sleep, Auto => Auto }
 }

@@ -34,7 +34,9 @@ impl StreamRole for Clients {
         let at = self.clock(now);
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
-        if let Some(found) = self.outcomes.record_reply(Some(&mut client.pipeline), at, message) {
+        let ended =
+            self.outcomes.record_reply(place(conn), Some(&mut client.pipeline), at, message);
+        if let Some(found) = ended {
             self.in_flight -= 1;
             let tally = &mut self.connections[self.plan.mix.kind(conn)];
             let first = !std::mem::replace(&mut client.answered, true);
@@ -151,14 +153,21 @@ impl StreamRole for Clients {
     fn sent(&mut self, at: Nanos, conn: ConnId) {
         self.outcomes.tally.last_sent = at;
         let at = self.clock(at);
-        let (errors, room_since) = (&mut self.outcomes.tally.schedule_error, self.room_since);
+        let (tally, room_since) = (&mut self.outcomes.tally, self.room_since);
         let client = &mut self.clients[conn as usize];
         // Queries that waited for the connection were recorded when they were handed over.
         let sending = std::mem::replace(&mut client.sending, true);
         client.pipeline.mark_sent(at, |due| {
             if sending {
-                errors.record(at.since(due.max(room_since)));
+                let due = due.max(room_since);
+                tally.schedule_error.record(at.since(due));
+                tally.disturbances.add_departure(due, at.since(due));
             }
         });
     }
+}
+
+/// Returns the number of a connection as that of a socket.
+pub(super) fn place(conn: ConnId) -> u16 {
+    u16::try_from(conn).unwrap_or(u16::MAX)
 }

@@ -22,6 +22,8 @@ pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {
         duration,
         timeout: MS(100),
         max_burst: US(50),
+        segmented: false,
+        adaptive_window: false,
         stop_at: None,
         sockets,
         seed: 1,

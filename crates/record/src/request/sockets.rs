@@ -12,7 +12,7 @@ use super::text;
 pub struct Sockets {
     /// Cores of the workers, one worker on each; if empty, one worker that may run on any core.
     pub cpus: Vec<usize>,
-    /// Number of source ports over all workers; as many as rate and timeout need if absent.
+    /// Number of source ports over all workers; 64 for each core of the server if absent.
     pub count: Option<u16>,
     /// Source addresses, used in turn from the first; chosen by the kernel if absent.
     pub source: Option<IpNet>,
@@ -21,7 +21,8 @@ pub struct Sockets {
     /// Longest time that a due query may be held back to leave together with others, in nanoseconds.
     #[serde(with = "text")]
     pub max_burst: Nanos,
-    /// When queries that leave together are one segmented message (UDP_SEGMENT).
+    /// Whether queries that leave together are one segmented message (UDP_SEGMENT), which a server on the same host receives
+    /// as one: that costs it less than real clients do.
     pub gso: Gso,
     /// Whether replies are received coalesced (UDP_GRO).
     pub gro: bool,
@@ -41,7 +42,7 @@ impl Default for Sockets {
             source: None,
             wait: WaitFor::Auto,
             max_burst: Nanos::from_micros(50),
-            gso: Gso::Auto,
+            gso: Gso::Off,
             gro: true,
             timestamps: true,
             buffer: 16 << 20,
@@ -65,15 +66,13 @@ pub enum WaitFor {
     Auto,
 }
 
-/// When queries leave as segmented messages.
+/// Whether queries leave as segmented messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gso {
-    /// If the rate needs it.
-    #[default]
-    Auto,
     /// Always.
     On,
-    /// Never.
+    /// Never: each query is a packet of its own.
+    #[default]
     Off,
 }

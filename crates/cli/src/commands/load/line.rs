@@ -138,11 +138,10 @@ impl Line {
         let micros = |time: Nanos| time.0 / 1_000;
         self.unless(micros(usual.max_burst), "--max-burst-us", micros(sockets.max_burst));
         let gso = match sockets.gso {
-            Gso::Auto => "auto",
             Gso::On => "on",
             Gso::Off => "off",
         };
-        self.unless("auto", "--gso", gso);
+        self.unless("off", "--gso", gso);
         self.flag(!sockets.gro, "--no-gro");
         self.flag(!sockets.timestamps, "--no-timestamps");
         self.unless(usual.buffer, "--buffer", sockets.buffer);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use experiment::{BenchError, NameBudget, Progress, Repeats, Rule, Search, conformance};
 use measure::{Nanos, OpenPacing};
-use record::request::{self, Engine, Gso};
+use record::request::{self, Engine};
 use record::{Plan, Run, SCHEMA, TrialRequest};
 use tester::{Setup, unix_now};
 
@@ -19,11 +19,7 @@ use crate::process::interruption;
 
 pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let (search, repeats) = plan(&args)?;
-    let mut sockets = args.sockets.request();
-    if sockets.gso == Gso::Auto {
-        // All trials of a search send in the same way, at any rate.
-        sockets.gso = Gso::On;
-    }
+    let sockets = args.sockets.request();
     let request = TrialRequest {
         version: request::VERSION,
         target: args.target,

@@ -118,10 +118,7 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<AuthSe
     args.sockets.shared_core |= shares;
     let config =
         AuthConfig { aaaa: AaaaPolicy::Always, pref64: args.pref64, ..AuthConfig::new(*namespace) };
-    let options = UdpOptions {
-        timestamps: false,
-        ..udp_options(&args.sockets.request(), Pacing::Constant { rate: args.rate })
-    };
+    let options = UdpOptions { timestamps: false, ..udp_options(&args.sockets.request()) };
     let wait = if shares { WaitMode::Sleep } else { WaitMode::Auto };
     let listen = AuthListen {
         plain: vec!["[::1]:0".parse().expect("an address")],

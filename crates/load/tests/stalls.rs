@@ -1,0 +1,169 @@
+//! Stalls of the Measurer and lost queries on the simulated engine: exact to the nanosecond.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use common::{MS, US, answer, constant, plan, qps, run, workload};
+use engine::sim::{Replies, SimEngine};
+use engine::{SocketId, WaitMode, drive};
+use load::{Measurer, Plan, Tally};
+use measure::Nanos;
+use measure::stall::{MAX_LOST_KEPT, Side};
+
+/// Answers each query after a millisecond.
+fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
+    replies.after(MS(1), answer(query));
+}
+
+/// A role that is not called for some time after its first call; the reply to its first query is lost.
+struct Stall<'a> {
+    role: &'a mut Measurer,
+    until: Nanos,
+    first: bool,
+}
+
+impl engine::Role for Stall<'_> {
+    fn handle(
+        &mut self,
+        now: Nanos,
+        rx: &engine::RxBatch,
+        tx: &mut engine::TxBatch,
+    ) -> engine::Next {
+        if std::mem::take(&mut self.first) || now >= self.until {
+            return self.role.handle(now, rx, tx);
+        }
+        engine::Next::At(self.until)
+    }
+
+    fn sent(&mut self, at: Nanos) {
+        self.role.sent(at);
+    }
+}
+
+/// Runs a Measurer that stalls until `until` after its first query; each call of the engine takes `call_cost`.
+/// Returns its tally and when each query left.
+fn run_stalled(plan: Plan, until: Nanos, call_cost: Nanos) -> (Tally, Vec<Nanos>) {
+    let mut engine = SimEngine::new(after_1_ms).recording().call_cost(call_cost);
+    let mut role = Measurer::new(plan, Box::new(workload(1 << 24, false)), Arc::default());
+    let mut stalling = Stall { role: &mut role, until, first: true };
+    drive(&mut engine, &mut stalling, WaitMode::Sleep, &AtomicBool::new(false))
+        .expect("no errors here");
+    (role.into_tally(), engine.sent().iter().map(|(at, _, _)| *at).collect())
+}
+
+#[test]
+fn after_a_stall_overdue_queries_leave_in_bounded_bursts() {
+    // The engine stops for 100 ms after the first query: 100,000 queries are due then.
+    let p = plan(constant(1e6), MS(120), 64);
+    let (tally, mut sent) = run_stalled(p, MS(100), Nanos(100));
+    assert_eq!((tally.sent, tally.lost + tally.valid), (120_000, 120_000));
+    sent.dedup();
+    assert!(sent.len() > 100_000 / 512, "each call sends at most 512 queries");
+}
+
+#[test]
+fn after_a_stall_the_backlog_leaves_at_twice_the_rate() {
+    // 1,000 queries a second; the first leaves at 0, then nothing until 20 ms.
+    let (tally, times) = run_stalled(plan(constant(1_000.0), MS(60), 3), MS(20), Nanos(0));
+    let expected: Vec<Nanos> = (0..60)
+        .map(|k| match k {
+            0 => MS(0),
+            // Due within 1 ms of the time at which the Measurer was to be called.
+            1 | 2 => MS(20),
+            // Two in a millisecond, until the schedule is reached at 38 ms.
+            3..=38 => Nanos(MS(20).0 + (k - 2) * 500_000),
+            k => MS(k),
+        })
+        .collect();
+    assert_eq!(times, expected);
+    // The schedule error still counts from the due time, and so does the latency.
+    assert!((18_990_000..=19_010_000).contains(&tally.schedule_error.max().0));
+    assert_eq!((tally.sent, tally.valid, tally.lost), (60, 59, 1));
+    assert!(tally.latency.quantile(0.5) >= MS(2) && tally.latency_from_send.max() < US(1_010));
+    let found = &tally.disturbances;
+    assert_eq!(found.started, MS(0));
+    let [stall] = found.stalls[..] else { panic!("{found:?}") };
+    assert_eq!((stall.side, stall.at, stall.length), (Side::Tester, MS(1), MS(19)));
+    let [late] = found.late[..] else { panic!("{found:?}") };
+    // Query 36 leaves 1 ms late, at 37 ms.
+    assert_eq!((late.from, late.until, late.queries, late.worst), (MS(1), MS(37), 36, MS(19)));
+}
+
+#[test]
+fn the_backlog_of_a_high_rate_is_spread() {
+    for segmented in [false, true] {
+        let p = Plan { segmented, ..plan(constant(1e6), MS(60), 64) };
+        let (tally, times) = run_stalled(p, MS(20), Nanos(0));
+        // The first query of a segmented message has not left before the stall.
+        let lost = u64::from(!segmented);
+        assert_eq!((tally.sent, tally.valid, tally.lost), (60_000, 60_000 - lost, lost));
+        let mut counts = [0u64; 61];
+        times.iter().for_each(|at| counts[(at.0 / 1_000_000) as usize] += 1);
+        // What is due within 1 ms leaves at once, then 2,000 in each millisecond until 39 ms.
+        let burst = times.iter().filter(|at| **at == MS(20)).count();
+        assert!((950..=1_050).contains(&burst), "{burst}");
+        assert!(counts[21..37].iter().all(|count| (1_900..=2_100).contains(count)), "{counts:?}");
+        assert!(counts[40..60].iter().all(|count| (900..=1_100).contains(count)), "{counts:?}");
+    }
+}
+
+#[test]
+fn a_short_delay_is_made_up_at_once() {
+    // Called 0.9 ms after the second query was due.
+    let (tally, times) = run_stalled(plan(constant(10_000.0), MS(5), 3), US(1_000), Nanos(0));
+    assert_eq!(times[..12].iter().filter(|at| **at == US(1_000)).count(), 10);
+    assert_eq!(times[11], US(1_100));
+    assert!(tally.disturbances.is_empty(), "{:?}", tally.disturbances);
+}
+
+#[test]
+fn the_first_lost_queries_are_kept() {
+    // Queries 0, 10, 20 and so on are lost.
+    let mut k = 0;
+    let mut ids = Vec::new();
+    let (tally, _) = run(plan(constant(1_000.0), MS(2_000), 4), |_, socket, q, replies| {
+        if k % 10 == 0 {
+            ids.push((socket.0, u16::from_be_bytes([q[0], q[1]])));
+        } else {
+            replies.after(MS(1), answer(q));
+        }
+        k += 1;
+    });
+    let found = &tally.disturbances;
+    assert_eq!((tally.lost, found.lost.len()), (200, MAX_LOST_KEPT));
+    for (k, lost) in (0..).zip(&found.lost) {
+        assert_eq!((lost.due, lost.sent), (MS(10 * k), MS(10 * k)));
+        assert_eq!((lost.socket, lost.id), ids[k as usize]);
+    }
+    assert_eq!(found.losses.iter().map(|span| span.queries).sum::<u64>(), 200);
+    assert_eq!(found.losses.len(), 200);
+    assert!(found.stalls.is_empty() && found.late.is_empty());
+}
+
+#[test]
+fn a_reply_that_is_too_late_is_a_lost_query() {
+    let (tally, _) = run(plan(constant(1_000.0), MS(200), 1), |at, _, q, replies| {
+        replies.after(if at == MS(7) { MS(110) } else { MS(1) }, answer(q));
+    });
+    assert_eq!((tally.lost, tally.late), (1, 1));
+    assert_eq!(tally.disturbances.lost.len(), 1);
+    assert_eq!(tally.disturbances.lost[0].due, MS(7));
+}
+
+#[test]
+fn outstanding_queries_tell_an_overload() {
+    // The server takes 10,000 queries a second; the timeout never comes.
+    for (rate, sustained) in [(9_900.0, true), (10_000.0, true), (10_200.0, false)] {
+        let mut free_at = Nanos(0);
+        let p = Plan { timeout: MS(1_000), ..plan(constant(rate), MS(1_000), 64) };
+        let (tally, _) = run(p, |now, _, q, replies| {
+            free_at = free_at.max(now) + US(100);
+            replies.after(free_at.since(now), answer(q));
+        });
+        assert_eq!(tally.lost, 0);
+        let numbers = tally.outstanding(MS(1_000), qps(rate)).expect("numbers");
+        assert_eq!(numbers.is_sustained(), sustained, "{rate}: {numbers:?}");
+    }
+}
