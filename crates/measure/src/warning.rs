@@ -317,18 +317,12 @@ impl Warning {
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
             Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
             Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
-            Warning::WindowHeld { wanted, .. } => {
-                format!("the window of {wanted} queries was held to {n}")
-            }
+            Warning::WindowHeld { wanted, .. } => format!("a window of {wanted} was held to {n}"),
             Warning::NotSustained { middle, .. } => {
                 format!("{n} queries were outstanding at the end, {middle:.0} in the middle")
             }
-            Warning::Segmented => {
-                "queries crossed to the server on this host as segmented messages".to_owned()
-            }
-            Warning::AddressNotChecked => {
-                "the addresses in the answers were not checked".to_owned()
-            }
+            Warning::Segmented => "queries crossed this host as segmented messages".to_owned(),
+            Warning::AddressNotChecked => "the answers' addresses were not checked".to_owned(),
             Warning::SmallReceiveBuffers { wanted, .. } => {
                 format!("receive buffers of {n} instead of {wanted} bytes")
             }
