@@ -1,19 +1,7 @@
 //! Arguments that several commands share, each group with the part of a request that it becomes.
 
-/// Converts values of arguments into the values of a request with the same meaning.
-macro_rules! becomes {
-    ($($arg:ident => $value:ident { $($from:ident => $to:ident),* })*) => {
-        $(impl From<$arg> for $value {
-            fn from(arg: $arg) -> Self {
-                match arg {
-                    $($arg::$from => $value::$to,)*
-                }
-            }
-        })*
-    };
-}
-
 pub(crate) mod address;
+pub(crate) mod choice;
 pub(crate) mod fields;
 pub(crate) mod keep;
 pub(crate) mod number;

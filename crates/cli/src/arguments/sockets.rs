@@ -1,12 +1,13 @@
 //! Sockets and threads of the Measurer.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ipnet::IpNet;
 use lab::CpuList;
 use measure::Nanos;
 use record::request::{Gso, Sockets, WaitFor};
 
 use crate::arguments::address::parse_source;
+use crate::arguments::choice::{Choice, choice};
 
 /// How queries leave and replies come in.
 #[derive(Args, Clone, Debug)]
@@ -22,15 +23,15 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
     pub(crate) source: Option<IpNet>,
     /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
-    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
-    pub(crate) wait: WaitArg,
+    #[arg(long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "auto")]
+    pub(crate) wait: WaitFor,
     /// Longest time that a due query is held back to leave together with others (microseconds)
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) max_burst_us: u64,
     /// Send queries that leave together as one segmented message (UDP_SEGMENT), which a server on this host receives
     /// as one, unlike those of real clients
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "off")]
-    pub(crate) gso: GsoArg,
+    #[arg(long, value_parser = choice(&GSO), value_name = "WHEN", default_value = "off")]
+    pub(crate) gso: Gso,
     /// Receive each datagram by itself (no UDP_GRO)
     #[arg(long)]
     pub(crate) no_gro: bool,
@@ -46,26 +47,22 @@ pub(crate) struct SocketArgs {
 }
 
 /// Whether queries leave as segmented messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GsoArg {
-    /// Always
-    On,
-    /// Never: each query is a packet of its own
-    Off,
-}
+pub(crate) const GSO: [Choice<Gso>; 2] = [
+    ("on", "Always", Gso::On),
+    ("off", "Never: each query is a packet of its own", Gso::Off),
+];
 
 /// How workers wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WaitArg {
-    /// Never sleep
-    Spin,
-    /// Never sleep, but yield the core to others
-    Yield,
-    /// Always sleep
-    Sleep,
-    /// Sleep through long waits, spin through the last microseconds; in closed loops sleep
-    Auto,
-}
+pub(crate) const WAIT: [Choice<WaitFor>; 4] = [
+    ("spin", "Never sleep", WaitFor::Spin),
+    ("yield", "Never sleep, but yield the core to others", WaitFor::Yield),
+    ("sleep", "Always sleep", WaitFor::Sleep),
+    (
+        "auto",
+        "Sleep through long waits, spin through the last microseconds; in closed loops sleep",
+        WaitFor::Auto,
+    ),
+];
 
 impl SocketArgs {
     /// Returns the sockets and threads of a request.
@@ -74,18 +71,13 @@ impl SocketArgs {
             cpus: self.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
             count: self.sockets,
             source: self.source,
-            wait: self.wait.into(),
+            wait: self.wait,
             max_burst: Nanos::from_micros(self.max_burst_us),
-            gso: self.gso.into(),
+            gso: self.gso,
             gro: !self.no_gro,
             timestamps: !self.no_timestamps,
             buffer: self.buffer,
             shared_core: self.shared_core,
         }
     }
-}
-
-becomes! {
-    GsoArg => Gso { On => On, Off => Off }
-    WaitArg => WaitFor { Spin => Spin, Yield => Yield, Sleep => Sleep, Auto => Auto }
 }

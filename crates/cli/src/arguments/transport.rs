@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use measure::{Nanos, Qps, Transport};
 use record::request::{
@@ -13,6 +13,7 @@ use record::request::{
 };
 
 use crate::arguments::address::parse_source;
+use crate::arguments::choice::{Choice, choice};
 
 /// Transports, clients and their connections.
 #[derive(Args, Clone, Debug)]
@@ -47,12 +48,12 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub(crate) connect_timeout: Nanos,
     /// How connections are closed: fin leaves a port waiting for a minute (TIME_WAIT), reset does not
-    #[arg(long, value_enum, value_name = "HOW", default_value = "fin")]
-    pub(crate) close: CloseArg,
+    #[arg(long, value_parser = choice(&CLOSE), value_name = "HOW", default_value = "fin")]
+    pub(crate) close: Close,
     /// Queries due together on a connection leave each with a write of its own, as from stubs, or together (TCP, TLS,
     /// HTTP/2; QUIC forms its packets itself)
-    #[arg(long, value_enum, value_name = "HOW", default_value = "each")]
-    pub(crate) write: WriteArg,
+    #[arg(long, value_parser = choice(&WRITE), value_name = "HOW", default_value = "each")]
+    pub(crate) write: Write,
     /// A reply longer than this fails: over TCP and TLS with its connection (bytes)
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     pub(crate) max_reply: u16,
@@ -60,8 +61,8 @@ pub(crate) struct StreamArgs {
     #[arg(long)]
     pub(crate) fast_open: bool,
     /// How HTTP carries queries [default: post]
-    #[arg(long, value_enum, value_name = "METHOD")]
-    pub(crate) http_method: Option<HttpMethodArg>,
+    #[arg(long, value_parser = choice(&HTTP_METHOD), value_name = "METHOD")]
+    pub(crate) http_method: Option<HttpMethod>,
     /// Path of HTTP requests [default: /dns-query]
     #[arg(long, value_name = "PATH")]
     pub(crate) http_path: Option<String>,
@@ -72,14 +73,14 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// Use this version of TLS only
-    #[arg(long, value_enum, value_name = "VERSION")]
-    pub(crate) tls_version: Option<TlsVersionArg>,
+    #[arg(long, value_parser = choice(&TLS_VERSION), value_name = "VERSION")]
+    pub(crate) tls_version: Option<TlsVersion>,
     /// Application protocols offered, separated by commas; empty for none [default: the transport's]
     #[arg(long, value_name = "LIST")]
     pub(crate) alpn: Option<String>,
     /// Client of the next query: each client in turn, or a random one, so that each is a Poisson process in a Poisson load
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub(crate) pick: Option<PickArg>,
+    #[arg(long, value_parser = choice(&PICK), value_name = "HOW")]
+    pub(crate) pick: Option<Pick>,
     /// Close a connection without a query for this time; its client opens another one for its next query
     #[arg(long, value_name = "TIME")]
     pub(crate) close_idle: Option<Nanos>,
@@ -213,51 +214,26 @@ fn transport_parser() -> impl TypedValueParser<Value = Transport> {
 }
 
 /// Order in which clients send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PickArg {
-    /// Each client in turn
-    Turn,
-    /// A random client
-    Chance,
-}
+pub(crate) const PICK: [Choice<Pick>; 2] =
+    [("turn", "Each client in turn", Pick::Turn), ("chance", "A random client", Pick::Chance)];
 
 /// How HTTP carries queries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HttpMethodArg {
-    /// In the URI
-    Get,
-    /// In the body
-    Post,
-}
+pub(crate) const HTTP_METHOD: [Choice<HttpMethod>; 2] =
+    [("get", "In the URI", HttpMethod::Get), ("post", "In the body", HttpMethod::Post)];
 
 /// How connections are closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CloseArg {
-    /// In an orderly way
-    Fin,
-    /// With a reset
-    Reset,
-}
+pub(crate) const CLOSE: [Choice<Close>; 2] =
+    [("fin", "In an orderly way", Close::Fin), ("reset", "With a reset", Close::Reset)];
 
 /// How queries that are due together are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WriteArg {
-    /// Each with a write, and a TLS record, of its own
-    Each,
-    /// All with one write
-    Together,
-}
+pub(crate) const WRITE: [Choice<Write>; 2] = [
+    ("each", "Each with its own write and its own TLS record", Write::Each),
+    ("together", "All with one write", Write::Together),
+];
 
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TlsVersionArg {
-    /// TLS 1.2
-    #[value(name = "1.2")]
-    V12,
-    /// TLS 1.3
-    #[value(name = "1.3")]
-    V13,
-}
+/// Versions of TLS.
+pub(crate) const TLS_VERSION: [Choice<TlsVersion>; 2] =
+    [("1.2", "TLS 1.2", TlsVersion::V12), ("1.3", "TLS 1.3", TlsVersion::V13)];
 
 impl StreamArgs {
     /// Returns the engine: UDP sockets if no flag needs distinct clients, else connections.
@@ -278,10 +254,8 @@ impl StreamArgs {
         if only_udp && !self.wants_clients() && !self.fast_open {
             return Ok(Engine::Udp);
         }
-        let http = Http {
-            method: self.http_method.map(Into::into).unwrap_or_default(),
-            path: self.http_path.clone(),
-        };
+        let http =
+            Http { method: self.http_method.unwrap_or_default(), path: self.http_path.clone() };
         let proxy = self.proxy.map(|clients| Proxy { clients, within_tls: self.proxy_within_tls });
         let connecting = Connecting {
             clients: self.clients.unwrap_or(Connecting::default().clients),
@@ -291,13 +265,13 @@ impl StreamArgs {
             opening: self.opening,
             on_demand: self.on_demand,
             connect_timeout: self.connect_timeout,
-            close: self.close.into(),
-            write: self.write.into(),
+            close: self.close,
+            write: self.write,
             max_reply: self.max_reply,
             fast_open: self.fast_open,
             http: any(Transport::uses_http).then_some(http),
             tls: any(Transport::uses_tls).then(|| self.tls()),
-            pick: self.pick.map(Into::into).unwrap_or_default(),
+            pick: self.pick.unwrap_or_default(),
             close_idle: self.close_idle,
             cookies: self.cookies,
             subnets: self.subnets,
@@ -316,18 +290,10 @@ impl StreamArgs {
         Tls {
             name: self.tls_name.clone(),
             ca: self.ca.clone(),
-            version: self.tls_version.map(Into::into),
+            version: self.tls_version,
             alpn: self.alpn.as_deref().map(words),
             resume: self.resume,
             early_data: self.early_data,
         }
     }
-}
-
-becomes! {
-    PickArg => Pick { Turn => Turn, Chance => Chance }
-    HttpMethodArg => HttpMethod { Get => Get, Post => Post }
-    CloseArg => Close { Fin => Fin, Reset => Reset }
-    WriteArg => Write { Each => Each, Together => Together }
-    TlsVersionArg => TlsVersion { V12 => V12, V13 => V13 }
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
 use crate::arguments::address::{ipv4_net, ipv6_net};
+use crate::arguments::choice::{Choice, choice};
 
 /// Queries, and the replies that they must get.
 #[derive(Args, Clone, Debug)]
@@ -50,8 +51,8 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
     /// What all other replies must be [default: the address for A of a namespace, else answered]
-    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "expect_pref64")]
-    pub(crate) expect: Option<ExpectArg>,
+    #[arg(long, value_parser = choice(&EXPECT), value_name = "WHAT", conflicts_with = "expect_pref64")]
+    pub(crate) expect: Option<Expect>,
     /// The first name of the namespace to use
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) first_name: u64,
@@ -85,24 +86,18 @@ pub(crate) struct WorkloadArgs {
 }
 
 /// What a reply must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExpectArg {
-    /// NOERROR or NXDOMAIN
-    Answered,
-    /// NOERROR
-    Noerror,
-    /// Any AAAA record
-    Aaaa,
-    /// NOERROR without an answer
-    Nodata,
-    /// NXDOMAIN
-    Nxdomain,
-}
+pub(crate) const EXPECT: [Choice<Expect>; 5] = [
+    ("answered", "NOERROR or NXDOMAIN", Expect::Answered),
+    ("noerror", "NOERROR", Expect::NoError),
+    ("aaaa", "Any AAAA record", Expect::AnyAaaa),
+    ("nodata", "NOERROR without an answer", Expect::NoData),
+    ("nxdomain", "NXDOMAIN", Expect::NxDomain),
+];
 
 impl WorkloadArgs {
     /// Returns the workload of a request.
     pub(crate) fn request(&self) -> anyhow::Result<Workload> {
-        let expect = self.expect.map_or(Expect::Answered, Expect::from);
+        let expect = self.expect.unwrap_or(Expect::Answered);
         let qtype = self.qtype.unwrap_or(Qtype::AAAA).to_string();
         let query = self.query();
         let other = self.queries.is_some()
@@ -143,7 +138,7 @@ impl WorkloadArgs {
         let prefix = self.namespace.unwrap_or_else(|| "10.0.0.0/8".parse().expect("a prefix"));
         let expect = match (self.expect_pref64, self.expect, self.qtype) {
             (Some(pref64), _, _) => NamespaceExpect::Embedded(ipv6_net(pref64)),
-            (None, Some(expect), _) => NamespaceExpect::Same(expect.into()),
+            (None, Some(expect), _) => NamespaceExpect::Same(expect),
             (None, None, Some(Qtype::A)) => NamespaceExpect::Address,
             (None, None, _) => NamespaceExpect::Same(Expect::NoError),
         };
@@ -166,11 +161,5 @@ impl WorkloadArgs {
         let edns =
             Edns { udp_size: self.edns, dnssec: self.dnssec, options: self.edns_option.clone() };
         Query { recursion: !self.no_recursion, edns: wanted.then_some(edns) }
-    }
-}
-
-becomes! {
-    ExpectArg => Expect {
-        Answered => Answered, Noerror => NoError, Aaaa => AnyAaaa, Nodata => NoData, Nxdomain => NxDomain
     }
 }

@@ -3,9 +3,10 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use record::{RunLine, Table};
 
+use crate::arguments::choice::{Choice, choice};
 use crate::arguments::store::{RunRef, StoreArgs, failure};
 use crate::failure::Failure;
 use crate::output::{create, print};
@@ -45,8 +46,8 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     form: Form,
     /// The table of --csv
-    #[arg(long, value_name = "TABLE", default_value = "trials", requires = "csv")]
-    table: TableArg,
+    #[arg(long, value_parser = choice(&TABLES), value_name = "TABLE", default_value = "trials", requires = "csv")]
+    table: Table,
     /// The file to write; `-` is the standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -68,28 +69,17 @@ struct Form {
     dns_metrics: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TableArg {
-    /// A row for each cell: server and setting
-    Cells,
-    /// A row for each trial
-    Trials,
-    /// A row for each value of each figure; the capacity of each search is one
-    Figures,
-    /// A row for each sample of each series
-    Series,
-}
-
-impl From<TableArg> for Table {
-    fn from(table: TableArg) -> Self {
-        match table {
-            TableArg::Cells => Table::Cells,
-            TableArg::Trials => Table::Trials,
-            TableArg::Figures => Table::Figures,
-            TableArg::Series => Table::Series,
-        }
-    }
-}
+/// Tables of a run.
+const TABLES: [Choice<Table>; 4] = [
+    ("cells", "A row for each cell: server and setting", Table::Cells),
+    ("trials", "A row for each trial", Table::Trials),
+    (
+        "figures",
+        "A row for each value of each figure, also for the capacity of each search",
+        Table::Figures,
+    ),
+    ("series", "A row for each sample of each series", Table::Series),
+];
 
 /// `dnsdyno delete`
 #[derive(Args, Clone, Debug)]
@@ -164,7 +154,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let write = |out: &mut dyn Write| -> io::Result<()> {
         match &args.form {
             Form { csv: true, .. } => {
-                record::write_csv(&run, args.table.into(), out).map_err(io::Error::from)
+                record::write_csv(&run, args.table, out).map_err(io::Error::from)
             }
             Form { dns_metrics: true, .. } => record::write_dns_metrics(&run, out),
             Form { .. } => {

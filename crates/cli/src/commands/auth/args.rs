@@ -3,15 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use auth::{Capacity, FaultSpec, Late, Latency, Stall};
-use clap::{Args, ValueEnum};
+use auth::{AaaaPolicy, Capacity, FaultSpec, Late, Latency, Stall};
+use clap::Args;
 use lab::CpuList;
 use measure::Nanos;
+use record::request::WaitFor;
 use streams::serve::FaultPlan;
 use wire::{Ipv4Prefix, Name, Pref64};
 
 use crate::arguments::address::parse_target;
-use crate::arguments::sockets::WaitArg;
+use crate::arguments::choice::{Choice, choice};
+use crate::arguments::sockets::WAIT;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   An AuthDNS for the names of 10.0.0.0/8, on core 1
@@ -67,12 +69,12 @@ pub(crate) struct AuthArgs {
     /// Which names have AAAA records
     #[arg(
         long,
-        value_enum,
+        value_parser = choice(&AAAA),
         value_name = "WHICH",
         default_value = "never",
         conflicts_with = "aaaa_share"
     )]
-    pub(crate) aaaa: AaaaArg,
+    pub(crate) aaaa: AaaaPolicy,
     /// Share (0 to 1) of the names that have AAAA records, chosen by a hash of the name
     #[arg(long, value_name = "SHARE")]
     pub(crate) aaaa_share: Option<f64>,
@@ -122,8 +124,8 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
     /// How workers wait
-    #[arg(long, value_enum, value_name = "MODE", default_value = "sleep")]
-    pub(crate) wait: WaitArg,
+    #[arg(long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "sleep")]
+    pub(crate) wait: WaitFor,
     /// Send each datagram by itself (no UDP_SEGMENT)
     #[arg(long)]
     pub(crate) no_gso: bool,
@@ -136,10 +138,5 @@ pub(crate) struct AuthArgs {
 }
 
 /// Which names have AAAA records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AaaaArg {
-    /// None
-    Never,
-    /// All
-    Always,
-}
+const AAAA: [Choice<AaaaPolicy>; 2] =
+    [("never", "None", AaaaPolicy::Never), ("always", "All", AaaaPolicy::Always)];

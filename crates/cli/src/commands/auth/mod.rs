@@ -13,7 +13,6 @@ use tester::{AuthListen, AuthServer, EncryptedListen};
 use udp::{UdpOptions, sys};
 use wire::Namespace;
 
-use self::args::AaaaArg;
 pub(crate) use self::args::{AuthArgs, EXAMPLES};
 use crate::failure::Failure;
 use crate::process::interruption;
@@ -71,7 +70,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         plain: args.listen.clone(),
         encrypted: encrypted(&args).map_err(Failure::input)?,
         cpus: args.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
-        wait: tester::wait_mode(args.wait.into()),
+        wait: tester::wait_mode(args.wait),
         udp: UdpOptions {
             gso: !args.no_gso,
             gro: !args.no_gro,
@@ -122,11 +121,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
 /// The configuration that the arguments ask for.
 fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
     let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
-    let aaaa = match (args.aaaa_share, args.aaaa) {
-        (Some(share), _) => AaaaPolicy::Share(share),
-        (None, AaaaArg::Always) => AaaaPolicy::Always,
-        (None, AaaaArg::Never) => AaaaPolicy::Never,
-    };
+    let aaaa = args.aaaa_share.map_or(args.aaaa, AaaaPolicy::Share);
     let duplicate = args.duplicate.map(|share| FaultSpec { fault: Fault::Duplicate, share });
     let config = AuthConfig {
         pref64: args.pref64,

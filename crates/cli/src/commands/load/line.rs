@@ -5,9 +5,13 @@ use std::fmt::Display;
 use measure::Nanos;
 use record::TrialRequest;
 use record::request::{
-    Close, Connecting, Engine, Expect, Gso, HttpMethod, Names, NamespaceExpect, Pick, Query,
-    Sockets, TlsVersion, Workload,
+    Connecting, Engine, Expect, Names, NamespaceExpect, Query, Sockets, Workload,
 };
+
+use crate::arguments::choice::word;
+use crate::arguments::sockets::{GSO, WAIT};
+use crate::arguments::transport::{CLOSE, HTTP_METHOD, PICK, TLS_VERSION, WRITE};
+use crate::arguments::workload::EXPECT;
 
 /// Returns the command line of `dnsdyno load` for a request, without the arguments that have their defaults.
 pub(crate) fn load_line(request: &TrialRequest) -> String {
@@ -102,7 +106,7 @@ impl Line {
         match names.expect {
             NamespaceExpect::Embedded(prefix) => self.option("--expect-pref64", prefix),
             NamespaceExpect::Same(Expect::NoError) if names.qtype != "A" => {}
-            NamespaceExpect::Same(expect) => self.option("--expect", word(expect)),
+            NamespaceExpect::Same(expect) => self.option("--expect", word(&EXPECT, expect)),
             NamespaceExpect::Address => {}
         }
         self.unless(0, "--first-name", names.first);
@@ -117,7 +121,7 @@ impl Line {
 
     fn query(&mut self, qtype: Option<&String>, expect: Expect, query: &Query) {
         self.maybe("--type", qtype);
-        self.unless("answered", "--expect", word(expect));
+        self.unless("answered", "--expect", word(&EXPECT, expect));
         self.composed(query);
     }
 
@@ -134,14 +138,10 @@ impl Line {
         self.list("--cpus", &sockets.cpus);
         self.maybe("--sockets", sockets.count);
         self.maybe("--source", sockets.source);
-        self.unless("auto".to_owned(), "--wait", format!("{:?}", sockets.wait).to_lowercase());
+        self.unless("auto", "--wait", word(&WAIT, sockets.wait));
         let micros = |time: Nanos| time.0 / 1_000;
         self.unless(micros(usual.max_burst), "--max-burst-us", micros(sockets.max_burst));
-        let gso = match sockets.gso {
-            Gso::On => "on",
-            Gso::Off => "off",
-        };
-        self.unless("off", "--gso", gso);
+        self.unless("off", "--gso", word(&GSO, sockets.gso));
         self.flag(!sockets.gro, "--no-gro");
         self.flag(!sockets.timestamps, "--no-timestamps");
         self.unless(usual.buffer, "--buffer", sockets.buffer);
@@ -168,23 +168,22 @@ impl Line {
         self.flag(c.on_demand, "--on-demand");
         self.unless(usual.connect_timeout, "--connect-timeout", c.connect_timeout);
         self.flag(c.fast_open, "--fast-open");
-        self.unless("fin", "--close", if c.close == Close::Reset { "reset" } else { "fin" });
+        self.unless("fin", "--close", word(&CLOSE, c.close));
+        self.unless("each", "--write", word(&WRITE, c.write));
         self.unless(usual.max_reply, "--max-reply", c.max_reply);
         if let Some(http) = &c.http {
-            let get = http.method == HttpMethod::Get;
-            self.unless("post", "--http-method", if get { "get" } else { "post" });
+            self.unless("post", "--http-method", word(&HTTP_METHOD, http.method));
             self.maybe("--http-path", http.path.as_ref());
         }
         if let Some(tls) = &c.tls {
             self.maybe("--tls-name", tls.name.as_ref());
             self.maybe("--ca", tls.ca.as_ref().map(|path| path.display()));
-            let version = |v| if v == TlsVersion::V12 { "1.2" } else { "1.3" };
-            self.maybe("--tls-version", tls.version.map(version));
+            self.maybe("--tls-version", tls.version.map(|version| word(&TLS_VERSION, version)));
             self.maybe("--alpn", tls.alpn.as_ref().map(|words| words.join(",")));
             self.flag(tls.resume, "--resume");
             self.flag(tls.early_data, "--early-data");
         }
-        self.unless("turn", "--pick", if c.pick == Pick::Chance { "chance" } else { "turn" });
+        self.unless("turn", "--pick", word(&PICK, c.pick));
         self.maybe("--close-idle", c.close_idle);
         self.flag(c.cookies, "--cookies");
         self.maybe("--subnets", c.subnets);
@@ -194,17 +193,6 @@ impl Line {
             self.option("--proxy", proxy.clients);
             self.flag(proxy.within_tls, "--proxy-within-tls");
         }
-    }
-}
-
-/// Returns the value of `--expect`.
-fn word(expect: Expect) -> &'static str {
-    match expect {
-        Expect::Answered => "answered",
-        Expect::NoError => "noerror",
-        Expect::AnyAaaa => "aaaa",
-        Expect::NoData => "nodata",
-        Expect::NxDomain => "nxdomain",
     }
 }
 
@@ -265,7 +253,7 @@ mod tests {
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait yield --max-burst-us 20 --gso on --no-gro \
              --no-timestamps --buffer 4096 --shared-core --seed 5",
             "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --resume --alpn dot,x \
-             --tls-version 1.3 --tls-name x.test --ca ca.pem --close reset --connection-rate 7 --opening 2 --on-demand",
+             --tls-version 1.3 --tls-name x.test --ca ca.pem --close reset --write together --connection-rate 7 --opening 2 --on-demand",
             "dnsdyno load 127.0.0.1 --transports udp=6,tcp=1,tls:8853=3 --pick chance --close-idle 3s --cookies \
              --subnets 198.51.100.0/24 --keepalive --pad --proxy 10.0.0.0/8 --proxy-within-tls --max-reply 512",
             "dnsdyno load 127.0.0.1:443 --transport https --http-method get --http-path /q --early-data --fast-open \

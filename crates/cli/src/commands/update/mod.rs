@@ -24,6 +24,7 @@ use zone::Reader;
 use zone::stats::Stats;
 
 use crate::arguments::address::parse_target;
+use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::parse_count;
 use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
@@ -103,8 +104,8 @@ struct GenerateArgs {
     #[arg(long, value_name = "C,A,D", value_parser = parse_mix, default_value = "1,1,1")]
     mix: Mix,
     /// Prerequisites of each update
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "names")]
-    prerequisites: PrerequisitesArg,
+    #[arg(long, value_parser = choice(&PREREQUISITES), value_name = "WHAT", default_value = "names")]
+    prerequisites: Prerequisites,
     /// The form of the file
     #[arg(long, value_enum, value_name = "FORM", default_value = "binary")]
     form: Form,
@@ -126,13 +127,11 @@ fn parse_mix(text: &str) -> Result<Mix, String> {
     mix.map(Mix).ok_or_else(|| format!("`{text}` are not three proportions such as 1,1,1"))
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PrerequisitesArg {
-    /// Nothing
-    None,
-    /// New names do not exist, and other names exist
-    Names,
-}
+/// Prerequisites of updates.
+const PREREQUISITES: [Choice<Prerequisites>; 2] = [
+    ("none", "Nothing", Prerequisites::None),
+    ("names", "New names do not exist, and other names exist", Prerequisites::Names),
+];
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {
@@ -248,11 +247,8 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
         }
         _ => args.count,
     };
-    let prerequisites = match args.prerequisites {
-        PrerequisitesArg::None => Prerequisites::None,
-        PrerequisitesArg::Names => Prerequisites::Names,
-    };
-    let updates = Generate { count, mix: args.mix.0, prerequisites, seed: args.seed };
+    let updates =
+        Generate { count, mix: args.mix.0, prerequisites: args.prerequisites, seed: args.seed };
     let zone = open()?;
     let mut out = BufWriter::new(output(&args.output)?);
     let made = match args.form {

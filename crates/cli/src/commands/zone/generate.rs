@@ -11,6 +11,7 @@ use zone::{
     BackgroundWriter, Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords,
 };
 
+use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::parse_count;
 use crate::failure::Failure;
 use crate::output::output;
@@ -67,8 +68,8 @@ struct Dns64Args {
     #[arg(long, value_name = "PREF64", default_value = "2001:db8:64::/96")]
     pref64: Pref64,
     /// One line for each record, or one $GENERATE line for 256 records
-    #[arg(long, value_enum, value_name = "STYLE", default_value = "expanded")]
-    style: StyleArg,
+    #[arg(long, value_parser = choice(&STYLES), value_name = "STYLE", default_value = "expanded")]
+    style: Style,
     /// TTL, seconds
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     ttl: u32,
@@ -84,13 +85,11 @@ enum RecordsArg {
     Aaaa,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StyleArg {
-    /// One line for each record
-    Expanded,
-    /// $GENERATE lines
-    Generate,
-}
+/// Styles of zone files.
+const STYLES: [Choice<Style>; 2] = [
+    ("expanded", "One line for each record", Style::Expanded),
+    ("generate", "$GENERATE lines", Style::Generate),
+];
 
 #[derive(Args, Clone, Debug)]
 struct TldArgs {
@@ -151,12 +150,8 @@ pub(crate) fn run(args: GenerateArgs) -> Result<(), Failure> {
                 RecordsArg::A => ZoneRecords::A,
                 RecordsArg::Aaaa => ZoneRecords::Aaaa(args.pref64),
             };
-            let style = match args.style {
-                StyleArg::Expanded => Style::Expanded,
-                StyleArg::Generate => Style::Generate,
-            };
             let server = args.common.server();
-            let zone = Dns64Zone { namespace, records, style, ttl: args.ttl, server };
+            let zone = Dns64Zone { namespace, records, style: args.style, ttl: args.ttl, server };
             write(&args.common, |mut out| zone.write(&mut out))
         }
         Kind::Tld(args) => {

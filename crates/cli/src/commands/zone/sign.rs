@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
 
+use crate::arguments::choice::{Choice, choice};
 use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
 
@@ -16,11 +17,11 @@ pub(crate) struct SignArgs {
     #[command(flatten)]
     input: ZoneFile,
     /// Program that signs [default: the first that is installed]
-    #[arg(long, value_enum, value_name = "PROGRAM")]
-    signer: Option<SignerArg>,
+    #[arg(long, value_parser = choice(&SIGNERS), value_name = "PROGRAM")]
+    signer: Option<Signer>,
     /// Algorithm of both keys
-    #[arg(long, value_enum, value_name = "ALGORITHM", default_value = "ecdsap256sha256")]
-    algorithm: AlgorithmArg,
+    #[arg(long, value_parser = choice(&ALGORITHMS), value_name = "ALGORITHM", default_value = "ecdsap256sha256")]
+    algorithm: Algorithm,
     /// NSEC3 (no salt, no extra iterations) in place of NSEC
     #[arg(long)]
     nsec3: bool,
@@ -35,41 +36,29 @@ pub(crate) struct SignArgs {
     output: PathBuf,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SignerArg {
-    /// The signer of BIND
-    DnssecSignzone,
-    /// The signer of Knot DNS
-    Kzonesign,
-    /// The signer of ldns
-    LdnsSignzone,
-}
+/// Programs that sign.
+const SIGNERS: [Choice<Signer>; 3] = [
+    ("dnssec-signzone", "The signer of BIND", Signer::DnssecSignzone),
+    ("kzonesign", "The signer of Knot DNS", Signer::Kzonesign),
+    ("ldns-signzone", "The signer of ldns", Signer::LdnsSignzone),
+];
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AlgorithmArg {
-    /// Number 8, 2048 bit
-    Rsasha256,
-    /// Number 13
-    Ecdsap256sha256,
-    /// Number 15
-    Ed25519,
-}
+/// Algorithms of keys.
+const ALGORITHMS: [Choice<Algorithm>; 3] = [
+    ("rsasha256", "Number 8, 2048 bit", Algorithm::RsaSha256),
+    ("ecdsap256sha256", "Number 13", Algorithm::EcdsaP256Sha256),
+    ("ed25519", "Number 15", Algorithm::Ed25519),
+];
 
 pub(crate) fn run(args: SignArgs) -> Result<(), Failure> {
     let signer = match args.signer {
-        Some(SignerArg::DnssecSignzone) => Signer::DnssecSignzone,
-        Some(SignerArg::Kzonesign) => Signer::Kzonesign,
-        Some(SignerArg::LdnsSignzone) => Signer::LdnsSignzone,
+        Some(signer) => signer,
         None => Signer::installed().ok_or_else(|| {
             let all = Signer::ALL.map(|s| format!("{} ({})", s.program(), s.package())).join(", ");
             Failure::input(anyhow!("no signer is installed; one of these is needed: {all}"))
         })?,
     };
-    let algorithm = match args.algorithm {
-        AlgorithmArg::Rsasha256 => Algorithm::RsaSha256,
-        AlgorithmArg::Ecdsap256sha256 => Algorithm::EcdsaP256Sha256,
-        AlgorithmArg::Ed25519 => Algorithm::Ed25519,
-    };
+    let algorithm = args.algorithm;
     let zone = args.input.apex()?;
     let keys = args.keys.unwrap_or_else(|| {
         let mut name = args.output.clone().into_os_string();
