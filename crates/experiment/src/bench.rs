@@ -4,6 +4,7 @@ use measure::{Nanos, Void};
 pub use record::request::TrialSpec;
 use record::{LockStepRow, Trial};
 
+pub use crate::error::BenchError;
 use crate::generator::Generator;
 use crate::replication::Replication;
 
@@ -85,21 +86,4 @@ pub trait Bench {
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
         Err(BenchError::Failed("this bench has no primary and no secondaries".to_owned()))
     }
-}
-
-/// Reason why a trial did not run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BenchError {
-    /// The user interrupted the run.
-    #[error("interrupted")]
-    Interrupted,
-    /// Every attempt was void, so that there is no result for the server.
-    #[error("void: {0}")]
-    Void(String),
-    /// The bench failed.
-    #[error("{0}")]
-    Failed(String),
-    /// There are too few unused names.
-    #[error(transparent)]
-    Names(#[from] crate::names::NamesExhausted),
 }

@@ -11,6 +11,7 @@ pub mod bench;
 pub mod certify;
 pub mod conformance;
 pub mod custom;
+mod error;
 pub mod file;
 mod generator;
 pub mod mlrsearch;

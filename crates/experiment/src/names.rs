@@ -1,5 +1,10 @@
 //! The names of a run: no name is used twice, so that no cache can answer (RFC 8219 section 9.2).
 
+use measure::{Nanos, Pacing};
+
+/// Number of workers for which names are reserved: independent Poisson arrivals vary more than those of one worker.
+const MOST_WORKERS: u32 = 16;
+
 /// Hands out ranges of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameBudget {
@@ -67,6 +72,11 @@ impl NameBudget {
     pub fn reused(&self) -> bool {
         self.reused
     }
+}
+
+/// Returns the most names that a pacing uses within `duration`; 0 for a window, which has no upper limit.
+pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
+    pacing.most_queries(duration, MOST_WORKERS).unwrap_or(0)
 }
 
 #[cfg(test)]

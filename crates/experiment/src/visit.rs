@@ -10,13 +10,11 @@ use measure::{Limiter, Nanos, Pacing, Void};
 use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, VoidRepeat};
 
 use crate::bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
-use crate::names::NameBudget;
+use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
 use crate::settings::{Method, Settings};
 
-/// Number of workers for which names are reserved: independent Poisson arrivals vary more than those of one worker.
-const MOST_WORKERS: u32 = 16;
 /// Names reserved for each second of a closed loop: more than a server behind one link answers.
 const CLOSED_NAMES_PER_S: f64 = 500_000.0;
 /// Number of times that a void trial is run again; a search has its own number.
@@ -267,11 +265,6 @@ impl Visiting<'_> {
 /// Returns the error that all of `tries` trials were void, the last one because of `why`.
 fn void(tries: u32, why: &Void) -> BenchError {
     BenchError::Void(format!("{tries} of {tries} trials: {why}"))
-}
-
-/// Returns the most names that a pacing uses within `duration`; 0 for a window, which has no upper limit.
-pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
-    pacing.most_queries(duration, MOST_WORKERS).unwrap_or(0)
 }
 
 /// Adds the result of a visit to its cell, as a repeat or as a void one. `reused` says whether a name was used twice,

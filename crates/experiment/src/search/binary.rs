@@ -10,7 +10,9 @@
 use measure::Limiter;
 use record::Capacity;
 
-use super::{Bracket, Search, Trials};
+use super::bracket::Bracket;
+use super::spec::Search;
+use super::trials::Trials;
 use crate::bench::BenchError;
 
 /// Number of failing ends that passed on their second try, after which no further one is tried again.

@@ -3,7 +3,9 @@
 use measure::{Goal, Limiter, Nanos};
 use record::{Capacity, GoalCapacity, Trial};
 
-use super::{Bracket, Search, Trials};
+use super::bracket::Bracket;
+use super::spec::Search;
+use super::trials::Trials;
 use crate::bench::BenchError;
 use crate::mlrsearch::{MlrGoal, MlrResult, MlrSearch};
 

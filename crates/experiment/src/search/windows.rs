@@ -7,8 +7,8 @@
 use measure::Limiter;
 use record::{Capacity, Trial};
 
-use super::Trials;
 use super::binary::{self, Verdict};
+use super::trials::Trials;
 use crate::bench::BenchError;
 
 /// Share of windows that must be free of loss.

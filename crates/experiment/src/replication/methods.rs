@@ -1,0 +1,179 @@
+//! The methods: what is sent, asked and counted.
+
+use measure::{Nanos, Pacing, UpdateRate, Void};
+use record::{TransferCounts, UpdateRun};
+
+use super::{Replication, UpdateSpec};
+use crate::bench::{BenchError, TrialSpec};
+use crate::settings::Settings;
+use crate::visit::{Figures, Found, Visiting};
+
+impl Visiting<'_> {
+    fn group(&mut self) -> Result<&mut dyn Replication, BenchError> {
+        self.bench.replication()
+    }
+
+    /// Measures the update rate of the primary, and whether the updates survive SIGKILL.
+    pub(crate) fn update_rate(&mut self) -> Result<Found, BenchError> {
+        let s = &self.settings.replication;
+        let sent = self.group()?.send(&UpdateSpec { count: s.updates, kill_after: None })?;
+        if let Some(why) = &sent.void {
+            return Err(BenchError::Void(why.to_string()));
+        }
+        all_sent(&sent.run)?;
+        let not_done = self.group()?.look_up()?.gone;
+        // Twice as many as the primary acknowledges before it is killed, so that some are under way at that moment.
+        let last = UpdateSpec { count: 2 * s.killed_after, kill_after: Some(s.killed_after) };
+        let last = self.group()?.send(&last)?;
+        if !last.run.killed {
+            let why = last.run.ended_by.unwrap_or_else(|| "the updates were too few".to_owned());
+            return Err(BenchError::Failed(format!("the primary was not killed: {why}")));
+        }
+        self.group()?.restart()?;
+        let found = self.group()?.look_up()?;
+        let run = &sent.run;
+        let seconds = |us: f64| us / 1e6;
+        let figures = [
+            ("updates", "1/s", run.acknowledged as f64 / run.seconds.max(1e-9)),
+            ("latency_p50", "s", seconds(run.latency_us.p50)),
+            ("latency_p99", "s", seconds(run.latency_us.p99)),
+            ("primary_busy", "%", sent.busy * 100.0),
+            ("not_acknowledged", "", (run.sent - run.acknowledged) as f64),
+            ("acknowledged_but_not_done", "", not_done as f64),
+            ("looked_up_after_SIGKILL", "", found.acknowledged as f64),
+            ("gone_after_SIGKILL", "", found.gone as f64),
+        ];
+        Ok(Found::Replicated {
+            figures: owned(figures),
+            secondaries: Vec::new(),
+            limiter: Some(sent.limiter),
+        })
+    }
+
+    /// Measures queries to a secondary while its primary is updated, and the lag of each secondary.
+    pub(crate) fn under_update(&mut self) -> Result<Found, BenchError> {
+        let s = &self.settings.replication;
+        let updated =
+            (s.update_rate != UpdateRate::None).then(|| s.update_rate.per_second(s.delegations));
+        let (mut sent, spec) = (None, closed(self.settings));
+        let trial = self.settled(0.0, |visiting| {
+            let Some(per_second) = updated else { return visiting.bench.trial(&spec) };
+            visiting.group()?.begin(per_second)?;
+            let trial = visiting.bench.trial(&spec);
+            // The sender is stopped also after a failed trial.
+            let run = visiting.group()?.end();
+            let (mut trial, run) = (trial?, run?);
+            if !run.interrupted && !trial.void.is_void() {
+                all_sent(&run)?;
+                trial.void = record::Voidness(Some(Void::UpdatesRanOut { after_s: run.seconds }));
+            }
+            sent = Some(run);
+            Ok(trial)
+        })?;
+        let mut figures = owned([("qps", "qps", trial.valid_qps())]);
+        let mut secondaries = Vec::new();
+        if let Some(run) = &sent {
+            figures.extend(owned([
+                ("updates_done", "1/s", run.acknowledged as f64 / run.seconds.max(1e-9)),
+                ("not_acknowledged", "", (run.sent - run.acknowledged) as f64),
+            ]));
+            secondaries = run.lags.iter().map(lag_figures).collect();
+            // The first secondary is the server under test; its figures are those of the cell.
+            figures.extend(secondaries.first().into_iter().flatten().cloned());
+        }
+        self.followed(figures, secondaries)
+    }
+
+    /// Measures queries for the zone as it is, and the sizes of queries and replies.
+    pub(crate) fn signed_unsigned(&mut self) -> Result<Found, BenchError> {
+        let spec = closed(self.settings);
+        let trial = self.settled(0.0, |visiting| visiting.bench.trial(&spec))?;
+        let sizes = self.group()?.sizes()?;
+        let figures = owned([
+            ("qps", "qps", trial.valid_qps()),
+            ("query_octets", "octets", sizes.query),
+            ("reply_octets", "octets", sizes.reply),
+        ]);
+        self.followed(figures, Vec::new())
+    }
+
+    /// Adds the figures of the transfers.
+    fn followed(
+        &mut self,
+        mut figures: Figures,
+        mut secondaries: Vec<Figures>,
+    ) -> Result<Found, BenchError> {
+        if let Some(transfers) = self.group()?.transfers()? {
+            figures.extend(transfer_figures(transfers.all()));
+            if transfers.packets_lost > 0 {
+                // The counts are then too small.
+                figures.extend(owned([(
+                    "packets_of_transfers_lost",
+                    "",
+                    transfers.packets_lost as f64,
+                )]));
+            }
+            secondaries.resize_with(transfers.secondaries.len(), Vec::new);
+            for (figures, counts) in secondaries.iter_mut().zip(&transfers.secondaries) {
+                figures.extend(transfer_figures(counts.clone()));
+            }
+        }
+        Ok(Found::Replicated { figures, secondaries, limiter: None })
+    }
+}
+
+/// Makes the specification of a closed loop of queries. Names come from the query file, so that none are taken from
+/// the budget.
+fn closed(settings: &Settings) -> TrialSpec {
+    let closed = &settings.closed;
+    TrialSpec {
+        pacing: Pacing::Window { outstanding: closed.window },
+        duration: closed.duration,
+        timeout: closed.timeout,
+        goal: None,
+        first_name: 0,
+        names: 0,
+    }
+}
+
+/// Checks that an answer of the primary did not end the stream.
+fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
+    match &run.ended_by {
+        Some(why) => Err(BenchError::Failed(format!("the updates ended early: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// Makes figures with owned names.
+fn owned<const N: usize>(figures: [(&str, &'static str, f64); N]) -> Figures {
+    figures.map(|(name, unit, value)| (name.to_owned(), unit, value)).into()
+}
+
+/// Makes the figures of a secondary's lag.
+fn lag_figures(lag: &record::Lag) -> Figures {
+    let count = lag.lag_us.count;
+    let mut figures = owned([
+        ("lag_watched", "", (count + lag.unseen) as f64),
+        ("lag_unseen", "", lag.unseen as f64),
+    ]);
+    if count > 0 {
+        let seconds = |us: f64| Nanos((us * 1e3) as u64).as_secs_f64();
+        figures.extend(owned([
+            ("lag_p50", "s", seconds(lag.lag_us.p50)),
+            ("lag_p99", "s", seconds(lag.lag_us.p99)),
+        ]));
+    }
+    figures
+}
+
+/// Makes the figures of the transfers of each kind that occurred, and always of AXFR and IXFR.
+fn transfer_figures(counts: TransferCounts) -> Figures {
+    let mut figures = Vec::new();
+    for (kind, count) in counts {
+        if count.transfers > 0 || matches!(kind.as_str(), "axfr" | "ixfr") {
+            figures.push((format!("{kind}_octets"), "octets", count.octets as f64));
+            figures.push((kind, "", count.transfers as f64));
+        }
+    }
+    figures
+}

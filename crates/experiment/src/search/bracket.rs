@@ -1,0 +1,62 @@
+//! The rates that a search has found so far, and what they say of the capacity.
+
+use measure::Limiter;
+use record::Capacity;
+
+/// Bracket of rates that a search has found so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bracket {
+    /// Highest passing rate.
+    pub(super) passed: Option<f64>,
+    /// Lowest failing rate above it, and its limiter.
+    pub(super) failed: Option<(f64, Limiter)>,
+    /// Lowest rate at which the Tester stayed void, and its limiter.
+    pub(super) void: Option<(f64, Limiter)>,
+}
+
+impl Bracket {
+    /// Converts the bracket to a capacity for the record; `min` is the lowest rate of the search.
+    pub(super) fn verdict(&self, min: f64) -> Capacity {
+        let failed_qps = self.failed.map(|(rate, _)| rate);
+        let capacity = |at_least, limiter, verdict| Capacity {
+            qps: self.passed,
+            failed_qps,
+            at_least,
+            limiter,
+            verdict,
+            also: Vec::new(),
+        };
+        match (self.passed, self.failed, self.void) {
+            (Some(passed), failed, Some((void, limiter)))
+                if failed.is_none_or(|(rate, _)| rate > void) =>
+            {
+                let verdict = format!(
+                    "at least {passed:.0} qps; Tester-limited at {void:.0} qps ({limiter})"
+                );
+                capacity(true, limiter, verdict)
+            }
+            (Some(passed), Some((failed, limiter)), _) => {
+                let at_least = limiter.makes_lower_bound();
+                let word = if at_least { "at least " } else { "" };
+                let verdict =
+                    format!("{word}{passed:.0} qps, limited by {limiter}; {failed:.0} qps failed");
+                capacity(at_least, limiter, verdict)
+            }
+            (Some(passed), None, _) => {
+                let verdict =
+                    format!("at least {passed:.0} qps: the search's own upper bound passed");
+                capacity(true, Limiter::SearchBound, verdict)
+            }
+            (None, Some((failed, limiter)), _) => {
+                let verdict =
+                    format!("failed at every rate down to {failed:.0} qps, limited by {limiter}");
+                capacity(false, limiter, verdict)
+            }
+            (None, None, void) => {
+                let (rate, limiter) = void.unwrap_or((min, Limiter::Unknown));
+                let verdict = format!("void at every rate down to {rate:.0} qps ({limiter})");
+                capacity(false, limiter, verdict)
+            }
+        }
+    }
+}

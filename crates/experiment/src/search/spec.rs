@@ -1,0 +1,57 @@
+//! The settings of a search.
+
+use measure::{Goal, Nanos, OpenPacing, Qps, Rng};
+
+use super::rule::Rule;
+
+/// Seed of the first rates of repeats.
+const START_SEED: u64 = 8219;
+
+/// The settings of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Search {
+    /// Rule that decides on a rate.
+    pub rule: Rule,
+    /// Goal of a trial.
+    pub goal: Goal,
+    /// Further goals that [`Rule::Mlrsearch`] seeks in the same search.
+    pub also: Vec<Goal>,
+    /// First rate tried; repeats begin up to a quarter above or below it.
+    pub start: Qps,
+    /// Lowest rate tried.
+    pub min: Qps,
+    /// Highest rate tried.
+    pub max: Qps,
+    /// Width of the bracket at which the search ends, as a share (0 to 1) of the passing rate.
+    pub resolution: f64,
+    /// Duration of one trial, in nanoseconds.
+    pub duration: Nanos,
+    /// Sum of the durations of the trials that decide a rate, in nanoseconds; for [`Rule::Mlrsearch`].
+    pub duration_sum: Nanos,
+    /// Timeout of one query, in nanoseconds.
+    pub timeout: Nanos,
+    /// Number of times that a void trial is run again.
+    pub void_retries: u32,
+    /// Spacing of the queries.
+    pub pacing: OpenPacing,
+}
+
+impl Search {
+    /// Returns the lowest and the highest rate, in queries a second.
+    pub(super) fn range(&self) -> (f64, f64) {
+        (self.min.get(), self.max.get().max(self.min.get()))
+    }
+
+    /// Returns the first rate of a repeat. A search that always begins at the same rate tries the same rates, and
+    /// never those between them.
+    pub(super) fn start_of(&self, repeat: u32) -> f64 {
+        let (min, max) = self.range();
+        // From -1 to 1; the first repeat begins at the start rate itself.
+        let dither = if repeat == 0 {
+            0.0
+        } else {
+            Rng::part(START_SEED, u64::from(repeat)).below(2_001) as f64 / 1_000.0 - 1.0
+        };
+        (self.start.get() * 1.25_f64.powf(dither)).round().clamp(min, max)
+    }
+}

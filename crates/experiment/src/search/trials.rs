@@ -1,0 +1,64 @@
+//! The trials of a search in progress.
+
+use measure::{Nanos, Qps};
+use record::{Trial, TrialRecord};
+
+use super::spec::Search;
+use crate::bench::{Bench, BenchError, TrialSpec};
+use crate::names::{NameBudget, most_names};
+
+/// Largest number of trials of one search: 2^30 is bracketed and bisected to 0.1 % in 50, and MLRsearch adds up to
+/// some tens at each of a dozen rates.
+const MAX_TRIALS: usize = 400;
+
+/// The trials of a search in progress.
+pub(super) struct Trials<'a> {
+    pub(super) search: &'a Search,
+    pub(super) bench: &'a mut dyn Bench,
+    pub(super) names: &'a mut NameBudget,
+    pub(super) repeat: u32,
+    pub(super) seen: &'a mut dyn FnMut(&TrialRecord),
+    pub(super) run: Vec<TrialRecord>,
+}
+
+impl Trials<'_> {
+    /// Runs a trial, and runs it again while it is void. With `stops`, it may end as soon as it misses the goal for
+    /// certain.
+    pub(super) fn settled(
+        &mut self,
+        rate: f64,
+        duration: Nanos,
+        stops: bool,
+    ) -> Result<Trial, BenchError> {
+        let mut tries = 0;
+        loop {
+            let spec = self.spec(rate, duration, stops)?;
+            let trial = self.bench.trial(&spec)?;
+            let record = TrialRecord { repeat: self.repeat, rate_qps: rate, trial };
+            (self.seen)(&record);
+            self.run.push(record.clone());
+            tries += 1;
+            if !record.trial.void.is_void() || tries > self.search.void_retries {
+                return Ok(record.trial);
+            }
+        }
+    }
+
+    /// Returns whether the limit of trials is reached.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.run.len() >= MAX_TRIALS
+    }
+
+    /// Makes the specification of a trial at `rate` with unused names; clears the server's cache when they run out.
+    fn spec(&mut self, rate: f64, duration: Nanos, stops: bool) -> Result<TrialSpec, BenchError> {
+        let search = self.search;
+        let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
+        let count = most_names(pacing, duration);
+        if self.names.is_short_of(count) && self.bench.forget_names()? {
+            self.names.refresh();
+        }
+        let first_name = self.names.take(count)?;
+        let (timeout, goal) = (search.timeout, stops.then(|| search.goal.clone()));
+        Ok(TrialSpec { pacing, duration, timeout, goal, first_name, names: count })
+    }
+}
