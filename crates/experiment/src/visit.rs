@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use measure::pacing::EXPERIMENT;
-use measure::{Limiter, Nanos, Pacing, Void};
+use measure::{Limiter, Pacing, Void};
 use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, VoidRepeat};
 
 use crate::bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};

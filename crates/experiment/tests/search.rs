@@ -228,6 +228,20 @@ fn lower_bounds_combine_by_their_maximum() {
 }
 
 #[test]
+fn mlrsearch_goes_down_to_what_the_tester_can_send() {
+    let mlr = Search { rule: Rule::Mlrsearch, resolution: 0.05, ..search() };
+    // The Tester can do 300,000, the server 26,000: nothing of the Tester's end is in the result.
+    let found = run(&mlr, |rate| if rate > 300_000.0 { Fate::Void } else { below(26_000.0)(rate) });
+    assert!(found.contains("qps, limited by") && !found.contains("at least"), "{found}");
+    // The server can do more than the Tester.
+    let found = run(&mlr, |rate| if rate > 30_000.0 { Fate::Void } else { Fate::Pass });
+    assert!(found.contains("=> at least 2") && found.contains("Tester-limited at"), "{found}");
+    // The Tester can do nothing at all.
+    let found = run(&mlr, |_| Fate::Void);
+    assert!(found.contains("=> void at every rate down to"), "{found}");
+}
+
+#[test]
 fn one_stall_does_not_cap_the_search() {
     // The first failure of the doubling phase is a stall: the failing end passes on its second try.
     let mut stalled = false;

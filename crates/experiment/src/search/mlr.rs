@@ -12,16 +12,48 @@ use crate::mlrsearch::{MlrGoal, MlrResult, MlrSearch};
 /// Share of the duration sum whose trials may exceed the loss: half, as in FD.io CSIT.
 const EXCEED: f64 = 0.5;
 
-/// Runs the search.
+/// A rate at which the Tester is void is followed by one lower by this factor.
+const STEP_DOWN: f64 = 1.5;
+
+/// Runs the search. MLRsearch begins at the highest rate, which the Tester may not reach: the range then ends below that
+/// rate, and the search begins anew.
 pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
     let search = trials.search;
     let (min, max) = search.range();
     let goals: Vec<&Goal> = std::iter::once(&search.goal).chain(&search.also).collect();
-    let wanted: Vec<MlrGoal> = goals.iter().map(|goal| mlr_goal(search, goal)).collect();
+    let (mut top, mut void) = (max, None);
+    loop {
+        let (results, stopped) = within(trials, &goals, (min, top))?;
+        let best = results[0].lower;
+        let Some(stop) = stopped else { return Ok(capacity(trials, &goals, &results, void)) };
+        void = Some((stop.rate, stop.limiter));
+        // What the Tester sent in the void trial is about what it can send.
+        let next = (stop.rate / STEP_DOWN).min(stop.sent_qps).round();
+        if trials.are_too_many() || next <= best.unwrap_or(min) {
+            return Ok(capacity(trials, &goals, &results, void));
+        }
+        top = next;
+    }
+}
+
+/// A rate at which the Tester stayed void.
+struct Stop {
+    rate: f64,
+    limiter: Limiter,
+    /// Queries that it sent a second.
+    sent_qps: f64,
+}
+
+/// Searches between two rates, until the Tester is void: the results so far, and where it was.
+fn within(
+    trials: &mut Trials<'_>,
+    goals: &[&Goal],
+    (min, max): (f64, f64),
+) -> Result<(Vec<MlrResult>, Option<Stop>), BenchError> {
+    let wanted: Vec<MlrGoal> = goals.iter().map(|goal| mlr_goal(trials.search, goal)).collect();
     // A range without width has one rate, and a checked experiment has valid goals.
     let mut mlr = MlrSearch::new(min, max.max(min * 1.001), &wanted)
         .map_err(|e| BenchError::Failed(e.to_string()))?;
-    let mut void = None;
     while let Some(next) = mlr.next() {
         if trials.are_too_many() {
             break;
@@ -29,26 +61,36 @@ pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
         let duration = Nanos((next.duration_s * 1e9) as u64);
         let trial = trials.settled(next.rate, duration, false)?;
         if trial.void.is_void() {
-            void = Some((next.rate, trial.limiter));
-            break;
+            let (rate, sent_qps) = (next.rate, trial.offered_qps);
+            let stop = Stop { rate, limiter: trial.limiter, sent_qps };
+            return Ok((mlr.results(), Some(stop)));
         }
-        mlr.add(loss(&trial, &goals), next.duration_s);
+        mlr.add(loss(&trial, goals), next.duration_s);
     }
-    let results = mlr.results();
+    Ok((mlr.results(), None))
+}
+
+/// The results as a capacity: that of the first goal, with all beside it.
+fn capacity(
+    trials: &Trials<'_>,
+    goals: &[&Goal],
+    results: &[MlrResult],
+    void: Option<(f64, Limiter)>,
+) -> Capacity {
     let of_goal = |(goal, result): (&&Goal, &MlrResult)| GoalCapacity {
         goal: goal.to_string(),
         qps: result.lower,
         failed_qps: result.upper,
         conditional_qps: result.conditional_throughput,
     };
-    let also = goals.iter().zip(&results).map(of_goal).collect();
+    let also = goals.iter().zip(results).map(of_goal).collect();
     let first = results[0];
     let bracket = Bracket {
         passed: first.lower,
-        failed: first.upper.map(|rate| (rate, limiter_at(trials, rate, &search.goal))),
+        failed: first.upper.map(|rate| (rate, limiter_at(trials, rate, goals[0]))),
         void,
     };
-    Ok(Capacity { also, ..bracket.verdict(min) })
+    Capacity { also, ..bracket.verdict(trials.search.min.get()) }
 }
 
 /// Converts a goal to MLRsearch's terms.
