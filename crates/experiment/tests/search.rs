@@ -42,7 +42,12 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
                 (true, starved.limiter(), Some(starved))
             }
         };
-        Ok(scripted::trial(spec, rate(spec), passed, limiter, void))
+        let mut trial = scripted::trial(spec, rate(spec), passed, limiter, void);
+        if !passed {
+            // Half of the queries of a failing trial are lost.
+            trial.valid /= 2;
+        }
+        Ok(trial)
     }
 }
 

@@ -88,10 +88,12 @@ mod tests {
         Outstanding::new(&samples, STEP, Nanos::from_secs(seconds), qps(rate)).expect("numbers")
     }
 
+    /// Rate, seconds, number outstanding over time, and whether that is sustained.
+    type Row<'r> = (f64, u64, &'r dyn Fn(f64) -> f64, bool);
+
     #[test]
     fn a_growing_queue_is_not_sustained() {
-        // Rate, seconds, number outstanding over time: sustained or not.
-        let table: [(f64, u64, &dyn Fn(f64) -> f64, bool); 9] = [
+        let table: [Row<'_>; 9] = [
             (100_000.0, 1, &|_| 10.0, true),
             // An overload by 5 % and by 1 %.
             (100_000.0, 1, &|t| 10.0 + 5_000.0 * t, false),

@@ -5,8 +5,11 @@ use load::ConnectionTally;
 use measure::{Nanos, Warning};
 use streams::client::StreamCounts;
 
-/// Failures of connections that are told, of which queries need not have been lost.
-const CONNECTIONS: [(Failure, fn(u64) -> Warning); 4] = [
+/// A failure of connections, and the warning of so many of them.
+type Warned = (Failure, fn(u64) -> Warning);
+
+/// Failures of connections that are reported; queries need not have been lost by them.
+const CONNECTIONS: [Warned; 4] = [
     (Failure::Refused, |connections| Warning::ConnectionsRefused { connections }),
     (Failure::NoPort, |connections| Warning::NoPorts { connections }),
     (Failure::NoFile, |connections| Warning::NoFiles { connections }),

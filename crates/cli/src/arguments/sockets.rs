@@ -47,10 +47,8 @@ pub(crate) struct SocketArgs {
 }
 
 /// Whether queries leave as segmented messages.
-pub(crate) const GSO: [Choice<Gso>; 2] = [
-    ("on", "Always", Gso::On),
-    ("off", "Never: each query is a packet of its own", Gso::Off),
-];
+pub(crate) const GSO: [Choice<Gso>; 2] =
+    [("on", "Always", Gso::On), ("off", "Never: each query is a packet of its own", Gso::Off)];
 
 /// How workers wait.
 pub(crate) const WAIT: [Choice<WaitFor>; 4] = [
