@@ -266,7 +266,7 @@ fn what_no_transport_of_a_load_knows_is_refused() {
         ("--transport tcp --ca x.pem", "--ca"),
         ("--transport tls --http-path /x", "--http-path"),
         ("--transports tls=1,quic=1 --tls-version 1.2", "TLS 1.3 only"),
-        ("--transports tls=1,quic=1 --clients 1", "each one at least"),
+        ("--transports tls=1,quic=1 --clients 1", "give each at least one"),
         ("--transport tcp --proxy 10.0.0.0/8 --proxy-within-tls", "--proxy-within-tls goes with"),
         ("--transport tls --proxy-within-tls", "--proxy <PREFIX>"),
     ] {

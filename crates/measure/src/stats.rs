@@ -6,7 +6,7 @@ mod repeat_warnings;
 mod within;
 
 pub use interval::{Interval, bootstrap, shown_median_interval};
-pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, ratio, ratio_within};
+pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, Within, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};
 pub use within::{quantile_interval, share_interval};
 

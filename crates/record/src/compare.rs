@@ -20,7 +20,7 @@ mod unlike;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use measure::stats::{self, Ratio, Scatter, Terms, Verdict};
+use measure::stats::{self, Ratio, Scatter, Terms, Verdict, Within};
 use serde::Serialize;
 
 use crate::{CellRecord, Run};
@@ -228,7 +228,11 @@ fn ratio(a: &Values, b: &Values, pooled: Scatter, terms: &Terms) -> Option<Ratio
     let margin = a.margin(terms.margin).max(b.margin(terms.margin));
     if a.is_decided_within(b) {
         let (first, second) = (a.interval(terms.confidence)?, b.interval(terms.confidence)?);
-        return Some(stats::ratio_within((a.median, first), (b.median, second), margin));
+        return Some(stats::ratio_within(
+            Within { figure: a.median, low: first.0, high: first.1 },
+            Within { figure: b.median, low: second.0, high: second.1 },
+            margin,
+        ));
     }
     stats::ratio(&a.repeated, &b.repeated, pooled, &Terms { margin, ..*terms })
 }
@@ -309,16 +313,14 @@ fn compared(
         ratio: ratio.ratio,
         interval: ratio.interval,
         smallest: ratio.smallest,
-        possible: ratio.interval.map(|interval| opened(interval, a.at_least, b.at_least)),
+        possible: ratio.interval.map(|(low, high)| {
+            // Either side may be a lower bound.
+            (if a.at_least { 0.0 } else { low }, if b.at_least { f64::MAX } else { high })
+        }),
         weight: a.weight,
         outcome,
         notes,
     }
-}
-
-/// The interval of a ratio of which either side may be a lower bound.
-fn opened((low, high): (f64, f64), first: bool, second: bool) -> (f64, f64) {
-    (if first { 0.0 } else { low }, if second { f64::MAX } else { high })
 }
 
 /// Whether figures of a unit are times: less is better.

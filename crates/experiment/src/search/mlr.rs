@@ -23,7 +23,7 @@ pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
     let goals: Vec<&Goal> = std::iter::once(&search.goal).chain(&search.also).collect();
     let (mut top, mut void) = (max, None);
     loop {
-        let (results, stopped) = within(trials, &goals, (min, top))?;
+        let (results, stopped) = within(trials, &goals, top)?;
         let best = results[0].lower;
         let Some(stop) = stopped else { return Ok(capacity(trials, &goals, &results, void)) };
         void = Some((stop.rate, stop.limiter));
@@ -44,12 +44,13 @@ struct Stop {
     sent_qps: f64,
 }
 
-/// Searches between two rates, until the Tester is void: the results so far, and where it was.
+/// Searches up to `max`, in queries a second, until the Tester is void: the results so far, and where it was.
 fn within(
     trials: &mut Trials<'_>,
     goals: &[&Goal],
-    (min, max): (f64, f64),
+    max: f64,
 ) -> Result<(Vec<MlrResult>, Option<Stop>), BenchError> {
+    let min = trials.search.min.get();
     let wanted: Vec<MlrGoal> = goals.iter().map(|goal| mlr_goal(trials.search, goal)).collect();
     // A range without width has one rate, and a checked experiment has valid goals.
     let mut mlr = MlrSearch::new(min, max.max(min * 1.001), &wanted)

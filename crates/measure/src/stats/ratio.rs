@@ -156,16 +156,23 @@ pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms
     })
 }
 
-/// Compares two figures by an interval of each of them, low to high; both must be as sure as the ratio is to be.
-pub fn ratio_within(
-    (first, first_interval): (f64, (f64, f64)),
-    (second, second_interval): (f64, (f64, f64)),
-    margin: f64,
-) -> Ratio {
+/// A figure and the interval it lies in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Within {
+    /// The figure.
+    pub figure: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
+}
+
+/// Compares two figures by an interval of each of them; both must be as sure as the ratio is to be.
+pub fn ratio_within(first: Within, second: Within, margin: f64) -> Ratio {
     // A figure may be zero, such as the share of valid replies of a dead server.
     let over = |above: f64, below: f64| if below > 0.0 { above / below } else { f64::MAX };
-    let low = over(second_interval.0, first_interval.1);
-    let high = over(second_interval.1, first_interval.0);
+    let low = over(second.low, first.high);
+    let high = over(second.high, first.low);
     let verdict = match () {
         () if low > 1.0 + margin => Verdict::Higher,
         () if high < 1.0 / (1.0 + margin) => Verdict::Lower,
@@ -173,7 +180,7 @@ pub fn ratio_within(
     };
     let half = if low > 0.0 { (high / low).sqrt() } else { high.max(1.0) };
     Ratio {
-        ratio: over(second, first),
+        ratio: over(second.figure, first.figure),
         interval: Some((low, high)),
         smallest: Some(half * (1.0 + margin)),
         verdict,
@@ -245,8 +252,9 @@ mod tests {
 
     #[test]
     fn intervals_of_two_figures_decide_beyond_the_margin() {
-        let second = |value: f64| (value, (value * 0.99, value * 1.01));
-        let whole = (1.0, (0.999, 1.0));
+        let within = |figure, low, high| Within { figure, low, high };
+        let second = |value: f64| within(value, value * 0.99, value * 1.01);
+        let whole = within(1.0, 0.999, 1.0);
         for (value, margin, verdict) in [
             (0.1, 0.05, Verdict::Lower),
             (0.0, 0.05, Verdict::Lower),
@@ -257,7 +265,7 @@ mod tests {
             let ratio = ratio_within(whole, second(value), margin);
             assert_eq!((ratio.ratio, ratio.verdict), (value, verdict));
         }
-        let revived = ratio_within((0.0, (0.0, 0.001)), second(1.0), 0.05);
+        let revived = ratio_within(within(0.0, 0.0, 0.001), second(1.0), 0.05);
         assert_eq!(revived.verdict, Verdict::Higher);
     }
 
