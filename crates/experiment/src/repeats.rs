@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Limiter, stats};
+use measure::stats;
 use record::{Capacity, CellRecord, Certificate, TrialRecord, VoidRepeat};
 
 use crate::bench::{Bench, BenchError};
@@ -122,13 +122,6 @@ pub fn sum_up(
         record.differs.push(format!("ended after {repeats} of {planned} searches"));
     }
     record.conforming = record.differs.is_empty();
-    record.limiter = overall(&record.capacities);
+    record.limiter = record.limiters().common().unwrap_or_default();
     record.goal = search.goal.to_string();
-}
-
-/// Returns the limiter of all repeats; `Unknown` if they differ.
-fn overall(capacities: &[Capacity]) -> Limiter {
-    let mut limiters = capacities.iter().map(|c| c.limiter);
-    let first = limiters.next().unwrap_or(Limiter::Unknown);
-    if limiters.all(|limiter| limiter == first) { first } else { Limiter::Unknown }
 }

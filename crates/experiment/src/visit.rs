@@ -294,11 +294,13 @@ pub fn add_visit(
         Some(search) if settings.method == Method::Search => {
             sum_up(cell, &search, settings.repeats, reused, over_ipv6);
         }
-        // Only a search finds a capacity; the limiter of the last valid trial is reported too.
+        // Only a search finds a capacity; the limiter of the trials is reported too.
         _ => {
-            let valid = || cell.trials.iter().rev().find(|t| !t.trial.void.is_void());
-            let last = || valid().map_or(Limiter::Unknown, |t| t.trial.limiter);
-            cell.limiter = told.unwrap_or_else(last);
+            cell.limiter = match told {
+                Some(limiter) if cell.repeats <= 1 || cell.limiter == limiter => limiter,
+                Some(_) => Limiter::Unknown,
+                None => cell.limiters().common().unwrap_or_default(),
+            };
             cell.differs =
                 vec![format!("the method is `{}`, not a search", settings.method.word())];
         }
