@@ -40,7 +40,7 @@ impl DelayQueue {
         DelayQueue { lanes: delays.iter().map(lane).collect() }
     }
 
-    /// Whether replies are delayed.
+    /// Returns whether replies are delayed.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         !self.lanes.is_empty()

@@ -56,7 +56,7 @@ impl Fault {
         ("silent", Fault::Silent),
     ];
 
-    /// Whether the fault can be applied to a reply.
+    /// Returns whether the fault can be applied to a reply.
     fn fits(self, reply: &Reply) -> bool {
         match self {
             Fault::WrongAddress => reply.address_octet.is_some(),
@@ -90,7 +90,7 @@ impl Fault {
     }
 }
 
-/// Whether the name in the question has a label.
+/// Returns whether the name in the question has a label.
 fn has_label(reply: &Reply) -> bool {
     // The root name, type and class have five octets.
     reply.question_end > HEADER + 5
@@ -214,7 +214,7 @@ impl EvenShare {
         EvenShare { step, sum: step / 2 }
     }
 
-    /// Whether this call is selected.
+    /// Returns whether this call is selected.
     #[inline]
     pub(crate) fn select(&mut self) -> bool {
         let (sum, selected) = self.sum.overflowing_add(self.step);

@@ -158,7 +158,7 @@ impl Zones {
         }
     }
 
-    /// Whether the name of `address` has an AAAA record; the result for an address never changes.
+    /// Returns whether the name of `address` has an AAAA record; the result for an address never changes.
     #[inline]
     pub(crate) fn has_aaaa(&self, address: Ipv4Addr) -> bool {
         match self.aaaa {

@@ -520,17 +520,17 @@ impl Settings {
     }
 }
 
-/// Rate below which a DNS server is not worth measuring.
+/// Returns the default of the lowest rate: a DNS server below it is not worth measuring.
 fn default_min() -> Qps {
     Qps::new(1_000.0).expect("a rate")
 }
 
-/// Number of repeats that is enough to show the spread.
+/// Returns the default number of repeats: enough to show the spread.
 fn default_repeats() -> u32 {
     5
 }
 
-/// Timeout of RFC 8219.
+/// Returns the timeout of RFC 8219.
 fn one_second() -> Nanos {
     Nanos::from_secs(1)
 }

@@ -1,9 +1,9 @@
-//! The lab as a [`Bench`]: a trial is the Measurer as a process in the tester's host, with probes
-//! around it that say what limited it.
+//! The lab as a [`Bench`]: a trial is the Measurer as a process in the tester's host; probes before and after it show
+//! what limited it.
 //!
 //! ```text
 //!   snapshot ─> dnsdyno __measure, a request on a pipe ─> snapshot ─> Trial: cpu, drops, limiter, void
-//!                     │ watched: the server under test and the AuthDNS must outlive it
+//!                     │ watched: the server under test and the AuthDNS must run until its end
 //! ```
 
 mod generators;
@@ -38,58 +38,58 @@ use crate::testbed::{Host, Testbed};
 use crate::verdict::{evidence, verdict};
 use crate::watch::{LiveUpdate, Reader, Watcher};
 
-/// How often the processes of a running trial are looked at.
+/// Interval between checks of the processes of a running trial.
 const WATCH: Duration = Duration::from_millis(50);
-/// How much longer than its sending and its last timeout a trial may take, to start and to write.
+/// Time allowed to a trial beside its sending and its last timeout, to start and to write its result.
 const RESERVE: Duration = Duration::from_secs(30);
-/// And for each connection that is opened before it: 200 a second are few, also where each begins with a full handshake.
+/// Time allowed for each connection that is opened before a trial: full TLS handshakes are faster than 200 a second.
 const CONNECTING: Duration = Duration::from_millis(5);
-/// How long an interrupted Measurer may take to report.
+/// Time within which an interrupted Measurer must report.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long lock-step experiments may take beside a second for each.
+/// Time allowed to a lock-step load beside one second for each of its experiments.
 const LOCKSTEP: Duration = Duration::from_secs(60);
-/// Duration that a lock-step load is sampled for; how long it takes is what is measured.
+/// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
 const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
-/// How long a server may take to recover from an overload, and how often it is looked at. It is idle
-/// when it ran for less than a twentieth of a step.
+/// Time within which a server must recover from an overload, and interval between checks. The server is idle if it ran
+/// for less than a twentieth of the interval.
 const SETTLE: Duration = Duration::from_secs(10);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
-/// From this share on, what others do on the server's cores is worth a warning.
+/// Share (0 to 1) of the server's cores above which the use by other processes is a warning.
 const FOREIGN_ON_DUT: f64 = 0.05;
 
-/// How many samples a trial gets, where their interval is within the bounds.
+/// Number of samples of a trial, if their interval is within [`SAMPLING`].
 const SAMPLES: u32 = 20;
-/// The shortest and the longest interval between samples: CPU time is counted in steps of 10 ms.
+/// Shortest and longest interval between samples: the kernel counts CPU time in steps of 10 ms.
 const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
-/// Trials in the lab.
+/// Bench that runs trials in the lab.
 #[derive(Debug)]
 pub struct LabBench<'a> {
     lab: &'a Lab,
     testbed: &'a Testbed,
     dir: &'a Path,
-    // What all trials of this bench have in common.
+    // Request that all trials of this bench begin with.
     base: TrialRequest,
     authdns: Option<Process>,
     server: Option<Running<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
-    // How many cores' time the server may have, where that is limited.
+    // CPU time that the server may use, in cores; absent without a limit.
     cpu_limit: Option<f64>,
-    // Whether the last trial left the server with work.
+    // Whether the server may still have work from the last trial.
     overloaded: bool,
     watcher: Option<Watcher>,
-    // Where the Measurer runs, when that is not the tester's host: the server is at an address of the user's.
+    // Network of the Measurer for a remote server; absent if the Measurer runs in the tester's host.
     outside: Option<Netns>,
 }
 
-/// What was spent and lost while a Measurer ran.
+/// Counters before and after a Measurer ran, and samples in between.
 struct Spent {
     before: Snapshot,
     after: Snapshot,
     series: Vec<Series>,
-    // What each role beside the server spent: seconds in user mode and in the kernel.
+    // CPU time of each role beside the server: seconds in user mode and in the kernel.
     beside: Vec<(&'static str, Host, (f64, f64))>,
 }
 
@@ -99,11 +99,11 @@ struct Running<'a> {
     starts: Starts<'a>,
     // Absent only between a stop and a start.
     server: Option<Server>,
-    // Holds it to its share of CPU time while it is there.
+    // Limits the server's CPU time until it is dropped.
     limit: Option<CpuLimit>,
 }
 
-/// What is started: a server of the names that are asked, or one among those that replicate a zone.
+/// What is started: a server for the queried names, or a member of a group that replicates a zone.
 #[derive(Clone, Copy, Debug)]
 enum Starts<'a> {
     Service(&'a Installed, &'a Service),
@@ -111,7 +111,7 @@ enum Starts<'a> {
 }
 
 impl<'a> LabBench<'a> {
-    /// A bench of the Measurer against the AuthDNS itself: the self-test.
+    /// Makes a bench of the Measurer against the AuthDNS itself: the self-test.
     pub fn self_test(
         lab: &'a Lab,
         testbed: &'a Testbed,
@@ -123,7 +123,7 @@ impl<'a> LabBench<'a> {
         Self { authdns, ..Self::bare(lab, testbed, dir, base) }
     }
 
-    /// A bench of the Measurer against a server that the user runs, asked from the network `outside`.
+    /// Makes a bench of the Measurer against a server that the user runs, queried from the network `outside`.
     pub fn remote(
         lab: &'a Lab,
         testbed: &'a Testbed,
@@ -134,7 +134,7 @@ impl<'a> LabBench<'a> {
         Self { outside: Some(outside), ..Self::bare(lab, testbed, dir, base) }
     }
 
-    /// A bench of the Measurer alone.
+    /// Makes a bench of the Measurer alone.
     fn bare(lab: &'a Lab, testbed: &'a Testbed, dir: &'a Path, base: TrialRequest) -> Self {
         Self {
             lab,
@@ -151,11 +151,11 @@ impl<'a> LabBench<'a> {
         }
     }
 
-    /// A bench of a server under test, which it starts; a DNS64 server needs an AuthDNS. The server gets
-    /// the time of `cpu_limit` cores at most, if that is given.
+    /// Makes a bench of a server under test and starts the server; a DNS64 server needs an AuthDNS. The server gets
+    /// the CPU time of at most `cpu_limit` cores, if that is given.
     ///
     /// # Errors
-    /// When the server does not come up, or cannot be limited.
+    /// If the server does not start, or cannot be limited.
     pub(crate) fn start(
         ground: Ground<'a>,
         base: TrialRequest,
@@ -172,25 +172,25 @@ impl<'a> LabBench<'a> {
         Ok(bench)
     }
 
-    /// The same, with somebody who looks on.
+    /// Returns the bench with a watcher of its trials.
     pub fn watched_by(mut self, watcher: Option<Watcher>) -> Self {
         self.watcher = watcher;
         self
     }
 
-    /// Where the Measurer says how it goes on.
+    /// Returns the path of the file to which the Measurer writes its counters while it runs.
     fn live_file(&self) -> PathBuf {
         self.dir.join("live.json")
     }
 
-    /// Tells who looks on that a trial begins.
+    /// Notifies the watcher that a trial begins.
     fn begins(&self, pacing: Option<Pacing>, duration: Nanos) {
         if let Some(watcher) = &self.watcher {
             watcher.notify(LiveUpdate::Begins { pacing, duration });
         }
     }
 
-    /// Starts the server, from scratch, and limits it.
+    /// Starts the server from scratch and limits its CPU time.
     fn start_server(&mut self) -> Result<(), crate::ServerError> {
         let Some(running) = &mut self.server else { return Ok(()) };
         let (testbed, lab, dir) = (self.testbed, self.lab, self.dir);
@@ -208,7 +208,7 @@ impl<'a> LabBench<'a> {
         self.limit_server()
     }
 
-    /// Holds the server to the time that it may have.
+    /// Limits the server's CPU time, if it has a limit.
     fn limit_server(&mut self) -> Result<(), crate::ServerError> {
         let Some(Running { server: Some(server), limit, .. }) = &mut self.server else {
             return Ok(());
@@ -222,7 +222,7 @@ impl<'a> LabBench<'a> {
         Ok(())
     }
 
-    /// Stops the server; it goes on at full speed first, where it was limited.
+    /// Stops the server; its CPU limit ends first, so that it can stop in time.
     fn stop_server(&mut self) {
         if let Some(running) = &mut self.server {
             running.limit = None;
@@ -234,12 +234,12 @@ impl<'a> LabBench<'a> {
         }
     }
 
-    /// The server, while it is up.
+    /// Returns the server; `None` while it is stopped.
     pub fn server(&self) -> Option<&Server> {
         self.server.as_ref()?.server.as_ref()
     }
 
-    /// How the server is limited, in words.
+    /// Returns the means of the server's CPU limit, in words; `None` without a limit.
     pub fn limited(&self) -> Option<&'static str> {
         Some(self.server.as_ref()?.limit.as_ref()?.means())
     }
@@ -255,7 +255,7 @@ impl<'a> LabBench<'a> {
         }
     }
 
-    /// The processes whose CPU time is taken.
+    /// Returns the processes whose CPU time is read, each with its host.
     fn watched(&self) -> Vec<(Host, u32)> {
         let authdns = self.authdns.iter().map(|process| (Host::Auth, process.pid()));
         let server = self.server.iter().filter_map(|running| running.server.as_ref());
@@ -265,12 +265,12 @@ impl<'a> LabBench<'a> {
         authdns.chain(server).chain(beside).collect()
     }
 
-    /// The processes beside the server, by role.
+    /// Returns the processes beside the server, by role.
     fn companions(&self) -> Vec<Companions> {
         self.group.as_ref().map_or_else(Vec::new, Group::companions)
     }
 
-    /// Looks at every role while a trial runs, on the Tester's cores.
+    /// Starts a sampler of every role for a trial of `duration`, on the Tester's cores.
     fn sampler(&self, watched: &[(Host, u32)], tester: u32, duration: Duration) -> Sampler {
         let role = |role, host: Host, also: Option<u32>| {
             let pids = watched.iter().filter(|(other, _)| *other == host).map(|(_, pid)| *pid);
@@ -290,8 +290,8 @@ impl<'a> LabBench<'a> {
         Sampler::start(watched, interval, on, self.watcher.clone())
     }
 
-    /// Runs `command` in the Measurer's place, within `limit`; what was spent and lost meanwhile, sampled as
-    /// befits `duration`.
+    /// Runs `command` as the Measurer, at most for `limit`. Returns its process and the counters; `duration` decides
+    /// the interval of the samples.
     fn run(
         &mut self,
         command: Vec<OsString>,
@@ -315,7 +315,7 @@ impl<'a> LabBench<'a> {
         let mut tester = Process::start_with(&launch, input).map_err(failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
         self.watch(&mut tester, &mut reader, limit)?;
-        // It has ended, but its accounts are still there.
+        // The process has ended but was not waited for yet: its counters are still in `/proc`.
         watched.push((Host::Tester, tester.pid()));
         let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
         let beside = time_of(&companions).into_iter().zip(beside_before);
@@ -326,8 +326,8 @@ impl<'a> LabBench<'a> {
         Ok((tester, Spent { before, after, series, beside }))
     }
 
-    /// Runs a command that writes its result to `file`, with `input` on its standard input; the result, and what was spent and
-    /// lost.
+    /// Runs a command that writes its result to `file`, with `input` on its standard input. Returns the result and the
+    /// counters.
     fn result<T: DeserializeOwned>(
         &mut self,
         command: Vec<OsString>,
@@ -336,7 +336,7 @@ impl<'a> LabBench<'a> {
         duration: Nanos,
         limit: Duration,
     ) -> Result<(T, Spent), BenchError> {
-        // That of the trial before must never be taken for this one's.
+        // The result of an earlier trial must never count for this one.
         let _ = std::fs::remove_file(file);
         let (mut tester, spent) = self.run(command, input, duration, limit)?;
         let ended = tester.check();
@@ -346,7 +346,7 @@ impl<'a> LabBench<'a> {
         Ok((record::read(file).map_err(failed)?, spent))
     }
 
-    /// Runs the trial that is requested, within `limit`, sampled as befits `duration`.
+    /// Runs the requested trial, at most for `limit`; `duration` decides the interval of the samples.
     fn measure(
         &mut self,
         request: &TrialRequest,
@@ -358,13 +358,13 @@ impl<'a> LabBench<'a> {
         self.result(command(&file), &input, &file, duration, limit)
     }
 
-    /// Whether the AuthDNS of this bench, or a primary, runs on the Measurer's core.
+    /// Returns whether the AuthDNS of this bench, or a primary, runs on the Measurer's core.
     fn shares_core(&self) -> bool {
         (self.authdns.is_some() || self.group.as_ref().is_some_and(Group::uses_auth))
             && self.testbed.cpus(Host::Auth).shares_with(self.testbed.cpus(Host::Tester))
     }
 
-    /// Waits for the Measurer; ends it when the run is interrupted or another process is gone.
+    /// Waits for the Measurer; ends it if the run is interrupted or another process has ended.
     fn watch(
         &mut self,
         tester: &mut Process,
@@ -396,9 +396,9 @@ impl<'a> LabBench<'a> {
         Ok(())
     }
 
-    /// Waits until the server has done with what an overload left it: queries in its receive queue, and
-    /// its own questions. RFC 2544 section 23 waits 2 s and 5 s for that; here until it is idle, and no longer
-    /// than [`SETTLE`]. Whether it has settled.
+    /// Waits until the server has finished the work that an overload left: queries in its receive queue, and its own
+    /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
+    /// [`SETTLE`]. Returns whether it is idle.
     fn settle(&mut self) -> Result<bool, BenchError> {
         let Some(pid) =
             self.server.iter().find_map(|running| running.server.as_ref()).map(Server::pid)
@@ -425,20 +425,20 @@ impl<'a> LabBench<'a> {
         self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Adds to the Measurer's record what the probes saw, and judges what limited the trial.
+    /// Adds the probes' counters to the Measurer's record, and decides whether the trial is void and what limited it.
     fn conclude(&self, mut trial: Trial, spent: Spent) -> Trial {
         let Spent { before, after, series, beside } = spent;
         let observed = &Observed::between(&before, &after, self.testbed, trial.duration_s);
-        // Beside its own, of latencies.
+        // The Measurer has its own series, of latencies.
         trial.probes.extend(series);
         let shared = self.shares_core();
         let mut evidence = evidence(&trial, observed, shared, self.server.is_some());
         if self.group.is_some() {
-            // A primary that is busy keeps nobody from asking its secondary.
+            // A busy primary does not slow down queries to its secondary.
             evidence.authdns_busy = None;
         }
         if let (Some(busy), Some(cores)) = (&mut evidence.dut_busy, self.cpu_limit) {
-            // A server that has used up what it is given is at its end.
+            // A server that uses all the CPU time of its limit is at its capacity.
             *busy = (*busy * self.testbed.cpus(Host::Dut).count() as f64 / cores).min(1.0);
         }
         if !trial.void.is_void() {
@@ -529,7 +529,7 @@ impl Bench for LabBench<'_> {
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
         });
         request.dut_cpus = self.testbed.cpus(Host::Dut).cpus().to_vec();
-        // A server that answers nothing costs a timeout a query; nobody waits for that to the end.
+        // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
         result.trial = self.conclude(result.trial, spent);
@@ -559,12 +559,12 @@ impl Bench for LabBench<'_> {
     }
 }
 
-/// What the processes of each role have spent until now: seconds in user mode and in the kernel.
+/// Returns the CPU time of each role's processes until now: seconds in user mode and in the kernel.
 fn time_of(companions: &[Companions]) -> Vec<(&'static str, Host, (f64, f64))> {
     companions.iter().map(|c| (c.role, c.host, time_of_processes(&c.pids))).collect()
 }
 
-/// What a host spent, for the record.
+/// Returns the use of a host's cores for the record.
 fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
     Cpu {
         user_s: used.user_s,
@@ -576,7 +576,7 @@ fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
     }
 }
 
-/// An error of the bench, from any error.
+/// Converts any error to an error of the bench.
 fn failed(error: impl fmt::Display) -> BenchError {
     BenchError::Failed(error.to_string())
 }

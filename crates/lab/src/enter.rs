@@ -93,9 +93,9 @@ pub enum EnterError {
     /// The kernel refuses namespaces to this user.
     #[error("the lab cannot get its namespaces: {source}\n  {remedy}")]
     Namespaces {
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
-        /// What to do.
+        /// Command or setting that helps.
         remedy: String,
     },
     /// The user or group of the new user namespace could not be mapped.
@@ -103,9 +103,9 @@ pub enum EnterError {
     Map {
         /// The file of `/proc` that was written.
         path: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
-        /// What to do.
+        /// Command or setting that helps.
         remedy: String,
     },
     /// A mount inside the lab failed.
@@ -115,17 +115,17 @@ pub enum EnterError {
          docker: --security-opt systempaths=unconfined) or as root on the host"
     )]
     Mount {
-        /// What was to be mounted.
+        /// File system that was mounted.
         what: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The program could not be executed again, or the way between the two processes failed.
     #[error("the lab cannot {what}: {source}")]
     Start {
-        /// What was tried.
+        /// Step that failed.
         what: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The variable of the inner process is set, but this process is not one.
@@ -136,9 +136,9 @@ pub enum EnterError {
 /// Enters the lab: in the outer process returns when the inner one has ended, in the inner one at once.
 ///
 /// Must be the first thing a command does: the process may have no other threads yet.
-/// If the kernel refuses it; the message names the setting.
+///
 /// # Errors
-/// Where the kernel forbids it; the message names the setting.
+/// If the kernel forbids it; the message names the setting.
 pub fn enter() -> Result<Entered, EnterError> {
     enter_with(&[], Network::Own)
 }
@@ -163,7 +163,7 @@ pub fn enter_with(variables: &[(&str, String)], network: Network) -> Result<Ente
     }
 }
 
-/// Whether this process is the inner one.
+/// Returns whether this process is the inner one.
 pub(crate) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
@@ -334,9 +334,9 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
 fn die_with(parent_fd: i32) -> Result<(), EnterError> {
     let failed = |source: io::Error| EnterError::Start { what: "watch its outer process", source };
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| failed(e.into()))?;
-    // getppid() says 0 to the first process of a pid namespace, whether its parent lives or not, so
-    // the pipe is asked: its only writer is the outer process. Opened anew, since the inherited
-    // descriptor is a bare number; non-blocking, since opening waits for a writer otherwise.
+    // getppid() returns 0 in the first process of a pid namespace, also after the end of its parent. So the state of
+    // the pipe is read: its only writer is the outer process. It is opened again, since the inherited descriptor is a
+    // bare number; non-blocking, since opening would wait for a writer.
     let pipe = OpenOptions::new()
         .read(true)
         .custom_flags(OFlag::O_NONBLOCK.bits())

@@ -101,9 +101,9 @@ pub enum ExecError {
     /// A step failed.
     #[error("cannot {what}: {source}")]
     Step {
-        /// What was tried.
+        /// Step that failed.
         what: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }

@@ -10,11 +10,11 @@ use std::io;
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
 
-/// Segmentation of UDP messages left to the device: a message crosses a veth link whole where it is on.
+/// Segmentation of UDP messages by the device: if it is on, a message crosses a veth link whole.
 pub(crate) const TX_UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 /// Coalescing of received packets, which makes a veth device receive through NAPI.
 pub(crate) const RX_GRO: &str = "rx-gro";
-/// Segmentation of TCP left to the device, in all its forms.
+/// Segmentation of TCP by the device, in all its forms.
 pub(crate) const TX_TCP_SEGMENTATION: [&str; 4] = [
     "tx-tcp-segmentation",
     "tx-tcp-ecn-segmentation",
@@ -41,14 +41,14 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLA_F_NESTED: u16 = 0x8000;
 const NLMSG_ERROR: u16 = 2;
-/// Octets of a netlink header, and of that with the generic one behind it.
+/// Length of a netlink header in octets, without and with the generic header after it.
 const HEADER: usize = 16;
 const HEADERS: usize = HEADER + 4;
 
-/// Switches features of `device` in the calling thread's network namespace: name and whether it is wanted.
+/// Switches features of `device` in the calling thread's network namespace: each by name, on or off.
 ///
 /// # Errors
-/// What the kernel said; `NotFound` where it has no `ethtool` family (before Linux 5.6).
+/// The error of the kernel; `NotFound` if it has no `ethtool` family (before Linux 5.6).
 pub(crate) fn set(device: &str, features: &[(&str, bool)]) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
@@ -61,7 +61,7 @@ pub(crate) fn set(device: &str, features: &[(&str, bool)]) -> io::Result<()> {
     Ok(())
 }
 
-/// The attributes of a FEATURES_SET message.
+/// Returns the attributes of a FEATURES_SET message.
 fn wanted(device: &str, features: &[(&str, bool)]) -> Vec<u8> {
     let text = |kind, text: &str| attribute(kind, &[text.as_bytes(), b"\0"].concat());
     let bit = |&(name, on): &(&str, bool)| {
@@ -77,7 +77,7 @@ fn wanted(device: &str, features: &[(&str, bool)]) -> Vec<u8> {
     [header, nested(ETHTOOL_A_FEATURES_WANTED, &bits)].concat()
 }
 
-/// An attribute: length, type, value, padding to four octets.
+/// Returns an attribute: length, type, value, padding to four octets.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 8);
     out.extend(((value.len() + 4) as u16).to_ne_bytes());
@@ -87,12 +87,12 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An attribute made of attributes.
+/// Returns an attribute that contains attributes.
 fn nested(kind: u16, value: &[u8]) -> Vec<u8> {
     attribute(kind | NLA_F_NESTED, value)
 }
 
-/// Sends a request and reads until its acknowledgement; the last message before that, empty without one.
+/// Sends a request and reads until its acknowledgement. Returns the last message before that; empty if there is none.
 fn exchange(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
     let mut request = Vec::with_capacity(HEADERS + attributes.len());
     request.extend(((HEADERS + attributes.len()) as u32).to_ne_bytes());
@@ -122,14 +122,14 @@ fn exchange(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> io:
     }
 }
 
-/// The first netlink message of a datagram, and what follows it.
+/// Splits the first netlink message off a datagram.
 fn split_message(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = u32::from_ne_bytes(*datagram.first_chunk()?) as usize;
     let message = datagram.get(..len).filter(|message| message.len() >= HEADER)?;
     Some((message, datagram.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// The value of the first attribute of a type, where it has two octets.
+/// Returns the value of the first attribute of a type, if it has two octets.
 fn find_u16(mut attributes: &[u8], kind: u16) -> Option<u16> {
     loop {
         let [a, b, c, d] = *attributes.first_chunk()?;

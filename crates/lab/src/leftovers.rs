@@ -1,7 +1,7 @@
-//! What a server leaves behind when it is stopped: processes that left its process group, and a port that is taken.
+//! Remains of a stopped server: processes that left its process group, and a port that is still in use.
 //!
-//! A process of the last server that still answers on its address answers the next server's queries. So everything in the
-//! host of the server under test ends between two visits, and a server is only started where its port is free.
+//! A process of the last server that still listens would answer the next server's queries. So every process in the host
+//! of the server under test ends between two visits, and a server starts only if its port is free.
 
 use std::fs;
 use std::io;
@@ -15,13 +15,13 @@ use nix::unistd::Pid;
 use crate::netns::Namespace;
 use crate::process::POLL;
 
-/// How long processes may take to be gone after SIGKILL.
+/// Time within which processes must end after SIGKILL.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Ends every process in `namespace`; returns the names of those that were there.
+/// Ends every process in `namespace`; returns their names.
 ///
 /// # Errors
-/// When the kernel does not tell, or a process does not go away.
+/// If `/proc` cannot be read, or a process does not end.
 pub(crate) fn end_all(namespace: &Namespace) -> io::Result<Vec<String>> {
     let names = members(namespace)?.into_iter().map(|(_, name)| name).collect();
     let deadline = Instant::now() + GONE_WITHIN;
@@ -42,7 +42,7 @@ pub(crate) fn end_all(namespace: &Namespace) -> io::Result<Vec<String>> {
     }
 }
 
-/// Number and name of each process in `namespace` that has not ended, but for this one.
+/// Returns number and name of each process in `namespace` that has not ended, except this one.
 fn members(namespace: &Namespace) -> io::Result<Vec<(i32, String)>> {
     let wanted = namespace.file().metadata()?.ino();
     let own = std::process::id() as i32;
@@ -52,7 +52,7 @@ fn members(namespace: &Namespace) -> io::Result<Vec<(i32, String)>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         let inside = fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| ns.ino() == wanted);
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // A zombie runs nothing; its parent is this process or gone.
+        // A zombie has ended; its parent has not read its exit code yet.
         let ended = stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'));
         if inside && !ended && pid != own {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -62,7 +62,7 @@ fn members(namespace: &Namespace) -> io::Result<Vec<(i32, String)>> {
     Ok(members)
 }
 
-/// Checks that nobody listens at an address inside `namespace`.
+/// Checks that no socket is bound to an address inside `namespace`.
 ///
 /// # Errors
 /// `AddrInUse`, with the address.

@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// The state letter of a process.
+    /// Returns the state letter of a process.
     fn state(pid: u32) -> String {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1[..1].to_owned()

@@ -42,7 +42,7 @@ pub struct LinkError {
     what: String,
     /// Namespace of the operation.
     namespace: &'static str,
-    /// What the kernel said.
+    /// Error of the kernel.
     source: io::Error,
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn time_of_processes(pids: &[u32]) -> (f64, f64) {
     (seconds(spent.user), seconds(spent.system))
 }
 
-/// The counters of the calling thread's network namespace.
+/// Reads the counters of the calling thread's network namespace.
 fn read_network() -> Network {
     let read = |name: &str| {
         fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()

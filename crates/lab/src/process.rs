@@ -45,8 +45,8 @@ pub struct Launch<'a> {
     pub environment: Vec<(String, String)>,
 }
 
-/// A time limit that counts only while this process runs. Time in which it is stopped (SIGSTOP, a suspended machine) does
-/// not count, since the process it waits for is stopped too.
+/// A time limit that counts only while this process runs. Time in which it is stopped (SIGSTOP, a suspended machine)
+/// does not count, since the process it waits for is stopped too.
 #[derive(Debug)]
 pub(crate) struct TimeLimit {
     left: Duration,
@@ -58,7 +58,7 @@ impl TimeLimit {
         TimeLimit { left: limit, last: Instant::now() }
     }
 
-    /// Whether the limit is reached. Each step of a wait must call it.
+    /// Returns whether the limit is reached. Each step of a wait must call it.
     pub(crate) fn is_over(&mut self) -> bool {
         let now = Instant::now();
         self.spend(now.duration_since(self.last));
@@ -160,10 +160,10 @@ impl Process {
         Self::start_with(launch, &[])
     }
 
-    /// The same, with `input` on its standard input: no more than a pipe holds, 64 KiB.
+    /// Starts it with `input` on its standard input: at most the 64 KiB that fit into a pipe.
     ///
     /// # Errors
-    /// As of [`Process::start`].
+    /// Those of [`Process::start`].
     pub fn start_with(launch: &Launch<'_>, input: &[u8]) -> Result<Self, ProcessError> {
         let error = |source| ProcessError::Start { name: launch.name.to_owned(), source };
         let log = launch.dir.join(format!("{}.log", launch.name));
@@ -187,7 +187,7 @@ impl Process {
             .process_group(0);
         let mut child = command.spawn().map_err(error)?;
         if let Some(mut pipe) = child.stdin.take() {
-            // A process that ends before it has read all says why in its log.
+            // A process that ends before it has read everything writes its error to its log.
             let _ = pipe.write_all(input);
         }
         let (name, cpus) = (launch.name.to_owned(), launch.cpus.clone());

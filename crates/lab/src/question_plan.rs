@@ -82,7 +82,7 @@ impl QuestionPlan {
         })
     }
 
-    /// The names of the namespace, as they are asked for of a server in this role.
+    /// Returns the names to query; `recursion` sets the RD bit, and with `reuse` names may repeat.
     pub(crate) fn names(&self, recursion: bool, reuse: bool) -> Names {
         let expect = match self.qtype {
             Qtype::A => NamespaceExpect::Address,
@@ -101,7 +101,8 @@ impl QuestionPlan {
         }
     }
 
-    /// The request that all trials of `point` begin with; `authority` is the file of those whose certificates are believed.
+    /// Returns the request that all trials of `point` begin with; `authority` is the file with the certification
+    /// authority whose certificates are accepted.
     pub(crate) fn request(
         &self,
         point: &Point,
@@ -148,7 +149,7 @@ impl QuestionPlan {
     }
 }
 
-/// A prefix of `wire` as a request has it.
+/// Converts a prefix of `wire` for a request.
 fn net<T: FromStr<Err: std::fmt::Debug>>(prefix: &impl Display) -> T {
     prefix.to_string().parse().expect("a prefix reads as one")
 }

@@ -1,7 +1,7 @@
 //! Visits to a server that the user runs: the lab starts no server process, and probes only the network.
 //!
 //! ```text
-//!   lab's own network namespace: that of whoever started it (enter::Network::Outside)
+//!   lab's own network namespace: that of its caller (enter::Network::Outside)
 //!     └─ dnsdyno load ADDRESS ...     on the Tester's cores; the hosts of the testbed stand idle
 //! ```
 //!

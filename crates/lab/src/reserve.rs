@@ -1,7 +1,7 @@
-//! What a run has of the machine for itself: its cores, against other runs, and buffers of the same size for all servers.
+//! Reservation of cores against other runs, and socket buffers of the same size for all servers.
 //!
-//! Two runs on one core measure each other. Each run holds a name for each of its cores (an abstract socket, which the
-//! kernel takes back however the process ends), and the second run says which process holds it.
+//! Two runs on one core disturb each other. Each run binds an abstract socket for each of its cores, which the kernel
+//! releases when the process ends for any reason; a second run reports which process holds it.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -15,39 +15,40 @@ use nix::unistd::geteuid;
 use crate::cpus::CpuList;
 use crate::enter;
 
-/// How often a core that is taken is asked for again.
+/// Interval between attempts to reserve a core that another run holds.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Default size of the socket buffers of all hosts during a run, in bytes; the kernel counts twice that.
 pub(crate) const BUFFER: u64 = 4 << 20;
-/// Where the sizes from before a run are kept, in case that the run cannot put them back.
+/// File with the sizes from before a run, in case the run cannot restore them.
 const KEPT: &str = "/run/dnsdyno-buffers";
-/// The default sizes of the kernel, of sockets that ask for none.
+/// Files with the kernel's sizes for sockets that request none.
 const DEFAULTS: [&str; 2] = ["/proc/sys/net/core/rmem_default", "/proc/sys/net/core/wmem_default"];
 
-/// Cores that other runs stay away from, and buffer sizes; given back when dropped.
+/// Reserved cores, and enlarged buffers; dropping it releases the cores and restores the sizes.
 #[derive(Debug)]
 pub struct Reservation {
     _cores: Vec<UnixListener>,
     _buffers: Option<Buffers>,
 }
 
-/// A core is held by another run.
+/// Error: another run holds a core.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "core {core} is measured on by another run ({by}); wait for it with --wait, or choose other cores ([cpus] in the experiment)"
+    "another run measures on core {core} ({by}); wait for it with --wait, or choose other cores ([cpus] in the experiment)"
 )]
 pub struct CoreTaken {
-    /// The core's number.
+    /// Number of the core.
     pub core: usize,
-    /// The other run: number and command line of its process.
+    /// Number and command line of the other run's process.
     pub by: String,
 }
 
 impl Reservation {
-    /// Reserves `cores`; waits for them up to `wait`. Inside the lab nothing is reserved: its outer process has done it.
+    /// Reserves `cores`; waits for them at most for `wait`. Inside the lab it does nothing: the outer process holds
+    /// them.
     ///
     /// # Errors
-    /// [`CoreTaken`] when another run still has one of them.
+    /// [`CoreTaken`] if another run still holds one of them.
     pub fn take(cores: &CpuList, wait: Duration) -> Result<Self, CoreTaken> {
         if enter::is_inside() {
             return Ok(Reservation { _cores: Vec::new(), _buffers: None });
@@ -67,10 +68,10 @@ impl Reservation {
     }
 }
 
-/// Holds a name; `None` where the kernel has no abstract sockets.
+/// Binds the abstract socket `name`; `None` if the kernel has no abstract sockets.
 ///
 /// # Errors
-/// Who holds it.
+/// The process that holds the name.
 fn hold(name: &str) -> Result<Option<UnixListener>, String> {
     let Ok(address) = SocketAddr::from_abstract_name(name) else { return Ok(None) };
     match UnixListener::bind_addr(&address) {
@@ -80,7 +81,7 @@ fn hold(name: &str) -> Result<Option<UnixListener>, String> {
     }
 }
 
-/// The process behind a socket: its number and command line.
+/// Returns number and command line of the process that listens on a socket.
 fn holder(address: &SocketAddr) -> String {
     let credentials = UnixStream::connect_addr(address)
         .ok()
@@ -91,8 +92,8 @@ fn holder(address: &SocketAddr) -> String {
     format!("process {pid}: {}", command.trim())
 }
 
-/// The kernel's default buffer sizes, enlarged: every server gets the same, whether it asks for buffers or not. Only root
-/// may do this; for others every server has the kernel's default.
+/// Enlarged default sizes of socket buffers: every server has the same, also one that requests no size. Only root may
+/// set them; for other users every server has the kernel's default.
 #[derive(Debug)]
 struct Buffers {
     before: [String; 2],
@@ -104,18 +105,18 @@ impl Buffers {
         if !geteuid().is_root() {
             return None;
         }
-        // Another run that has done it puts it back.
+        // If another run has enlarged the sizes, that run restores them.
         let held = hold("dnsdyno-buffers").ok().flatten()?;
         let kept = fs::read_to_string(KEPT).unwrap_or_default();
         let mut kept = kept.lines().map(str::to_owned);
         let before = DEFAULTS.map(|file| {
             let now = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
-            // A run that was killed has left its own sizes behind.
+            // A run that was killed could not restore the sizes.
             kept.next().filter(|_| now == BUFFER.to_string()).unwrap_or(now)
         });
         fs::write(KEPT, before.join("\n")).ok()?;
         let buffers = Buffers { before, _held: held };
-        // Where the kernel refuses (a container), the drop puts back what was changed.
+        // If the kernel refuses a size (in a container), the drop restores the other.
         DEFAULTS.iter().try_for_each(|file| fs::write(file, BUFFER.to_string())).ok()?;
         Some(buffers)
     }
@@ -124,28 +125,28 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         for (file, before) in DEFAULTS.iter().zip(&self.before) {
-            // What cannot be put back could not be changed.
+            // A size that cannot be restored could not be changed.
             let _ = fs::write(file, before);
         }
         let _ = fs::remove_file(KEPT);
     }
 }
 
-/// Size of the receive buffer that sockets of the calling thread's network namespace begin with, in bytes.
+/// Returns the default size of receive buffers in the calling thread's network namespace, in bytes.
 pub(crate) fn default_buffer() -> u64 {
     let text = fs::read_to_string(DEFAULTS[0]).unwrap_or_default();
     text.trim().parse().unwrap_or(212_992)
 }
 
-/// Keeps idle cores polling while it is held: a core that sleeps takes microseconds to wake, and how long depends on the
-/// load before (`/dev/cpu_dma_latency`, Documentation/power/pm_qos_interface.rst).
+/// Keeps idle cores polling until it is dropped: a sleeping core takes microseconds to wake, a time that depends on the
+/// earlier load (`/dev/cpu_dma_latency`, Documentation/power/pm_qos_interface.rst).
 #[derive(Debug)]
 pub(crate) struct IdlePolling {
     _held: fs::File,
 }
 
 impl IdlePolling {
-    /// Holds it; `None` where it is not allowed.
+    /// Makes idle cores poll; `None` if this process may not do so.
     pub(crate) fn hold() -> Option<Self> {
         let path: PathBuf = Path::new("/dev/cpu_dma_latency").to_owned();
         let mut file = fs::File::options().write(true).open(path).ok()?;

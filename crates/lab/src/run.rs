@@ -3,11 +3,11 @@
 //! ```text
 //! plan: cells (server x point), visits (cell x repeat, interleaved)
 //!   └──> each visit: cores, settings of the machine ─> server up ─> warm-up ─> method ─> server down
-//!            └──> Event::Trial, Event::Cell: whoever keeps records keeps them at once
+//!            └──> Event::Trial, Event::Visited: the caller stores each at once
 //! ```
 //!
-//! What was measured is kept whatever happens: a server that does not start, or an interrupt, leaves
-//! a [`record::Run`] that is marked incomplete and says what is missing.
+//! Results are kept also after an error: if a server does not start, or the run is interrupted, the
+//! [`record::Run`] is marked incomplete and lists what is missing.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -34,43 +34,43 @@ use crate::testbed::{Host, Testbed, TestbedError, TestbedPlan};
 use crate::watch::Watcher;
 use crate::zonefile::ZoneError;
 
-/// What the command line says of a run.
+/// Options of a run, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// A directory of further adapters.
+    /// Directory with further adapters.
     pub servers_dir: Option<PathBuf>,
-    /// Only these servers; they must be installed.
+    /// Servers to measure, which must be installed; all of the experiment's servers if empty.
     pub only: Vec<String>,
-    /// Servers of the user's own, measured beside those of the experiment.
+    /// Custom servers of the user, measured in addition to those of the experiment.
     pub custom: Vec<(String, Custom)>,
-    /// The kind of the testbed's links, whatever the experiment says.
+    /// Kind of the testbed's links, instead of the experiment's.
     pub link: Option<Link>,
-    /// What a datagram is on them, whatever the experiment says.
+    /// Path of datagrams on the links, instead of the experiment's.
     pub path: Option<Path>,
-    /// Seed of the names' order and of the visits'.
+    /// Seed of the order of names and of the order of visits.
     pub seed: u64,
-    /// Keep the directory of the run: configurations, logs.
+    /// Whether the directory of the run is kept, with configurations and logs.
     pub keep: bool,
-    /// The command line, for the record.
+    /// Command line, for the record.
     pub command: String,
-    /// The version of dnsdyno, for the record.
+    /// Version of dnsdyno, for the record.
     pub version: String,
-    /// The facts of the host, for the record; absent when they were not taken.
+    /// Facts of the host, for the record; absent if they were not taken.
     pub host: Option<HostFacts>,
-    /// Makes a certification authority and a certificate for names and addresses: writes `ca.pem`, `server.pem` and
-    /// `server.key` into a directory. Without it no server speaks TLS here.
+    /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
+    /// `server.pem` and `server.key` into a directory. If absent, no server can use TLS.
     pub certify: Option<Certify>,
-    /// Looks on while trials run.
+    /// Watcher of the trials while they run.
     pub watcher: Option<Watcher>,
-    /// What was done of this run before it was interrupted.
+    /// Earlier part of this run, if it was interrupted.
     pub resumed: Option<Box<Run>>,
 }
 
-/// See [`RunOptions::certify`]; an error in words.
+/// Type of [`RunOptions::certify`]; its error is a message.
 pub type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
 
 impl RunOptions {
-    /// What the command line chose, for the record and for [`RunOptions::go_on`].
+    /// Returns the choices of the command line, for the record and for [`RunOptions::go_on`].
     fn choices(&self) -> Choices {
         let custom = self.custom.iter().map(|(name, custom)| {
             let command = || CustomHow::Command(custom.command.clone());
@@ -86,8 +86,8 @@ impl RunOptions {
         }
     }
 
-    /// Goes on with a run that was interrupted: with its servers, also those of the user's own, its seed, its
-    /// links.
+    /// Sets the options to those of an interrupted run, which is to be continued: its servers, also the custom ones,
+    /// its seed and its links.
     pub fn go_on(&mut self, run: Run) {
         let choices = run.plan.choices.clone();
         let custom = choices.custom.into_iter().map(|server| match server.how {
@@ -96,7 +96,7 @@ impl RunOptions {
         });
         self.custom = custom.collect();
         self.seed = choices.seed.unwrap_or(self.seed);
-        // A run of schema 1 goes on over the links that it had.
+        // A run of schema 1 continues over links of the same kind.
         let steered =
             run.plan.testbed.as_ref().and_then(|testbed| testbed.packet_steering.as_ref());
         self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
@@ -108,10 +108,10 @@ impl RunOptions {
     }
 }
 
-/// What is told while an experiment runs.
+/// Event of a running experiment.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The testbed is up, and this is to be done; nothing has been measured yet.
+    /// The testbed is up; the plan of the run. Nothing has been measured yet.
     Begun(&'a Plan),
     /// The self-test begins.
     SelfTest,
@@ -119,67 +119,67 @@ pub enum Event<'a> {
     SelfTestTrial(&'a TrialRecord),
     /// The self-test ended.
     Certified(&'a Certificate),
-    /// The cells, in their order, and how long their visits are expected to take.
+    /// The cells, in their order, and the expected time of their visits.
     Planned(&'a [CellRecord], Nanos),
-    /// A cell is visited.
+    /// A visit of a cell begins.
     Visit {
-        /// The cell.
+        /// Cell that is visited.
         cell: &'a CellRecord,
-        /// Which repeat, from 0.
+        /// Number of the repeat, from 0.
         repeat: u32,
-        /// Which visit this is of how many, from 1.
+        /// Number of this visit, from 1, and number of all visits.
         number: (usize, usize),
-        /// How long this and the visits after it are expected to take.
+        /// Expected time of this visit and those after it.
         remaining: Nanos,
     },
     /// A server is up; its title and version.
     Serving(&'a str, Option<&'a str>),
     /// A trial of a cell ended.
     Trial(&'a CellRecord, &'a TrialRecord),
-    /// A visit ended: what it found, and the cell with it.
+    /// A visit ended.
     Visited {
-        /// The cell.
+        /// Cell, with the findings of this visit.
         cell: &'a CellRecord,
-        /// Which repeat, from 0, of how many.
+        /// Number of the repeat, from 0, and number of all repeats.
         repeat: (u32, u32),
-        /// What it found.
+        /// Findings of the visit.
         found: &'a Found,
     },
-    /// Trials of a repeat that was void, or was cut short and cannot be taken up; they are done anew.
+    /// The trials of a repeat are discarded and repeated: it was void, or was interrupted and cannot be continued.
     Forgotten(&'a CellRecord, u32),
-    /// A server was not measured, or not wholly.
+    /// A server was not measured, or only in part.
     Skipped(&'a Skipped),
-    /// The directory of the run is kept here.
+    /// The directory of the run is kept; its path.
     Kept(&'a FilePath),
 }
 
-/// Why an experiment could not begin.
+/// Error that keeps an experiment from beginning.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A value of the experiment makes no sense in the lab.
+    /// A value of the experiment is not valid in the lab.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A server asked for by name is not part of the experiment.
+    /// A requested server is not part of the experiment.
     #[error("the experiment has no server `{name}`; it has {known}")]
     NotInExperiment {
-        /// The name asked for.
+        /// Requested name.
         name: String,
-        /// Those it has.
+        /// Names of the experiment's servers.
         known: String,
     },
-    /// An adapter is wrong, or not there.
+    /// An adapter is invalid or missing.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
     /// The zone cannot be made.
     #[error(transparent)]
     Zone(#[from] ZoneError),
-    /// There is no directory.
+    /// The directory of the run cannot be made.
     #[error(transparent)]
     Dir(#[from] RunDirError),
-    /// There is no testbed.
+    /// The testbed cannot be built.
     #[error(transparent)]
     Testbed(#[from] TestbedError),
-    /// The AuthDNS does not come up.
+    /// The AuthDNS does not start.
     #[error(transparent)]
     AuthDns(#[from] ProcessError),
     /// The self-test could not be run.
@@ -188,7 +188,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether what was asked for makes no sense (exit code 2), rather than that it failed (1).
+    /// Returns whether the input is invalid (exit code 2); otherwise the run failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {
             RunError::File(_) | RunError::NotInExperiment { .. } => true,
@@ -200,27 +200,27 @@ impl RunError {
     }
 }
 
-/// An experiment whose servers and workloads are known to make sense.
+/// An experiment whose servers and workloads are valid.
 #[derive(Debug)]
 pub struct Checked<'e> {
     /// The experiment.
     pub experiment: &'e Experiment,
-    /// The adapters of its servers that are to be measured, in its order.
+    /// Adapters of its servers that are to be measured, in its order.
     pub adapters: Vec<Adapter>,
-    /// The adapters of the primaries and secondaries beside them.
+    /// Adapters of the primaries and secondaries beside them.
     pub(crate) companions: Vec<Adapter>,
-    /// What is asked at each point.
+    /// Queries of each point.
     pub(crate) questions: Vec<QuestionPlan>,
 }
 
 impl Checked<'_> {
-    /// In which network the lab must be for its servers: an address of the user's is outside.
+    /// Returns the network that the lab must be in for its servers: a remote server is outside.
     pub fn network(&self) -> Network {
         let remote = self.adapters.iter().any(|adapter| adapter.remote.is_some());
         if remote { Network::Outside } else { Network::Own }
     }
 
-    /// The cores that its hosts use, at all points of the matrix.
+    /// Returns the cores that its hosts use, at all points of the matrix.
     pub fn cores(&self) -> CpuList {
         let allowed = CpuList::allowed();
         let points = &self.experiment.points;
@@ -228,16 +228,16 @@ impl Checked<'_> {
         CpuList::new(plans.flat_map(|plan| plan.all())).unwrap_or(allowed)
     }
 
-    /// Why a point cannot be measured on this host, as far as that is known before it is tried.
+    /// Returns why a point cannot be measured on this host, as far as that is known before the run.
     pub fn cannot(&self, point: &Point) -> Option<String> {
         cpu_plan(&point.settings, &CpuList::allowed()).err()
     }
 }
 
-/// Checks what can be checked before anything is started.
+/// Checks an experiment completely before anything is started.
 ///
 /// # Errors
-/// [`RunError::File`] with the place, or what is wrong with a server.
+/// [`RunError::File`] with the place, or the error of a server.
 pub fn check<'e>(
     experiment: &'e Experiment,
     options: &RunOptions,
@@ -258,7 +258,7 @@ pub fn check<'e>(
 /// Runs a checked experiment in the lab.
 ///
 /// # Errors
-/// When it cannot begin. What fails later is in the run's `skipped`, and the run is incomplete.
+/// If it cannot begin. Later failures are in the run's `skipped`, and the run is incomplete.
 pub fn run_experiment(
     lab: &Lab,
     checked: &Checked<'_>,
@@ -309,7 +309,7 @@ pub fn run_experiment(
     Ok(run)
 }
 
-/// The adapters of the primaries and secondaries beside the experiment's `servers`, each checked for its part.
+/// Returns the adapters of the primaries and secondaries beside the experiment's `servers`, each checked for its part.
 fn companions(
     experiment: &Experiment,
     servers: &[Adapter],
@@ -348,7 +348,7 @@ fn companions(
     Ok(all)
 }
 
-/// The adapters of the experiment's servers, all of them checked before anything is started.
+/// Returns the adapters of the servers to measure, each checked for its role.
 fn chosen(
     experiment: &Experiment,
     options: &RunOptions,
@@ -379,11 +379,10 @@ fn chosen(
     Ok(adapters)
 }
 
-/// The cores that an experiment gives each host: as `[cpus]` says, or `cores` for the server beside those
-/// of the Tester.
+/// Returns the cores of each host: those of `[cpus]`, or `cores` cores for the server beside those of the Tester.
 ///
 /// # Errors
-/// When there are not so many.
+/// If this host has too few cores, in words.
 pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan, String> {
     let Some(cores) = settings.dut.cores else { return Ok(given_plan(settings)) };
     let plan = CpuPlan::spread(allowed, cores);
@@ -396,7 +395,7 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
     Ok(plan)
 }
 
-/// The cores that `[cpus]` gives each host.
+/// Returns the cores of each host by `[cpus]`.
 fn given_plan(settings: &Settings) -> CpuPlan {
     // A checked experiment names a core for each.
     let list = |cpus: &[usize]| CpuList::new(cpus.iter().copied()).unwrap_or(CpuList::allowed());
@@ -404,7 +403,7 @@ fn given_plan(settings: &Settings) -> CpuPlan {
     CpuPlan { tester: list(&cpus.tester), auth: list(&cpus.auth), dut: list(&cpus.dut) }
 }
 
-/// The testbed, for the record.
+/// Returns the facts of the testbed for the record.
 fn describe(
     testbed: &Testbed,
     lab: &Lab,

@@ -1,4 +1,4 @@
-//! A server under test: an adapter brought to life in the DUT's host.
+//! The server under test: the program of an adapter, configured and started in the DUT's host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,81 +23,81 @@ use crate::template::{self, Place, Setting};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 use crate::zonefile::reverse_zone;
 
-/// The port of a server that stands behind another one.
+/// Port of a server behind another one.
 const PORT_BEHIND: u16 = 5300;
-/// The fewest connections that a server is to take, and what it has open beside them.
+/// Smallest number of connections that a server is configured for, and number of its other open files.
 const CONNECTIONS: u64 = 1_000;
 const OTHER_FILES: u64 = 500;
-/// How long a server may take to print its version.
+/// Time within which a server must print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
-/// What caches may take: a share of the memory that is free, and no more than this, megabytes. Enough for
-/// some hundred thousand names; names that are all different fill it within seconds, so that a server is
-/// measured with full caches, not while it is given new memory.
+/// Size of all caches: an eighth of the available memory, at most 512 MB. That is enough for some hundred thousand
+/// names. Names that are all different fill it within seconds, so that a server is measured with full caches, not
+/// while the kernel gives it new memory.
 const CACHE: (u64, u64) = (8, 512);
 
-/// What a server under test is to serve.
+/// Task of a server under test.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// What it is.
+    /// Role of the server.
     pub role: Role,
-    /// The names.
+    /// Queried names.
     pub namespace: Namespace,
-    /// The prefix of synthesised addresses.
+    /// Prefix of synthesised addresses.
     pub pref64: Pref64,
-    /// The zone file of an authoritative server.
+    /// Zone file of an authoritative server.
     pub zone_file: Option<PathBuf>,
-    /// What its names are asked for, to see whether it is ready.
+    /// Query that shows whether the server is ready.
     pub ask: Ask,
-    /// So many threads; one for each core where it is absent.
+    /// Number of threads; one for each core if absent.
     pub threads: Option<usize>,
     /// Further variables of its templates.
     pub variables: BTreeMap<String, String>,
 }
 
-/// Why a server is not up.
+/// Error while starting a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Its adapter does not fit.
+    /// Its adapter does not support the task.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
-    /// Its process is not as it should be.
+    /// Its process failed.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// What is run before its start failed.
+    /// A command that runs before its start failed.
     #[error(transparent)]
     Preparation(#[from] crate::signer::SignError),
     /// Its CPU time cannot be limited.
     #[error(transparent)]
     Limit(#[from] crate::limit::LimitError),
-    /// Somebody else is in the server's host, or has its port.
+    /// Another process is in the server's host, or has its port.
     #[error("{title} is not started, since its host is not free: {source}")]
     Leftovers {
-        /// The server.
+        /// Display name of the server.
         title: String,
-        /// Who is there.
+        /// The other process, or the port.
         source: io::Error,
     },
     /// Its configuration could not be written.
     #[error("cannot write {path}: {source}")]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: String,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
     /// A template failed with the values of this run.
     #[error("{title}: line {line} of a template: {why}")]
     Template {
-        /// The server.
+        /// Display name of the server.
         title: String,
-        /// From 1.
+        /// Line of the template, from 1.
         line: usize,
         /// What is wrong.
         why: String,
     },
 }
 
-/// A server on this machine, ready to be started as often as need be; with what stands behind it.
+/// A server that is installed on this machine, with the server behind it.
 #[derive(Clone, Debug)]
 pub struct Installed {
     adapter: Adapter,
@@ -106,34 +106,34 @@ pub struct Installed {
     behind: Option<Box<Installed>>,
 }
 
-/// A server that is up and answers.
+/// A running server.
 #[derive(Debug)]
 pub struct Server {
-    // The one that is asked first.
+    // Its own process first, then those of the servers behind it.
     parts: Vec<Part>,
     files: BTreeMap<String, String>,
     loaded: Duration,
 }
 
-/// A process of a server.
+/// A process of a server, and how to stop it.
 #[derive(Debug)]
 struct Part {
     process: Process,
     stop: Stop,
 }
 
-/// One of the processes of a server, where there are several in a run.
+/// Place of one process of a server, of which a run may start several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instance<'a> {
-    /// The name of its log.
+    /// Name of its log.
     pub(crate) name: &'a str,
-    /// Where it runs.
+    /// Host that it runs in.
     pub(crate) host: Host,
-    /// Where it keeps its configuration and state.
+    /// Directory of its configuration and state.
     pub(crate) state: &'a Path,
 }
 
-/// Where a server is started.
+/// Task and place of a server that is started.
 #[derive(Clone, Copy)]
 struct Stage<'a> {
     service: &'a Service,
@@ -143,10 +143,10 @@ struct Stage<'a> {
 }
 
 impl Installed {
-    /// Finds the server's program and asks for its version; `dir` is the directory of the run.
+    /// Finds the server's program and queries its version; `dir` is the directory of the run.
     ///
     /// # Errors
-    /// When it is not installed, or does not run at all.
+    /// If it is not installed, or does not run.
     pub fn find(adapter: &Adapter, testbed: &Testbed, dir: &Path) -> Result<Self, ServerError> {
         if adapter.remote.is_some() {
             let (adapter, program) = (adapter.clone(), PathBuf::new());
@@ -174,21 +174,21 @@ impl Installed {
         Ok(Self { adapter: adapter.clone(), program, version, behind })
     }
 
-    /// Its adapter.
+    /// Returns its adapter.
     pub fn adapter(&self) -> &Adapter {
         &self.adapter
     }
 
-    /// Its version, if it told one.
+    /// Returns its version, if it prints one.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// How many connections it is to take where `clients` have one each: some more, since one may still be there when
-    /// the next is opened.
+    /// Returns the number of connections that it must accept if each of `clients` has one: some more, since a closed
+    /// one may still count when the next is opened.
     ///
     /// # Errors
-    /// When a process may not have so many files open here, in words.
+    /// If a process may not open so many files here, in words.
     pub fn connections(&self, clients: u32) -> Result<u64, String> {
         let open_files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
         let (clients, each) = (u64::from(clients), self.adapter.files_per_connection.max(1));
@@ -203,10 +203,10 @@ impl Installed {
         Ok(wanted.max(CONNECTIONS).min((open_files - OTHER_FILES) / each))
     }
 
-    /// Starts it in the DUT's host, from scratch, and waits until it answers right.
+    /// Starts it in the DUT's host, from scratch, and waits until it answers correctly.
     ///
     /// # Errors
-    /// When it does not come up; with the end of its log.
+    /// If it does not start; with the end of its log.
     pub fn start(
         &self,
         service: &Service,
@@ -214,15 +214,15 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        // Nothing of an earlier start is to be found.
+        // Files of an earlier start are removed.
         let _ = fs::remove_dir_all(self.state(dir));
         self.start_again(service, testbed, lab, dir)
     }
 
-    /// The same with what its earlier start left behind, such as a database of its zone.
+    /// Starts it with the state of its earlier start, such as a database of its zone.
     ///
     /// # Errors
-    /// When it does not come up; with the end of its log.
+    /// If it does not start; with the end of its log.
     pub fn start_again(
         &self,
         service: &Service,
@@ -238,7 +238,7 @@ impl Installed {
         Ok(server)
     }
 
-    /// Ends what an earlier server left in the DUT's host, and checks that the port is free.
+    /// Ends processes that an earlier server left in the DUT's host, and checks that the port is free.
     fn check_free(&self, testbed: &Testbed) -> Result<(), ServerError> {
         let namespace = testbed.namespace(Host::Dut);
         let title = || self.adapter.title.clone();
@@ -247,7 +247,8 @@ impl Installed {
         leftovers::check_free(namespace, self.address()).map_err(taken)
     }
 
-    /// Where the Tester finds it: IPv6 where it can be, as RFC 8219 has it for the clients of a DNS64 server.
+    /// Returns the address that the Tester queries: IPv6 if the server listens on it, as the clients of a DNS64 server
+    /// in RFC 8219.
     pub fn address(&self) -> SocketAddr {
         if let Some(remote) = self.adapter.remote {
             return remote;
@@ -259,18 +260,18 @@ impl Installed {
         SocketAddr::new(ip, self.adapter.listen.port)
     }
 
-    /// Where it keeps its configuration and state, in the directory of a run.
+    /// Returns the directory of its configuration and state, in the directory of a run.
     pub fn state(&self, dir: &Path) -> PathBuf {
         dir.join(&self.adapter.name)
     }
 
-    /// Starts what stands behind it, then itself, and waits for each.
+    /// Starts the server behind it, then itself, and waits until each is ready.
     fn add_to(&self, server: &mut Server, stage: Stage<'_>, port: u16) -> Result<(), ServerError> {
         let state = self.state(stage.dir);
         let behind = match &self.behind {
             None => None,
             Some(behind) => {
-                // One that cannot be told stays where it is.
+                // A server whose port cannot be configured keeps it.
                 let own = behind.adapter.listen.port;
                 let port = if own == PORT { PORT_BEHIND } else { own };
                 behind.add_to(server, Stage { dir: &state, ..stage }, port)?;
@@ -286,7 +287,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Writes its configuration, which goes to `files` too, and starts its process.
+    /// Writes its configuration, adds the text to `files`, and starts its process.
     fn launch(
         &self,
         testbed: &Testbed,
@@ -299,7 +300,7 @@ impl Installed {
         self.spawn(&instance, setting, testbed)
     }
 
-    /// Writes files of its configuration below `state`, and what they say to `written`.
+    /// Writes its configuration files below `state`, and adds their text to `written`.
     pub(crate) fn write_files(
         &self,
         files: &[FileTemplate],
@@ -324,7 +325,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Writes `files` and starts its process as `instance`; it is not waited for.
+    /// Writes `files` and starts its process as `instance`, without waiting until it is ready.
     pub(crate) fn launch_instance(
         &self,
         instance: &Instance<'_>,
@@ -365,7 +366,8 @@ impl Installed {
         })?)
     }
 
-    /// Waits until it answers right over IPv6 and over IPv4, where it has them; how long the first took since `began`.
+    /// Waits until it answers correctly over IPv6 and over IPv4, as far as it listens on them. Returns the time from
+    /// `began` until the first of them was ready.
     fn wait_ready(
         &self,
         process: &mut Process,
@@ -393,7 +395,7 @@ impl Installed {
         Ok(loaded)
     }
 
-    /// A template of its adapter with the values of `setting`.
+    /// Renders a template of its adapter with the values of `setting`.
     pub(crate) fn render(&self, text: &str, setting: &Setting) -> Result<String, ServerError> {
         template::render(text, setting).map_err(|e| ServerError::Template {
             title: self.adapter.title.clone(),
@@ -430,7 +432,8 @@ impl Installed {
         }
     }
 
-    /// What holds whatever it serves: an authoritative server with one thread, and nothing of its zone.
+    /// Returns the variables that do not depend on the task, and defaults for the others: an authoritative server with
+    /// one thread and no zone.
     pub(crate) fn common_setting(&self, lab: &Lab, state: &Path) -> Setting {
         Setting {
             dir: state.display().to_string(),
@@ -457,42 +460,42 @@ impl Installed {
     }
 }
 
-/// Where a server of the DUT's host listens.
+/// Returns the addresses of a server in the DUT's host, with its port.
 fn listening(port: u16) -> Place {
     let (v4, v6) = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
     Place { v4, v6, port }
 }
 
-/// The port on which a server speaks `transport`.
+/// Returns the port of a server for `transport`.
 pub fn transport_port(transport: Transport) -> u16 {
     if transport.uses_tls() { transport.default_port() } else { PORT }
 }
 
 impl Server {
-    /// Checks that it still runs, and what stands behind it.
+    /// Checks that it and the server behind it still run.
     ///
     /// # Errors
-    /// When a process has ended, with the end of its log.
+    /// If a process has ended, with the end of its log.
     pub fn check(&mut self) -> Result<(), ProcessError> {
         self.parts.iter_mut().try_for_each(|part| part.process.check())
     }
 
-    /// The number of its process, the one that is asked first.
+    /// Returns the number of its own process.
     pub fn pid(&self) -> u32 {
         self.parts[0].process.pid()
     }
 
-    /// The numbers of its process and of those behind it.
+    /// Returns the numbers of its process and of those behind it.
     pub fn pids(&self) -> Vec<u32> {
         self.parts.iter().map(|part| part.process.pid()).collect()
     }
 
-    /// Its configuration files as used, by name.
+    /// Returns its configuration files as used, by name.
     pub fn files(&self) -> &BTreeMap<String, String> {
         &self.files
     }
 
-    /// How long it took from its start to the first right answer for the last name.
+    /// Returns the time from its start to the first correct answer for the last name.
     pub fn loaded(&self) -> Duration {
         self.loaded
     }
@@ -500,29 +503,29 @@ impl Server {
     /// Checks that all its threads are bound to its host's cores, and binds them.
     ///
     /// # Errors
-    /// When a thread may run elsewhere all the same.
+    /// If a thread may still run elsewhere.
     pub(crate) fn hold_to_cpus(&self) -> Result<(), ProcessError> {
         self.parts.iter().try_for_each(|part| part.process.hold_to_cpus())
     }
 
-    /// An error that says that it did not do `what` in time.
+    /// Makes the error that it did not do `what` in time.
     pub(crate) fn late(&self, what: &str, limit: Duration) -> ProcessError {
         self.parts[0].process.late(what, limit)
     }
 
-    /// An error that says that the run was interrupted.
+    /// Makes the error that the run was interrupted.
     pub(crate) fn interrupted(&self) -> ProcessError {
         self.parts[0].process.interrupted()
     }
 
-    /// Ends it without warning (SIGKILL), or waits for that if it was done already.
+    /// Kills it (SIGKILL) and waits for its end, also if another process has killed it already.
     pub(crate) fn kill(mut self) {
         for part in &mut self.parts {
             part.process.stop(Signal::SIGKILL, part.stop.timeout);
         }
     }
 
-    /// Stops it as its adapter says, then what stands behind it.
+    /// Stops it as its adapter says, then the server behind it.
     pub fn stop(mut self) {
         for part in &mut self.parts {
             part.process.stop(part.stop.signal, part.stop.timeout);
@@ -530,7 +533,7 @@ impl Server {
     }
 }
 
-/// A share of the memory that is free, megabytes.
+/// Returns the size of all caches, in megabytes: see [`CACHE`].
 fn cache_mb() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -538,10 +541,10 @@ fn cache_mb() -> u64 {
     (kilobytes.unwrap_or(1_u64 << 20) / 1024 / CACHE.0).clamp(64, CACHE.1)
 }
 
-/// The program, or a copy of it where the machine's AppArmor confines it to its usual files.
+/// Returns the program, or the path of a copy if an AppArmor profile of this machine confines it to its usual files.
 ///
-/// A profile is attached by the program's path, and would forbid the directory of the run; a copy
-/// under another path has none. Only the lab's own process is concerned, the machine's setting stays.
+/// A profile applies to the program's path and would forbid the directory of the run; the copy has another path and no
+/// profile. The machine's settings do not change.
 fn unconfined(program: &Path, dir: &Path) -> Result<PathBuf, ServerError> {
     let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
     let name = program.display().to_string();

@@ -32,20 +32,20 @@ use crate::tuning::Tuning;
 use crate::zone_load::{ZoneLoad, zone_load};
 use crate::zonefile::write_zone;
 
-/// The names of a self-test: enough for every rate and duration, and the AuthDNS computes them.
+/// Names of a self-test: enough for every rate and duration, since the AuthDNS computes its answers.
 const SELF_TEST_NAMES: &str = "0.0.0.0/2";
-/// A warm-up is a closed loop with so many queries outstanding.
+/// Number of outstanding queries of a warm-up, which is a closed loop.
 const WARM_UP_WINDOW: u32 = 64;
-/// It is given so many names for each second.
+/// Number of names for each second of a warm-up.
 const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
 
-/// What keeps a visit from being made.
+/// Reason why a visit ended without findings.
 pub(crate) enum Shortfall {
-    /// This machine cannot: the cell is left out, and the run is complete without it.
+    /// This machine cannot measure the cell; the run is complete without it.
     Cannot(String),
-    /// It was tried and failed.
+    /// The visit failed.
     Failed(String),
-    /// Somebody wants the run to stop.
+    /// The user has interrupted the run.
     Interrupted,
 }
 
@@ -64,12 +64,12 @@ impl From<BenchError> for Shortfall {
     }
 }
 
-/// A cell and what there is of it.
+/// A cell with its results so far.
 pub(crate) struct Cell {
     pub(crate) record: CellRecord,
-    /// Trials of the repeat that was cut short, to be played again.
+    /// Trials of the interrupted repeat, which are replayed.
     kept: Vec<TrialRecord>,
-    /// No further visits, since one failed.
+    /// Whether a visit has failed, so that there are no further ones.
     given_up: bool,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
         Self { lab, checked, options, testbed, dir, began, installed, zones, made }
     }
 
-    /// Certifies the Tester, then makes visit after visit.
+    /// Certifies the Tester, then makes all visits.
     pub(crate) fn run(
         &mut self,
         run: &mut Run,
@@ -152,19 +152,19 @@ impl<'a> Session<'a> {
             );
             self.note(Shortfall::Cannot(why), &cells[index].record, run, notify);
         }
-        // What stayed void is left for `--resume`.
+        // Void repeats are left to `--resume`.
         run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
         let measured = |cell: &CellRecord| cell.repeats_made() > 0 || !cell.trials.is_empty();
         run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
         Ok(())
     }
 
-    /// The place of a visit's cell.
+    /// Returns the number of a visit's cell.
     fn index(&self, v: &Visit) -> usize {
         v.point * self.checked.adapters.len() + v.server
     }
 
-    /// How long visits are expected to take.
+    /// Returns the expected time of visits.
     fn estimate(&self, visits: &[Visit]) -> Nanos {
         let points = &self.checked.experiment.points;
         let all = visits.iter().map(|v| visit_estimate(&points[v.point].settings));
@@ -174,7 +174,7 @@ impl<'a> Session<'a> {
         left.map_or(whole, |left| left.min(whole))
     }
 
-    /// The cells, with what there is of them already.
+    /// Makes the cells; those of a resumed run have their earlier results.
     fn cells(&self, certificate: Option<&Certificate>) -> Vec<Cell> {
         let mut cells = Vec::new();
         for point in &self.checked.experiment.points {
@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
                     resumed.into_iter().find(|r| r.is(&record.server, &record.settings))
                 {
                     record = old.clone();
-                    // What belongs to a repeat that did not end; a void one did.
+                    // Trials of the repeat that did not end are replayed; a void repeat did end.
                     let over = |t: &TrialRecord| t.repeat < old.repeats_made();
                     kept = old.trials.iter().filter(|t| !over(t)).cloned().collect();
                     record.trials.retain(over);
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
         cells
     }
 
-    /// Notes what was not done.
+    /// Records why a cell was not measured.
     fn note(
         &self,
         shortfall: Shortfall,
@@ -233,8 +233,7 @@ impl<'a> Session<'a> {
         self.lab.interrupted().load(Ordering::Relaxed)
     }
 
-    /// The Tester's certificate, where the method wants one: that of the run before its interruption, or a
-    /// new one.
+    /// Returns the Tester's certificate if the method needs one: that of the resumed run, or a new one.
     fn certificate(
         &mut self,
         notify: &mut dyn FnMut(Event<'_>),
@@ -255,7 +254,7 @@ impl<'a> Session<'a> {
         Ok(Some(certificate))
     }
 
-    /// The self-test: the Measurer against the AuthDNS over their own link.
+    /// Runs the self-test: the Measurer against the AuthDNS over their own link.
     fn certify(&self, notify: &mut dyn FnMut(Event<'_>)) -> Result<Certificate, RunError> {
         notify(Event::SelfTest);
         let point = &self.checked.experiment.points[0];
@@ -266,7 +265,7 @@ impl<'a> Session<'a> {
         let (testbed, dir) = (&self.testbed, self.dir);
         let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
         let mut tester = point.settings.tester.clone();
-        // The AuthDNS is asked as a server asks it, however its clients do.
+        // The AuthDNS is queried over UDP, as servers query it, also if their clients use another transport.
         tester.transport = Transport::Udp;
         let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64 };
         let (target, workload) =
@@ -287,7 +286,7 @@ impl<'a> Session<'a> {
         certificate.map_err(RunError::SelfTest)
     }
 
-    /// Makes one visit; what it found is in the cell.
+    /// Makes one visit; its findings are added to the cell.
     fn visit(
         &mut self,
         v: &Visit,
@@ -317,7 +316,7 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Whether the links are of the kind that a varied setting wants.
+    /// Checks that the links are of the requested kind, if the experiment varies the kind.
     fn linked(&self, point: &Point) -> Result<(), String> {
         match self.testbed.link_refused() {
             Some(why) if point.varied.contains_key("link") => {
@@ -327,7 +326,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The server's program, if it is here and can be varied as the point wants it.
+    /// Returns the server's program if it is installed, has the variables of the point, and supports its transport.
     fn installed(&mut self, adapter: &Adapter, point: &Point) -> Result<Installed, Shortfall> {
         for name in point.settings.variables.keys() {
             if point.varied.contains_key(name) && !adapter.knows_variable(name) {
@@ -344,7 +343,7 @@ impl<'a> Session<'a> {
         Err(Shortfall::Cannot(format!("{} {version} does not speak {transport}", adapter.title)))
     }
 
-    /// The server's program, looked for once.
+    /// Returns the server's program; it is looked for once.
     pub(crate) fn find(&mut self, adapter: &Adapter) -> Result<Installed, Shortfall> {
         if let Some(installed) = self.installed.get(&adapter.name) {
             return Ok(installed.clone());
@@ -354,7 +353,7 @@ impl<'a> Session<'a> {
                 self.installed.insert(adapter.name.clone(), installed.clone());
                 Ok(installed)
             }
-            // What is not installed was not planned.
+            // Servers that are not installed are not part of the plan.
             Err(e @ ServerError::Adapter(AdapterError::NotInstalled { .. })) => {
                 Err(Shortfall::Cannot(e.to_string()))
             }
@@ -362,7 +361,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The zone of an authoritative server; made once for all that serve it.
+    /// Returns the zone file of an authoritative server; each zone is made once.
     fn zone_file(&mut self, asked: &QuestionPlan) -> Result<PathBuf, Shortfall> {
         let records = asked.records();
         let known = self.zones.iter().find(|(n, r, _)| (n, r) == (&asked.namespace, &records));
@@ -376,7 +375,7 @@ impl<'a> Session<'a> {
         Ok(path)
     }
 
-    /// The directory with the authority of this run and the certificate that all its servers show.
+    /// Returns the directory with the certification authority of this run and the certificate of all its servers.
     fn certified(&self) -> Result<PathBuf, Shortfall> {
         let dir = self.dir.join("certificates");
         if dir.join("server.key").is_file() {
@@ -385,7 +384,7 @@ impl<'a> Session<'a> {
         let certify = self
             .options
             .certify
-            .ok_or_else(|| Shortfall::Cannot("nobody makes certificates here".to_owned()))?;
+            .ok_or_else(|| Shortfall::Cannot("this run can make no certificates".to_owned()))?;
         std::fs::create_dir_all(&dir).map_err(|e| Shortfall::Failed(e.to_string()))?;
         let v4 = address_v4(Host::Dut, Host::Tester).to_string();
         let v6 = address_v6(Host::Dut, Host::Tester).to_string();
@@ -393,9 +392,9 @@ impl<'a> Session<'a> {
         Ok(dir)
     }
 
-    /// Starts the AuthDNS that a resolver or DNS64 server asks.
+    /// Starts the AuthDNS that a resolver or DNS64 server queries.
     fn authdns(&self, point: &Point, asked: &QuestionPlan) -> Result<Process, Shortfall> {
-        // A resolver makes up nothing: what it is asked for must be there.
+        // A resolver synthesises nothing: every queried record must exist.
         let share = point.settings.workload.aaaa_share;
         let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
         let serves = Serves::Dut { aaaa_share };
@@ -405,7 +404,7 @@ impl<'a> Session<'a> {
         started.map_err(|e| Shortfall::Failed(e.to_string()))
     }
 
-    /// What the server is to serve, and the certification authority to believe if it uses TLS.
+    /// Returns the server's task, and the file of its certification authority if it uses TLS.
     fn service(
         &mut self,
         point: &Point,
@@ -445,7 +444,7 @@ impl<'a> Session<'a> {
         Ok((service, believed))
     }
 
-    /// Starts the server, measures it as the method says, and stops it.
+    /// Starts the server, measures it with the method, and stops it.
     fn measure(
         &mut self,
         v: &Visit,
@@ -485,7 +484,7 @@ impl<'a> Session<'a> {
             format!("the server was held to the time of {cores} cores by {means}")
         });
         let size = if authoritative { u64::MAX } else { asked.namespace.size() };
-        // An authority remembers nothing, so that its names never run out.
+        // An authoritative server has no cache, so that names may repeat.
         let mut names = NameBudget::new(size, false);
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();
@@ -505,7 +504,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Warms the server up, and runs the method.
+    /// Warms the server up and runs the method.
     pub(crate) fn visit_with(
         &self,
         bench: &mut LabBench<'_>,
@@ -523,7 +522,7 @@ impl<'a> Session<'a> {
             .into_iter()
             .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
         cell.kept = later;
-        // Only what is made of plain trials can be taken up in the middle.
+        // Only methods of plain trials can continue in the middle of a repeat.
         let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
         let kept = if replayed {
             kept
@@ -548,7 +547,7 @@ impl<'a> Session<'a> {
         }
         let mut known = kept.len();
         let mut replay = Replay::new(bench, kept);
-        // The cell as it is told beside its trials.
+        // The cell without its trials, for the events.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
         let trials = &mut cell.record.trials;
         let settings = &settings.within(cell.record.certificate.as_ref());
@@ -561,13 +560,13 @@ impl<'a> Session<'a> {
             }
         });
         let found = found?;
-        // It says itself whether it is void again.
+        // The findings show whether the repeat is void again.
         cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
         Ok(found)
     }
 }
 
-/// Adds what loading the zone took in one more repeat.
+/// Adds the load of the zone in one more repeat.
 fn add_repeat(cell: &mut CellRecord, load: ZoneLoad) {
     for (name, figure) in load.figures {
         match cell.figures.get_mut(&name) {
@@ -577,6 +576,6 @@ fn add_repeat(cell: &mut CellRecord, load: ZoneLoad) {
             }
         }
     }
-    // That of one repeat is enough to look at.
+    // The series of one repeat are enough.
     cell.series = load.series;
 }

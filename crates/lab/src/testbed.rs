@@ -1,16 +1,16 @@
-//! The testbed: three hosts, three links, and what the kernel allowed of their tuning.
+//! The testbed: three hosts, three links, and their settings in the kernel.
 //!
-//! Each pair of hosts has a link of its own, so that what goes from the Measurer to the server
-//! never mixes with what the server asks the AuthDNS, and drops are seen where they happen.
+//! Each pair of hosts has its own link. So the load never shares a link with the server's own queries to the AuthDNS,
+//! and drops are counted on the link where they happen.
 //!
 //! | link | IPv4 | IPv6 | for |
 //! |---|---|---|---|
 //! | tester - dut | 10.9.0.1 - 10.9.0.2 | fd00:9::1 - fd00:9::2 | the load |
-//! | dut - auth | 10.9.1.1 - 10.9.1.2 | fd00:9:1::1 - fd00:9:1::2 | the server's own questions |
+//! | dut - auth | 10.9.1.1 - 10.9.1.2 | fd00:9:1::1 - fd00:9:1::2 | the server's own queries |
 //! | tester - auth | 10.9.2.1 - 10.9.2.2 | fd00:9:2::1 - fd00:9:2::2 | the self-test |
 //!
-//! The tester also owns every address of [`SOURCES_V4`] and [`SOURCES_V6`], and the two others know
-//! the way back: a load may come from as many clients as it likes.
+//! The tester also owns every address of [`SOURCES_V4`] and [`SOURCES_V6`], and the two other hosts have routes to
+//! them: a load may have many client addresses.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ use crate::link_mode;
 use crate::links::{self, End, Hardware, LinkError, Net};
 use crate::netns::Namespace;
 
-/// The port of servers and of the AuthDNS.
+/// Port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;
 /// IPv4 source addresses of the tester beyond its links' own, with the prefix length.
 pub const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
@@ -37,24 +37,24 @@ pub const SOURCES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 9, 0xffff, 0, 0, 0
 /// A host of the testbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// Where the Measurer runs.
+    /// Host of the Measurer.
     Tester,
-    /// Where the AuthDNS runs.
+    /// Host of the AuthDNS.
     Auth,
-    /// Where the server under test runs.
+    /// Host of the server under test.
     Dut,
 }
 
 impl Host {
-    /// Every host.
+    /// All hosts.
     pub const ALL: [Host; 3] = [Host::Tester, Host::Auth, Host::Dut];
 
-    /// Its place in [`Host::ALL`].
+    /// Returns its position in [`Host::ALL`].
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Host::Tester => "tester",
@@ -63,47 +63,47 @@ impl Host {
         }
     }
 
-    /// The name of its interface on the link to `other`.
+    /// Returns the name of a host's interface on its link to `other`.
     pub(crate) fn interface(other: Host) -> String {
         format!("to-{}", other.name())
     }
 }
 
-/// The links: first and second host.
+/// Links: first and second host.
 pub(crate) const LINKS: [(Host, Host); 3] =
     [(Host::Tester, Host::Dut), (Host::Dut, Host::Auth), (Host::Tester, Host::Auth)];
 
-/// The IPv4 address of `host` on its link to `other`.
+/// Returns the IPv4 address of `host` on its link to `other`.
 ///
 /// # Panics
-/// When the two are the same.
+/// If the two are the same.
 pub fn address_v4(host: Host, other: Host) -> Ipv4Addr {
     let (link, end) = place(host, other);
     Ipv4Addr::new(10, 9, link as u8, end)
 }
 
-/// The IPv6 address of `host` on its link to `other`.
+/// Returns the IPv6 address of `host` on its link to `other`.
 ///
 /// # Panics
-/// When the two are the same.
+/// If the two are the same.
 pub fn address_v6(host: Host, other: Host) -> Ipv6Addr {
     let (link, end) = place(host, other);
     Ipv6Addr::new(0xfd00, 9, link, 0, 0, 0, 0, u16::from(end))
 }
 
-/// The most servers that follow a primary beside the one under test.
+/// Largest number of servers that follow a primary beside the server under test.
 pub(crate) const MOST_FOLLOWERS: usize = 7;
 
-/// The address of follower `number` (from 1), a further server in the DUT's host, on the link to the auth host.
+/// Returns the address of follower `number` (from 1), a further server in the DUT's host, on the link to the auth host.
 pub(crate) fn follower(number: usize) -> Ipv4Addr {
     let [a, b, c, _] = address_v4(Host::Dut, Host::Auth).octets();
     Ipv4Addr::new(a, b, c, FOLLOWERS + number as u8)
 }
 
-/// Followers have the addresses after this one.
+/// Last octet before those of the followers' addresses.
 const FOLLOWERS: u8 = 10;
 
-/// The link between two hosts, and which end (1 or 2) `host` is.
+/// Returns the number of the link between two hosts, and the end (1 or 2) of `host`.
 fn place(host: Host, other: Host) -> (u16, u8) {
     for (link, (first, second)) in (0..).zip(LINKS) {
         if (first, second) == (host, other) {
@@ -116,18 +116,18 @@ fn place(host: Host, other: Host) -> (u16, u8) {
     panic!("a host has no link to itself")
 }
 
-/// What of the testbed is to be chosen.
+/// Settings of a testbed.
 #[derive(Clone, Debug)]
 pub struct TestbedPlan {
-    /// The hosts' cores.
+    /// Cores of the hosts.
     pub cpus: CpuPlan,
-    /// The kind of its links; plain ones are taken where the kernel refuses another.
+    /// Kind of the links; if the kernel refuses it, the links are plain.
     pub link: Link,
-    /// Whether each datagram is a packet on them.
+    /// Path of datagrams on the links.
     pub path: Path,
 }
 
-/// The hosts and links, up and connected.
+/// Hosts and links, up and connected.
 #[derive(Debug)]
 pub struct Testbed {
     hosts: [Namespace; 3],
@@ -135,44 +135,44 @@ pub struct Testbed {
     allowed: CpuList,
     link: Link,
     path: Path,
-    // Why the links are not of the kind that was asked for.
+    // Why the links are not of the requested kind.
     link_refused: Option<String>,
     refused: Vec<String>,
 }
 
-/// Why there is no testbed.
+/// Error of the testbed.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
     /// A namespace could not be made.
     #[error("cannot make the network namespace {name}: {source}; is this process inside the lab?")]
     Namespace {
-        /// Its name.
+        /// Name of the namespace.
         name: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// A link or address was refused.
+    /// The kernel refused a link or an address.
     #[error(
         "{0}\n  the testbed needs veth links, IPv4 and IPv6 (kernel module veth; ipv6.disable=0)"
     )]
     Link(#[from] LinkError),
-    /// A core that is not there, or not for us.
+    /// A core does not exist, or this process may not use it.
     #[error("the {host} is to run on cores {wanted}, but only {allowed} are allowed here")]
     Cpus {
-        /// The host.
+        /// Name of the host.
         host: &'static str,
-        /// The cores planned.
+        /// Planned cores.
         wanted: CpuList,
-        /// The cores that are allowed.
+        /// Cores that this process may use.
         allowed: CpuList,
     },
 }
 
 impl Testbed {
-    /// Builds the testbed; `dir` is a directory of its own for passing mounts.
+    /// Builds the testbed; `dir` is a directory for temporary mounts.
     ///
     /// # Errors
-    /// When a core of the plan is not there, or the kernel refuses a namespace, a link or an address.
+    /// If a core of the plan is missing, or the kernel refuses a namespace, a link or an address.
     pub fn build(lab: &Lab, dir: &FilePath, plan: &TestbedPlan) -> Result<Self, TestbedError> {
         let allowed = lab.allowed_cpus().clone();
         check_cpus(&plan.cpus, &allowed)?;
@@ -212,12 +212,12 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// The namespace of a host.
+    /// Returns the namespace of a host.
     pub fn namespace(&self, host: Host) -> &Namespace {
         &self.hosts[host.index()]
     }
 
-    /// The cores of a host.
+    /// Returns the cores of a host.
     pub fn cpus(&self, host: Host) -> &CpuList {
         match host {
             Host::Tester => &self.cpus.tester,
@@ -226,30 +226,30 @@ impl Testbed {
         }
     }
 
-    /// The cores of all hosts.
+    /// Returns the cores of all hosts.
     pub fn cpu_plan(&self) -> &CpuPlan {
         &self.cpus
     }
 
-    /// Moves the hosts to other cores, for what is started from now on; the links follow at once.
+    /// Moves the hosts to other cores: processes that are started later, and the links at once.
     ///
     /// # Errors
-    /// When a core is not there.
+    /// If a core is missing.
     pub fn move_to(&mut self, cpus: CpuPlan, dir: &FilePath) -> Result<(), TestbedError> {
         check_cpus(&cpus, &self.allowed)?;
         self.cpus = cpus;
         self.step_aside();
         if self.link.bills_receiver() {
             let link = self.link;
-            // A link that polls on another core stops that first.
+            // A link first stops polling on its old core.
             self.set_links(Link::Plain, self.path, dir);
             self.set_links(link, self.path, dir);
         }
         Ok(())
     }
 
-    /// Puts all links into a mode; plain ones are taken where the kernel refuses another, and
-    /// [`link_refused`](Self::link_refused) then says why.
+    /// Sets the mode of all links. If the kernel refuses it, they are plain, and [`link_refused`](Self::link_refused)
+    /// returns why.
     pub fn set_links(&mut self, link: Link, path: Path, dir: &FilePath) {
         if (link, path) == (self.link, self.path) {
             return;
@@ -262,63 +262,63 @@ impl Testbed {
         self.link_refused = Some(why);
         (self.link, self.path) = match link_mode::apply(self, Link::Plain, path, dir) {
             Ok(()) => (Link::Plain, path),
-            // As the kernel makes links.
+            // The kernel makes links in this mode.
             Err(_) => (Link::Plain, Path::HostOffload),
         };
     }
 
-    /// The kind of the links.
+    /// Returns the kind of the links.
     pub fn link(&self) -> Link {
         self.link
     }
 
-    /// Whether each datagram is a packet on the links.
+    /// Returns the path of datagrams on the links.
     pub fn path(&self) -> Path {
         self.path
     }
 
-    /// Why the links are not of the kind that was asked for; `None` where they are.
+    /// Returns why the links are not of the requested kind; `None` if they are.
     pub fn link_refused(&self) -> Option<&str> {
         self.link_refused.as_deref()
     }
 
-    /// Checks that the links still receive where they should.
+    /// Checks that the links still receive on the cores of their hosts.
     ///
     /// # Errors
-    /// Says which core receives how often.
+    /// A core that polls too often or too rarely, in words.
     pub(crate) fn check_links(&self) -> Result<(), String> {
         if self.link == Link::Moderated { link_mode::check_seats(self) } else { Ok(()) }
     }
 
-    /// Keeps the lab itself off the cores of the server under test, where there are others.
+    /// Moves the lab itself off the cores of the server under test, if there are others.
     fn step_aside(&self) {
         let others = self.allowed.cpus().iter().filter(|cpu| !self.cpus.dut.cpus().contains(cpu));
         let set = CpuList::new(others.copied()).and_then(|others| others.to_set());
         if let Some(set) = set {
-            // A matter of noise only: a lab that may not move still measures.
+            // A lab that cannot move still measures, with a little more noise.
             let _ = sched_setaffinity(Pid::from_raw(0), &set);
         }
     }
 
-    /// Settings of the kernel (`name = value`) that were refused; what they are for may fail later.
+    /// Returns the settings (`name = value`) that the kernel refused; what needs them may fail later.
     pub fn refused(&self) -> &[String] {
         &self.refused
     }
 
-    /// Sets what the kernel keeps per network namespace.
+    /// Sets the kernel's variables of a host's network namespace.
     fn tune(&mut self, host: Host) {
         let settings = [
-            // Port 53 for whoever runs the server.
+            // An ordinary user may open port 53.
             ("net/ipv4/ip_unprivileged_port_start", "0"),
-            // A resolver's random source ports, and a load's many sockets.
+            // Resolvers need many source ports, and so does a load.
             ("net/ipv4/ip_local_port_range", "1024 65535"),
             // Sockets may be bound to any address of the source prefixes.
             ("net/ipv4/ip_nonlocal_bind", "1"),
             ("net/ipv6/ip_nonlocal_bind", "1"),
-            // Also where the machine itself does without.
+            // IPv6 is on in the testbed, even if it is off on the machine.
             ("net/ipv6/conf/all/disable_ipv6", "0"),
             ("net/ipv6/conf/default/disable_ipv6", "0"),
-            // Link-local addresses are usable at once, and routers are not waited for.
+            // Link-local addresses are usable at once, and nothing waits for routers.
             ("net/ipv6/conf/default/accept_dad", "0"),
             ("net/ipv6/conf/default/accept_ra", "0"),
             ("net/ipv4/conf/all/rp_filter", "0"),
@@ -350,7 +350,7 @@ fn check_cpus(plan: &CpuPlan, allowed: &CpuList) -> Result<(), TestbedError> {
     Ok(())
 }
 
-/// What is set at `host`'s end of its link to `other`.
+/// Returns the settings of `host`'s end of its link to `other`.
 fn end(host: Host, other: Host) -> End {
     let routes = if other == Host::Tester {
         vec![
@@ -376,7 +376,7 @@ fn end(host: Host, other: Host) -> End {
     }
 }
 
-/// The hardware address of `host` on its link to `other`: locally administered, then the IPv4 address.
+/// Returns the hardware address of `host` on its link to `other`: locally administered, with the IPv4 address.
 fn hardware(host: Host, other: Host) -> Hardware {
     let [a, b, c, d] = address_v4(host, other).octets();
     [0x02, 0, a, b, c, d]

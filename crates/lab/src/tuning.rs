@@ -104,7 +104,7 @@ impl Tuning {
 
     /// Restores the changed settings.
     pub(crate) fn undo(self, testbed: &Testbed, dir: &Path) {
-        // What does not let itself be put back did not let itself be changed.
+        // A setting that cannot be restored could not be changed.
         for (file, old) in self.files {
             let _ = fs::write(file, old);
         }

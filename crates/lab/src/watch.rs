@@ -6,7 +6,7 @@
 //!   Sampler, by each look ───────────────────┘
 //! ```
 //!
-//! Without a watcher none of this runs.
+//! Nothing of this runs without a watcher.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub enum LiveUpdate {
     Ends,
 }
 
-/// Is told of each [`LiveUpdate`], by several threads.
+/// Receives each [`LiveUpdate`], from several threads.
 #[derive(Clone)]
 pub struct Watcher(Arc<dyn Fn(LiveUpdate) + Send + Sync>);
 

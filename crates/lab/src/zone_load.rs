@@ -30,9 +30,9 @@ pub struct ZoneLoad {
     /// `zone_load_first` and `zone_load_later` (s), `zone_file` and `disk_used` (B), `memory_resident`,
     /// `memory_proportional` and `memory_peak` (B); those of memory once the zone is loaded.
     pub figures: BTreeMap<String, Figure>,
-    /// What was sampled during the first load, with the role `dut`.
+    /// Samples of the first load, with the role `dut`.
     pub series: Vec<Series>,
-    /// The server's configuration.
+    /// Configuration files of the server.
     pub files: BTreeMap<String, String>,
 }
 

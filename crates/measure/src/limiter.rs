@@ -73,7 +73,7 @@ impl Limiter {
         }
     }
 
-    /// Whether a capacity with this limiter is only a lower bound of the DUT's.
+    /// Returns whether a capacity with this limiter is only a lower bound of the DUT's.
     pub fn makes_lower_bound(self) -> bool {
         !matches!(self, Limiter::Dut | Limiter::Target)
     }
@@ -237,7 +237,7 @@ pub struct ScheduleTolerance {
 }
 
 impl Default for ScheduleTolerance {
-    /// 1 ms, 3 %, 99.9 %.
+    /// Returns 1 ms, 3 %, 99.9 %.
     ///
     /// RFC 8219 has a timeout of 1 s and a self-test at 0.25 s. A millisecond is small compared with both,
     /// and large compared with scheduling delays of a Measurer with its own core. Virtual machines lose up to

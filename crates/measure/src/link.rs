@@ -25,7 +25,7 @@ impl Link {
     /// Every kind of link.
     pub const ALL: [Link; 3] = [Link::Plain, Link::Moderated, Link::Steered];
 
-    /// Its word in files and records.
+    /// Returns its word in files and records.
     pub fn word(self) -> &'static str {
         match self {
             Link::Plain => "plain",
@@ -34,7 +34,7 @@ impl Link {
         }
     }
 
-    /// Whether each host pays for its own receive work.
+    /// Returns whether each host does its own receive work on its cores.
     pub fn bills_receiver(self) -> bool {
         self != Link::Plain
     }
@@ -54,7 +54,7 @@ impl Path {
     /// Every path.
     pub const ALL: [Path; 2] = [Path::Wire, Path::HostOffload];
 
-    /// Its word in files and records.
+    /// Returns its word in files and records.
     pub fn word(self) -> &'static str {
         match self {
             Path::Wire => "wire",

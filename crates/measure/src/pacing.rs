@@ -69,7 +69,7 @@ pub enum Pacing {
 }
 
 impl Pacing {
-    /// The open-loop schedule over `duration`; `None` for closed loops.
+    /// Returns the open-loop schedule over `duration`; `None` for closed loops.
     pub fn schedule(self, duration: Nanos, seed: u64) -> Option<Schedule> {
         match self {
             Pacing::Constant { rate } => Some(Schedule::constant(rate, duration)),
@@ -79,7 +79,7 @@ impl Pacing {
         }
     }
 
-    /// The highest mean rate, queries per second; `None` for closed loops, which know no rate.
+    /// Returns the highest mean rate, in queries per second; `None` for closed loops, which have no rate.
     pub fn peak_rate(self) -> Option<Qps> {
         match self {
             Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate),
@@ -88,7 +88,7 @@ impl Pacing {
         }
     }
 
-    /// The most queries outstanding at a time, over all workers; `None` for open loops, which know no such number.
+    /// Returns the largest number of outstanding queries over all workers; `None` for open loops, which have no limit.
     pub fn outstanding(self) -> Option<u32> {
         match self {
             Pacing::Window { outstanding } => Some(outstanding),
@@ -97,18 +97,18 @@ impl Pacing {
         }
     }
 
-    /// Whether queries leave whatever the server does.
+    /// Returns whether queries leave at times that do not depend on the server.
     pub fn is_open_loop(self) -> bool {
         self.outstanding().is_none()
     }
 
-    /// Whether it goes on for the duration of a trial; a lock-step load ends when its experiments have.
+    /// Returns whether it lasts for the duration of a trial; a lock-step load ends with its experiments.
     pub fn is_timed(self) -> bool {
         !matches!(self, Pacing::LockStep { .. })
     }
 
-    /// The most queries that `workers` together send within `duration`; `None` for a window, which sends as many as the
-    /// server answers.
+    /// Returns the largest number of queries that `workers` together send within `duration`; `None` for a window, which
+    /// sends as many as the server answers.
     ///
     /// Poisson arrivals have no most: six standard deviations above each worker's mean, which a seed in 10^9 exceeds.
     pub fn most_queries(self, duration: Nanos, workers: u32) -> Option<u64> {
@@ -128,7 +128,7 @@ impl Pacing {
         }
     }
 
-    /// The pacing in words, as records and the live view have it.
+    /// Returns the pacing in words, for records and the live view.
     pub fn describe(self) -> String {
         match self {
             Pacing::Constant { rate } => format!("constant {rate}"),
@@ -216,7 +216,7 @@ pub enum OpenPacing {
 }
 
 impl OpenPacing {
-    /// The pacing at a rate.
+    /// Returns the pacing at a rate.
     pub fn at(self, rate: Qps) -> Pacing {
         match self {
             OpenPacing::Constant => Pacing::Constant { rate },

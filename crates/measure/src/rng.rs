@@ -50,7 +50,7 @@ impl Rng {
     }
 }
 
-/// One step of splitmix64: a bijective mix of the counter `x`.
+/// Returns one step of splitmix64: a bijective mix of the counter `x`.
 pub fn splitmix64(x: &mut u64) -> u64 {
     *x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *x;

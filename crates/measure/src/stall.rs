@@ -292,7 +292,7 @@ mod tests {
         Stall { side, at: MS(at), length: MS(length) }
     }
 
-    /// A trial that began 1 s after the host and lost queries at `losses` ms.
+    /// Makes a trial that began 1 s after the host and lost queries at `losses` ms.
     fn trial(losses: &[u64], stalls: &[Stall]) -> Disturbances {
         let mut trial = Disturbances { started: MS(1_000), ..Disturbances::default() };
         losses.iter().for_each(|at| trial.add_lost(lost(MS(*at))));

@@ -81,7 +81,7 @@ mod tests {
         Qps::new(rate).expect("a rate")
     }
 
-    /// Outstanding queries of a trial of `seconds`, by `at` each 25 ms.
+    /// Makes the outstanding queries of a trial of `seconds`: `at` returns their number every 25 ms.
     fn numbers(rate: f64, seconds: u64, at: impl Fn(f64) -> f64) -> Outstanding {
         let samples: Vec<u64> =
             (0..seconds * 40).map(|i| at(i as f64 * 0.025).max(0.0).round() as u64).collect();

@@ -112,7 +112,7 @@ impl Qps {
         self.0
     }
 
-    /// The rate as a text that reads as exactly this rate again: `20k`, `1.5M` as `1500k`, `33333.3`.
+    /// Returns the rate as a text that parses as exactly this rate: `20k`, `1.5M` as `1500k`, `33333.3`.
     pub fn exact(self) -> String {
         let of = |unit: f64| (self.0 / unit).fract() == 0.0 && self.0 / unit * unit == self.0;
         match self.0 {

@@ -223,7 +223,7 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
     comparison
 }
 
-/// The ratio of two figures: by the evidence within the trials where it decides, else by the repeats.
+/// Returns the ratio of two figures: by the evidence within the trials if that decides, otherwise by the repeats.
 fn ratio(a: &Values, b: &Values, pooled: Scatter, terms: &Terms) -> Option<Ratio> {
     let margin = a.margin(terms.margin).max(b.margin(terms.margin));
     if a.is_decided_within(b) {
@@ -237,7 +237,7 @@ fn ratio(a: &Values, b: &Values, pooled: Scatter, terms: &Terms) -> Option<Ratio
     stats::ratio(&a.repeated, &b.repeated, pooled, &Terms { margin, ..*terms })
 }
 
-/// The figures of a cell that the second run does not have.
+/// Returns the figures of a cell that the second run does not have.
 fn gone(
     cell: &CellRecord,
     had: &BTreeMap<String, Values>,
@@ -323,12 +323,12 @@ fn compared(
     }
 }
 
-/// Whether figures of a unit are times: less is better.
+/// Returns whether figures of a unit are times: less is better.
 fn is_time(unit: &str) -> bool {
     matches!(unit, "s" | "ms" | "us" | "ns")
 }
 
-/// Whether figures of a unit are rates: more is better.
+/// Returns whether figures of a unit are rates: more is better.
 fn is_rate(unit: &str) -> bool {
     matches!(unit, "qps" | "pps" | "1/s")
 }

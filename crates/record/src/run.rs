@@ -124,7 +124,7 @@ pub struct Secondary {
     pub figures: BTreeMap<String, Figure>,
 }
 
-/// Method of records that do not name one.
+/// Returns the method of records that do not name one.
 fn search_word() -> String {
     "search".to_owned()
 }

@@ -92,7 +92,7 @@ impl Trial {
         self.answered - self.valid + self.lost
     }
 
-    /// Whether the server kept up with the rate until the end, as far as that is known.
+    /// Returns whether the server kept up with the rate until the end, as far as that is known.
     pub fn is_sustained(&self) -> bool {
         self.outstanding.is_none_or(|numbers| numbers.is_sustained())
     }

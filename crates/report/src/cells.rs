@@ -52,7 +52,7 @@ fn figures(out: &mut String, cells: &[&CellRecord]) {
     secondaries(out, cells, &keys);
 }
 
-/// A line for each void repeat, and for the void rates of each repeat.
+/// Returns a line for each void repeat, and for the void rates of each repeat.
 fn voids(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
     for cell in cells {
         for note in void_notes(cell) {

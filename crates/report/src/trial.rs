@@ -93,7 +93,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     );
 }
 
-/// The percentiles of the latency, and what they count.
+/// Returns the percentiles of the latency, with the number of replies that they count.
 fn latency(t: &Trial) -> String {
     format!(
         "{} (from due to reply; lost ones count {} s)",

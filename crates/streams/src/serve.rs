@@ -49,7 +49,7 @@ pub struct StreamLimits {
 }
 
 impl Default for StreamLimits {
-    /// 1,000 connections, 100 streams each (RFC 9113 section 6.5.2 recommends at least that), 30 s.
+    /// Returns 1,000 connections, 100 streams each (RFC 9113 section 6.5.2 recommends at least that), 30 s.
     fn default() -> Self {
         StreamLimits { connections: 1_000, streams: 100, idle: Duration::from_secs(30) }
     }

@@ -35,7 +35,7 @@ pub struct TcpLimits {
 }
 
 impl Default for TcpLimits {
-    /// 1,000 connections, 10 s (RFC 7766 section 6.2.3 recommends some seconds), 100 messages.
+    /// Returns 1,000 connections, 10 s (RFC 7766 section 6.2.3 recommends some seconds), 100 messages.
     fn default() -> Self {
         TcpLimits { connections: 1_000, idle: Duration::from_secs(10), pipelined: 100 }
     }

@@ -117,12 +117,12 @@ impl AuthServer {
         &self.encrypted
     }
 
-    /// Whether a worker has ended by itself, which it does after an error only.
+    /// Returns whether a worker has ended by itself, which it does after an error only.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(JoinHandle::is_finished)
     }
 
-    /// Number of failures made on purpose over connections, which goes on counting.
+    /// Returns the counter of failures made on purpose over connections.
     pub fn stream_faults(&self) -> Arc<AtomicU64> {
         self.stream_faults.clone()
     }

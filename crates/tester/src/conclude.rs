@@ -149,7 +149,7 @@ impl Setup {
         evidence.starved().or(schedule).or_else(|| self.stalled(tally))
     }
 
-    /// Why a trial is void that failed by losses at times when something stood still.
+    /// Returns why a trial is void whose losses all happened during stalls of the host.
     fn stalled(&self, tally: &Tally) -> Option<Void> {
         let goal = self.request.goal.as_ref()?;
         let passed = !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency);
@@ -159,7 +159,7 @@ impl Setup {
         if passed { None } else { void() }
     }
 
-    /// Whether the server's address is one of this host.
+    /// Returns whether the server's address is one of this host.
     fn target_is_local(&self) -> bool {
         UdpSocket::bind(SocketAddr::new(self.request.target.ip(), 0)).is_ok()
     }

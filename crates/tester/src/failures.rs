@@ -36,9 +36,9 @@ pub(crate) fn warnings(
     all
 }
 
-/// The warning of a server whose replies leave only when the next query comes: the second of two small writes waits
-/// for the acknowledgement of the first (RFC 1122 section 4.2.3.4, Nagle), which travels with the next query. The
-/// kernel sends it by itself after 40 ms.
+/// Returns the warning about a server whose replies leave only when the next query comes: the second of two small
+/// writes waits for the acknowledgement of the first (RFC 1122 section 4.2.3.4, Nagle), which travels with the next
+/// query. The kernel sends it by itself after 40 ms.
 fn median_is_gap(tally: &ConnectionTally, gap: Nanos) -> Option<Warning> {
     /// Replies without which percentiles say little.
     const REPLIES: u64 = 20;

@@ -28,7 +28,7 @@ impl Start {
         self.barrier.wait();
     }
 
-    /// Common start of all workers, set by the first one, so that their schedules interleave.
+    /// Returns the common start of all workers, set by the first one, so that their schedules interleave.
     pub(crate) fn time(&self) -> Nanos {
         *self.time.get_or_init(|| clock::monotonic() + START_DELAY)
     }

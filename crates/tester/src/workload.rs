@@ -137,7 +137,7 @@ impl WorkloadPlan {
         }
     }
 
-    /// Whether names of a namespace are asked for and any address is a valid answer.
+    /// Returns whether the workload queries names of a namespace and accepts any address.
     pub(crate) fn accepts_any_address(&self) -> bool {
         let any = [Expect::Answered, Expect::NoError, Expect::AnyAaaa];
         let accepts = |spec: &NamespaceSpec| {

@@ -100,7 +100,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// Whether packets were read before the error, so that there are counts to report.
+    /// Returns whether packets were read before the error, so that there are counts to report.
     pub fn is_partial(&self) -> bool {
         match self {
             CaptureError::Unreadable { .. } | CaptureError::NotACapture { .. } => false,

@@ -53,7 +53,7 @@ impl Dns {
         Some(dns)
     }
 
-    /// Whether the message is a response.
+    /// Returns whether the message is a response.
     #[inline]
     pub fn is_response(&self) -> bool {
         self.header.is_response()

@@ -113,7 +113,7 @@ impl Partial {
         true
     }
 
-    /// Whether the packet is complete, without gaps.
+    /// Returns whether the packet is complete, without gaps.
     fn is_whole(&mut self) -> bool {
         let Some(len) = self.len else { return false };
         self.parts.sort_unstable();

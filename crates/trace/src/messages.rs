@@ -163,7 +163,7 @@ impl Messages {
         });
     }
 
-    /// Whether packets between these ports count as DNS.
+    /// Returns whether packets between these ports count as DNS.
     #[inline]
     fn is_dns(&self, source: u16, destination: u16) -> bool {
         self.ports.contains(&destination) || self.ports.contains(&source)

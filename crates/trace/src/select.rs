@@ -60,8 +60,8 @@ impl Default for Select {
 }
 
 impl Select {
-    /// Whether a message meets the conditions; `dns` is the parsed message. A message without a header is accepted only
-    /// if there is no condition on its content.
+    /// Returns whether a message meets the conditions; `dns` is the parsed message. A message without a header is
+    /// accepted only if there is no condition on its content.
     pub fn accepts(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
         self.accepts_time(message.at)
             && self.accepts_content(dns)
@@ -69,12 +69,12 @@ impl Select {
             && self.accepts_sample(message, dns)
     }
 
-    /// Whether the time meets the conditions.
+    /// Returns whether the time meets the conditions.
     fn accepts_time(&self, at: Nanos) -> bool {
         self.from <= at && (at < self.to || self.to == Nanos::MAX)
     }
 
-    /// Whether direction and question meet the conditions.
+    /// Returns whether direction and question meet the conditions.
     fn accepts_content(&self, dns: Option<&Dns>) -> bool {
         let way = match (self.ways, dns) {
             (Ways::Both, _) => true,
@@ -92,13 +92,13 @@ impl Select {
                 }))
     }
 
-    /// Whether the client meets the conditions.
+    /// Returns whether the client meets the conditions.
     fn accepts_client(&self, client: IpAddr) -> bool {
         self.clients.is_empty() || self.clients.iter().any(|network| network.contains(&client))
     }
 
-    /// Whether the message is in the sample; uses fields that a query and its reply share, so both are in the sample or
-    /// neither.
+    /// Returns whether the message is in the sample; uses fields that a query and its reply share, so both are in the
+    /// sample or neither.
     fn accepts_sample(&self, message: &Message<'_>, dns: Option<&Dns>) -> bool {
         if self.sample >= 1.0 {
             return true;

@@ -237,7 +237,7 @@ impl Stats {
         self.other_types.entry(key).or_default()
     }
 
-    /// Whether replies count as requests, because the capture has no queries.
+    /// Returns whether replies count as requests, because the capture has no queries.
     pub fn by_replies(&self) -> bool {
         self.queries.messages == 0
     }

@@ -155,7 +155,7 @@ impl Streams {
 }
 
 impl Connection {
-    /// Whether a SYN with this sequence number opens a new connection between the same addresses and ports.
+    /// Returns whether a SYN with this sequence number opens a new connection between the same addresses and ports.
     fn is_over(&self, sequence: u32) -> bool {
         self.opened
             .map_or(self.closed || self.directions.iter().any(|d| d.next.is_some()), |opened| {
@@ -273,7 +273,7 @@ fn framed_len(bytes: &[u8]) -> Option<usize> {
     Some(2 + usize::from(u16::from_be_bytes([high, low])))
 }
 
-/// Whether bytes in the middle of a stream look like the start of a message.
+/// Returns whether bytes in the middle of a stream look like the start of a message.
 fn begins_message(bytes: &[u8]) -> bool {
     let (Some(len), Some(header)) = (framed_len(bytes), bytes.get(2..).and_then(Header::read))
     else {

@@ -14,8 +14,8 @@ pub struct UdpOptions {
 }
 
 impl Default for UdpOptions {
-    /// All on, with buffers of 16 MiB: at a million small datagrams per second that holds the arrivals of
-    /// some milliseconds.
+    /// Returns options with everything on and buffers of 16 MiB: at a million small datagrams per second that holds the
+    /// arrivals of some milliseconds.
     fn default() -> Self {
         UdpOptions { gso: true, gro: true, timestamps: true, buffer: 16 << 20 }
     }

@@ -164,7 +164,7 @@ pub fn watch(server: SocketAddr, updates: Receiver<(Update, Instant)>, stop: &At
     lag
 }
 
-/// The RRsets that an update leaves, in lower case.
+/// Returns the RRsets after an update, in lower case.
 fn expected(update: &Update) -> Rrsets {
     let mut rrsets = Rrsets::new();
     for (name, operation) in update.operations() {
@@ -188,7 +188,7 @@ fn expected(update: &Update) -> Rrsets {
     rrsets
 }
 
-/// The records of a name and type that a server has, in lower case; it may say so in a referral.
+/// Returns a server's records of a name and type, in lower case, also those of a referral.
 fn look_up(
     connection: &mut Connection,
     server: SocketAddr,

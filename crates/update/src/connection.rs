@@ -13,7 +13,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// A new socket.
+    /// Opens a socket.
     pub(crate) fn to(server: SocketAddr, tcp: bool, timeout: Duration) -> io::Result<Self> {
         if tcp {
             let stream = TcpStream::connect_timeout(&server, timeout)?;

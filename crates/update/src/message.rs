@@ -117,7 +117,7 @@ impl Update {
         &self.zone
     }
 
-    /// Whether there are neither prerequisites nor operations.
+    /// Returns whether there are neither prerequisites nor operations.
     pub fn is_empty(&self) -> bool {
         self.prerequisite_count == 0 && self.operation_count == 0
     }

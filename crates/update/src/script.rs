@@ -285,7 +285,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 impl Words<'_> {
-    /// Whether no words are left.
+    /// Returns whether no words are left.
     fn is_at_end(&self) -> bool {
         self.line[self.at..].trim_ascii().is_empty()
     }

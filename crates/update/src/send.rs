@@ -144,13 +144,13 @@ impl Sender {
         sent
     }
 
-    /// The number of the update before which the sending ends.
+    /// Returns the number of the update before which the sending ends.
     fn end(&self) -> u64 {
         self.count.map_or(u64::MAX, |count| self.skip.saturating_add(count))
     }
 }
 
-/// A lock whose holder may have panicked: what it guards is counters and files.
+/// Locks a mutex also after a panic of its holder: it guards only counters and files.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -166,7 +166,7 @@ impl<R: BufRead> Shared<'_, R> {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// The next update and its number.
+    /// Returns the next update and its number.
     fn next(&self) -> Option<(u64, Update)> {
         let mut source = lock(&self.source);
         loop {

@@ -95,7 +95,7 @@ impl ReplyOptions {
         requested
     }
 
-    /// Whether the query requests no option.
+    /// Returns whether the query requests no option.
     pub fn is_empty(&self) -> bool {
         *self == ReplyOptions::default()
     }

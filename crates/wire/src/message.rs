@@ -78,13 +78,13 @@ impl Header {
         [i1, i0, f1, f0, q1, q0, a1, a0, n1, n0, r1, r0]
     }
 
-    /// Whether the message is a response.
+    /// Returns whether the message is a response.
     #[inline]
     pub fn is_response(&self) -> bool {
         self.flags & flag::QR != 0
     }
 
-    /// Whether the message is truncated (TC).
+    /// Returns whether the message is truncated (TC).
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.flags & flag::TC != 0

@@ -72,7 +72,7 @@ impl Name {
         self
     }
 
-    /// Whether the name is the root.
+    /// Returns whether the name is the root.
     pub fn is_root(&self) -> bool {
         self.len == 1
     }
@@ -82,7 +82,7 @@ impl Name {
         Labels(self.as_wire())
     }
 
-    /// Whether this name is `other` or lies below it.
+    /// Returns whether this name is `other` or lies below it.
     pub fn ends_with(&self, other: &Name) -> bool {
         strip_suffix(self.as_wire(), other.as_wire()).is_some()
     }
@@ -301,7 +301,7 @@ impl Builder {
         Self { name: Name::ROOT, start: 0, at: 1 }
     }
 
-    /// Whether the open label has octets.
+    /// Returns whether the open label has octets.
     fn in_label(&self) -> bool {
         self.at > self.start + 1
     }

@@ -61,7 +61,7 @@ impl Namespace {
         self.prefix.nth(index)
     }
 
-    /// Whether the namespace has a name for the address.
+    /// Returns whether the namespace has a name for the address.
     #[inline]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         self.prefix.contains(address)

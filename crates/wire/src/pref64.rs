@@ -75,7 +75,7 @@ impl Pref64 {
         self.len
     }
 
-    /// Whether the prefix is `64:ff9b::/96`, under which only global IPv4 addresses may be embedded.
+    /// Returns whether the prefix is `64:ff9b::/96`, under which only global IPv4 addresses may be embedded.
     pub fn is_well_known(&self) -> bool {
         *self == Self::WELL_KNOWN
     }

@@ -66,7 +66,7 @@ impl Ipv4Prefix {
         (bits & mask(self.len) == self.first).then(|| u64::from(bits & !mask(self.len)))
     }
 
-    /// Whether the address is in the prefix.
+    /// Returns whether the address is in the prefix.
     #[inline]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         u32::from(address) & mask(self.len) == self.first

@@ -201,8 +201,8 @@ pub fn check(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inval
     if common { Ok(0) } else { check_fully(reply, question, expect) }
 }
 
-/// Whether a reply is NOERROR and has our question, one record that answers it with `address`, and at most an OPT
-/// record.
+/// Returns whether a reply is NOERROR and has our question, one record that answers it with `address`, and at most an
+/// OPT record.
 #[inline]
 fn is_common<const N: usize>(
     reply: &[u8],
@@ -233,7 +233,8 @@ fn is_common<const N: usize>(
         }
 }
 
-/// Whether `tail` is exactly one OPT record without an extended response code and with no options or well-formed ones.
+/// Returns whether `tail` is exactly one OPT record without an extended response code and with no options or
+/// well-formed ones.
 #[inline]
 fn is_plain_opt(tail: &[u8]) -> bool {
     if tail.len() == OPT_FIXED {
@@ -250,7 +251,7 @@ fn is_plain_opt(tail: &[u8]) -> bool {
     })
 }
 
-/// Whether two questions are equal, ignoring the case of their names.
+/// Returns whether two questions are equal, ignoring the case of their names.
 #[inline]
 pub(crate) fn same_question(left: &[u8], right: &[u8]) -> bool {
     if left == right {

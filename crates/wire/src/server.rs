@@ -123,7 +123,7 @@ impl<'a> Query<'a> {
         usize::from(self.edns.map_or(MIN_UDP_SIZE, |edns| edns.udp_size))
     }
 
-    /// Whether the query has an EDNS version other than 0: the reply is then BADVERS.
+    /// Returns whether the query has an EDNS version other than 0: the reply is then BADVERS.
     #[inline]
     pub fn bad_version(&self) -> bool {
         self.edns.is_some_and(|edns| edns.version != 0)

@@ -154,7 +154,7 @@ impl<'a> ReplyWriter<'a> {
         Some(&mut self.out[start..self.len])
     }
 
-    /// Whether TC is set.
+    /// Returns whether TC is set.
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.header.is_truncated()
@@ -222,8 +222,8 @@ impl<'a> ReplyWriter<'a> {
         true
     }
 
-    /// Whether a record of `len` octets fits into the section of the last record or a later one; if not, and the record
-    /// is required, truncates the reply.
+    /// Returns whether a record of `len` octets fits into the section of the last record or a later one; if not, and
+    /// the record is required, truncates the reply.
     #[inline]
     fn make_room(&mut self, section: Section, len: usize) -> bool {
         debug_assert!(section >= self.section, "records come in the order of the sections");

@@ -30,7 +30,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the zones are equal.
+    /// Returns whether the zones are equal.
     pub fn is_none(&self) -> bool {
         self.only.iter().all(Vec::is_empty) && !self.more
     }
@@ -47,7 +47,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Whether records of a type are compared.
+    /// Returns whether records of a type are compared.
     fn includes(self, rtype: Rtype) -> bool {
         match rtype {
             Rtype::SOA => self.soa,

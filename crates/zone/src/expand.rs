@@ -33,7 +33,7 @@ pub(crate) struct Expansion {
 pub(crate) type Mistake = (usize, String);
 
 impl Expansion {
-    /// Whether an entry is a `$GENERATE` entry.
+    /// Returns whether an entry is a `$GENERATE` entry.
     pub(crate) fn is_generate(entry: &[u8]) -> bool {
         let (word, rest) = entry.split_at(entry.len().min(9));
         word.eq_ignore_ascii_case(b"$GENERATE") && rest.first().is_none_or(u8::is_ascii_whitespace)

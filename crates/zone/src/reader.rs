@@ -531,7 +531,7 @@ fn names_in(rtype: Rtype) -> (usize, usize) {
     }
 }
 
-/// Whether a name in record data has an empty label, which the parser of domain 0.12 accepts.
+/// Returns whether a name in record data has an empty label, which the parser of domain 0.12 accepts.
 fn has_empty_label(rtype: Rtype, data: &[u8]) -> bool {
     let (names, mut at) = names_in(rtype);
     if names == 0 {

@@ -64,7 +64,7 @@ impl Stats {
         self.types.iter().map(|(rtype, count)| (Rtype::from_int(*rtype).to_string(), *count))
     }
 
-    /// Whether the zone has signatures.
+    /// Returns whether the zone has signatures.
     pub fn signed(&self) -> bool {
         self.types.contains_key(&Rtype::RRSIG.to_int())
     }

@@ -108,7 +108,7 @@ pub enum QueryFailure {
 }
 
 impl QueryFailure {
-    /// The stable word of the JSON.
+    /// Returns the word in JSON, which never changes.
     pub fn reason(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             QueryFailure::Status(status) => return format!("http-{status}").into(),
@@ -138,7 +138,7 @@ pub enum StreamCode {
 }
 
 impl StreamCode {
-    /// The name that the RFC gives the code, or its number.
+    /// Returns the name of the code in the RFC, or its number.
     pub fn name(self) -> Cow<'static, str> {
         const HTTP2: [&str; 14] = [
             "NO_ERROR",

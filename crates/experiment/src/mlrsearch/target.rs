@@ -24,7 +24,7 @@ pub struct MlrGoal {
 }
 
 impl Default for MlrGoal {
-    /// FD.io CSIT's goal for zero loss: 1 s trials, 21 s of them, half of which may exceed.
+    /// Returns FD.io CSIT's goal for zero loss: 1 s trials, 21 s of them, half of which may exceed.
     fn default() -> Self {
         MlrGoal {
             loss_ratio: 0.0,

@@ -15,8 +15,8 @@ const EXCEED: f64 = 0.5;
 /// A rate at which the Tester is void is followed by one lower by this factor.
 const STEP_DOWN: f64 = 1.5;
 
-/// Runs the search. MLRsearch begins at the highest rate, which the Tester may not reach: the range then ends below that
-/// rate, and the search begins anew.
+/// Runs the search. MLRsearch begins at the highest rate, which the Tester may not reach: the range then ends below
+/// that rate, and the search begins anew.
 pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
     let search = trials.search;
     let (min, max) = search.range();
@@ -71,7 +71,7 @@ fn within(
     Ok((mlr.results(), None))
 }
 
-/// The results as a capacity: that of the first goal, with all beside it.
+/// Returns the results as a capacity: that of the first goal, with all goals in it.
 fn capacity(
     trials: &Trials<'_>,
     goals: &[&Goal],

@@ -1,4 +1,4 @@
-//! A bench of generators of DNS queries that are compared.
+//! Trials of the generators of DNS queries that an experiment compares.
 
 use std::time::Instant;
 
@@ -13,13 +13,12 @@ use crate::generator;
 use crate::probe::Observed;
 use crate::testbed::Host;
 
-/// How long a closed loop runs beside other generators, and the names it may ask for.
+/// Duration of our closed loop, and largest number of names that it may query.
 const WINDOW: Nanos = Nanos::from_secs(2);
-
 const WINDOW_NAMES: u64 = 1_000_000;
 
 impl LabBench<'_> {
-    /// Our closed loop, which does not stop after 256 queries: its rate says what they take.
+    /// Runs our closed loop. It does not stop after 256 queries: the time of 256 is computed from its rate.
     pub(super) fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
         let trial = self.trial(&TrialSpec {
@@ -39,7 +38,7 @@ impl LabBench<'_> {
         })
     }
 
-    /// Experiments of a generator that is not ours.
+    /// Runs the experiments of an external generator.
     pub(super) fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let (server, namespace) = (self.base.target, self.namespace()?);
         let command = generator::prepare(spec, server, &namespace, self.dir).map_err(failed)?;
@@ -50,7 +49,8 @@ impl LabBench<'_> {
         let times = generator::read_times(spec, tester.log()).map_err(failed)?;
         let Spent { before, after, .. } = spent;
         let elapsed_s = began.elapsed().as_secs_f64();
-        // A script's processes end one by one, so that nothing tells them from foreign ones on the Tester's cores.
+        // The CPU time of a script's many processes ends with each of them, so that it cannot be told from that of
+        // other processes on the Tester's cores: only the server's cores are checked.
         let observed = Observed::between(&before, &after, self.testbed, elapsed_s);
         let share = observed.usage(Host::Dut).foreign;
         let disturbed = self.server.is_some() && share > MAX_FOREIGN;

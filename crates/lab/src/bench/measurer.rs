@@ -1,4 +1,4 @@
-//! The Measurer as a process: the request for a trial on its standard input, the result in a file.
+//! The Measurer as a process: it reads the request for a trial from its standard input and writes the result to a file.
 //!
 //! ```text
 //! settings of a point ──> base request ──┐
@@ -27,8 +27,8 @@ use crate::testbed::Host;
 /// Number of clients above which a large part of the Tester's ports is in use.
 const MANY: u32 = 1_000;
 
-/// Makes the request that all trials of a point of the matrix begin with; `authority` is the file of those whose certificates are
-/// believed. Its pacing, times and names are those of no trial yet.
+/// Makes the request that all trials of a point of the matrix begin with; each trial replaces its pacing, times and
+/// names. `authority` is the file with the certification authority whose certificates are accepted.
 pub(crate) fn base_request(
     target: SocketAddr,
     workload: Workload,
@@ -38,11 +38,11 @@ pub(crate) fn base_request(
 ) -> TrialRequest {
     let datagrams = tester.transport.is_datagram();
     let sockets = Sockets {
-        // A client of UDP is a port.
+        // Over UDP each client is a port.
         count: tester
             .ports
             .or(tester.clients.filter(|_| datagrams).map(|n| n.try_into().unwrap_or(u16::MAX))),
-        // All trials send in the same way, whatever their rates.
+        // All trials send in the same way, at every rate.
         gso: if tester.gso { Gso::On } else { Gso::Off },
         gro: tester.gro,
         ..Sockets::default()
@@ -67,12 +67,12 @@ pub(crate) fn base_request(
     }
 }
 
-/// What loads over connections have beside.
+/// Returns the clients and connections of a load over streams.
 fn connecting(tester: &TesterSettings, authority: Option<PathBuf>) -> Connecting {
     let usual = Connecting::over(tester.transport);
     let queries_per_connection = tester.queries_per_connection.map(u64::from);
-    // The Tester's ports must not wait a minute after each connection. With half of them waiting the next trial
-    // got 150 a second: the kernel looks through all of them for one that is free.
+    // A connection that is closed in order keeps its port for a minute (TIME_WAIT). With half of the Tester's ports
+    // waiting, the next trial opened only 150 connections a second: the kernel searches all ports for a free one.
     let reset = queries_per_connection.is_some() || tester.clients.is_some_and(|n| n > MANY);
     let private = authority.is_some();
     Connecting {
@@ -93,13 +93,13 @@ fn connecting(tester: &TesterSettings, authority: Option<PathBuf>) -> Connecting
 }
 
 impl LabBench<'_> {
-    /// The request for one trial.
+    /// Returns the request for one trial.
     pub(super) fn request(&self, spec: &TrialSpec) -> TrialRequest {
         let mut request = self.base.clone();
         request.set_trial(spec);
         if let Workload::Namespace(names) = &mut request.workload {
             (names.first, names.names) = match names.reuse {
-                // A range that ends with the namespace, wherever the budget's count has come to.
+                // The range begins within the namespace and ends with it, at any count of the budget.
                 true => (spec.first_name % names.size(), None),
                 false => (spec.first_name, Some(spec.names)),
             };
@@ -108,14 +108,14 @@ impl LabBench<'_> {
         request.sockets.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
         request.sockets.shared_core = self.shares_core();
         if request.sockets.shared_core && spec.pacing.is_open_loop() {
-            // The AuthDNS needs the core while the Measurer waits. Asleep, the Measurer comes back late:
-            // with 99 % within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
+            // The AuthDNS needs the core while the Measurer waits. A Measurer that sleeps wakes late: 99 % of its
+            // queries leave within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
             request.sockets.wait = WaitFor::Yield;
         }
         request
     }
 
-    /// The names that are asked for, where it is not a file that says so.
+    /// Returns the queried names; `None` if a file contains the queries.
     pub(super) fn names(&self) -> Option<&Names> {
         match &self.base.workload {
             Workload::Namespace(names) => Some(names),
@@ -123,7 +123,7 @@ impl LabBench<'_> {
         }
     }
 
-    /// The namespace of the names that are asked for.
+    /// Returns the namespace of the queried names.
     pub(super) fn namespace(&self) -> Result<Namespace, experiment::BenchError> {
         let names = self.names().ok_or_else(|| failed("this workload has no namespace"))?;
         let prefix = names.prefix.to_string().parse().map_err(failed)?;
@@ -131,7 +131,7 @@ impl LabBench<'_> {
     }
 }
 
-/// The command that runs the trial which is requested on its standard input, and writes the result to `result`.
+/// Returns the command that runs the trial requested on its standard input and writes its result to `result`.
 pub(super) fn command(result: &Path) -> Vec<OsString> {
     vec![program().into(), MEASURE_COMMAND.into(), result.into()]
 }

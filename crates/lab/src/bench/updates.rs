@@ -1,4 +1,4 @@
-//! A bench of a server in a group that replicates a zone: it sends updates to the primary, which may be the server
+//! Trials of a server in a group that replicates a zone: updates are sent to the primary, which may be the server
 //! itself.
 
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use crate::testbed::{Host, Testbed};
 /// Time allowed for each update, beside the time for all of them; a primary may wait for a slow disk.
 const EACH: Duration = Duration::from_secs(1);
 const ALL: Duration = Duration::from_secs(120);
-/// Typical duration of the updates, which decides the interval of the samples.
+/// Duration that the interval of the samples is computed from, close to that of most updates.
 const SAMPLED: Nanos = Nanos::from_secs(10);
 
 impl<'a> LabBench<'a> {
@@ -84,7 +84,7 @@ impl Replication for LabBench<'_> {
             command.extend([OsString::from(flag), value.to_string().into()]);
         };
         option("--count", spec.count);
-        // A server that is to be killed may end.
+        // The bench must not report the end of a server that the sender kills.
         let killed = spec.kill_after.and_then(|after| {
             let server = self.server.as_mut()?.server.take()?;
             option("--kill-after", after);

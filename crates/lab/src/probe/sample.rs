@@ -7,12 +7,12 @@
 //! | series | unit | of |
 //! |---|---|---|
 //! | `ROLE.user`, `ROLE.system` | % of a core | its processes |
-//! | `ROLE.softirq` | % of a core | its cores, whoever caused it |
+//! | `ROLE.softirq` | % of a core | its cores, from any cause |
 //! | `ROLE.resident`, `ROLE.proportional` | B | its processes; the second counts a shared page in parts |
 //! | `ROLE.peak` | B | the sum of its processes' peaks, one sample at the end |
 //! | `ROLE.voluntary`, `ROLE.involuntary` | 1/s | context switches of its threads |
 //! | `ROLE.drops` | 1/s | datagrams its kernel received and dropped |
-//! | `ROLE/PROGRAM.user`, ... | as above | where a role has several programs, such as a front and what is behind |
+//! | `ROLE/PROGRAM.user`, ... | as above | where a role has several programs, such as a front and the server behind it |
 //! | `system.user`, `.system`, `.idle`, `.wait`, `.irq`, `.softirq`, `.steal` | % | all cores together |
 //! | `system.switches`, `system.interrupts` | 1/s | all cores together |
 //!
@@ -86,7 +86,7 @@ impl Sampler {
                 let _ = sched_setaffinity(Pid::from_raw(0), &set);
             }
             let mut samples = Samples::new(watched, interval, watcher);
-            // Until the sender disconnects or sends.
+            // Until the sender is dropped.
             while stopped.recv_timeout(samples.pause()) == Err(RecvTimeoutError::Timeout) {
                 samples.look();
             }

@@ -72,7 +72,7 @@ impl Session<'_> {
         let handicap = limit.zip(bench.limited()).map(|(cores, means)| {
             format!("the server was held to the time of {cores} cores by {means}")
         });
-        // An authority remembers nothing, so that its names never run out.
+        // An authoritative server has no cache, so that names may repeat.
         let mut names = NameBudget::new(u64::MAX, false);
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();

@@ -70,7 +70,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// The variance; NaN without a degree of freedom.
+    /// Returns the variance; NaN without a degree of freedom.
     fn variance(&self) -> f64 {
         self.squares / self.degrees as f64
     }

@@ -53,7 +53,7 @@ pub(super) fn decide(comparison: &mut Comparison, terms: &CompareTerms) {
     comparison.reasons = decisive.map(|(_, why)| why).collect();
 }
 
-/// What the verdict and the interval of a figure say, and why; `None` where they say that it is fine.
+/// Returns the decision by the verdict and the interval of a figure, with its reason; `None` if the figure is fine.
 fn by_verdict(figure: &Compared, resolution: f64) -> Option<(Decision, String)> {
     if figure.weight == Weight::IfNamed || figure.outcome == Outcome::NotComparable {
         return None;

@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer};
 pub struct FailIf {
     /// Name of the figure.
     pub figure: String,
-    /// Change beyond which the comparison fails, as a share: -0.1 is a tenth less. A negative change fails below it, a positive
-    /// one above it.
+    /// Change beyond which the comparison fails, as a share: -0.1 is a tenth less. A negative change fails below it, a
+    /// positive one above it.
     pub change: f64,
 }
 
@@ -93,7 +93,7 @@ pub(super) enum Holds {
 }
 
 impl FailIf {
-    /// Whether the interval of a ratio is beyond the change.
+    /// Returns whether the interval of a ratio is beyond the change.
     pub(super) fn holds(&self, interval: Option<(f64, f64)>) -> Holds {
         let Some((low, high)) = interval else { return Holds::Perhaps };
         let limit = 1.0 + self.change;

@@ -20,8 +20,8 @@ use crate::{CellRecord, Trial};
 
 /// Percentiles of latencies, by name.
 const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
-/// Share by which latencies of single trials may differ: a trial says nothing of how trials differ, and the latencies of a
-/// server change more from trial to trial than its rates.
+/// Share by which latencies of single trials may differ: a trial says nothing of how trials differ, and the latencies
+/// of a server change more from trial to trial than its rates.
 const SINGLE_LATENCY_MARGIN: f64 = 0.5;
 /// Smallest number of seconds of a trial that say how much its rate varies, the first and the last left out.
 const ENOUGH_SECONDS: usize = 5;
@@ -82,7 +82,7 @@ impl Values {
         })
     }
 
-    /// Whether the evidence within the trials decides, beside `other`.
+    /// Returns whether the evidence within the trials decides a comparison with `other`.
     pub(super) fn is_decided_within(&self, other: &Values) -> bool {
         match (&self.within, &other.within) {
             (Some(Within::Share { .. }), Some(_)) => true,
@@ -118,7 +118,7 @@ impl Values {
     }
 }
 
-/// The figures of a cell that can be compared, by name; `named` are those that conditions name.
+/// Returns the figures of a cell that can be compared, by name; `named` are those of conditions.
 pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
     let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
@@ -146,7 +146,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
     found
 }
 
-/// Whether all trials of a repeat are void, for each repeat; empty without trials.
+/// Returns whether all trials of a repeat are void, for each repeat; empty without trials.
 fn void_repeats(cell: &CellRecord) -> Vec<bool> {
     let repeats = cell.trials.iter().map(|t| t.repeat as usize + 1).max().unwrap_or(0);
     let mut void = vec![true; repeats];
@@ -156,7 +156,7 @@ fn void_repeats(cell: &CellRecord) -> Vec<bool> {
     void
 }
 
-/// The figures of a cell that has only trials.
+/// Returns the figures of a cell that has only trials.
 fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
     let valid = cell.trials.iter().filter(|t| !t.trial.void.is_void());
     let records: Vec<_> = valid.collect();
@@ -197,7 +197,7 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
     found
 }
 
-/// The share of queries with a valid reply in time, over all trials; a share of zero is a value too.
+/// Returns the share of queries with a valid reply in time, over all trials; zero is a value too.
 fn share_of_valid(trials: &[&Trial]) -> Option<Values> {
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(|trial| of(trial)).sum::<u64>();
     let (good, total) = (sum(|t| t.valid), sum(|t| t.sent));
@@ -212,7 +212,7 @@ fn share_of_valid(trials: &[&Trial]) -> Option<Values> {
     })
 }
 
-/// A quantile of the latency; lost queries count with the timeout.
+/// Returns a quantile of the latency; lost queries count with the timeout.
 fn latency(trials: &[&Trial], quantile: f64) -> Option<Values> {
     let of = |t: &&Trial| match quantile {
         0.5 => t.latency_us.p50,
@@ -229,7 +229,8 @@ fn latency(trials: &[&Trial], quantile: f64) -> Option<Values> {
     Some(found)
 }
 
-/// Valid replies in each whole second of a trial, the first and the last left out; `None` for too few.
+/// Returns the valid replies in each whole second of a trial, without the first and the last; `None` if there are too
+/// few.
 fn seconds(trial: &Trial) -> Option<Repeated> {
     let inner = trial.series.get(1..trial.series.len().saturating_sub(1))?;
     let rates: Vec<f64> = inner.iter().map(|second| second.valid as f64).collect();

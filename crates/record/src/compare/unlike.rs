@@ -7,7 +7,7 @@ use measure::Link;
 use super::figures::Values;
 use crate::{CellRecord, Conditions, HostFacts, Run};
 
-/// Why the figures of two cells are not the same figure.
+/// Returns why the figures of two cells cannot be compared; `None` if they can.
 ///
 /// A figure of another method, goal or unit is another figure; these differences cannot be waived.
 pub(super) fn other_figure(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String> {
@@ -18,7 +18,7 @@ pub(super) fn other_figure(a: &CellRecord, b: &CellRecord, x: &Values, y: &Value
     ])
 }
 
-/// What of the conditions of two cells differs, in words: a difference of their figures may come from it.
+/// Returns the differences between the conditions of two cells, in words: they may explain a difference of figures.
 pub(super) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
     let mut why = differing([
         ("link", link(a), link(b)),
@@ -48,7 +48,7 @@ pub(super) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
     why
 }
 
-/// The pairs that differ, in words.
+/// Returns the pairs that differ, in words.
 fn differing(pairs: impl IntoIterator<Item = (&'static str, String, String)>) -> Vec<String> {
     let differ = pairs.into_iter().filter(|(_, a, b)| a != b);
     differ
@@ -59,12 +59,12 @@ fn differing(pairs: impl IntoIterator<Item = (&'static str, String, String)>) ->
 /// Share within which two durations are the same: a trial ends with its last batch.
 const SAME_DURATION: f64 = 0.02;
 
-/// Whether two durations in seconds are the same, or one of them is not known.
+/// Returns whether two durations in seconds are the same, or one of them is not known.
 fn alike(a: f64, b: f64) -> bool {
     a == 0.0 || b == 0.0 || (a - b).abs() <= SAME_DURATION * a.max(b)
 }
 
-/// Longest duration of a trial of a cell that went to its end, in seconds with two decimals; 0 without one.
+/// Returns the longest duration of a complete trial of a cell, in seconds with two decimals; 0 if there is none.
 fn duration(cell: &CellRecord) -> f64 {
     let whole = cell.trials.iter().filter(|t| !t.trial.stopped_early);
     let longest = whole.map(|t| t.trial.duration_s).fold(0.0, f64::max);

@@ -36,7 +36,7 @@ pub(crate) fn server_name(cell: &CellRecord) -> String {
     record::cell_name(&cell.server, cell.server_version.as_deref(), &BTreeMap::new())
 }
 
-/// How many repeats a cell has, and how many of them were void.
+/// Returns the number of repeats of a cell, and of void ones.
 pub(crate) fn repeats(cell: &CellRecord) -> String {
     let (void, made) = (cell.void_repeats.len(), cell.repeats_made());
     match (cell.repeats, void) {
@@ -46,7 +46,7 @@ pub(crate) fn repeats(cell: &CellRecord) -> String {
     }
 }
 
-/// What stands below a table about the void repeats and rates of a cell.
+/// Returns the lines below a table about the void repeats and rates of a cell.
 pub(crate) fn void_notes(cell: &CellRecord) -> Vec<String> {
     let of = cell.repeats_made();
     let mut notes: Vec<String> = cell

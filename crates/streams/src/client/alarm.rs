@@ -52,7 +52,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Ready when it has expired.
+    /// Returns `Ready` if it has expired.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.timer.poll_read_ready(cx))?;

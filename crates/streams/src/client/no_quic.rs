@@ -25,7 +25,7 @@ impl Endpoints {
         Err(crate::no_quic())
     }
 
-    /// Is never called, since this type has no value.
+    /// Cannot be called: this type has no value.
     pub(super) async fn open(
         &self,
         _conn: ConnId,
@@ -38,7 +38,7 @@ impl Endpoints {
         match *self {}
     }
 
-    /// Is never called, since this type has no value.
+    /// Cannot be called: this type has no value.
     pub(super) async fn close(&self) {
         match *self {}
     }

@@ -199,7 +199,7 @@ impl Quic {
         Quic { connection, over, accepted, began, opened, meter, counted: [0; 4], tls }
     }
 
-    /// Ready when the connection has ended; also checks whether the handshake is done.
+    /// Returns `Ready` if the connection has ended; also checks whether the handshake is done.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if let Some(accepted) = &mut self.accepted
             && let Poll::Ready(early_data) = Pin::new(accepted).poll(cx)

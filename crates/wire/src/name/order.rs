@@ -142,14 +142,14 @@ impl LabelRange {
         self.to.as_deref()
     }
 
-    /// Whether a label is in the range, ignoring case.
+    /// Returns whether a label is in the range, ignoring case.
     #[inline]
     pub fn contains(&self, label: &[u8]) -> bool {
         let from = self.from.as_ref().is_none_or(|from| compare_labels(label, from).is_ge());
         from && self.to.as_ref().is_none_or(|to| compare_labels(label, to).is_lt())
     }
 
-    /// Whether a name in wire form is below `apex` and in the range. The apex itself is in no range.
+    /// Returns whether a name in wire form is below `apex` and in the range. The apex itself is in no range.
     #[inline]
     pub fn contains_name(&self, name: &[u8], apex: &[u8]) -> bool {
         matches!(place(name, apex), Place::Below(label) if self.contains(label))

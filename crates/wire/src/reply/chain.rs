@@ -218,7 +218,7 @@ impl<'a> Answers<'a> {
         NameBuffer::join(&name.as_wire()[..front], self.reply, record.rdata_at, budget)
     }
 
-    /// Whether the name at `owner` is a pointer to the name in the question, which has been compared already.
+    /// Returns whether the name at `owner` is a pointer to the name in the question, which has been compared already.
     fn points_to_question(&self, owner: usize) -> bool {
         crate::message::word(self.reply, owner) == Some(0xc000 | HEADER as u16)
     }

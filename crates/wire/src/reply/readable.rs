@@ -46,8 +46,8 @@ impl Shape {
     }
 }
 
-/// Whether the `count` records of `message` from `at` on can be read completely and are data records (no OPT, TKEY or
-/// TSIG).
+/// Returns whether the `count` records of `message` from `at` on can be read completely and are data records (no OPT,
+/// TKEY or TSIG).
 pub fn are_readable(message: &[u8], at: usize, count: usize) -> bool {
     let mut budget = Budget(MAX_STEPS);
     let mut at = at;

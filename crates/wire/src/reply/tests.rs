@@ -202,7 +202,7 @@ fn names_that_do_not_exist_or_have_no_data() {
 /// A record of a test: owner, type, and a name or an address as data.
 type Row<'a> = (&'a str, Qtype, &'a str);
 
-/// A reply to an AAAA query whose answers are `rows`, uncompressed.
+/// Makes a reply to an AAAA query whose answers are `rows`, uncompressed.
 fn answers(rows: &[Row<'_>]) -> Vec<u8> {
     reply_to(Qtype::AAAA, |writer| {
         for (owner, rtype, data) in rows {

@@ -161,13 +161,13 @@ impl TldZone {
         })
     }
 
-    /// Whether an operator has a name in the zone; these operators are spread evenly over the ranks.
+    /// Returns whether an operator has a name in the zone; these operators are spread evenly over the ranks.
     fn named_in_zone(&self, rank: u64) -> bool {
         ((rank + 1) as f64 * self.in_zone) as u64 > (rank as f64 * self.in_zone) as u64
     }
 }
 
-/// Whether a label is reserved for the zone's own server or an operator, so that it is not drawn at random.
+/// Returns whether a label is reserved for the zone's own server or an operator, so that it is not drawn at random.
 fn reserved(label: &[u8]) -> bool {
     let operator = |rest: &[u8]| rest.len() == 7 && rest.iter().all(u8::is_ascii_digit);
     label == b"nic" || label.strip_prefix(OPERATOR).is_some_and(operator)

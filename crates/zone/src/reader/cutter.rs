@@ -45,7 +45,7 @@ impl Cutter {
         None
     }
 
-    /// Whether parentheses, quotes or an escape are open.
+    /// Returns whether parentheses, quotes or an escape are open.
     pub(super) fn is_open(&self) -> bool {
         self.parens > 0 || self.quoted || self.escaped
     }

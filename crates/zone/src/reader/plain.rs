@@ -119,7 +119,7 @@ pub(super) fn number(word: &[u8]) -> Option<u32> {
     })
 }
 
-/// Whether an octet never needs an escape in a name.
+/// Returns whether an octet never needs an escape in a name.
 const fn is_plain(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_')
 }

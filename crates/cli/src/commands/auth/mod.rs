@@ -118,7 +118,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The configuration that the arguments ask for.
+/// Returns the configuration of the arguments.
 fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
     let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
     let aaaa = args.aaaa_share.map_or(args.aaaa, AaaaPolicy::Share);

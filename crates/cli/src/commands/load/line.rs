@@ -220,7 +220,7 @@ mod tests {
         args: LoadArgs,
     }
 
-    /// The request of a command line, its words split at spaces outside of quotes.
+    /// Parses the request of a command line, whose words end at spaces outside of quotes.
     fn request(line: &str) -> TrialRequest {
         let mut words = vec![String::new()];
         let mut within = false;

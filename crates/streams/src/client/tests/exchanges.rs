@@ -16,7 +16,7 @@ pub(super) fn resource(method: Method) -> Resource {
     Resource { authority: "localhost".into(), path: PATH.into(), method }
 }
 
-/// The transports.
+/// Returns the transports.
 pub(super) fn carriages() -> Vec<Carriage> {
     let all = [
         Carriage::Http2(resource(Method::Get)),
@@ -28,7 +28,7 @@ pub(super) fn carriages() -> Vec<Carriage> {
     all.into_iter().filter(|carriage| cfg!(feature = "quic") || !carriage.is_quic()).collect()
 }
 
-/// The protocols to negotiate for `carriage`.
+/// Returns the protocols to negotiate for `carriage`.
 fn alpn(carriage: &Carriage) -> &'static [&'static [u8]] {
     match carriage {
         Carriage::Http2(_) => &[ALPN_H2],

@@ -5,7 +5,7 @@ use engine::stream::StreamCode;
 use super::exchanges::{carriages, palindrome, with_carriage};
 use super::*;
 
-/// The messages whose tags are 1 to 20.
+/// Returns the messages whose tags are 1 to 20.
 fn messages() -> Vec<Vec<u8>> {
     (1..=20).map(|tag| palindrome(tag, 40)).collect()
 }

@@ -293,7 +293,7 @@ mod tests {
     use super::super::Board;
     use super::*;
 
-    /// A search in its second visit.
+    /// Makes the board of a search in its second visit.
     fn board() -> Board {
         let board = Board::new();
         let plan = Plan { experiment: "dns64-rfc8219".into(), quick: true, ..Plan::default() };
@@ -333,7 +333,8 @@ mod tests {
         board
     }
 
-    /// What is on a terminal of that size, without blanks at the ends of lines.
+    /// Draws on a terminal of that size; returns its text without blanks at the ends of lines, and whether it has
+    /// colours.
     fn picture(board: &Board, width: u16, height: u16, colours: bool) -> (String, bool) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
         let paint = Paint { colours };
