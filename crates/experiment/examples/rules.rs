@@ -4,7 +4,7 @@
 //! an exponential distribution. What arrives meanwhile waits in a socket buffer of so many datagrams, and is lost beyond.
 //! The table shows the rate found over the true rate: the median, and 5 to 95 % of the runs.
 
-use experiment::{Bench, BenchError, NameBudget, Repeats, Rule, Search, TrialSpec};
+use experiment::{Bench, BenchError, NameBudget, Repeats, RuleName, Search, TrialSpec};
 use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps, Rng, stats};
 use record::{Conditions, Drops, SCHEMA, Second, Times, Trial, Voidness};
 
@@ -114,7 +114,7 @@ impl Bench for Stalling {
 /// A row of the table.
 struct Row {
     name: &'static str,
-    rule: Rule,
+    rule: RuleName,
     goal: Goal,
     duration: Nanos,
     repeats: u32,
@@ -126,49 +126,49 @@ fn main() {
     let rows = [
         Row {
             name: "RFC 8219, 60 s, 5 searches",
-            rule: Rule::Rfc8219,
+            rule: RuleName::Rfc8219,
             goal: zero.clone(),
             duration: Nanos::from_secs(60),
             repeats: 5,
         },
         Row {
             name: "RFC 8219, 60 s, 20 searches",
-            rule: Rule::Rfc8219,
+            rule: RuleName::Rfc8219,
             goal: zero.clone(),
             duration: Nanos::from_secs(60),
             repeats: 20,
         },
         Row {
             name: "RFC 8219, 2 s, 2 searches",
-            rule: Rule::Rfc8219,
+            rule: RuleName::Rfc8219,
             goal: zero.clone(),
             duration: Nanos::from_secs(2),
             repeats: 2,
         },
         Row {
             name: "MLRsearch, zero loss, 1 s",
-            rule: Rule::Mlrsearch,
+            rule: RuleName::Mlrsearch,
             goal: zero.clone(),
             duration: second,
             repeats: 1,
         },
         Row {
             name: "MLRsearch, 0.5 %, 1 s",
-            rule: Rule::Mlrsearch,
+            rule: RuleName::Mlrsearch,
             goal: half_percent,
             duration: second,
             repeats: 1,
         },
         Row {
             name: "clean windows, 2 s",
-            rule: Rule::CleanWindows,
+            rule: RuleName::CleanWindows,
             goal: zero.clone(),
             duration: Nanos::from_secs(2),
             repeats: 1,
         },
         Row {
             name: "clean windows, 60 s",
-            rule: Rule::CleanWindows,
+            rule: RuleName::CleanWindows,
             goal: zero,
             duration: Nanos::from_secs(60),
             repeats: 5,
@@ -191,15 +191,13 @@ fn main() {
 fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
     let qps = |rate: f64| Qps::new(rate).expect("a rate");
     let search = Search {
-        rule: row.rule,
+        rule: row.rule.rule(&[], None, row.duration).expect("no setting of another rule"),
         goal: row.goal.clone(),
-        also: Vec::new(),
         start: qps(10_000.0),
         min: qps(1_000.0),
         max: qps(1e6),
         resolution: 0.01,
         duration: row.duration,
-        duration_sum: Nanos(row.duration.0 * 5),
         timeout: Nanos::from_secs(1),
         void_retries: 2,
         pacing: OpenPacing::Constant,

@@ -30,13 +30,19 @@ pub fn differs(
             out.push(what);
         }
     };
-    say(search.duration < DURATION, format!("trials of {} instead of 60 s", search.duration));
-    say(search.timeout != TIMEOUT, format!("a timeout of {} instead of 1 s", search.timeout));
+    say(
+        search.duration < DURATION,
+        format!("trials of {} instead of {} s", search.duration, DURATION.as_secs_f64()),
+    );
+    say(
+        search.timeout != TIMEOUT,
+        format!("a timeout of {} instead of {} s", search.timeout, TIMEOUT.as_secs_f64()),
+    );
     say(
         search.goal != Goal::zero_loss(),
         format!("the goal `{}` instead of zero loss", search.goal),
     );
-    say(repeats < REPEATS, format!("{repeats} searches instead of 20"));
+    say(repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}"));
     say(reused, "names were used more than once".into());
     say(!over_ipv6, "the clients did not speak IPv6".into());
     match certificate {
@@ -53,7 +59,11 @@ pub fn differs(
             );
             say(
                 c.duration_s < DURATION.as_secs_f64(),
-                format!("a self-test of {} s instead of 60 s", c.duration_s),
+                format!(
+                    "a self-test of {} s instead of {} s",
+                    c.duration_s,
+                    DURATION.as_secs_f64()
+                ),
             );
         }
     }

@@ -33,6 +33,6 @@ pub use names::{NameBudget, NamesExhausted};
 pub use plan::{Visit, estimate, self_test_estimate, visit_estimate, visits};
 pub use repeats::{Progress, Repeats};
 pub use replication::{Replication, Sizes, UpdateSpec, Updated};
-pub use search::{Rule, Search, SearchTrace};
+pub use search::{Rule, RuleError, RuleName, Search, SearchTrace};
 pub use settings::{Method, Settings};
 pub use visit::{Found, Replay, add_visit, visit};

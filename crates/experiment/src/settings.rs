@@ -9,12 +9,12 @@ use std::str::FromStr;
 
 use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
 use record::Certificate;
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 
 use crate::custom::Custom;
 pub use crate::generator::Generator;
-use crate::search::{Rule, Search};
+use crate::search::{Rule, RuleError, RuleName, Search};
 
 /// An experiment at one point of its matrix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -86,7 +86,7 @@ pub struct Settings {
 }
 
 /// Role of a server under test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// A DNS64 server whose upstream is our AuthDNS.
@@ -95,6 +95,20 @@ pub enum Role {
     Resolver,
     /// An authoritative server of a generated namespace zone.
     Authoritative,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Role; 3] = [Role::Dns64, Role::Resolver, Role::Authoritative];
+
+    /// Returns the word of the role in files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Role::Dns64 => "dns64",
+            Role::Resolver => "resolver",
+            Role::Authoritative => "authoritative",
+        }
+    }
 }
 
 /// Method by which cells are measured.
@@ -198,7 +212,7 @@ impl Default for Workload {
 pub struct SearchSettings {
     /// Rule that decides on a rate: `rfc8219`, `mlrsearch` or `clean-windows`.
     #[serde(deserialize_with = "text", default)]
-    pub rule: Rule,
+    pub rule: RuleName,
     /// Goal of the search.
     #[serde(deserialize_with = "text")]
     pub goal: Goal,
@@ -316,6 +330,9 @@ impl Default for GeneratorSettings {
         GeneratorSettings { generator: Generator::Lockstep1, experiments: 256 }
     }
 }
+
+/// Largest number of secondaries beside the server that is measured: the lab has addresses for so many.
+pub const MAX_SECONDARIES: usize = 7;
 
 /// Settings of a primary, its secondaries, and their zone.
 ///
@@ -484,14 +501,23 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
+impl SearchSettings {
+    /// Returns the rule with its settings.
+    ///
+    /// # Errors
+    /// If a setting is given that the rule does not have.
+    pub(crate) fn rule(&self) -> Result<Rule, RuleError> {
+        self.rule.rule(&self.also, self.duration_sum, self.duration)
+    }
+}
+
 impl Settings {
     /// Returns the search of one repeat; `None` if the file has no `[search]`.
     pub fn search(&self) -> Option<Search> {
         self.search.as_ref().map(|s| Search {
-            rule: s.rule,
+            // A checked experiment has no setting that its rule does not have.
+            rule: s.rule().unwrap_or(Rule::Rfc8219),
             goal: s.goal.clone(),
-            also: s.also.clone(),
-            duration_sum: s.duration_sum.unwrap_or(Nanos(s.duration.0.saturating_mul(5))),
             start: s.start,
             min: s.min,
             max: s.max,

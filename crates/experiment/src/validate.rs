@@ -1,20 +1,32 @@
 //! Checks of settings that can be read but cannot be run: the key, and what would be accepted.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use measure::{Nanos, Transport, UpdateRate};
 
-use crate::search::Rule;
-use crate::settings::{Method, ReplicationSettings, Role, Settings, ZoneLoadSettings};
+use crate::search::RESOLUTION;
+use crate::settings::{
+    MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
+};
 
-/// Largest number of lock-step experiments, of repeats and of threads; more is a typing error.
-const MAX_EXPERIMENTS: u32 = 1_000_000;
-const MAX_REPEATS: u32 = 10_000;
-const MAX_THREADS: usize = 4_096;
+/// Bounds of numbers; a number outside is a typing error.
+const REPEATS: RangeInclusive<u32> = 1..=10_000;
+const EXPERIMENTS: RangeInclusive<u32> = 1..=1_000_000;
+const WINDOW: RangeInclusive<u32> = 1..=1 << 20;
+const LATER_STARTS: RangeInclusive<u32> = 0..=100;
+const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
+const DELEGATIONS: RangeInclusive<u64> = 100..=200_000_000;
+const UPDATES: RangeInclusive<u64> = 1..=1_000_000;
+const THREADS: RangeInclusive<usize> = 1..=4_096;
+/// Bounds of a limit of CPU time, in cores.
+const CPU_LIMIT: RangeInclusive<f64> = 0.01..=4_096.0;
+const SHARE: RangeInclusive<f64> = 0.0..=1.0;
+/// Largest number of letters in the name of an experiment, and of rates of a load.
+const MAX_NAME: usize = 64;
+const MAX_RATES: usize = 1_000;
 /// Largest number of lanes: they share the 256 queries of one dns64perf experiment.
-const MAX_LANES: u32 = 256;
-/// Largest number of delegations of a zone, of updates of a stream, and of secondaries of a primary.
-const MAX_DELEGATIONS: u64 = 200_000_000;
-const MAX_UPDATES: u64 = 1_000_000;
-const MAX_SECONDARIES: usize = 8;
+const MAX_LANES: u32 = measure::pacing::EXPERIMENT;
 
 /// An invalid setting: its key with dots, and what is wrong with its value.
 type Invalid = (&'static str, String);
@@ -29,26 +41,42 @@ pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
 }
 
 /// Returns the error for `key` unless `good`.
-fn must(good: bool, key: &'static str, why: &str) -> Result<(), Invalid> {
-    if good { Ok(()) } else { Err((key, why.to_owned())) }
+fn must(good: bool, key: &'static str, why: impl Display) -> Result<(), Invalid> {
+    if good { Ok(()) } else { Err((key, why.to_string())) }
 }
 
-fn share(value: f64) -> bool {
-    (0.0..=1.0).contains(&value)
+/// Returns the error for `key` unless `value` is within `bounds`.
+fn within<T: PartialOrd + Display>(
+    value: T,
+    bounds: RangeInclusive<T>,
+    key: &'static str,
+) -> Result<(), Invalid> {
+    let (least, most) = (bounds.start(), bounds.end());
+    let why = format!("`{}` is a number from {least} to {most}", last(key));
+    must(bounds.contains(&value), key, why)
+}
+
+/// Returns the error for `key` if `time` is zero.
+fn lasting(time: Nanos, key: &'static str) -> Result<(), Invalid> {
+    must(time != Nanos::ZERO, key, format!("`{}` must be longer than 0", last(key)))
+}
+
+/// Returns the last part of a key.
+fn last(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
 }
 
 fn common(s: &Settings) -> Result<(), Invalid> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     must(
-        !s.name.is_empty() && s.name.len() <= 64 && s.name.chars().all(plain),
+        !s.name.is_empty() && s.name.len() <= MAX_NAME && s.name.chars().all(plain),
         "name",
-        "`name` is made of lower case letters, digits and dashes, 64 at most",
+        format!("`name` is made of lower case letters, digits and dashes, {MAX_NAME} at most"),
     )?;
     must(!s.servers.is_empty(), "servers", "`servers` names no server")?;
     for (i, server) in s.servers.iter().enumerate() {
-        if s.servers[..i].contains(server) {
-            return Err(("servers", format!("`servers` names {server} twice")));
-        }
+        let again = s.servers[..i].contains(server);
+        must(!again, "servers", format!("`servers` names {server} twice"))?;
     }
     for (name, custom) in &s.custom {
         if let Some(why) = custom.invalid() {
@@ -56,16 +84,10 @@ fn common(s: &Settings) -> Result<(), Invalid> {
         }
         let named = s.servers.contains(name);
         let named = named || s.servers.iter().any(|server| server.ends_with(&format!("+{name}")));
-        if !named {
-            return Err(("custom", format!("`servers` does not name {name}")));
-        }
+        must(named, "custom", format!("`servers` does not name {name}"))?;
     }
-    must(
-        (1..=MAX_REPEATS).contains(&s.repeats),
-        "repeats",
-        "`repeats` is a number from 1 to 10000",
-    )?;
-    must(s.budget != Some(Nanos::ZERO), "budget", "`budget` must be longer than 0")?;
+    within(s.repeats, REPEATS, "repeats")?;
+    s.budget.map_or(Ok(()), |budget| lasting(budget, "budget"))?;
     let variable = |name: &str| {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(word)
@@ -79,13 +101,9 @@ fn common(s: &Settings) -> Result<(), Invalid> {
 
 fn workload(s: &Settings) -> Result<(), Invalid> {
     let w = &s.workload;
-    must(share(w.aaaa_share), "workload.aaaa-share", "`aaaa-share` is a share from 0 to 1")?;
-    must(share(w.repeat_share), "workload.repeat-share", "`repeat-share` is a share from 0 to 1")?;
-    must(
-        (1..=1 << 24).contains(&w.repeat_names),
-        "workload.repeat-names",
-        "`repeat-names` is a number from 1 to 16777216",
-    )?;
+    within(w.aaaa_share, SHARE, "workload.aaaa-share")?;
+    within(w.repeat_share, SHARE, "workload.repeat-share")?;
+    within(w.repeat_names, REPEAT_NAMES, "workload.repeat-names")?;
     must(
         s.role != Role::Authoritative || w.aaaa_share == 0.0,
         "workload.aaaa-share",
@@ -101,56 +119,39 @@ fn search(s: &Settings) -> Result<(), Invalid> {
             "the method `search` needs a table `[search]` with goal, start, max, resolution and duration",
         );
     };
-    must(
-        (0.0001..=0.5).contains(&search.resolution),
-        "search.resolution",
-        "`resolution` is a share from 0.0001 to 0.5",
-    )?;
-    must(
-        search.also.is_empty() || search.rule == Rule::Mlrsearch,
-        "search.also",
-        "`also` needs the rule `mlrsearch`: the others seek one goal",
-    )?;
+    within(search.resolution, RESOLUTION, "search.resolution")?;
+    search.rule().map_err(|e| match e.setting {
+        "also" => ("search.also", e.to_string()),
+        _ => ("search.duration-sum", e.to_string()),
+    })?;
     must(search.min.get() <= search.max.get(), "search.max", "`max` is below `min`")?;
     must(search.start.get() <= search.max.get(), "search.max", "`max` is below `start`")?;
-    must(search.duration != Nanos::ZERO, "search.duration", "`duration` must be longer than 0")?;
-    must(search.timeout != Nanos::ZERO, "search.timeout", "`timeout` must be longer than 0")
+    lasting(search.duration, "search.duration")?;
+    lasting(search.timeout, "search.timeout")
 }
 
 fn methods(s: &Settings) -> Result<(), Invalid> {
-    let experiments = |n: u32| (1..=MAX_EXPERIMENTS).contains(&n);
-    let lanes = s.lockstep.lanes;
     must(
-        lanes.is_power_of_two() && lanes <= MAX_LANES,
+        s.lockstep.lanes.is_power_of_two() && s.lockstep.lanes <= MAX_LANES,
         "lockstep.lanes",
-        "`lanes` is a power of two from 1 to 256, since 256 queries are shared out evenly",
+        format!(
+            "`lanes` is a power of two from 1 to {MAX_LANES}, since {MAX_LANES} queries are shared out evenly"
+        ),
     )?;
-    must(
-        experiments(s.lockstep.experiments),
-        "lockstep.experiments",
-        "`experiments` is a number from 1 to 1000000",
-    )?;
-    must(
-        experiments(s.generators.experiments),
-        "generators.experiments",
-        "`experiments` is a number from 1 to 1000000",
-    )?;
-    let longer = "must be longer than 0";
-    must(s.lockstep.timeout != Nanos::ZERO, "lockstep.timeout", longer)?;
-    must(s.closed.duration != Nanos::ZERO, "closed.duration", longer)?;
-    must(s.closed.timeout != Nanos::ZERO, "closed.timeout", longer)?;
-    must(
-        (1..=1 << 20).contains(&s.closed.window),
-        "closed.window",
-        "`window` is a number from 1 to 1048576",
-    )?;
-    must(s.zone_load.later <= 100, "zone-load.later", "`later` is a number from 0 to 100")?;
+    within(s.lockstep.experiments, EXPERIMENTS, "lockstep.experiments")?;
+    within(s.generators.experiments, EXPERIMENTS, "generators.experiments")?;
+    lasting(s.lockstep.timeout, "lockstep.timeout")?;
+    lasting(s.closed.duration, "closed.duration")?;
+    lasting(s.closed.timeout, "closed.timeout")?;
+    within(s.closed.window, WINDOW, "closed.window")?;
+    within(s.zone_load.later, LATER_STARTS, "zone-load.later")?;
     match &s.load {
         Some(load) => {
             must(!load.rates.is_empty(), "load.rates", "`rates` has no rate")?;
-            must(load.rates.len() <= 1_000, "load.rates", "`rates` has 1000 rates at most")?;
-            must(load.duration != Nanos::ZERO, "load.duration", longer)?;
-            must(load.timeout != Nanos::ZERO, "load.timeout", longer)?;
+            let why = format!("`rates` has {MAX_RATES} rates at most");
+            must(load.rates.len() <= MAX_RATES, "load.rates", why)?;
+            lasting(load.duration, "load.duration")?;
+            lasting(load.timeout, "load.timeout")?;
         }
         None => must(
             s.method != Method::Load,
@@ -161,12 +162,12 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
     must(
         s.method != Method::ZoneLoad || s.role == Role::Authoritative,
         "method",
-        "the method `zone-load` is about authoritative servers; this experiment's role is dns64",
+        "the method `zone-load` needs the role `authoritative`",
     )?;
     must(
         s.method != Method::Generators || s.role == Role::Dns64,
         "method",
-        "the method `generators` is about a DNS64 server; this experiment's role is authoritative",
+        "the method `generators` needs the role `dns64`",
     )
 }
 
@@ -187,7 +188,7 @@ fn replication(s: &Settings) -> Result<(), Invalid> {
     must(
         matches!(s.tester.transport, Transport::Udp | Transport::Tcp),
         "tester.transport",
-        "servers that replicate are asked over udp or tcp",
+        "servers that replicate are queried over udp or tcp",
     )?;
     must(s.zone_load == ZoneLoadSettings::default(), "zone-load", "the method is not `zone-load`")?;
     let under_update = method == Method::QueryUnderUpdate;
@@ -208,48 +209,34 @@ fn replication(s: &Settings) -> Result<(), Invalid> {
     )?;
     let twice = |(i, name): (usize, &String)| r.secondaries[..i].contains(name);
     must(
-        r.secondaries.len() < MAX_SECONDARIES && !r.secondaries.iter().enumerate().any(twice),
+        r.secondaries.len() <= MAX_SECONDARIES && !r.secondaries.iter().enumerate().any(twice),
         "replication.secondaries",
-        "`secondaries` has each server once, and 7 at most beside the one that is measured",
+        format!(
+            "`secondaries` has each server once, and {MAX_SECONDARIES} at most beside the one that is measured"
+        ),
     )?;
     must(
         under_update || r.update_rate == UpdateRate::None,
         "replication.update-rate",
         "`update-rate` is about the method `query-under-update`",
     )?;
-    must(
-        (100..=MAX_DELEGATIONS).contains(&r.delegations),
-        "replication.delegations",
-        "`delegations` is a number from 100 to 200000000",
-    )?;
-    must(
-        (1..=MAX_UPDATES).contains(&r.updates),
-        "replication.updates",
-        "`updates` is a number from 1 to 1000000",
-    )?;
-    must(
-        (1..=MAX_UPDATES).contains(&r.killed_after),
-        "replication.killed-after",
-        "`killed-after` is a number from 1 to 1000000",
-    )
+    within(r.delegations, DELEGATIONS, "replication.delegations")?;
+    within(r.updates, UPDATES, "replication.updates")?;
+    within(r.killed_after, UPDATES, "replication.killed-after")
 }
 
 fn machine(s: &Settings) -> Result<(), Invalid> {
-    let some = |n: Option<usize>| n.is_none_or(|n| (1..=MAX_THREADS).contains(&n));
-    must(some(s.dut.cores), "dut.cores", "`cores` is a number from 1 to 4096")?;
-    must(some(s.dut.threads), "dut.threads", "`threads` is a number from 1 to 4096")?;
-    must(
-        s.dut.cpu_limit.is_none_or(|limit| (0.01..=4096.0).contains(&limit)),
-        "dut.cpu-limit",
-        "`cpu-limit` is a number of cores from 0.01 to 4096, such as 0.5",
-    )?;
-    must(s.tester.ports != Some(0), "tester.ports", "`ports` is a number from 1 to 65535")?;
-    must(
-        s.tester.queries_per_connection != Some(0),
-        "tester.queries-per-connection",
-        "`queries-per-connection` is at least 1",
-    )?;
-    must(s.tester.clients != Some(0), "tester.clients", "`clients` is at least 1")?;
+    let threads = |n: Option<usize>, key| n.map_or(Ok(()), |n| within(n, THREADS, key));
+    threads(s.dut.cores, "dut.cores")?;
+    threads(s.dut.threads, "dut.threads")?;
+    s.dut.cpu_limit.map_or(Ok(()), |limit| within(limit, CPU_LIMIT, "dut.cpu-limit"))?;
+    let at_least_one = |n: Option<u32>, key| match n {
+        Some(0) => Err((key, format!("`{}` is at least 1", last(key)))),
+        _ => Ok(()),
+    };
+    at_least_one(s.tester.ports.map(u32::from), "tester.ports")?;
+    at_least_one(s.tester.queries_per_connection, "tester.queries-per-connection")?;
+    at_least_one(s.tester.clients, "tester.clients")?;
     let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     must(
         s.host.sysctl.keys().all(|key| key.chars().all(word) && !key.contains("..")),

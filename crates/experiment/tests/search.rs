@@ -59,8 +59,6 @@ fn search() -> Search {
     Search {
         rule: Rule::Rfc8219,
         goal: Goal::zero_loss(),
-        also: Vec::new(),
-        duration_sum: Nanos::from_secs(5),
         start: qps(10_000.0),
         min: qps(1_000.0),
         max: qps(1_000_000.0),
@@ -234,7 +232,8 @@ fn lower_bounds_combine_by_their_maximum() {
 
 #[test]
 fn mlrsearch_goes_down_to_what_the_tester_can_send() {
-    let mlr = Search { rule: Rule::Mlrsearch, resolution: 0.05, ..search() };
+    let rule = Rule::Mlrsearch { also: Vec::new(), duration_sum: Nanos::from_secs(5) };
+    let mlr = Search { rule, resolution: 0.05, ..search() };
     // The Tester can do 300,000, the server 26,000: nothing of the Tester's end is in the result.
     let found = run(&mlr, |rate| if rate > 300_000.0 { Fate::Void } else { below(26_000.0)(rate) });
     assert!(found.contains("qps, limited by") && !found.contains("at least"), "{found}");

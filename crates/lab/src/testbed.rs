@@ -17,6 +17,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path as FilePath;
 
+use experiment::settings::MAX_SECONDARIES;
 use measure::{Link, Path};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
@@ -90,9 +91,6 @@ pub fn address_v6(host: Host, other: Host) -> Ipv6Addr {
     let (link, end) = place(host, other);
     Ipv6Addr::new(0xfd00, 9, link, 0, 0, 0, 0, u16::from(end))
 }
-
-/// Largest number of servers that follow a primary beside the server under test.
-pub(crate) const MOST_FOLLOWERS: usize = 7;
 
 /// Returns the address of follower `number` (from 1), a further server in the DUT's host, on the link to the auth host.
 pub(crate) fn follower(number: usize) -> Ipv4Addr {
@@ -361,7 +359,7 @@ fn end(host: Host, other: Host) -> End {
         Vec::new()
     };
     let addresses = |host, other| {
-        let followers = if (host, other) == (Host::Dut, Host::Auth) { MOST_FOLLOWERS } else { 0 };
+        let followers = if (host, other) == (Host::Dut, Host::Auth) { MAX_SECONDARIES } else { 0 };
         let own = [IpAddr::V4(address_v4(host, other)), address_v6(host, other).into()];
         let followers = (1..=followers).map(|number| IpAddr::V4(follower(number)));
         own.into_iter().chain(followers).collect::<Vec<_>>()

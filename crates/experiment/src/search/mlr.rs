@@ -4,7 +4,7 @@ use measure::{Goal, Limiter, Nanos};
 use record::{Capacity, GoalCapacity, Trial};
 
 use super::bracket::Bracket;
-use super::spec::Search;
+use super::spec::{RESOLUTION, Search};
 use super::trials::Trials;
 use crate::bench::BenchError;
 use crate::mlrsearch::{MlrGoal, MlrResult, MlrSearch};
@@ -15,15 +15,21 @@ const EXCEED: f64 = 0.5;
 /// A rate at which the Tester is void is followed by one lower by this factor.
 const STEP_DOWN: f64 = 1.5;
 
-/// Runs the search. MLRsearch begins at the highest rate, which the Tester may not reach: the range then ends below
-/// that rate, and the search begins anew.
-pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
+/// Runs the search for the search's goal and those of `also`. MLRsearch begins at the highest rate, which the Tester
+/// may not reach: the range then ends below that rate, and the search starts again.
+pub(super) fn run(
+    trials: &mut Trials<'_>,
+    also: &[Goal],
+    duration_sum: Nanos,
+) -> Result<Capacity, BenchError> {
     let search = trials.search;
     let (min, max) = search.range();
-    let goals: Vec<&Goal> = std::iter::once(&search.goal).chain(&search.also).collect();
+    let goals: Vec<&Goal> = std::iter::once(&search.goal).chain(also).collect();
+    let wanted: Vec<MlrGoal> =
+        goals.iter().map(|goal| mlr_goal(search, goal, duration_sum)).collect();
     let (mut top, mut void) = (max, None);
     loop {
-        let (results, stopped) = within(trials, &goals, top)?;
+        let (results, stopped) = within(trials, &goals, &wanted, top)?;
         let best = results[0].lower;
         let Some(stop) = stopped else { return Ok(capacity(trials, &goals, &results, void)) };
         void = Some((stop.rate, stop.limiter));
@@ -44,16 +50,16 @@ struct Stop {
     sent_qps: f64,
 }
 
-/// Searches up to `max`, in queries a second, until the Tester is void: the results so far, and where it was.
+/// Searches up to `max`, in queries a second, until the Tester is void. Returns the results so far, and the void rate.
 fn within(
     trials: &mut Trials<'_>,
     goals: &[&Goal],
+    wanted: &[MlrGoal],
     max: f64,
 ) -> Result<(Vec<MlrResult>, Option<Stop>), BenchError> {
     let min = trials.search.min.get();
-    let wanted: Vec<MlrGoal> = goals.iter().map(|goal| mlr_goal(trials.search, goal)).collect();
     // A range without width has one rate, and a checked experiment has valid goals.
-    let mut mlr = MlrSearch::new(min, max.max(min * 1.001), &wanted)
+    let mut mlr = MlrSearch::new(min, max.max(min * 1.001), wanted)
         .map_err(|e| BenchError::Failed(e.to_string()))?;
     while let Some(next) = mlr.next() {
         if trials.are_too_many() {
@@ -95,15 +101,15 @@ fn capacity(
 }
 
 /// Converts a goal to MLRsearch's terms.
-fn mlr_goal(search: &Search, goal: &Goal) -> MlrGoal {
+fn mlr_goal(search: &Search, goal: &Goal, duration_sum: Nanos) -> MlrGoal {
     let trial_s = search.duration.as_secs_f64();
     MlrGoal {
         loss_ratio: goal.max_loss.min(0.99),
         exceed_ratio: EXCEED,
-        width: search.resolution.clamp(0.000_1, 0.5),
+        width: search.resolution.clamp(*RESOLUTION.start(), *RESOLUTION.end()),
         initial_trial_s: trial_s,
         final_trial_s: trial_s,
-        duration_sum_s: search.duration_sum.as_secs_f64().max(trial_s),
+        duration_sum_s: duration_sum.as_secs_f64().max(trial_s),
         ..MlrGoal::default()
     }
 }

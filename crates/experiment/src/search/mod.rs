@@ -21,8 +21,8 @@ mod windows;
 
 use record::{Capacity, TrialRecord};
 
-pub use self::rule::Rule;
-pub use self::spec::Search;
+pub use self::rule::{Rule, RuleError, RuleName};
+pub use self::spec::{RESOLUTION, Search};
 use self::trials::Trials;
 use crate::bench::{Bench, BenchError};
 use crate::names::NameBudget;
@@ -58,9 +58,9 @@ impl Search {
         seen: &mut dyn FnMut(&TrialRecord),
     ) -> Result<SearchTrace, BenchError> {
         let mut trials = Trials { search: self, bench, names, repeat, seen, run: Vec::new() };
-        let capacity = match self.rule {
+        let capacity = match &self.rule {
             Rule::Rfc8219 => binary::run(&mut trials, &mut binary::by_trial)?,
-            Rule::Mlrsearch => mlr::run(&mut trials)?,
+            Rule::Mlrsearch { also, duration_sum } => mlr::run(&mut trials, also, *duration_sum)?,
             Rule::CleanWindows => windows::run(&mut trials)?,
         };
         Ok(SearchTrace { capacity, trials: trials.run })

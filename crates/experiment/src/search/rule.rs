@@ -3,44 +3,96 @@
 use std::fmt;
 use std::str::FromStr;
 
+use measure::{Goal, Nanos};
+
 /// Rule by which a search decides on a rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
     /// RFC 8219 section 9.2: a rate passes if its trial does.
-    #[default]
     Rfc8219,
     /// MLRsearch (draft-ietf-bmwg-mlrsearch): trials at a rate are added up until they decide.
-    Mlrsearch,
+    Mlrsearch {
+        /// Further goals that are sought in the same search.
+        also: Vec<Goal>,
+        /// Sum of the durations of the trials that decide a rate, in nanoseconds.
+        duration_sum: Nanos,
+    },
     /// A rate passes if at least 90 % of the one-second windows of its trials are free of loss.
     CleanWindows,
 }
 
-impl Rule {
-    /// Every rule.
-    pub const ALL: [Rule; 3] = [Rule::Rfc8219, Rule::Mlrsearch, Rule::CleanWindows];
+/// Name of a [`Rule`], in files and arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuleName {
+    /// [`Rule::Rfc8219`].
+    #[default]
+    Rfc8219,
+    /// [`Rule::Mlrsearch`].
+    Mlrsearch,
+    /// [`Rule::CleanWindows`].
+    CleanWindows,
+}
 
-    /// Returns the word of the rule in files and records.
-    pub fn word(self) -> &'static str {
+impl RuleName {
+    /// All names.
+    const ALL: [RuleName; 3] = [RuleName::Rfc8219, RuleName::Mlrsearch, RuleName::CleanWindows];
+
+    /// Returns the rule with its settings; without a `duration_sum` five trials of `duration` decide a rate.
+    ///
+    /// # Errors
+    /// If a setting is given that the rule does not have.
+    pub fn rule(
+        self,
+        also: &[Goal],
+        duration_sum: Option<Nanos>,
+        duration: Nanos,
+    ) -> Result<Rule, RuleError> {
+        let rule = match self {
+            RuleName::Rfc8219 => Rule::Rfc8219,
+            RuleName::CleanWindows => Rule::CleanWindows,
+            RuleName::Mlrsearch => {
+                let duration_sum = duration_sum.unwrap_or(Nanos(duration.0.saturating_mul(5)));
+                return Ok(Rule::Mlrsearch { also: also.to_vec(), duration_sum });
+            }
+        };
+        match (also.is_empty(), duration_sum) {
+            (false, _) => Err(RuleError { setting: "also", rule: self }),
+            (true, Some(_)) => Err(RuleError { setting: "duration-sum", rule: self }),
+            (true, None) => Ok(rule),
+        }
+    }
+
+    fn word(self) -> &'static str {
         match self {
-            Rule::Rfc8219 => "rfc8219",
-            Rule::Mlrsearch => "mlrsearch",
-            Rule::CleanWindows => "clean-windows",
+            RuleName::Rfc8219 => "rfc8219",
+            RuleName::Mlrsearch => "mlrsearch",
+            RuleName::CleanWindows => "clean-windows",
         }
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for RuleName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.word())
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for RuleName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = || Rule::ALL.map(Rule::word).join(", ");
-        let rule = Rule::ALL.into_iter().find(|rule| rule.word() == text);
+        let known = || RuleName::ALL.map(RuleName::word).join(", ");
+        let rule = RuleName::ALL.into_iter().find(|rule| rule.word() == text);
         rule.ok_or_else(|| format!("`{text}` is none of {}", known()))
     }
+}
+
+/// Error: a setting is given that the rule does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{setting}` is a setting of the rule `mlrsearch`; the rule is `{rule}`")]
+pub struct RuleError {
+    /// Name of the setting.
+    pub setting: &'static str,
+    /// Rule that was given.
+    pub rule: RuleName,
 }

@@ -1,9 +1,13 @@
 //! The settings of a search.
 
+use std::ops::RangeInclusive;
+
 use measure::{Goal, Nanos, OpenPacing, Qps, Rng};
 
 use super::rule::Rule;
 
+/// Bounds of [`Search::resolution`].
+pub const RESOLUTION: RangeInclusive<f64> = 0.0001..=0.5;
 /// Seed of the first rates of repeats.
 const START_SEED: u64 = 8219;
 
@@ -14,8 +18,6 @@ pub struct Search {
     pub rule: Rule,
     /// Goal of a trial.
     pub goal: Goal,
-    /// Further goals that [`Rule::Mlrsearch`] seeks in the same search.
-    pub also: Vec<Goal>,
     /// First rate tried; repeats begin up to a quarter above or below it.
     pub start: Qps,
     /// Lowest rate tried.
@@ -26,8 +28,6 @@ pub struct Search {
     pub resolution: f64,
     /// Duration of one trial, in nanoseconds.
     pub duration: Nanos,
-    /// Sum of the durations of the trials that decide a rate, in nanoseconds; for [`Rule::Mlrsearch`].
-    pub duration_sum: Nanos,
     /// Timeout of one query, in nanoseconds.
     pub timeout: Nanos,
     /// Number of times that a void trial is run again.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use experiment::Rule;
+use experiment::RuleName;
 use measure::{Goal, Nanos, Qps};
 
 use crate::arguments::address::parse_target;
@@ -34,7 +34,7 @@ pub(crate) struct SearchArgs {
     /// How a rate is decided: by one trial (rfc8219), by many short ones (mlrsearch), or by the share of seconds without
     /// loss (clean-windows)
     #[arg(long, value_name = "RULE", default_value = "mlrsearch")]
-    pub(crate) rule: Rule,
+    pub(crate) rule: RuleName,
     /// Sum of the trials that decide a rate under mlrsearch [default: five trials]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration_sum: Option<Nanos>,

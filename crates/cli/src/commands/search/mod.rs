@@ -5,7 +5,8 @@ mod args;
 use std::path::Path;
 use std::time::Instant;
 
-use experiment::{BenchError, NameBudget, Progress, Repeats, Rule, Search, conformance};
+use experiment::search::RESOLUTION;
+use experiment::{BenchError, NameBudget, Progress, Repeats, RuleName, Search, conformance};
 use measure::{Nanos, OpenPacing};
 use record::request::{self, Engine};
 use record::{Plan, Run, SCHEMA, TrialRequest};
@@ -73,14 +74,11 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     }
 }
 
-/// Smallest and largest resolution of a search, as a share of the rate.
-const RESOLUTIONS: std::ops::RangeInclusive<f64> = 0.0001..=0.5;
-
 /// Returns the search and its number of repeats.
 fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let bad = |why: &str| Err(Failure::BadInput(anyhow::anyhow!("{why}")));
-    if !RESOLUTIONS.contains(&args.resolution) {
-        let (least, most) = (RESOLUTIONS.start(), RESOLUTIONS.end());
+    if !RESOLUTION.contains(&args.resolution) {
+        let (least, most) = (RESOLUTION.start(), RESOLUTION.end());
         return bad(&format!("--resolution is a share from {least} to {most}"));
     }
     if args.repeats == 0 {
@@ -97,11 +95,11 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     } else {
         (args.duration, args.timeout, args.repeats)
     };
+    let rule = if args.rfc8219 { RuleName::Rfc8219 } else { args.rule };
+    let rule = rule.rule(&args.also, args.duration_sum, duration);
     let search = Search {
-        rule: if args.rfc8219 { Rule::Rfc8219 } else { args.rule },
+        rule: rule.map_err(|e| Failure::input(anyhow::anyhow!("--{}: {e}", e.setting)))?,
         goal: args.goal.clone(),
-        also: args.also.clone(),
-        duration_sum: args.duration_sum.unwrap_or(Nanos(duration.0.saturating_mul(5))),
         start: args.start,
         min: args.min,
         max: args.max,
