@@ -70,6 +70,9 @@ pub trait StreamRole {
     fn sent(&mut self, at: Nanos, conn: ConnId);
 }
 
+/// Largest sum of the proportions of a [`Mix`].
+pub const MAX_SHARES: u32 = 1_000;
+
 /// Assignment of connections to kinds, if there are several kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
@@ -79,10 +82,10 @@ pub struct Mix {
 
 impl Mix {
     /// Makes a mix of kinds with these proportions, evenly interleaved; `None` if a proportion is 0, there is
-    /// none, or their sum is above 1,000.
+    /// none, or their sum is above [`MAX_SHARES`].
     pub fn new(shares: &[u32]) -> Option<Self> {
         let all: u32 = shares.iter().try_fold(0u32, |sum, &share| sum.checked_add(share))?;
-        if shares.contains(&0) || all == 0 || all > 1_000 || shares.len() > 256 {
+        if shares.contains(&0) || all == 0 || all > MAX_SHARES || shares.len() > 256 {
             return None;
         }
         let mut given = vec![0u32; shares.len()];

@@ -1,5 +1,7 @@
 //! Zipf's law: a few names get many of the queries, many names get few.
 
+use std::ops::RangeInclusive;
+
 use crate::Rng;
 
 /// Zipf's distribution over `0..n`, without a table.
@@ -18,6 +20,9 @@ pub struct Zipf {
 const MAX_TRIES: u32 = 128;
 
 impl Zipf {
+    /// Exponents that make sense: 0 makes all ranks equal, at 10 nearly every draw is the first.
+    pub const EXPONENTS: RangeInclusive<f64> = 0.0..=10.0;
+
     /// Makes the distribution of ranks `0..n` (at least one), where rank k has a probability proportional to
     /// 1 / (k + 1)^s.
     pub fn new(n: u64, s: f64) -> Self {

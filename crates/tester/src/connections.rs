@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use engine::stream::{Failure, Mix};
+use engine::stream::{Failure, MAX_SHARES, Mix};
 use engine::{EngineCounters, WaitMode};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps, Transport, Warning};
@@ -98,7 +98,7 @@ impl ConnectionSetup {
         };
         let shares: Vec<u32> = transports.iter().map(|part| part.share).collect();
         let mix = Mix::new(&shares).ok_or_else(|| {
-            let why = "each share is at least 1, their sum at most 1000";
+            let why = format!("each share is at least 1, their sum at most {MAX_SHARES}");
             Invalid::value("engine.streams.transports", why)
         })?;
         Ok(ConnectionSetup {

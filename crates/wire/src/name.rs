@@ -223,10 +223,10 @@ pub enum NameError {
     #[error("an empty label at character {0}: write one dot between two labels")]
     EmptyLabel(usize),
     /// A label has more than 63 octets.
-    #[error("a label has more than 63 octets")]
+    #[error("a label has more than {MAX_LABEL} octets")]
     LabelTooLong,
     /// The name has more than 255 octets.
-    #[error("the name has more than 255 octets in wire form")]
+    #[error("the name has more than {MAX_NAME} octets in wire form")]
     TooLong,
     /// A backslash is not followed by a valid escape.
     #[error(

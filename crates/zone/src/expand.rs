@@ -143,11 +143,8 @@ fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Mistake> {
 /// Reads `${offset,width,base}` at octet `at`; returns it and its length in octets.
 fn modifier(entry: &[u8], at: usize) -> Result<(Part, usize), Mistake> {
     let wrong = || {
-        (
-            at,
-            "write ${offset,width,base} with a width up to 255 and base d, o, x, X, n or N"
-                .to_owned(),
-        )
+        let form = "write ${offset,width,base} with a width up to";
+        (at, format!("{form} {MAX_WIDTH} and base d, o, x, X, n or N"))
     };
     let length = entry[at..].iter().position(|&octet| octet == b'}').ok_or_else(wrong)?;
     let inner = std::str::from_utf8(&entry[at + 2..at + length]).map_err(|_| wrong())?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use engine::stream::MAX_SHARES;
 use ipnet::IpNet;
 use measure::{Nanos, Qps, Transport};
 use record::request::{
@@ -164,9 +165,6 @@ impl StreamArgs {
     }
 }
 
-/// Largest share of a transport in a mix, and largest sum of the shares.
-const MAX_SHARE: u32 = 1_000;
-
 /// A mix of transports; none is there twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MixArg(pub(crate) Vec<TransportShare>);
@@ -181,9 +179,9 @@ impl std::str::FromStr for MixArg {
                 format!("`{part}` is no TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, as in tls:8853=3")
             };
             let (name, share) = part.split_once('=').ok_or_else(wrong)?;
-            let share = share.parse().ok().filter(|share| (1..=MAX_SHARE).contains(share));
+            let share = share.parse().ok().filter(|share| (1..=MAX_SHARES).contains(share));
             let share = share.ok_or_else(|| {
-                format!("the share of `{part}` is no number from 1 to {MAX_SHARE}")
+                format!("the share of `{part}` is no number from 1 to {MAX_SHARES}")
             })?;
             let (name, port) = match name.split_once(':') {
                 None => (name, None),
@@ -200,8 +198,8 @@ impl std::str::FromStr for MixArg {
             let port = port.or((!plain).then(|| transport.default_port()));
             parts.push(TransportShare { transport, port, share });
         }
-        if parts.iter().map(|part| part.share).sum::<u32>() > MAX_SHARE {
-            return Err(format!("the shares are more than {MAX_SHARE} together"));
+        if parts.iter().map(|part| part.share).sum::<u32>() > MAX_SHARES {
+            return Err(format!("the shares are more than {MAX_SHARES} together"));
         }
         Ok(MixArg(parts))
     }

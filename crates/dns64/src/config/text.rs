@@ -158,13 +158,17 @@ where
     networks(from).map(Some)
 }
 
+/// Smallest size of a UDP message in octets that a server may limit itself to (RFC 6891 section 6.2.3).
+const MIN_UDP: u16 = 512;
+
 /// Reads the size of a UDP message.
 pub(super) fn udp_size<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     let size = i64::deserialize(from)?;
     match u16::try_from(size) {
-        Ok(size @ 512..) => Ok(size),
+        Ok(size @ MIN_UDP..) => Ok(size),
         _ => Err(D::Error::custom(format!(
-            "a UDP message cannot have {size} octets: write 512 to 65535"
+            "a UDP message cannot have {size} octets: write {MIN_UDP} to {}",
+            u16::MAX
         ))),
     }
 }
@@ -173,9 +177,10 @@ pub(super) fn udp_size<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Err
 pub(super) fn udp_size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     let size = i64::deserialize(from)?;
     match u16::try_from(size) {
-        Ok(size @ (0 | 512..)) => Ok(size),
+        Ok(size @ (0 | MIN_UDP..)) => Ok(size),
         _ => Err(D::Error::custom(format!(
-            "a UDP message cannot have {size} octets: write 0, or 512 to 65535"
+            "a UDP message cannot have {size} octets: write 0, or {MIN_UDP} to {}",
+            u16::MAX
         ))),
     }
 }

@@ -1,9 +1,8 @@
 //! Validation of values against each other and their bounds.
 
-use measure::Nanos;
-
 use super::{
-    BlockConfig, Config, ConfigError, MAX_BLOCKS, MAX_OUTSTANDING, MAX_SOURCE_PORTS, MAX_UPSTREAMS,
+    BlockConfig, Config, ConfigError, FIRST_TIMEOUT, MAX_ATTEMPTS, MAX_BLOCKS, MAX_OUTSTANDING,
+    MAX_SOURCE_PORTS, MAX_UPSTREAMS,
 };
 
 impl Config {
@@ -32,12 +31,12 @@ impl Config {
                 format!("write 1 to {most} for {} servers", self.upstream.servers.len()),
             );
         }
-        if !(1..=10).contains(&self.upstream.attempts) {
-            return bad("upstream.attempts", "write 1 to 10".into());
+        if !(1..=MAX_ATTEMPTS).contains(&self.upstream.attempts) {
+            return bad("upstream.attempts", format!("write 1 to {MAX_ATTEMPTS}"));
         }
-        let first = self.upstream.first_timeout;
-        if first < Nanos::from_millis(10) || first > Nanos::from_secs(10) {
-            return bad("upstream.first-timeout", "write 10ms to 10s".into());
+        let (least, most) = (FIRST_TIMEOUT.start(), FIRST_TIMEOUT.end());
+        if !FIRST_TIMEOUT.contains(&self.upstream.first_timeout) {
+            return bad("upstream.first-timeout", format!("write {least} to {most}"));
         }
         if self.dns64.len() > MAX_BLOCKS {
             return bad("dns64", format!("write at most {MAX_BLOCKS} blocks"));

@@ -29,8 +29,9 @@ pub enum MixError {
         /// Share of missing names.
         missing: f64,
     },
-    /// The exponent is not between 0 and 10.
-    #[error("the exponent {0} of the popularities must be between 0 and 10")]
+    /// The exponent is not within [`Zipf::EXPONENTS`].
+    #[error("the exponent {0} of the popularities must be between {least} and {most}",
+        least = Zipf::EXPONENTS.start(), most = Zipf::EXPONENTS.end())]
     Exponent(f64),
     /// There are no popular names, or more popular names than names.
     #[error("{popular} popular names are not possible: take 1 to {names}")]
@@ -74,7 +75,7 @@ impl Picker {
         if !share(repeats) || !share(missing) {
             return Err(MixError::Shares { repeats, missing });
         }
-        if !(0.0..=10.0).contains(&exponent) {
+        if !Zipf::EXPONENTS.contains(&exponent) {
             return Err(MixError::Exponent(exponent));
         }
         if !(1..=names).contains(&popular) {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +29,15 @@ pub struct FaultPlan {
     every: u64,
 }
 
-/// What is wrong with the text of a [`FaultPlan`].
+/// Status codes of HTTP that a server may answer with instead of a reply.
+const STATUS: RangeInclusive<u16> = 200..=599;
+
+/// Error of the text of a [`FaultPlan`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}`: status=CODE/N (200 to 599), reset/N, refuse/N, goaway/N or close/N, with N from 1 on"
+    "`{0}`: status=CODE/N ({least} to {most}), reset/N, refuse/N, goaway/N or close/N, with N from 1 on",
+    least = STATUS.start(),
+    most = STATUS.end()
 )]
 pub struct BadFaultPlan(String);
 
@@ -48,7 +54,7 @@ impl FromStr for FaultPlan {
                 "close" => Fault::Close,
                 status => {
                     let code = status.strip_prefix("status=")?.parse().ok()?;
-                    Fault::Status(Some(code).filter(|code| (200..600).contains(code))?)
+                    Fault::Status(Some(code).filter(|code| STATUS.contains(code))?)
                 }
             };
             let every = every.parse().ok().filter(|every| *every > 0)?;

@@ -214,7 +214,7 @@ pub enum LabelRangeError {
     )]
     Text(String),
     /// A bound is empty or too long.
-    #[error("a bound of the range of labels has {0} octets: write 1 to 63")]
+    #[error("a bound of the range of labels has {0} octets: write 1 to {MAX_LABEL}")]
     Length(usize),
     /// The end is not after the start.
     #[error("the range of labels ends before it starts: write the smaller label first")]

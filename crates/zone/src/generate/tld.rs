@@ -55,8 +55,9 @@ pub enum TldError {
         /// The share given.
         found: f64,
     },
-    /// The exponent is not between 0 and 10.
-    #[error("the exponent of the sizes of operators is {0}: write a number from 0 to 10")]
+    /// The exponent is not within [`Zipf::EXPONENTS`].
+    #[error("the exponent of the sizes of operators is {0}: write a number from {least} to {most}",
+        least = Zipf::EXPONENTS.start(), most = Zipf::EXPONENTS.end())]
     Exponent(f64),
     /// There are no operators, more than delegations, or more than can be numbered.
     #[error("{found} operators for {delegations} delegations: write 1 to {most}")]
@@ -104,7 +105,7 @@ impl TldZone {
                 return Err(TldError::Share { what, found });
             }
         }
-        if !(0.0..=10.0).contains(&self.exponent) {
+        if !Zipf::EXPONENTS.contains(&self.exponent) {
             return Err(TldError::Exponent(self.exponent));
         }
         let most = self.delegations.clamp(1, MAX_OPERATORS);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
+use measure::Zipf;
 use wire::LabelRange;
 use zone::Reader;
 use zone::queries::{Queries, QueriesError};
@@ -94,12 +95,9 @@ pub(crate) struct CompareArgs {
     signatures: bool,
 }
 
-/// Smallest and largest exponent of Zipf's law.
-const EXPONENTS: std::ops::RangeInclusive<f64> = 0.0..=10.0;
-
 fn parse_exponent(text: &str) -> Result<f64, String> {
-    let exponent = text.parse().ok().filter(|exponent| EXPONENTS.contains(exponent));
-    let (least, most) = (EXPONENTS.start(), EXPONENTS.end());
+    let exponent = text.parse().ok().filter(|exponent| Zipf::EXPONENTS.contains(exponent));
+    let (least, most) = (Zipf::EXPONENTS.start(), Zipf::EXPONENTS.end());
     exponent.ok_or_else(|| format!("`{text}` is not an exponent from {least} to {most}"))
 }
 
