@@ -54,6 +54,7 @@ pub mod template;
 pub mod testbed;
 mod tuning;
 mod verdict;
+mod visit;
 pub mod watch;
 pub mod zone_load;
 pub mod zonefile;

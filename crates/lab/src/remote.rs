@@ -8,7 +8,6 @@
 //! Queries go only to an address that the user has named, in the experiment's file or by a flag.
 
 use experiment::file::Role;
-use experiment::visit::add_visit;
 use experiment::{Method, NameBudget, Visit};
 
 use crate::bench::LabBench;
@@ -17,6 +16,7 @@ use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
+use crate::visit::Started;
 
 /// Difference from a server in the lab.
 const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
@@ -51,23 +51,19 @@ impl Session<'_> {
             answers(&outside, target, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }
-        let over_ipv6 = target.is_ipv6();
-        let title = format!("{} at {}", installed.adapter().title, target);
-        let mut bench = LabBench::remote(self.lab, &self.testbed, self.dir, base, outside)
-            .watched_by(self.options.watcher.clone());
-        notify(Event::Serving(&title, None));
         let authoritative = settings.role == Role::Authoritative;
         let size = if authoritative { u64::MAX } else { asked.namespace.size() };
-        let mut names = NameBudget::new(size, !authoritative);
-        let found = self.visit_with(&mut bench, v, cell, &mut names, notify)?;
-        add_visit(&mut cell.record, settings, found.clone(), names.reused(), over_ipv6);
-        cell.record.differs.push(NOT_SEEN.to_owned());
-        cell.record.conforming = false;
-        notify(Event::Visited {
-            cell: &cell.record,
-            repeat: (v.repeat, settings.repeats),
-            found: &found,
-        });
+        let started = Started {
+            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside),
+            title: format!("{} at {target}", installed.adapter().title),
+            version: None,
+            names: NameBudget::new(size, !authoritative),
+            over_ipv6: target.is_ipv6(),
+            differs: Some(NOT_SEEN.to_owned()),
+            conforms: false,
+        };
+        let found = self.measure_started(v, cell, started, notify)?;
+        self.visited(v, cell, &found, notify);
         Ok(())
     }
 }

@@ -6,12 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use experiment::file::Role;
-use experiment::visit::{Found, Replay, add_visit};
-use experiment::{
-    Bench, BenchError, Method, NameBudget, Point, TrialSpec, Visit, certify, visit, visit_estimate,
-    visits,
-};
-use measure::{Nanos, Pacing, Transport};
+use experiment::visit::Found;
+use experiment::{BenchError, Method, NameBudget, Point, Visit, certify, visit_estimate, visits};
+use measure::{Nanos, Transport};
 use record::request::Workload;
 use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
 use wire::{Namespace, Qtype};
@@ -29,15 +26,12 @@ use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
 use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
+use crate::visit::Started;
 use crate::zone_load::{ZoneLoad, zone_load};
 use crate::zonefile::write_zone;
 
 /// Names of a self-test: enough for every rate and duration, since the AuthDNS computes its answers.
 const SELF_TEST_NAMES: &str = "0.0.0.0/2";
-/// Number of outstanding queries of a warm-up, which is a closed loop.
-const WARM_UP_WINDOW: u32 = 64;
-/// Number of names for each second of a warm-up.
-const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
 
 /// Reason why a visit ended without findings.
 pub(crate) enum Shortfall {
@@ -68,7 +62,7 @@ impl From<BenchError> for Shortfall {
 pub(crate) struct Cell {
     pub(crate) record: CellRecord,
     /// Trials of the interrupted repeat, which are replayed.
-    kept: Vec<TrialRecord>,
+    pub(crate) kept: Vec<TrialRecord>,
     /// Whether a visit has failed, so that there are no further ones.
     given_up: bool,
 }
@@ -473,96 +467,28 @@ impl<'a> Session<'a> {
         let over_ipv6 = target.is_ipv6();
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
-        let mut bench = LabBench::start(ground, base, authdns, installed, &service, limit)?
-            .watched_by(self.options.watcher.clone());
-        notify(Event::Serving(&installed.adapter().title, installed.version()));
-        cell.record.server_version = installed.version().map(str::to_owned);
-        if let Some(server) = bench.server() {
-            cell.record.files = server.files().clone();
-        }
-        let handicap = limit.zip(bench.limited()).map(|(cores, means)| {
-            format!("the server was held to the time of {cores} cores by {means}")
+        let bench = LabBench::start(ground, base, authdns, installed, &service, limit)?;
+        let differs = (role != Role::Dns64 && point.settings.method == Method::Search).then(|| {
+            let what = if authoritative { "authoritative" } else { "a resolver" };
+            format!("the server is {what}, not a DNS64 server")
         });
-        let size = if authoritative { u64::MAX } else { asked.namespace.size() };
         // An authoritative server has no cache, so that names may repeat.
-        let mut names = NameBudget::new(size, false);
-        let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
-        bench.stop();
-        let found = found?;
-        add_visit(&mut cell.record, &point.settings, found.clone(), names.reused(), over_ipv6);
+        let size = if authoritative { u64::MAX } else { asked.namespace.size() };
+        let started = Started {
+            bench,
+            title: installed.adapter().title.clone(),
+            version: installed.version(),
+            names: NameBudget::new(size, false),
+            over_ipv6,
+            differs,
+            conforms: true,
+        };
+        let found = self.measure_started(v, cell, started, notify)?;
         if let Some(load) = loaded.filter(|_| !matches!(found, Found::Void(_))) {
             add_repeat(&mut cell.record, load);
         }
-        cell.record.differs.extend(handicap);
-        if role != Role::Dns64 && point.settings.method == Method::Search {
-            let what = if authoritative { "authoritative" } else { "a resolver" };
-            cell.record.differs.push(format!("the server is {what}, not a DNS64 server"));
-        }
-        cell.record.conforming = cell.record.differs.is_empty();
-        let repeat = (v.repeat, point.settings.repeats);
-        notify(Event::Visited { cell: &cell.record, repeat, found: &found });
+        self.visited(v, cell, &found, notify);
         Ok(())
-    }
-
-    /// Warms the server up and runs the method.
-    pub(crate) fn visit_with(
-        &self,
-        bench: &mut LabBench<'_>,
-        v: &Visit,
-        cell: &mut Cell,
-        names: &mut NameBudget,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Found, Shortfall> {
-        let settings = &self.checked.experiment.points[v.point].settings;
-        if cell.record.void_repeats.iter().any(|void| void.repeat == v.repeat) {
-            cell.record.trials.retain(|trial| trial.repeat != v.repeat);
-            notify(Event::Forgotten(&cell.record, v.repeat));
-        }
-        let (kept, later) = std::mem::take(&mut cell.kept)
-            .into_iter()
-            .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
-        cell.kept = later;
-        // Only methods of plain trials can continue in the middle of a repeat.
-        let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
-        let kept = if replayed {
-            kept
-        } else {
-            if !kept.is_empty() {
-                notify(Event::Forgotten(&cell.record, v.repeat));
-            }
-            Vec::new()
-        };
-        if settings.warm_up != Nanos::ZERO {
-            let wanted = (WARM_UP_NAMES_PER_S * settings.warm_up.as_secs_f64()) as u64;
-            let count = wanted.min(names.size() / 2).max(1);
-            let first_name = names.take(count).map_err(BenchError::from)?;
-            bench.trial(&TrialSpec {
-                pacing: Pacing::Window { outstanding: WARM_UP_WINDOW },
-                duration: settings.warm_up,
-                timeout: Nanos::from_secs(1),
-                goal: None,
-                first_name,
-                names: count,
-            })?;
-        }
-        let mut known = kept.len();
-        let mut replay = Replay::new(bench, kept);
-        // The cell without its trials, for the events.
-        let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
-        let trials = &mut cell.record.trials;
-        let settings = &settings.within(cell.record.certificate.as_ref());
-        let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
-            trials.push(trial.clone());
-            if known > 0 {
-                known -= 1;
-            } else {
-                notify(Event::Trial(&name, trial));
-            }
-        });
-        let found = found?;
-        // The findings show whether the repeat is void again.
-        cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
-        Ok(found)
     }
 }
 

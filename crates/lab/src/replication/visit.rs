@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use experiment::settings::ReplicationSettings;
-use experiment::visit::add_visit;
 use experiment::{Method, NameBudget, Point, Visit};
 use record::Secondary;
 use record::request::{Edns, Expect, Query, Workload};
@@ -17,6 +16,7 @@ use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
 use crate::testbed::{Host, address_v4, address_v6};
+use crate::visit::Started;
 
 /// Files of the cells that share them: the settings they were made for, and the files.
 pub(crate) type Made = Vec<((ReplicationSettings, Method), Material)>;
@@ -59,29 +59,22 @@ impl Session<'_> {
         let mut base = asked.request(point, self.options.seed, address, None);
         base.workload = workload;
         let limit = settings.dut.cpu_limit;
-        let mut bench = LabBench::start_member(ground, base, group, &cast.measured, limit)?
-            .watched_by(self.options.watcher.clone());
-        notify(Event::Serving(&installed.adapter().title, installed.version()));
-        cell.record.server_version = installed.version().map(str::to_owned);
-        if let Some(server) = bench.server() {
-            cell.record.files = server.files().clone();
-        }
+        let bench = LabBench::start_member(ground, base, group, &cast.measured, limit)?;
         if cell.record.secondaries.is_empty() && cast.primary.is_some() {
             cell.record.secondaries = secondaries(&cast);
         }
-        let handicap = limit.zip(bench.limited()).map(|(cores, means)| {
-            format!("the server was held to the time of {cores} cores by {means}")
-        });
-        // An authoritative server has no cache, so that names may repeat.
-        let mut names = NameBudget::new(u64::MAX, false);
-        let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
-        bench.stop();
-        let found = found?;
-        add_visit(&mut cell.record, settings, found.clone(), names.reused(), false);
-        cell.record.differs.extend(handicap);
-        cell.record.conforming = false;
-        let repeat = (v.repeat, settings.repeats);
-        notify(Event::Visited { cell: &cell.record, repeat, found: &found });
+        let started = Started {
+            bench,
+            title: installed.adapter().title.clone(),
+            version: installed.version(),
+            // An authoritative server has no cache, so that names may repeat.
+            names: NameBudget::new(u64::MAX, false),
+            over_ipv6: false,
+            differs: None,
+            conforms: false,
+        };
+        let found = self.measure_started(v, cell, started, notify)?;
+        self.visited(v, cell, &found, notify);
         Ok(())
     }
 

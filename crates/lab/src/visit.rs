@@ -1,0 +1,134 @@
+//! A visit to a server that has started: warm-up, method, findings.
+
+use experiment::visit::{Found, Replay, add_visit};
+use experiment::{Bench, BenchError, Method, NameBudget, TrialSpec, Visit, visit};
+use measure::{Nanos, Pacing};
+use record::CellRecord;
+
+use crate::bench::LabBench;
+use crate::run::Event;
+use crate::session::{Cell, Session, Shortfall};
+
+/// Number of outstanding queries of a warm-up, which is a closed loop.
+const WARM_UP_WINDOW: u32 = 64;
+/// Number of names for each second of a warm-up.
+const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
+
+/// A started server, ready to be measured.
+pub(crate) struct Started<'a> {
+    pub(crate) bench: LabBench<'a>,
+    /// Display name for messages.
+    pub(crate) title: String,
+    pub(crate) version: Option<&'a str>,
+    pub(crate) names: NameBudget,
+    /// Whether the Tester sends over IPv6.
+    pub(crate) over_ipv6: bool,
+    /// Difference from RFC 8219 that the kind of server makes.
+    pub(crate) differs: Option<String>,
+    /// Whether the visit can conform to RFC 8219 at all.
+    pub(crate) conforms: bool,
+}
+
+impl Session<'_> {
+    /// Measures a started server with the method, stops it, and adds the findings to the cell.
+    pub(crate) fn measure_started(
+        &self,
+        v: &Visit,
+        cell: &mut Cell,
+        started: Started<'_>,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Found, Shortfall> {
+        let settings = &self.checked.experiment.points[v.point].settings;
+        let mut bench = started.bench.watched_by(self.options.watcher.clone());
+        notify(Event::Serving(&started.title, started.version));
+        cell.record.server_version = started.version.map(str::to_owned);
+        if let Some(server) = bench.server() {
+            cell.record.files = server.files().clone();
+        }
+        let limit = settings.dut.cpu_limit.zip(bench.limited());
+        let handicap = limit.map(|(cores, means)| {
+            format!("the server was held to the time of {cores} cores by {means}")
+        });
+        let mut names = started.names;
+        let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
+        bench.stop();
+        let (found, over_ipv6) = (found?, started.over_ipv6);
+        add_visit(&mut cell.record, settings, found.clone(), names.reused(), over_ipv6);
+        cell.record.differs.extend(handicap.into_iter().chain(started.differs));
+        cell.record.conforming = started.conforms && cell.record.differs.is_empty();
+        Ok(found)
+    }
+
+    /// Notifies the caller of the run that a visit has ended.
+    pub(crate) fn visited(
+        &self,
+        v: &Visit,
+        cell: &Cell,
+        found: &Found,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) {
+        let repeats = self.checked.experiment.points[v.point].settings.repeats;
+        notify(Event::Visited { cell: &cell.record, repeat: (v.repeat, repeats), found });
+    }
+
+    /// Warms the server up and runs the method.
+    fn visit_with(
+        &self,
+        bench: &mut LabBench<'_>,
+        v: &Visit,
+        cell: &mut Cell,
+        names: &mut NameBudget,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Found, Shortfall> {
+        let settings = &self.checked.experiment.points[v.point].settings;
+        if cell.record.void_repeats.iter().any(|void| void.repeat == v.repeat) {
+            cell.record.trials.retain(|trial| trial.repeat != v.repeat);
+            notify(Event::Forgotten(&cell.record, v.repeat));
+        }
+        let (kept, later) = std::mem::take(&mut cell.kept)
+            .into_iter()
+            .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
+        cell.kept = later;
+        // Only methods of plain trials can continue in the middle of a repeat.
+        let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
+        let kept = if replayed {
+            kept
+        } else {
+            if !kept.is_empty() {
+                notify(Event::Forgotten(&cell.record, v.repeat));
+            }
+            Vec::new()
+        };
+        if settings.warm_up != Nanos::ZERO {
+            let wanted = (WARM_UP_NAMES_PER_S * settings.warm_up.as_secs_f64()) as u64;
+            let count = wanted.min(names.size() / 2).max(1);
+            let first_name = names.take(count).map_err(BenchError::from)?;
+            bench.trial(&TrialSpec {
+                pacing: Pacing::Window { outstanding: WARM_UP_WINDOW },
+                duration: settings.warm_up,
+                timeout: Nanos::from_secs(1),
+                goal: None,
+                first_name,
+                names: count,
+            })?;
+        }
+        let mut known = kept.len();
+        let mut replay = Replay::new(bench, kept);
+        // The cell without its trials, for the events.
+        let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
+        let trials = &mut cell.record.trials;
+        let settings = &settings.within(cell.record.certificate.as_ref());
+        let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
+            trials.push(trial.clone());
+            if known > 0 {
+                known -= 1;
+            } else {
+                notify(Event::Trial(&name, trial));
+            }
+        });
+        let found = found?;
+        // The findings show whether the repeat is void again.
+        cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
+        Ok(found)
+    }
+}
