@@ -101,6 +101,16 @@ zone() { # zone NAMES: the names of 10.0.0.0 and on with their A records, and a 
     function gcd(a, b,  c) { while (b) { c = a % b; a = b; b = c } return a }'
 }
 
+lab_key=hmac-sha256:lab:ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw== # of updates and transfers in the adapters
+
+configured() { # configured SERVER FOLDER VARIABLE=VALUE...: writes its adapter's configuration; its start in $command
+    local server=$1 folder=$2 variable set=()
+    shift 2
+    for variable; do set+=(--set "$variable"); done
+    read -ra command < <("$dnsdyno" servers configure "$server" --dir "$folder" "${set[@]}") ||
+        fail "$server cannot be configured"
+}
+
 start_nsd() { # in the DUT's namespace, port 5300, one server process; more of its options in $nsd_server
     need nsd nsd
     cat >"$work/nsd.conf" <<CONF

@@ -47,7 +47,8 @@ enum Command {
     /// Run an experiment in the lab: real servers in network namespaces, no root needed
     #[command(after_help = run::EXAMPLES)]
     Run(run::RunArgs),
-    /// List the servers that the lab can drive, and which are installed
+    /// List the servers that the lab can drive, and which are installed; write the configuration of one
+    #[command(after_help = servers::EXAMPLES)]
     Servers(servers::ServersArgs),
     /// Show facts of this host, the speed of its parts, and what disturbs measurements on it
     #[command(after_help = host::EXAMPLES)]

@@ -74,7 +74,7 @@ fn mistakes_have_their_place() {
         (("\"100%/day\"", "\"100%\""), "x.toml:17:36: `100%` is not a rate of updates"),
         (
             (rates, "tester.transport = [\"tls\"]"),
-            "x.toml:17:21: servers that replicate are asked over udp or tcp",
+            "x.toml:17:21: servers that replicate are queried over udp or tcp",
         ),
         (
             ("primary = \"knot\"\n", ""),

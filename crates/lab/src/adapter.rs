@@ -30,18 +30,6 @@ use crate::testbed::PORT;
 /// Directories with servers that may not be on PATH.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// All roles.
-pub(crate) const ROLES: [Role; 3] = [Role::Dns64, Role::Resolver, Role::Authoritative];
-
-/// Returns the word of a role in the TOML files.
-pub fn role_word(role: Role) -> &'static str {
-    match role {
-        Role::Dns64 => "dns64",
-        Role::Resolver => "resolver",
-        Role::Authoritative => "authoritative",
-    }
-}
-
 /// Adapter of one server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -366,7 +354,7 @@ impl Adapter {
 
     /// Returns values to test its templates with.
     fn samples(&self) -> impl Iterator<Item = Setting> {
-        let roles = if self.front { ROLES.as_slice() } else { self.roles.as_slice() };
+        let roles = if self.front { Role::ALL.as_slice() } else { self.roles.as_slice() };
         roles.iter().flat_map(|role| Setting::samples(*role, self.front))
     }
 
@@ -376,16 +364,19 @@ impl Adapter {
         files.chain(&self.start.arguments).chain(self.start.environment.values())
     }
 
+    /// Returns the templates of its configuration as a primary or a secondary.
+    fn replication_templates(&self) -> impl Iterator<Item = &Spanned<String>> {
+        let tables = self.replication.iter();
+        tables.flat_map(|r| r.files.iter().map(|file| &file.text).chain([&r.prepare]))
+    }
+
     /// Returns all its templates, each with the values to test it with.
     fn templates_and_samples(&self) -> Vec<(&Spanned<String>, Vec<Setting>)> {
         let usual: Vec<Setting> = self.samples().collect();
+        let parts: Vec<Setting> =
+            Part::samples().into_iter().flat_map(Setting::replicating).collect();
         let all = self.templates().map(|template| (template, usual.clone()));
-        let replication = self.replication.iter().flat_map(|r| {
-            let parts = Part::samples();
-            let samples: Vec<Setting> = parts.into_iter().flat_map(Setting::replicating).collect();
-            let files = r.files.iter().map(|file| &file.text);
-            files.chain([&r.prepare]).map(move |template| (template, samples.clone()))
-        });
+        let replication = self.replication_templates().map(|template| (template, parts.clone()));
         all.chain(replication).collect()
     }
 
@@ -411,7 +402,7 @@ impl Adapter {
     pub fn knows_variable(&self, name: &str) -> bool {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let uses = |text: &Spanned<String>| text.get_ref().split(|c| !word(c)).any(|w| w == name);
-        self.chain().any(|adapter| adapter.templates().any(uses))
+        self.chain().any(|a| a.templates().chain(a.replication_templates()).any(uses))
     }
 
     /// Returns what is invalid about the adapter; `None` if nothing is.
@@ -452,9 +443,9 @@ impl Adapter {
         if self.roles.contains(&role) {
             return Ok(());
         }
-        let known: Vec<&str> = self.roles.iter().map(|role| role_word(*role)).collect();
+        let known: Vec<&str> = self.roles.iter().map(|role| role.word()).collect();
         let (title, known) = (self.title.clone(), known.join(", "));
-        Err(AdapterError::WrongRole { title, role: role_word(role), known })
+        Err(AdapterError::WrongRole { title, role: role.word(), known })
     }
 
     /// Makes a front with `behind` behind it: a server with the roles of `behind`.

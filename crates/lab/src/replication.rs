@@ -23,7 +23,7 @@ use std::net::Ipv4Addr;
 
 pub(crate) use group::{Companions, Ground, Group};
 
-pub(crate) use member::Member;
+pub(crate) use member::{Member, prepare};
 pub(crate) use visit::Made;
 
 use crate::testbed::{Host, address_v4, follower};

@@ -1,6 +1,7 @@
 //! The server under test: the program of an adapter, configured and started in the DUT's host.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,8 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::Signal;
 use wire::{Namespace, Pref64};
 
-use crate::adapter::{Adapter, AdapterError, FileTemplate, Stop, role_word};
+use crate::adapter::{Adapter, AdapterError, FileTemplate, Stop};
+use crate::detect::detect;
 use crate::enter::Lab;
 use crate::leftovers;
 use crate::process::{Launch, Process, ProcessError};
@@ -133,6 +135,9 @@ pub(crate) struct Instance<'a> {
     pub(crate) state: &'a Path,
 }
 
+/// Program and its arguments, and variables added to its environment.
+pub(crate) type CommandLine = (Vec<OsString>, Vec<(String, String)>);
+
 /// Task and place of a server that is started.
 #[derive(Clone, Copy)]
 struct Stage<'a> {
@@ -172,6 +177,15 @@ impl Installed {
         let behind = adapter.behind.as_deref().map(|behind| Self::find(behind, testbed, dir));
         let behind = behind.transpose()?.map(Box::new);
         Ok(Self { adapter: adapter.clone(), program, version, behind })
+    }
+
+    /// Finds the server's program and its version outside of the lab, without the server behind it.
+    ///
+    /// # Errors
+    /// If it is not installed.
+    pub(crate) fn outside(adapter: &Adapter) -> Result<Self, ServerError> {
+        let (program, version) = (adapter.program()?, detect(adapter).version);
+        Ok(Self { adapter: adapter.clone(), program, version, behind: None })
     }
 
     /// Returns its adapter.
@@ -347,6 +361,19 @@ impl Installed {
         setting: &Setting,
         testbed: &Testbed,
     ) -> Result<Process, ServerError> {
+        let (command, environment) = self.command(setting)?;
+        Ok(Process::start(&Launch {
+            name: instance.name,
+            namespace: testbed.namespace(instance.host),
+            cpus: testbed.cpus(instance.host),
+            dir: instance.state,
+            command,
+            environment,
+        })?)
+    }
+
+    /// Returns its command line and the variables added to its environment.
+    pub(crate) fn command(&self, setting: &Setting) -> Result<CommandLine, ServerError> {
         let program = self.adapter.start.through.as_ref().unwrap_or(&self.program);
         let mut command = vec![program.clone().into_os_string()];
         for argument in &self.adapter.start.arguments {
@@ -356,14 +383,7 @@ impl Installed {
         for (name, value) in &self.adapter.start.environment {
             environment.push((name.clone(), self.render(value.get_ref(), setting)?));
         }
-        Ok(Process::start(&Launch {
-            name: instance.name,
-            namespace: testbed.namespace(instance.host),
-            cpus: testbed.cpus(instance.host),
-            dir: instance.state,
-            command,
-            environment,
-        })?)
+        Ok((command, environment))
     }
 
     /// Waits until it answers correctly over IPv6 and over IPv4, as far as it listens on them. Returns the time from
@@ -416,7 +436,7 @@ impl Installed {
             port: PORT,
         };
         Setting {
-            role: role_word(service.role),
+            role: service.role,
             cpus: cpus.to_string(),
             threads,
             slabs: threads.next_power_of_two(),
@@ -428,24 +448,24 @@ impl Installed {
             upstream,
             zone_file: zone_file.unwrap_or_default(),
             variables: service.variables.clone(),
-            ..self.common_setting(lab, state)
+            ..self.common_setting(lab.privileged(), state)
         }
     }
 
     /// Returns the variables that do not depend on the task, and defaults for the others: an authoritative server with
     /// one thread and no zone.
-    pub(crate) fn common_setting(&self, lab: &Lab, state: &Path) -> Setting {
+    pub(crate) fn common_setting(&self, privileged: bool, state: &Path) -> Setting {
         Setting {
             dir: state.display().to_string(),
             program: self.program.display().to_string(),
-            role: role_word(Role::Authoritative),
+            role: Role::Authoritative,
             version: self.version.clone().unwrap_or_default(),
             cpus: String::new(),
             threads: 1,
             slabs: 1,
             cache_mb: cache_mb(),
             buffer: default_buffer(),
-            privileged: lab.privileged(),
+            privileged,
             zone: String::new(),
             namespace: String::new(),
             reverse_zone: String::new(),

@@ -6,23 +6,22 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use experiment::file::Role;
 
-use crate::adapter::role_word;
 use crate::replication::part::Part;
 
 /// Variables of an adapter's templates. In addition there is `since("1.2")`: whether the server's version is at least
 /// that.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Directory of the run: configuration, zone, state.
     pub dir: String,
     /// Path of the server's own program.
     pub program: String,
-    /// Role: `dns64`, `resolver` or `authoritative`.
-    pub role: &'static str,
+    /// Role of the server.
+    pub role: Role,
     /// Version of the server as it prints it; empty if it prints none.
     pub version: String,
     /// Cores of the server, as `1-3`.
@@ -62,7 +61,8 @@ pub struct Setting {
 }
 
 /// Addresses and a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Place {
     /// The IPv4 address.
     pub v4: Ipv4Addr,
@@ -86,12 +86,12 @@ impl Setting {
             .map(|sample| Self { replication: Some(part.clone()), ..sample })
     }
 
-    fn sample(role: Role, front: bool, version: &str, privileged: bool) -> Self {
+    pub(crate) fn sample(role: Role, front: bool, version: &str, privileged: bool) -> Self {
         let place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: 53 };
         Self {
             dir: "/tmp/run".to_owned(),
             program: "/usr/sbin/program".to_owned(),
-            role: role_word(role),
+            role,
             version: version.to_owned(),
             cpus: "1".to_owned(),
             threads: 1,

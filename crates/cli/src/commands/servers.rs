@@ -1,29 +1,63 @@
-//! `dnsdyno servers`: the servers that the lab can drive, and whether they are installed.
+//! `dnsdyno servers`: the servers that the lab can drive, whether they are installed, and the configuration of one.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use lab::adapter::role_word;
 use lab::detect::detect;
-use lab::{Adapter, Catalogue};
+use lab::{Adapter, Catalogue, ConfigureError};
 use report::view::{Align, align};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::output::quoted;
 
 /// Arguments of `dnsdyno servers`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServersArgs {
+    #[command(subcommand)]
+    command: Option<ServersCommand>,
     /// Print them as JSON
     #[arg(long)]
     json: bool,
     /// A folder of further server adapters (*.toml)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     servers_dir: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum ServersCommand {
+    /// Write the configuration of a server from its adapter, and print the command line that starts it
+    Configure(ConfigureArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ConfigureArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    server: String,
+    /// The folder of its configuration and state
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Set a variable of the adapter's templates to a value of TOML or a text; may be repeated
+    #[arg(long, value_name = "VARIABLE=VALUE")]
+    set: Vec<String>,
+}
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  What is installed?
+    dnsdyno servers
+
+  BIND as a primary that takes updates with the key `lab`, on port 5300; its zone is /tmp/bind/zone
+    dnsdyno servers configure bind9 --dir /tmp/bind --set zone=example --set listen.port=5300 \\
+        --set replication.primary=true
+
+  docs/servers.md lists the variables.";
+
 pub(crate) fn run(args: &ServersArgs) -> Result<(), Failure> {
     let catalogue = Catalogue::load(args.servers_dir.as_deref()).map_err(Failure::input)?;
+    if let Some(ServersCommand::Configure(args)) = &args.command {
+        return configure(&catalogue, args);
+    }
     let servers: Vec<Value> = catalogue.iter().map(describe).collect();
     let mut out = std::io::stdout().lock();
     let written = if args.json {
@@ -36,10 +70,25 @@ pub(crate) fn run(args: &ServersArgs) -> Result<(), Failure> {
     written.map_err(Failure::run)
 }
 
+/// Writes the configuration of a server and prints its command line.
+fn configure(catalogue: &Catalogue, args: &ConfigureArgs) -> Result<(), Failure> {
+    let own = catalogue.iter().find(|adapter| adapter.name == args.server);
+    let adapter = own.map_or_else(|| catalogue.get(&args.server), Ok).map_err(Failure::input)?;
+    std::fs::create_dir_all(&args.dir).map_err(Failure::run)?;
+    let dir = args.dir.canonicalize().map_err(Failure::run)?;
+    let command = lab::configure(adapter, &dir, &args.set).map_err(|error| match error {
+        ConfigureError::Assignment { .. } => Failure::input(anyhow::anyhow!("--set {error}")),
+        ConfigureError::Server(_) => Failure::run(error),
+    })?;
+    let words: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+    println!("{}", words.join(" "));
+    Ok(())
+}
+
 /// Returns the facts of a server as JSON.
 fn describe(adapter: &Adapter) -> Value {
     let found = detect(adapter);
-    let roles: Vec<&str> = adapter.roles.iter().map(|role| role_word(*role)).collect();
+    let roles: Vec<&str> = adapter.roles.iter().map(|role| role.word()).collect();
     json!({
         "name": adapter.name,
         "title": adapter.title,

@@ -45,20 +45,16 @@ impl Member {
         // Files of an earlier start are removed.
         let _ = fs::remove_dir_all(&state);
         let setting = self.setting(testbed, lab, &state);
-        let adapter = self.installed.adapter();
-        let replication = adapter.replicating()?;
-        self.installed.write_files(&replication.files, &setting, &state, &mut BTreeMap::new())?;
+        let io = |path: &Path| {
+            let path = path.display().to_string();
+            move |source| ServerError::Io { path, source }
+        };
+        fs::create_dir_all(&state).map_err(io(&state))?;
         if let Some(zone) = &self.zone_file {
             let to = state.join(ZONE_FILE);
-            let path = to.display().to_string();
-            fs::copy(zone, &to).map_err(|source| ServerError::Io { path, source })?;
+            fs::copy(zone, &to).map_err(io(&to))?;
         }
-        let commands = self.installed.render(replication.prepare.get_ref(), &setting)?;
-        for command in commands.lines().filter(|line| !line.trim().is_empty()) {
-            let mut words = command.split_whitespace();
-            let program = words.next().unwrap_or_default();
-            crate::signer::execute(program, &state, words.map(OsStr::new))?;
-        }
+        prepare(&self.installed, &setting, &state)?;
         self.start_again(testbed, lab, dir)
     }
 
@@ -102,7 +98,25 @@ impl Member {
             cpus: cpus.to_string(),
             replication: Some(self.part.clone()),
             variables: self.variables.clone(),
-            ..self.installed.common_setting(lab, state)
+            ..self.installed.common_setting(lab.privileged(), state)
         }
     }
+}
+
+/// Writes the configuration of a server of a group below `state`, which contains the zone of a primary, and runs the
+/// commands before its first start.
+pub(crate) fn prepare(
+    installed: &Installed,
+    setting: &Setting,
+    state: &Path,
+) -> Result<(), ServerError> {
+    let replication = installed.adapter().replicating()?;
+    installed.write_files(&replication.files, setting, state, &mut BTreeMap::new())?;
+    let commands = installed.render(replication.prepare.get_ref(), setting)?;
+    for command in commands.lines().filter(|line| !line.trim().is_empty()) {
+        let mut words = command.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        crate::signer::execute(program, state, words.map(OsStr::new))?;
+    }
+    Ok(())
 }

@@ -1,9 +1,11 @@
 //! Role of a server in a group that replicates a zone, as the templates of its adapter see it.
 
-use crate::testbed::PORT;
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
+
+use crate::testbed::PORT;
 
 /// How the zone of a primary is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +20,8 @@ pub enum Signing {
 }
 
 /// Role of a server: `replication` in the templates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Part {
     /// Whether it is the primary, with the file `zone` beside its configuration; otherwise it is a secondary.
     pub primary: bool,
@@ -37,7 +40,8 @@ pub struct Part {
 }
 
 /// Another server of the group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Peer {
     /// Address of the server.
     pub address: Ipv4Addr,
@@ -53,21 +57,22 @@ impl Peer {
 }
 
 /// A TSIG key (RFC 8945).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Key {
     /// Name of the key.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Algorithm of the key.
-    pub algorithm: &'static str,
+    pub algorithm: Cow<'static, str>,
     /// Secret of the key, Base64.
-    pub secret: &'static str,
+    pub secret: Cow<'static, str>,
 }
 
 /// Key of the lab. It is public, since the namespaces contain only servers of the lab.
 pub const KEY: Key = Key {
-    name: "lab",
-    algorithm: "hmac-sha256",
-    secret: "ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw==",
+    name: Cow::Borrowed("lab"),
+    algorithm: Cow::Borrowed("hmac-sha256"),
+    secret: Cow::Borrowed("ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw=="),
 };
 
 impl Part {

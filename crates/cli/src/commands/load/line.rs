@@ -12,6 +12,7 @@ use crate::arguments::choice::word;
 use crate::arguments::sockets::{GSO, WAIT};
 use crate::arguments::transport::{CLOSE, HTTP_METHOD, PICK, TLS_VERSION, WRITE};
 use crate::arguments::workload::EXPECT;
+use crate::output::quoted;
 
 /// Returns the command line of `dnsdyno load` for a request, without the arguments that have their defaults.
 pub(crate) fn load_line(request: &TrialRequest) -> String {
@@ -193,16 +194,6 @@ impl Line {
             self.option("--proxy", proxy.clients);
             self.flag(proxy.within_tls, "--proxy-within-tls");
         }
-    }
-}
-
-/// Returns a word in quotes if a shell needs them.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=[]%+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
