@@ -257,6 +257,7 @@ fn every_crate_takes_the_lints_of_the_workspace() {
     }
     for package in source::metadata().packages {
         let path = package.manifest_path.as_std_path();
-        assert!(manifest(path).contains("[lints]\nworkspace = true\n"), "{}", path.display());
+        let taken = manifest(path).contains("[lints]\nworkspace = true\n");
+        assert!(taken, "{} does not take the lints of the workspace", source::shown(path));
     }
 }

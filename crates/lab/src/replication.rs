@@ -23,8 +23,8 @@ use std::net::Ipv4Addr;
 
 pub(crate) use group::{Companions, Ground, Group};
 
+pub(crate) use material::Made;
 pub(crate) use member::{Member, prepare};
-pub(crate) use visit::Made;
 
 use crate::testbed::{Host, address_v4, follower};
 

@@ -41,6 +41,9 @@ pub(crate) struct Material {
     pub(crate) delegations: u64,
 }
 
+/// Files of the cells that share them: the settings they were made for, and the files.
+pub(crate) type Made = Vec<((ReplicationSettings, Method), Material)>;
+
 /// Error while making the files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MaterialError {

@@ -18,9 +18,6 @@ use crate::session::{Cell, Session, Shortfall};
 use crate::testbed::{Host, address_v4, address_v6};
 use crate::visit::Started;
 
-/// Files of the cells that share them: the settings they were made for, and the files.
-pub(crate) type Made = Vec<((ReplicationSettings, Method), Material)>;
-
 /// Roles of the servers in a cell.
 struct Cast {
     measured: Member,
