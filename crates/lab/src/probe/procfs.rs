@@ -35,7 +35,7 @@ pub fn receive_softirqs() -> Vec<u64> {
 
 /// Reads the interrupts that cores sent each other since the start of the host: rescheduling and function calls, from
 /// `/proc/interrupts`.
-pub fn interrupts_between_cores() -> u64 {
+pub(super) fn interrupts_between_cores() -> u64 {
     let text = fs::read_to_string("/proc/interrupts").unwrap_or_default();
     ["RES:", "CAL:"].iter().flat_map(|row| counts_of(&text, row)).sum()
 }

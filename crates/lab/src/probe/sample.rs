@@ -15,6 +15,7 @@
 //! | `ROLE/PROGRAM.user`, ... | as above | where a role has several programs, such as a front and the server behind it |
 //! | `system.user`, `.system`, `.idle`, `.wait`, `.irq`, `.softirq`, `.steal` | % | all cores together |
 //! | `system.switches`, `system.interrupts` | 1/s | all cores together |
+//! | `system.between-cores` | 1/s | interrupts that cores sent each other: rescheduling and function calls |
 //!
 //! A series that is always zero is left out, except those of CPU and memory. One sample takes about a millisecond;
 //! the sampler runs on the cores it is given, which should not be the server's.
@@ -118,6 +119,8 @@ struct Look {
     at: Instant,
     cores: BTreeMap<usize, CoreTimes>,
     system: SystemCounts,
+    /// Interrupts that cores sent each other.
+    between_cores: u64,
     roles: Vec<RoleLook>,
 }
 
@@ -135,6 +138,7 @@ impl Look {
             at: Instant::now(),
             cores: parse_cores(&stat),
             system: parse_system(&stat),
+            between_cores: procfs::interrupts_between_cores(),
             roles: watched.iter().map(RoleLook::take).collect(),
         }
     }
@@ -284,6 +288,8 @@ impl Samples {
         let (s, t) = (now.system, then.system);
         out.push(("system.switches".to_owned(), "1/s", rate(s.switches, t.switches)));
         out.push(("system.interrupts".to_owned(), "1/s", rate(s.interrupts, t.interrupts)));
+        let between = rate(now.between_cores, then.between_cores);
+        out.push(("system.between-cores".to_owned(), "1/s", between));
         for (i, watched) in self.watched.iter().enumerate() {
             let (now_role, then_role) = (&now.roles[i], &then.roles[i]);
             let role = watched.role;

@@ -1,0 +1,60 @@
+"""Prints the table of benches/links from the records of its rounds: links.py DIRECTORY ROUNDS."""
+
+import json
+import statistics
+import sys
+
+
+def spread(values, scale=1000, digits=0):
+    """The median of `values` with the lowest and the highest, in thousands."""
+    if not values:
+        return "-"
+    median, low, high = (x / scale for x in (statistics.median(values), min(values), max(values)))
+    return f"{median:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def mean_of(trial, name):
+    """The mean of a series of a trial; 0 if it has none."""
+    samples = [y for probe in trial.get("probes", []) if probe["name"] == name for _, y in probe["samples"]]
+    return statistics.mean(samples) if samples else 0.0
+
+
+def core(trial, role):
+    """Busy share of the core of a role, in percent: what its processes and the software interrupts on it used."""
+    return sum(mean_of(trial, f"{role}.{what}") for what in ("user", "system", "softirq"))
+
+
+directory, rounds = sys.argv[1], int(sys.argv[2])
+cells = {}
+for loop in ("open", "closed"):
+    for number in range(1, rounds + 1):
+        try:
+            run = json.load(open(f"{directory}/{loop}-{number}.json"))
+        except (OSError, ValueError) as error:
+            print(f"round {number}, {loop} loop: no record ({error})", file=sys.stderr)
+            continue
+        for result in run["results"]:
+            key = (f"{result['server']} {result['server_version']}", result["settings"]["host.link"])
+            cell = cells.setdefault(key, {"open": [], "closed": [], "bound": 0, "void": 0, "trials": []})
+            valid = [t for t in result["trials"] if t["void"] is False]
+            cell["void"] += len(result["trials"]) - len(valid)
+            if loop == "closed":
+                cell["closed"] += [t["valid"] / t["duration_s"] for t in valid if t["duration_s"] > 0]
+                cell["trials"] += valid
+            elif result["median_qps"] is not None:
+                cell["open"].append(result["median_qps"])
+                cell["bound"] += bool(result["at_least"])
+
+print("Thousand queries a second: median of the rounds, lowest and highest. Cores, latency and interrupts: of the closed loops.\n")
+print("| server | link | open loop | closed loop | Tester's core | server's core | latency p50 | interrupts between cores | void trials |")
+print("|---|---|---|---|---|---|---|---|---|")
+for (server, link), cell in cells.items():
+    trials = cell["trials"]
+    mean = lambda of: statistics.mean(of(t) for t in trials) if trials else float("nan")
+    bound = ">= " if cell["bound"] else ""
+    print(
+        f"| {server} | `{link}` | {bound}{spread(cell['open'])} | {spread(cell['closed'])} "
+        f"| {mean(lambda t: core(t, 'tester')):.0f} % | {mean(lambda t: core(t, 'dut')):.0f} % "
+        f"| {mean(lambda t: t['latency_us']['p50']) / 1000:.2f} ms "
+        f"| {mean(lambda t: mean_of(t, 'system.between-cores')):.0f} /s | {cell['void']} |"
+    )
