@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use experiment::{Bench, BenchError, TrialSpec};
+use measure::Nanos;
 use record::Trial;
 use tester::Setup;
 
@@ -30,5 +31,9 @@ impl Bench for OwnBench {
         } else {
             Ok(result.trial)
         }
+    }
+
+    fn pause(&mut self, time: Nanos) {
+        std::thread::sleep(time.into());
     }
 }

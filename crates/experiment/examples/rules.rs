@@ -66,7 +66,7 @@ impl Bench for Stalling {
             series.push(Second { sent: rate as u64, valid: (rate - lost).max(0.0) as u64 });
             passed &= lost == 0.0;
             self.spent_s += 1.0;
-            if !passed && spec.goal.is_some() {
+            if !passed && spec.early_stop {
                 break;
             }
         }

@@ -47,6 +47,12 @@ pub struct GeneratorTimes {
     pub void: Option<Void>,
 }
 
+/// Returns the pause after `tries` void trials in a row: a quarter of a second, doubled for each further one up to 2 s.
+/// What disturbs a host often passes.
+pub(crate) fn pause_after(tries: u32) -> Nanos {
+    Nanos::from_millis(250 << tries.saturating_sub(1).min(3))
+}
+
 /// Runs trials.
 pub trait Bench {
     /// Runs one trial.
@@ -54,6 +60,9 @@ pub trait Bench {
     /// # Errors
     /// If the trial cannot run. A trial that misses its goal or is void is not an error.
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError>;
+
+    /// Waits for `time`, so that a disturbance can pass. A bench without a clock does not wait.
+    fn pause(&mut self, _time: Nanos) {}
 
     /// Clears the server's cache, if the bench can; returns whether it did.
     ///

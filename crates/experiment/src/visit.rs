@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use measure::pacing::EXPERIMENT;
-use measure::{Limiter, Pacing, Void};
+use measure::{Limiter, Nanos, Pacing, Void};
 use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, VoidRepeat};
 
-use crate::bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
+use crate::bench::{
+    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec, pause_after,
+};
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
@@ -135,7 +137,7 @@ impl Visiting<'_> {
             match &trial.void.0 {
                 None => return Ok(trial),
                 Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
-                Some(_) => {}
+                Some(_) => self.bench.pause(pause_after(tries)),
             }
         }
     }
@@ -173,6 +175,7 @@ impl Visiting<'_> {
                 duration: load.duration,
                 timeout: load.timeout,
                 goal: None,
+                early_stop: false,
                 first_name: 0,
                 names: most_names(self.settings.tester.pacing.at(rate), load.duration),
             };
@@ -196,6 +199,7 @@ impl Visiting<'_> {
             duration: closed.duration,
             timeout: closed.timeout,
             goal: None,
+            early_stop: false,
             first_name: 0,
             names: (CLOSED_NAMES_PER_S * closed.duration.as_secs_f64()) as u64,
         };
@@ -339,6 +343,12 @@ impl Bench for Replay<'_> {
                 self.kept.clear();
                 self.bench.trial(spec)
             }
+        }
+    }
+
+    fn pause(&mut self, time: Nanos) {
+        if self.kept.is_empty() {
+            self.bench.pause(time);
         }
     }
 

@@ -2,6 +2,8 @@
 
 mod scripted;
 
+use std::collections::BTreeSet;
+
 use experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Rule, Search, TrialSpec,
     add_visit, certify, differs, visit,
@@ -230,10 +232,15 @@ fn lower_bounds_combine_by_their_maximum() {
     assert!(record.at_least);
 }
 
+/// A search by MLRsearch to 5 % of the rate.
+fn mlrsearch() -> Search {
+    let rule = Rule::Mlrsearch { also: Vec::new(), duration_sum: Nanos::from_secs(5) };
+    Search { rule, resolution: 0.05, ..search() }
+}
+
 #[test]
 fn mlrsearch_goes_down_to_what_the_tester_can_send() {
-    let rule = Rule::Mlrsearch { also: Vec::new(), duration_sum: Nanos::from_secs(5) };
-    let mlr = Search { rule, resolution: 0.05, ..search() };
+    let mlr = mlrsearch();
     // The Tester can do 300,000, the server 26,000: nothing of the Tester's end is in the result.
     let found = run(&mlr, |rate| if rate > 300_000.0 { Fate::Void } else { below(26_000.0)(rate) });
     assert!(found.contains("qps, limited by") && !found.contains("at least"), "{found}");
@@ -243,6 +250,26 @@ fn mlrsearch_goes_down_to_what_the_tester_can_send() {
     // The Tester can do nothing at all.
     let found = run(&mlr, |_| Fate::Void);
     assert!(found.contains("=> void at every rate down to"), "{found}");
+}
+
+#[test]
+fn mlrsearch_does_not_go_below_a_rate_that_was_only_disturbed() {
+    let mlr = mlrsearch();
+    // Four void trials in a row near the capacity: they are run again, and the search goes on.
+    let mut disturbed = 4;
+    let found = run(&mlr, |rate| {
+        if (20_000.0..=26_000.0).contains(&rate) && disturbed > 0 {
+            disturbed -= 1;
+            return Fate::Void;
+        }
+        below(26_000.0)(rate)
+    });
+    assert!(found.contains("qps, limited by dut") && !found.contains("at least"), "{found}");
+    // A disturbance that stays ends the search: lower rates say nothing about it.
+    let found = run(&mlr, |rate| if rate <= 26_000.0 { Fate::Void } else { below(26_000.0)(rate) });
+    let (tried, verdict) = found.split_once(" => ").expect("a verdict");
+    let void: BTreeSet<&str> = tried.split(' ').filter(|rate| rate.ends_with('?')).collect();
+    assert!(void.len() == 1 && verdict.starts_with("void at"), "{found}");
 }
 
 #[test]

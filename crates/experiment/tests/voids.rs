@@ -41,6 +41,7 @@ impl<F: FnMut(usize) -> bool> Bench for Disturbed<F> {
             duration: spec.timeout,
             timeout: spec.timeout,
             goal: None,
+            early_stop: false,
             first_name: spec.first_name,
             names: 256,
         };

@@ -502,6 +502,10 @@ impl Bench for LabBench<'_> {
         Ok(trial)
     }
 
+    fn pause(&mut self, time: Nanos) {
+        std::thread::sleep(time.into());
+    }
+
     fn forget_names(&mut self) -> Result<bool, BenchError> {
         if self.outside.is_some() {
             return Ok(false);
@@ -525,6 +529,7 @@ impl Bench for LabBench<'_> {
             duration: LOCKSTEP_SAMPLED,
             timeout: spec.timeout,
             goal: None,
+            early_stop: false,
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
         });

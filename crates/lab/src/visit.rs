@@ -108,6 +108,7 @@ impl Session<'_> {
                 duration: settings.warm_up,
                 timeout: Nanos::from_secs(1),
                 goal: None,
+                early_stop: false,
                 first_name,
                 names: count,
             })?;

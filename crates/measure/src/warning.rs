@@ -90,6 +90,11 @@ pub enum Warning {
         /// Share (0 to 1) of the server's cores.
         share: f64,
     },
+    /// More queries left late than a schedule allows, but the trial met its goal all the same.
+    LateQueries {
+        /// Share (0 to 1) of the queries.
+        share: f64,
+    },
     /// The server was still busy when the trial began.
     ServerStillBusy {
         /// Time after the previous trial, in seconds.
@@ -250,6 +255,7 @@ impl Warning {
             Warning::NotSustained { .. } => "it does not answer this rate for long",
             Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
             Warning::AddressNotChecked => "give --expect-pref64 or --type A",
+            Warning::LateQueries { .. } => "the server got them in bursts, which are harder",
             Warning::NotSent { .. }
             | Warning::UnexpectedReplies { .. }
             | Warning::ForeignOnServer { .. }
@@ -290,7 +296,7 @@ impl Warning {
             Warning::ForeignOnServer { share } | Warning::OthersBusy { share } => {
                 number(share * 100.0, 0)
             }
-            Warning::Steal { share } => number(share * 100.0, 1),
+            Warning::Steal { share } | Warning::LateQueries { share } => number(share * 100.0, 1),
             Warning::ServerStillBusy { after_s } => number(*after_s, 0),
             Warning::SlowClock { read_ns, .. } => number(*read_ns, 0),
             Warning::CoreAway { max_us, .. } => number(max_us / 1e3, 1),
@@ -321,6 +327,7 @@ impl Warning {
             Warning::NotSustained { middle, .. } => {
                 format!("{n} queries were outstanding at the end, {middle:.0} in the middle")
             }
+            Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
             Warning::Segmented => "queries crossed this host as segmented messages".to_owned(),
             Warning::AddressNotChecked => "the answers' addresses were not checked".to_owned(),
             Warning::SmallReceiveBuffers { wanted, .. } => {

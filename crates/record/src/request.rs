@@ -54,9 +54,12 @@ pub struct TrialRequest {
     /// Time within which a reply counts, in nanoseconds.
     #[serde(with = "text")]
     pub timeout: Nanos,
-    /// Goal of the trial; the trial ends as soon as it is missed for certain.
+    /// Goal of the trial; without one no trial passes or fails.
     #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
     pub goal: Option<Goal>,
+    /// Whether the trial ends as soon as the goal is missed for certain.
+    #[serde(default)]
+    pub early_stop: bool,
     /// Sockets and threads of the Measurer.
     pub sockets: Sockets,
     /// Seed of all random choices.
@@ -78,8 +81,10 @@ pub struct TrialSpec {
     pub duration: Nanos,
     /// Time within which a reply counts, in nanoseconds.
     pub timeout: Nanos,
-    /// Goal; the trial may end as soon as it is missed for certain. Without a goal no trial passes or fails.
+    /// Goal; without one no trial passes or fails.
     pub goal: Option<Goal>,
+    /// Whether the trial ends as soon as the goal is missed for certain.
+    pub early_stop: bool,
     /// Number of the first name of the namespace to use.
     pub first_name: u64,
     /// Number of names from there on.
@@ -150,6 +155,7 @@ impl TrialRequest {
         self.pacing = spec.pacing;
         (self.duration, self.timeout) = (spec.duration, spec.timeout);
         self.goal.clone_from(&spec.goal);
+        self.early_stop = spec.early_stop;
     }
 
     /// Returns how many clients open connections before the trial.

@@ -5,8 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use engine::EngineCounters;
 use load::Tally;
 use measure::{
-    Evidence, Goal, Limiter, Nanos, Outstanding, Pacing, ScheduleTolerance, Transport, Void,
-    Warning,
+    Evidence, Limiter, Nanos, Outstanding, Pacing, ScheduleTolerance, Transport, Void, Warning,
 };
 use record::request::WaitFor;
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
@@ -33,6 +32,9 @@ pub(crate) struct Seen {
 
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
 const ROUND_TRIP: f64 = 0.05;
+
+/// Largest share by which a rate may be below the planned one for a trial that was disturbed and passed.
+const RATE_ERROR: f64 = 0.01;
 
 /// Sum of the workers' reports.
 struct Merged {
@@ -89,7 +91,8 @@ impl Setup {
             complete: tally.sent > 0 && tally.bad() == 0,
             ..Evidence::default()
         };
-        let void = self.void(&tally, &evidence, seen.interrupted, open_loop);
+        let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
+        let void = self.void(&tally, &evidence, seen.interrupted, schedule.clone());
         let (limiter, limiter_proof) = match &void {
             Some(void) => (void.limiter(), None),
             // A closed loop always has a limiter.
@@ -116,6 +119,9 @@ impl Setup {
         trial.drops = drops;
         trial.limiter_proof = limiter_proof;
         trial.warnings = self.warnings(&tally, &counters, facts);
+        if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
+            trial.warnings.push(Warning::LateQueries { share: late });
+        }
         trial.warnings.extend_from_slice(self.workload_warnings());
         if let Some(Outstanding { middle, end, .. }) =
             trial.outstanding.filter(|numbers| !numbers.is_sustained())
@@ -137,7 +143,7 @@ impl Setup {
         tally: &Tally,
         evidence: &Evidence,
         interrupted: bool,
-        open_loop: bool,
+        schedule: Option<Void>,
     ) -> Option<Void> {
         if interrupted {
             return Some(Void::Interrupted);
@@ -145,18 +151,38 @@ impl Setup {
         if tally.sent == 0 {
             return Some(Void::NothingSent);
         }
-        let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
-        evidence.starved().or(schedule).or_else(|| self.stalled(tally))
+        // A stall and the burst after it are harder for a server than an even rate: a rate that passed all the same passed.
+        let stands = self.kept_its_rate(tally) && self.passed(tally) == Some(true);
+        let disturbed = evidence.starved().or(schedule).filter(|_| !stands);
+        disturbed.or_else(|| self.stalled(tally))
+    }
+
+    /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
+    fn kept_its_rate(&self, tally: &Tally) -> bool {
+        let one_rate =
+            matches!(self.request.pacing, Pacing::Constant { .. } | Pacing::Poisson { .. });
+        let sending = tally.last_sent.since(tally.started).as_secs_f64();
+        one_rate
+            && tally.sent >= tally.planned
+            && sending <= self.request.duration.as_secs_f64() * (1.0 + RATE_ERROR)
+    }
+
+    /// Whether the trial met its goal; `None` without one.
+    fn passed(&self, tally: &Tally) -> Option<bool> {
+        let goal = self.request.goal.as_ref()?;
+        let sustained = self.outstanding(tally).is_none_or(|numbers| numbers.is_sustained());
+        let met = goal.met(tally.sent, tally.bad(), &tally.latency);
+        Some(!tally.stopped_early && sustained && met)
     }
 
     /// Returns why a trial is void whose losses all happened during stalls of the host.
     fn stalled(&self, tally: &Tally) -> Option<Void> {
         let goal = self.request.goal.as_ref()?;
-        let passed = !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency);
+        let met = !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency);
         let allowed = goal.allowed_losses(tally.planned.max(tally.sent));
         let round_trip = tally.latency_from_send.quantile(ROUND_TRIP);
         let void = || tally.disturbances.void(tally.bad(), allowed, round_trip);
-        if passed { None } else { void() }
+        if met { None } else { void() }
     }
 
     /// Returns whether the server's address is one of this host.
@@ -205,18 +231,12 @@ impl Setup {
     ) -> Trial {
         let sending = tally.last_sent.since(tally.started);
         let whole = self.request.pacing.is_timed()
-            && !tally.stopped_early
-            && !tally.exhausted
+            && self.sent_to_the_end(tally)
             && void != Some(&Void::Interrupted);
         let duration = if whole { self.request.duration } else { sending };
         let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
         let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
-        let outstanding = self.outstanding(tally, whole);
-        let sustained = outstanding.is_none_or(|numbers| numbers.is_sustained());
-        let met = |goal: &Goal| goal.met(tally.sent, tally.bad(), &tally.latency);
-        let passed =
-            self.request.goal.as_ref().map(|goal| !tally.stopped_early && sustained && met(goal));
         Trial {
             schema: SCHEMA,
             planned: tally.planned,
@@ -244,8 +264,8 @@ impl Setup {
             limiter_proof: None,
             void: Voidness(void.cloned()),
             goal: self.request.goal.as_ref().map(ToString::to_string),
-            passed,
-            outstanding,
+            passed: self.passed(tally),
+            outstanding: self.outstanding(tally).filter(|_| void != Some(&Void::Interrupted)),
             stopped_early: tally.stopped_early,
             cpu: Default::default(),
             drops: Drops::default(),
@@ -263,11 +283,17 @@ impl Setup {
         }
     }
 
+    fn sent_to_the_end(&self, tally: &Tally) -> bool {
+        !tally.stopped_early && !tally.exhausted
+    }
+
     /// Queries outstanding in the middle and at the end of a load at one rate that was sent to its end.
-    fn outstanding(&self, tally: &Tally, whole: bool) -> Option<Outstanding> {
+    fn outstanding(&self, tally: &Tally) -> Option<Outstanding> {
         match (self.request.pacing, &self.workload) {
             (_, WorkloadPlan::Replay(_)) => None,
-            (Pacing::Constant { rate } | Pacing::Poisson { rate }, _) if whole => {
+            (Pacing::Constant { rate } | Pacing::Poisson { rate }, _)
+                if self.sent_to_the_end(tally) =>
+            {
                 tally.outstanding(self.request.duration, rate)
             }
             _ => None,
@@ -303,6 +329,72 @@ impl Setup {
             packet_steering: None,
             link: None,
             path: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Goal, Qps};
+    use record::TrialRequest;
+    use record::request::{self, Engine, Expect, Query, Sockets, Workload};
+
+    use super::*;
+
+    /// The request for a second at 1,000 queries a second.
+    fn setup(goal: Option<Goal>) -> Setup {
+        let request = TrialRequest {
+            version: request::VERSION,
+            target: "127.0.0.1:53".parse().expect("an address"),
+            engine: Engine::Udp,
+            workload: Workload::Name {
+                name: "example.".to_owned(),
+                qtype: "A".to_owned(),
+                expect: Expect::Answered,
+                query: Query { recursion: false, edns: None },
+            },
+            pacing: Pacing::Constant { rate: Qps::new(1_000.0).expect("a rate") },
+            duration: Nanos::from_secs(1),
+            timeout: Nanos::from_secs(1),
+            goal,
+            early_stop: false,
+            sockets: Sockets::default(),
+            seed: 1,
+            live: None,
+            dut_cpus: Vec::new(),
+        };
+        Setup::new(request, String::new()).expect("a good request")
+    }
+
+    /// A load of 1,000 queries, a tenth of them 5 ms late; `lost` have no answer, and the last left at `last`.
+    fn disturbed(lost: u64, last: Nanos) -> Tally {
+        let mut tally = Tally::new(Nanos::from_secs(1));
+        (tally.planned, tally.sent, tally.lost) = (1_000, 1_000, lost);
+        (tally.answered, tally.valid) = (1_000 - lost, 1_000 - lost);
+        (tally.started, tally.last_sent) = (Nanos::ZERO, last);
+        (0..1_000).for_each(|i| {
+            let late = if i % 10 == 0 { Nanos::from_millis(5) } else { Nanos::ZERO };
+            tally.schedule_error.record(late);
+        });
+        tally
+    }
+
+    #[test]
+    fn a_rate_that_passed_although_its_queries_were_late_stands() {
+        let goal = || Some(Goal::zero_loss());
+        let (in_time, too_late) = (Nanos::from_millis(1_005), Nanos::from_millis(1_200));
+        let table = [
+            ("all answered", goal(), 0, in_time, false),
+            ("one lost", goal(), 1, in_time, true),
+            ("all answered, but at a lower rate", goal(), 0, too_late, true),
+            ("without a goal", None, 0, in_time, true),
+        ];
+        for (what, goal, lost, last, void) in table {
+            let (setup, tally) = (setup(goal), disturbed(lost, last));
+            let schedule = tally.void(&ScheduleTolerance::default());
+            assert!(schedule.is_some());
+            let found = setup.void(&tally, &Evidence::default(), false, schedule);
+            assert_eq!(found.is_some(), void, "{what}: {found:?}");
         }
     }
 }

@@ -189,7 +189,7 @@ impl Setup {
             max_burst: self.request.sockets.max_burst,
             segmented: udp_options(&self.request.sockets).gso,
             adaptive_window: true,
-            stop_at: self.request.goal.clone(),
+            stop_at: self.request.goal.clone().filter(|_| self.request.early_stop),
             sockets: sockets as u16,
             seed,
             worker,

@@ -131,6 +131,7 @@ fn closed(settings: &Settings) -> TrialSpec {
         duration: closed.duration,
         timeout: closed.timeout,
         goal: None,
+        early_stop: false,
         first_name: 0,
         names: 0,
     }

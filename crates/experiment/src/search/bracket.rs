@@ -47,6 +47,12 @@ impl Bracket {
                     format!("at least {passed:.0} qps: the search's own upper bound passed");
                 capacity(true, Limiter::SearchBound, verdict)
             }
+            (None, Some((failed, _)), Some((void, limiter))) if void < failed => {
+                let verdict = format!(
+                    "void at {void:.0} qps ({limiter}), failed at {failed:.0} qps; no rate passed"
+                );
+                capacity(false, limiter, verdict)
+            }
             (None, Some((failed, limiter)), _) => {
                 let verdict =
                     format!("failed at every rate down to {failed:.0} qps, limited by {limiter}");

@@ -16,7 +16,8 @@ const EXCEED: f64 = 0.5;
 const STEP_DOWN: f64 = 1.5;
 
 /// Runs the search for the search's goal and those of `also`. MLRsearch begins at the highest rate, which the Tester
-/// may not reach: the range then ends below that rate, and the search starts again.
+/// may not reach: the range then ends below that rate, and the search starts again. A rate that stays void although
+/// the Tester reached it before was disturbed: the search ends there, since lower rates are no answer to it.
 pub(super) fn run(
     trials: &mut Trials<'_>,
     also: &[Goal],
@@ -35,7 +36,8 @@ pub(super) fn run(
         void = Some((stop.rate, stop.limiter));
         // What the Tester sent in the void trial is about what it can send.
         let next = (stop.rate / STEP_DOWN).min(stop.sent_qps).round();
-        if trials.are_too_many() || next <= best.unwrap_or(min) {
+        let ends = trials.reached(stop.rate) || trials.are_too_many();
+        if ends || next <= best.unwrap_or(min) {
             return Ok(capacity(trials, &goals, &results, void));
         }
         top = next;

@@ -4,12 +4,15 @@ use measure::{Nanos, Qps};
 use record::{Trial, TrialRecord};
 
 use super::spec::Search;
-use crate::bench::{Bench, BenchError, TrialSpec};
+use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::{NameBudget, most_names};
 
 /// Largest number of trials of one search: 2^30 is bracketed and bisected to 0.1 % in 50, and MLRsearch adds up to
 /// some tens at each of a dozen rates.
 const MAX_TRIALS: usize = 400;
+
+/// Factor of the number of retries at a rate that the Tester has reached before.
+const DISTURBED_FACTOR: u32 = 3;
 
 /// The trials of a search in progress.
 pub(super) struct Trials<'a> {
@@ -22,26 +25,38 @@ pub(super) struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Runs a trial, and runs it again while it is void. With `stops`, it may end as soon as it misses the goal for
-    /// certain.
+    /// Runs a trial, and runs it again after a pause while it is void. With `early_stop`, it ends as soon as it misses the
+    /// goal for certain.
     pub(super) fn settled(
         &mut self,
         rate: f64,
         duration: Nanos,
-        stops: bool,
+        early_stop: bool,
     ) -> Result<Trial, BenchError> {
         let mut tries = 0;
         loop {
-            let spec = self.spec(rate, duration, stops)?;
+            let spec = self.spec(rate, duration, early_stop)?;
             let trial = self.bench.trial(&spec)?;
             let record = TrialRecord { repeat: self.repeat, rate_qps: rate, trial };
             (self.seen)(&record);
             self.run.push(record.clone());
             tries += 1;
-            if !record.trial.void.is_void() || tries > self.search.void_retries {
+            if !record.trial.void.is_void() || tries > self.retries(rate) {
                 return Ok(record.trial);
             }
+            self.bench.pause(pause_after(tries));
         }
+    }
+
+    /// Whether a trial at `rate` or a higher one was valid: the Tester can send that much.
+    pub(super) fn reached(&self, rate: f64) -> bool {
+        self.run.iter().any(|record| record.rate_qps >= rate && !record.trial.void.is_void())
+    }
+
+    /// Returns how often a void trial at `rate` is run again: more often if only a disturbance can be the cause.
+    fn retries(&self, rate: f64) -> u32 {
+        let factor = if self.reached(rate) { DISTURBED_FACTOR } else { 1 };
+        self.search.void_retries * factor
     }
 
     /// Returns whether the limit of trials is reached.
@@ -50,7 +65,12 @@ impl Trials<'_> {
     }
 
     /// Makes the specification of a trial at `rate` with unused names; clears the server's cache when they run out.
-    fn spec(&mut self, rate: f64, duration: Nanos, stops: bool) -> Result<TrialSpec, BenchError> {
+    fn spec(
+        &mut self,
+        rate: f64,
+        duration: Nanos,
+        early_stop: bool,
+    ) -> Result<TrialSpec, BenchError> {
         let search = self.search;
         let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
         let count = most_names(pacing, duration);
@@ -58,7 +78,7 @@ impl Trials<'_> {
             self.names.refresh();
         }
         let first_name = self.names.take(count)?;
-        let (timeout, goal) = (search.timeout, stops.then(|| search.goal.clone()));
-        Ok(TrialSpec { pacing, duration, timeout, goal, first_name, names: count })
+        let (timeout, goal) = (search.timeout, Some(search.goal.clone()));
+        Ok(TrialSpec { pacing, duration, timeout, goal, early_stop, first_name, names: count })
     }
 }

@@ -26,6 +26,7 @@ impl LabBench<'_> {
             duration: WINDOW,
             timeout: Nanos::from_secs(1),
             goal: None,
+            early_stop: false,
             first_name: spec.first_name,
             names: left.min(WINDOW_NAMES),
         })?;

@@ -60,6 +60,7 @@ pub(crate) fn base_request(
         duration: Nanos::from_secs(1),
         timeout: Nanos::from_secs(1),
         goal: None,
+        early_stop: false,
         sockets,
         seed,
         live: None,

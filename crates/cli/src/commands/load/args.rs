@@ -101,6 +101,7 @@ impl LoadArgs {
             duration: self.duration,
             timeout: self.timeout,
             goal: self.goal.clone(),
+            early_stop: true,
             sockets: self.sockets.request(),
             seed: self.workload.seed,
             live: None,

@@ -42,6 +42,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
             duration: request.duration,
             timeout: request.timeout,
             goal: request.goal.clone(),
+            early_stop: request.early_stop,
             first_name: run * each,
             names: each,
         });

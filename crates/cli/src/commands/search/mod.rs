@@ -30,6 +30,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         duration: search.duration,
         timeout: search.timeout,
         goal: Some(search.goal.clone()),
+        early_stop: false,
         sockets,
         seed: args.workload.seed,
         live: None,

@@ -57,6 +57,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         duration: args.duration,
         timeout: args.timeout,
         goal: Some(Goal::zero_loss()),
+        early_stop: true,
         sockets: args.sockets.request(),
         seed: 1,
         live: None,
