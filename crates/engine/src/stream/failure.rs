@@ -21,6 +21,8 @@ pub enum Failure {
     Handshake,
     /// The peer sent something that the protocol does not allow.
     Protocol,
+    /// The peer answered with an alert of TLS on a connection without TLS.
+    TlsWanted,
     /// A message longer than allowed.
     Oversized,
     /// The peer closed the connection while replies were due.
@@ -39,7 +41,7 @@ pub enum Failure {
 
 impl Failure {
     /// Every failure, in the order of [`index`](Self::index).
-    pub const ALL: [Failure; 15] = [
+    pub const ALL: [Failure; 16] = [
         Failure::Refused,
         Failure::Reset,
         Failure::Unreachable,
@@ -48,6 +50,7 @@ impl Failure {
         Failure::BadCertificate,
         Failure::Handshake,
         Failure::Protocol,
+        Failure::TlsWanted,
         Failure::Oversized,
         Failure::ClosedEarly,
         Failure::ClosedWithError,
@@ -73,6 +76,7 @@ impl Failure {
             Failure::BadCertificate => "bad-certificate",
             Failure::Handshake => "handshake",
             Failure::Protocol => "protocol",
+            Failure::TlsWanted => "tls-wanted",
             Failure::Oversized => "oversized",
             Failure::ClosedEarly => "closed-early",
             Failure::ClosedWithError => "closed-with-error",

@@ -17,6 +17,7 @@ pub(super) fn words(reason: &str) -> String {
         "incomplete" => "their streams ended without a whole message",
         "oversized" => "their replies are longer than allowed",
         "protocol" => "the server broke the protocol",
+        "tls-wanted" => "the server expects TLS",
         "closed-early" => "the server closed their connections",
         "closed-with-error" => "the server closed their connections with an error code",
         "reset" => "the server reset their connections",
@@ -60,6 +61,7 @@ pub(super) fn advice(reason: &str) -> Option<&'static str> {
              ends connections before it does"
         }
         "oversized" => "raise --max-reply",
+        "tls-wanted" => "try --transport tls",
         reason if reason.starts_with("stream-reset-") => "the log of the server says more",
         _ => return None,
     })

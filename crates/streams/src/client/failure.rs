@@ -27,6 +27,16 @@ pub(super) fn of(error: &io::Error) -> Failure {
     }
 }
 
+/// Returns the failure that the first bytes of an incomplete message show, at the end of a connection without TLS:
+/// an alert of TLS (RFC 8446 section 5.1), or text such as a server of HTTP sends.
+pub(super) fn of_rest(rest: &[u8]) -> Option<Failure> {
+    match rest {
+        [21, 3, ..] => Some(Failure::TlsWanted),
+        [b'H', b'T', b'T', b'P', ..] | [b'<', b'!' | b'h', ..] => Some(Failure::Protocol),
+        _ => None,
+    }
+}
+
 /// Returns the failure for a TLS error.
 fn of_tls(error: &rustls::Error) -> Failure {
     match error {
@@ -53,6 +63,9 @@ mod tests {
         assert_eq!(os(libc::EADDRNOTAVAIL), Failure::NoPort);
         assert_eq!(os(libc::EMFILE), Failure::NoFile);
         assert_eq!(os(libc::EHOSTUNREACH), Failure::Unreachable);
+        assert_eq!(of_rest(&[21, 3, 1, 0, 2, 2, 10]), Some(Failure::TlsWanted));
+        assert_eq!(of_rest(b"HTTP/1.1 400 Bad Request"), Some(Failure::Protocol));
+        assert_eq!((of_rest(&[0, 40, 1]), of_rest(&[])), (None, None));
         let tls = |error| of(&io::Error::new(io::ErrorKind::InvalidData, error));
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         assert_eq!(tls(expired), Failure::BadCertificate);

@@ -122,12 +122,14 @@ impl Framed {
             {
                 return Err(End::ByPeer);
             }
-            Poll::Ready(Err(error)) => return Err(End::Failed(failure::of(&error))),
+            Poll::Ready(Err(error)) => {
+                let failure = failure::of_rest(&self.partial);
+                return Err(End::Failed(failure.unwrap_or_else(|| failure::of(&error))));
+            }
             Poll::Ready(Ok(())) if buf.filled().len() == self.partial.len() => {
-                return Err(if self.partial.is_empty() {
-                    End::ByPeer
-                } else {
-                    End::Failed(Failure::ClosedEarly)
+                return Err(match &self.partial[..] {
+                    [] => End::ByPeer,
+                    rest => End::Failed(failure::of_rest(rest).unwrap_or(Failure::ClosedEarly)),
                 });
             }
             Poll::Ready(Ok(())) => {}

@@ -60,6 +60,12 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
         record::write(path, &table).map_err(Failure::run)?;
     }
     print!("{}", report::lockstep(&table));
+    let answers: Vec<_> = table.rows.iter().map(|row| report::no_answer(&row.trial)).collect();
+    if let Some(Some(why)) = answers.last()
+        && answers.iter().all(Option::is_some)
+    {
+        return Err(Failure::run(anyhow::anyhow!("{why}")));
+    }
     if table.rows.iter().any(|row| row.trial.void.is_void()) {
         Err(Failure::Silent)
     } else {

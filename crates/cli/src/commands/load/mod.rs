@@ -36,7 +36,11 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         print!("{}", report::trial(&trial));
     }
     let failed = trial.void.is_void() || trial.passed == Some(false);
+    let no_answer = report::no_answer(&trial);
     args.keep.keep(&record::of_trial("load", trial))?;
+    if let Some(why) = no_answer {
+        return Err(Failure::run(anyhow!("{why}")));
+    }
     match setup.incomplete() {
         Some(why) => Err(Failure::run(anyhow!("{why}"))),
         None if failed => Err(Failure::Silent),

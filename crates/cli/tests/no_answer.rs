@@ -1,0 +1,149 @@
+//! A load without one valid answer says in one sentence why, and exits with 1. Loopback only.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+/// Runs a short load of `target`; the sentence on standard error, after the table that is there in any case.
+fn load(target: &str, args: &str) -> String {
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["load", target, "--type", "A", "--duration", "200ms"])
+        .args(["--timeout", "300ms", "--json", "-"])
+        .args(args.split_ascii_whitespace())
+        .output()
+        .expect("starts");
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{target} {args}: {err}");
+    let trial: Value = serde_json::from_slice(&output.stdout).expect("the record is written");
+    assert_eq!(trial["valid"], 0, "{target} {args}");
+    one_sentence(&err)
+}
+
+/// The only line of `err`.
+fn one_sentence(err: &str) -> String {
+    let lines: Vec<&str> = err.lines().collect();
+    let [line] = lines[..] else { panic!("not one line: {err}") };
+    let sentence = line.strip_prefix("dnsdyno: no valid answer: ");
+    sentence.unwrap_or_else(|| panic!("{line}")).to_owned()
+}
+
+/// A port of 127.0.0.1 where nothing listens.
+fn closed_port() -> String {
+    let free = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    free.expect("a port").to_string()
+}
+
+/// A `dnsdyno auth` on free ports.
+struct AuthDns {
+    child: Child,
+    /// Plain and TLS.
+    addresses: Vec<String>,
+}
+
+impl AuthDns {
+    fn start() -> Self {
+        let mut child = Command::new(cargo_bin("dnsdyno"))
+            .args(["auth", "--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--duration", "60s"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        let words = line.split_ascii_whitespace();
+        let addresses = words.filter(|word| word.starts_with("127.0.0.1:")).map(str::to_owned);
+        AuthDns { addresses: addresses.collect(), child }
+    }
+}
+
+impl Drop for AuthDns {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_closed_port_is_told() {
+    let target = closed_port();
+    let told = format!("nothing listens at {target}");
+    for args in ["--rate 200", "--transport tcp", "--transport tls", "--pacing window --window 4"] {
+        let sentence = load(&target, args);
+        assert!(sentence.starts_with(&told), "{args}: {sentence}");
+    }
+}
+
+#[test]
+fn silence_is_told() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let target = silent.local_addr().expect("an address").to_string();
+    let sentence = load(&target, "");
+    assert!(sentence.starts_with(&format!("{target} stayed silent")), "{sentence}");
+}
+
+#[test]
+fn a_refusal_of_every_query_is_told() {
+    let auth = AuthDns::start();
+    let target = &auth.addresses[0];
+    for transport in ["udp", "tcp"] {
+        let sentence = load(target, &format!("--transport {transport} --name other.example"));
+        let told = format!("{target} answers every query with REFUSED");
+        assert!(sentence.starts_with(&told), "{sentence}");
+    }
+}
+
+#[test]
+fn what_is_no_dns_is_told() {
+    let echo = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let target = echo.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        while let Ok((len, peer)) = echo.recv_from(&mut buffer) {
+            // Nobody waits for it at the end.
+            let _ = echo.send_to(&buffer[..len], peer);
+        }
+    });
+    let sentence = load(&target, "");
+    assert!(sentence.contains("what listens there is no DNS server"), "{sentence}");
+
+    let web = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = web.local_addr().expect("an address").to_string();
+    let _served: JoinHandle<()> = std::thread::spawn(move || {
+        for stream in web.incoming() {
+            let Ok(mut stream) = stream else { return };
+            // The client may be gone.
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let sentence = load(&target, "--transport tcp");
+    assert!(sentence.contains("is no DNS over this transport"), "{sentence}");
+}
+
+#[test]
+fn a_missing_or_unwanted_tls_is_told() {
+    let auth = AuthDns::start();
+    let [plain, tls] = &auth.addresses[..] else { panic!("{:?}", auth.addresses) };
+    let sentence = load(tls, "--transport tcp");
+    assert!(sentence.starts_with(&format!("{tls} expects TLS: try --transport tls")), "{sentence}");
+    let sentence = load(plain, "--transport tls");
+    assert!(sentence.contains(plain.as_str()), "{sentence}");
+    assert!(sentence.contains("handshake") || sentence.contains("TLS"), "{sentence}");
+}
+
+#[test]
+fn a_table_of_lock_step_experiments_without_an_answer_says_why() {
+    let target = closed_port();
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["load", &target, "--pacing", "lockstep", "--threads", "256", "--experiments", "1"])
+        .args(["--timeout", "100ms"])
+        .output()
+        .expect("starts");
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(one_sentence(&err).starts_with("nothing listens at "), "{err}");
+}

@@ -1,0 +1,215 @@
+//! A load without a valid answer: what the record says of the reason, in one sentence.
+
+use record::{Connections, Trial};
+
+use crate::view::thousands;
+
+/// Returns one sentence on why no query of a trial got a valid answer, with what to try; `None` if one did, or if the
+/// user interrupted it.
+pub fn no_answer(t: &Trial) -> Option<String> {
+    if t.valid > 0 || t.void.0 == Some(measure::Void::Interrupted) {
+        return None;
+    }
+    let target = &t.conditions.target;
+    let why = if t.answered > 0 {
+        invalid(t, target)
+    } else {
+        t.connections.as_ref().and_then(|c| failed(c, target)).unwrap_or_else(|| silent(t, target))
+    };
+    Some(format!("no valid answer: {why}"))
+}
+
+/// Says why no reply is valid.
+fn invalid(t: &Trial, target: &str) -> String {
+    if let [(code, _)] = t.rcodes.iter().collect::<Vec<_>>()[..]
+        && code != "NOERROR"
+    {
+        let hint = match code.as_str() {
+            "REFUSED" => "does it let this host ask, and does it serve these names?",
+            "NXDOMAIN" => "does it serve these names, and is --expect what it should answer?",
+            "SERVFAIL" => "its log says more",
+            "NOTIMP" | "FORMERR" => "does it know this type and these options of queries?",
+            _ => "does it serve these names?",
+        };
+        return format!("{target} answers every query with {code}: {hint}");
+    }
+    let most = t.invalid.iter().max_by_key(|(_, count)| **count);
+    let Some((reason, count)) = most else {
+        return format!("the replies of {target} are not valid");
+    };
+    let hint = match reason.as_str() {
+        "not-a-response" => "what listens there is no DNS server",
+        "malformed" => "the replies are no DNS messages",
+        "wrong-question" => "the replies are for other queries",
+        "truncated" => "the replies are cut (TC): try --transport tcp, or a larger --edns",
+        "wrong-address" => "are --expect-pref64 and the namespace those of the server?",
+        "no-answer" | "wrong-type" => {
+            "is --type what it has records of, and --expect what it should answer?"
+        }
+        "unexpected-answer" => "is --expect what it should answer?",
+        _ => "is --expect what it should answer?",
+    };
+    let (count, all) = (thousands(*count as f64), thousands(t.answered as f64));
+    format!("{count} of {all} replies of {target} are {reason}: {hint}")
+}
+
+/// Says how the connections failed; `None` if they did not.
+fn failed(c: &Connections, target: &str) -> Option<String> {
+    let most = |counts: &std::collections::BTreeMap<String, u64>| {
+        let most = counts.iter().max_by_key(|(_, count)| **count);
+        most.map(|(reason, _)| reason.clone())
+    };
+    let reason = most(&c.queries_failed).or_else(|| most(&c.failed))?;
+    Some(match reason.as_str() {
+        "refused" => format!(
+            "nothing listens at {target}, connections are refused: is the server up, and is this its port?"
+        ),
+        "unreachable" => format!("there is no route to {target}"),
+        "connect-stalled" => format!(
+            "{target} does not accept connections: is it the server's address, and does a firewall let them through?"
+        ),
+        "tls-wanted" => {
+            format!("{target} expects TLS: try --transport tls, or https")
+        }
+        "handshake" | "handshake-stalled" => format!(
+            "the handshake with {target} does not succeed ({reason}): does it speak this transport on this port?"
+        ),
+        "bad-certificate" => format!(
+            "the certificate of {target} is not trusted: is --tls-name a name of it, and --ca its authority?"
+        ),
+        "protocol" | "oversized" => {
+            format!("what {target} sends is no DNS over this transport ({reason}): is it its port?")
+        }
+        "closed-early" | "closed-with-error" | "reset" => format!(
+            "{target} closes every connection without a reply: is it a DNS server, and does it expect TLS on this port?"
+        ),
+        reason => {
+            let warning =
+                measure::Warning::QueriesFailed { queries: c.attempts, reason: reason.to_owned() };
+            let words = warning.with_advice();
+            let why = words.split_once("failed: ").map_or(reason, |(_, why)| why);
+            format!("every query to {target} failed: {why}")
+        }
+    })
+}
+
+/// Says what came instead of replies in time.
+fn silent(t: &Trial, target: &str) -> String {
+    let refused =
+        |warning: &measure::Warning| matches!(warning, measure::Warning::NobodyListens { .. });
+    if t.warnings.iter().any(refused) {
+        return format!(
+            "nothing listens at {target} (ICMP): is the server up, and is this its port?"
+        );
+    }
+    if t.late > 0 {
+        let late = thousands(t.late as f64);
+        let timeout = t.conditions.timeout_s;
+        return format!(
+            "{late} replies of {target} came after the timeout of {timeout} s: take a longer --timeout or a lower rate"
+        );
+    }
+    if t.unexpected > 0 {
+        return format!("what {target} sends belongs to no query: it is no DNS server");
+    }
+    if t.sent == 0 {
+        return format!("nothing was sent to {target}");
+    }
+    format!(
+        "{target} stayed silent: is it the server's address, and does a firewall let queries and replies through?"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Void, Warning};
+    use record::Voidness;
+
+    use super::*;
+
+    /// A trial in which no query got a reply.
+    fn trial() -> Trial {
+        let text = include_str!("../../record/tests/fixtures/trial.json");
+        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        trial.conditions.target = "192.0.2.1:53".to_owned();
+        (trial.sent, trial.answered, trial.valid, trial.lost) = (500, 0, 0, 500);
+        (trial.late, trial.unexpected) = (0, 0);
+        trial.warnings.clear();
+        trial.rcodes.clear();
+        trial.invalid.clear();
+        trial.connections = None;
+        trial.void = Voidness(None);
+        trial
+    }
+
+    /// What a row changes of the trial.
+    type Change = fn(&mut Trial);
+
+    #[test]
+    fn each_reason_has_its_sentence() {
+        let table: [(Change, &str); 12] = [
+            (|_| (), "192.0.2.1:53 stayed silent: "),
+            (
+                |t| t.warnings = vec![Warning::NobodyListens { times: 1, target: String::new() }],
+                "nothing listens at 192.0.2.1:53 (ICMP): ",
+            ),
+            (|t| t.late = 3, "3 replies of 192.0.2.1:53 came after the timeout of "),
+            (
+                |t| t.unexpected = 3,
+                "what 192.0.2.1:53 sends belongs to no query: it is no DNS server",
+            ),
+            (|t| t.sent = 0, "nothing was sent to 192.0.2.1:53"),
+            (
+                |t| {
+                    (t.answered, t.lost) = (500, 0);
+                    t.rcodes.insert("REFUSED".into(), 500);
+                },
+                "192.0.2.1:53 answers every query with REFUSED: does it let this host ask",
+            ),
+            (
+                |t| {
+                    t.answered = 500;
+                    t.rcodes.insert("NOERROR".into(), 500);
+                    t.invalid.insert("not-a-response".into(), 500);
+                },
+                "500 of 500 replies of 192.0.2.1:53 are not-a-response: what listens there is no DNS server",
+            ),
+            (
+                |t| connections(t, "refused"),
+                "nothing listens at 192.0.2.1:53, connections are refused",
+            ),
+            (|t| connections(t, "tls-wanted"), "192.0.2.1:53 expects TLS: try --transport tls"),
+            (
+                |t| connections(t, "closed-early"),
+                "192.0.2.1:53 closes every connection without a reply",
+            ),
+            (|t| connections(t, "handshake"), "the handshake with 192.0.2.1:53 does not succeed"),
+            (
+                |t| connections(t, "http-404"),
+                "every query to 192.0.2.1:53 failed: HTTP status 404 (Not Found): is --http-path",
+            ),
+        ];
+        for (change, wanted) in table {
+            let mut trial = trial();
+            change(&mut trial);
+            let found = no_answer(&trial).expect("a sentence");
+            assert!(found.starts_with(&format!("no valid answer: {wanted}")), "{found}");
+            assert!(!found.contains('\n'), "{found}");
+        }
+    }
+
+    fn connections(t: &mut Trial, reason: &str) {
+        let failed = [(reason.to_owned(), 7)].into();
+        t.connections = Some(Connections { failed, ..Connections::default() });
+    }
+
+    #[test]
+    fn one_valid_answer_and_an_interruption_need_none() {
+        let mut trial = trial();
+        trial.void = Voidness(Some(Void::Interrupted));
+        assert_eq!(no_answer(&trial), None);
+        trial.void = Voidness(None);
+        trial.valid = 1;
+        assert_eq!(no_answer(&trial), None);
+    }
+}
