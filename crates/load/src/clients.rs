@@ -31,6 +31,7 @@ use crate::pace::{Due, Pace};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::population::Population;
+use crate::stall_watch::StallWatch;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
@@ -170,6 +171,7 @@ pub struct Clients {
     /// Outcomes of the connections of each kind.
     connections: Vec<ConnectionTally>,
     watch: GoalWatch,
+    stalls: StallWatch,
 }
 
 impl Clients {
@@ -231,6 +233,7 @@ impl Clients {
             sweep_every: Nanos((plan.plan.timeout.0 / 32).clamp(100_000, 20_000_000)),
             connections: vec![ConnectionTally::default(); plan.mix.kinds()],
             watch: GoalWatch::new(&plan.plan, live),
+            stalls: StallWatch::new(),
             plan,
         }
     }
@@ -239,6 +242,7 @@ impl Clients {
     pub fn begin(&mut self, start: Nanos) {
         self.start = Some(start);
         self.phase = Phase::Sending;
+        self.stalls = StallWatch::new();
         self.outcomes.tally.started = start;
         self.outcomes.tally.disturbances.started = start;
         self.next_open = Nanos::ZERO;

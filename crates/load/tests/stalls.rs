@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicBool;
 
 use common::{MS, US, answer, constant, plan, qps, run, workload};
 use engine::sim::{Replies, SimEngine};
-use engine::{SocketId, WaitMode, drive};
-use load::{Measurer, Plan, Tally};
+use engine::stream::{Mix, Orders, StreamRole};
+use engine::{Next, SocketId, WaitMode, drive};
+use load::{ClientPlan, Clients, Measurer, Plan, Population, Tally};
 use measure::Nanos;
-use measure::stall::{MAX_LOST_KEPT, Side};
+use measure::stall::{MAX_LOST_KEPT, Side, Stall};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
@@ -18,13 +19,13 @@ fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
 }
 
 /// A role that is not called for some time after its first call; the reply to its first query is lost.
-struct Stall<'a> {
+struct Stalling<'a> {
     role: &'a mut Measurer,
     until: Nanos,
     first: bool,
 }
 
-impl engine::Role for Stall<'_> {
+impl engine::Role for Stalling<'_> {
     fn handle(
         &mut self,
         now: Nanos,
@@ -47,7 +48,7 @@ impl engine::Role for Stall<'_> {
 fn run_stalled(plan: Plan, until: Nanos, call_cost: Nanos) -> (Tally, Vec<Nanos>) {
     let mut engine = SimEngine::new(after_1_ms).recording().call_cost(call_cost);
     let mut role = Measurer::new(plan, Box::new(workload(1 << 24, false)), Arc::default());
-    let mut stalling = Stall { role: &mut role, until, first: true };
+    let mut stalling = Stalling { role: &mut role, until, first: true };
     drive(&mut engine, &mut stalling, WaitMode::Sleep, &AtomicBool::new(false))
         .expect("no errors here");
     (role.into_tally(), engine.sent().iter().map(|(at, _, _)| *at).collect())
@@ -166,4 +167,32 @@ fn outstanding_queries_tell_an_overload() {
         let numbers = tally.outstanding(MS(1_000), qps(rate)).expect("numbers");
         assert_eq!(numbers.is_sustained(), sustained, "{rate}: {numbers:?}");
     }
+}
+
+#[test]
+fn clients_with_connections_note_when_they_are_called_late() {
+    let client_plan = ClientPlan {
+        plan: plan(constant(1_000.0), MS(20), 1),
+        clients: 1,
+        queries_per_connection: None,
+        outstanding: 64,
+        opening: 1,
+        connection_rate: None,
+        population: Population::default(),
+        first_client: 0,
+        mix: Mix::one(),
+        no_keepalive: vec![false],
+    };
+    let names = Box::new(workload(1 << 24, false));
+    let mut clients = Clients::new(client_plan, names, Arc::default(), false);
+    let mut orders = Orders::new(1);
+    clients.begin(MS(10));
+    assert_eq!(clients.orders(MS(9), &mut orders), Next::At(MS(10)));
+    let Next::At(next) = clients.orders(MS(18), &mut orders) else { panic!("queries are due") };
+    assert!(next > MS(18));
+    // In time, and then by an event before it is due.
+    clients.orders(next, &mut orders);
+    clients.orders(next + US(10), &mut orders);
+    let stalls = clients.into_result().tally.disturbances.stalls;
+    assert_eq!(stalls, [Stall { side: Side::Tester, at: MS(10), length: MS(8) }]);
 }

@@ -123,6 +123,34 @@ impl StreamRole for Clients {
     }
 
     fn orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
+        if let Some(stall) = self.stalls.called(now) {
+            self.outcomes.tally.disturbances.add_stall(stall);
+        }
+        let next = self.give_orders(now, orders);
+        self.stalls.returns(now, next);
+        next
+    }
+
+    fn sent(&mut self, at: Nanos, conn: ConnId) {
+        self.outcomes.tally.last_sent = at;
+        let at = self.clock(at);
+        let (tally, room_since) = (&mut self.outcomes.tally, self.room_since);
+        let client = &mut self.clients[conn as usize];
+        // Queries that waited for the connection were recorded when they were handed over.
+        let sending = std::mem::replace(&mut client.sending, true);
+        client.pipeline.mark_sent(at, |due| {
+            if sending {
+                let due = due.max(room_since);
+                tally.schedule_error.record(at.since(due));
+                tally.disturbances.add_departure(due, at.since(due));
+            }
+        });
+    }
+}
+
+impl Clients {
+    /// Gives the orders of the current phase; returns when to be called again.
+    fn give_orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
         if let Phase::Opening(left) = self.phase {
             return self.open_all(now, left, orders);
         }
@@ -148,22 +176,6 @@ impl StreamRole for Clients {
             Next::Idle if reopening < Nanos::MAX => Next::At(start + reopening),
             other => other,
         }
-    }
-
-    fn sent(&mut self, at: Nanos, conn: ConnId) {
-        self.outcomes.tally.last_sent = at;
-        let at = self.clock(at);
-        let (tally, room_since) = (&mut self.outcomes.tally, self.room_since);
-        let client = &mut self.clients[conn as usize];
-        // Queries that waited for the connection were recorded when they were handed over.
-        let sending = std::mem::replace(&mut client.sending, true);
-        client.pipeline.mark_sent(at, |due| {
-            if sending {
-                let due = due.max(room_since);
-                tally.schedule_error.record(at.since(due));
-                tally.disturbances.add_departure(due, at.since(due));
-            }
-        });
     }
 }
 
