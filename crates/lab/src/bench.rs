@@ -27,7 +27,6 @@ use serde::de::DeserializeOwned;
 
 use self::measurer::command;
 use crate::enter::Lab;
-use crate::leftovers::end_all;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
 use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs, time_of_processes};
@@ -229,8 +228,6 @@ impl<'a> LabBench<'a> {
             if let Some(server) = running.server.take() {
                 server.stop();
             }
-            // A process that left the server's group would answer the next server's queries.
-            let _ = end_all(self.testbed.namespace(Host::Dut));
         }
     }
 

@@ -1,11 +1,11 @@
 //! Remains of a stopped server: processes that left its process group, and a port that is still in use.
 //!
-//! A process of the last server that still listens would answer the next server's queries. So every process in the host
-//! of the server under test ends between two visits, and a server starts only if its port is free.
+//! A process of the last server that still listens would answer the next server's queries. So before a server or a group
+//! of servers starts, every process in its hosts ends, and each server starts only if its ports are free.
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -18,17 +18,16 @@ use crate::process::POLL;
 /// Time within which processes must end after SIGKILL.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Ends every process in `namespace`; returns their names.
+/// Ends every process in `namespace`.
 ///
 /// # Errors
 /// If `/proc` cannot be read, or a process does not end.
-pub(crate) fn end_all(namespace: &Namespace) -> io::Result<Vec<String>> {
-    let names = members(namespace)?.into_iter().map(|(_, name)| name).collect();
+pub(crate) fn end_all(namespace: &Namespace) -> io::Result<()> {
     let deadline = Instant::now() + GONE_WITHIN;
     loop {
         let left = members(namespace)?;
         if left.is_empty() {
-            return Ok(names);
+            return Ok(());
         }
         if Instant::now() > deadline {
             let (pid, name) = &left[0];
@@ -62,11 +61,11 @@ fn members(namespace: &Namespace) -> io::Result<Vec<(i32, String)>> {
     Ok(members)
 }
 
-/// Checks that no socket is bound to an address inside `namespace`.
+/// Checks that no socket is bound to an address inside `namespace`, over UDP or TCP.
 ///
 /// # Errors
 /// `AddrInUse`, with the address.
 pub(crate) fn check_free(namespace: &Namespace, address: SocketAddr) -> io::Result<()> {
-    let bound = namespace.run(|| UdpSocket::bind(address).map(drop))?;
-    bound.map_err(|e| io::Error::new(e.kind(), format!("{address}: {e}")))
+    let bind = || UdpSocket::bind(address).and_then(|_| TcpListener::bind(address)).map(drop);
+    namespace.run(bind)?.map_err(|e| io::Error::new(e.kind(), format!("{address}: {e}")))
 }

@@ -244,7 +244,8 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        self.check_free(testbed)?;
+        clear_hosts(testbed, &[Host::Dut], &self.adapter.title)?;
+        self.check_free(testbed, Host::Dut, &[self.address()])?;
         let stage = Stage { service, testbed, lab, dir };
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
@@ -252,13 +253,18 @@ impl Installed {
         Ok(server)
     }
 
-    /// Ends processes that an earlier server left in the DUT's host, and checks that the port is free.
-    fn check_free(&self, testbed: &Testbed) -> Result<(), ServerError> {
-        let namespace = testbed.namespace(Host::Dut);
+    /// Checks that its addresses in `host` are free.
+    pub(crate) fn check_free(
+        &self,
+        testbed: &Testbed,
+        host: Host,
+        addresses: &[SocketAddr],
+    ) -> Result<(), ServerError> {
+        let namespace = testbed.namespace(host);
+        let mut free = addresses.iter().map(|at| leftovers::check_free(namespace, *at));
         let title = || self.adapter.title.clone();
-        let taken = |source| ServerError::Leftovers { title: title(), source };
-        leftovers::end_all(namespace).map_err(taken)?;
-        leftovers::check_free(namespace, self.address()).map_err(taken)
+        free.try_for_each(|free| free)
+            .map_err(|source| ServerError::Leftovers { title: title(), source })
     }
 
     /// Returns the address that the Tester queries: IPv6 if the server listens on it, as the clients of a DNS64 server
@@ -478,6 +484,21 @@ impl Installed {
             variables: BTreeMap::new(),
         }
     }
+}
+
+/// Ends processes that earlier servers left in `hosts`, before the server `title` or its group starts there.
+///
+/// # Errors
+/// If a process does not end.
+pub(crate) fn clear_hosts(
+    testbed: &Testbed,
+    hosts: &[Host],
+    title: &str,
+) -> Result<(), ServerError> {
+    let mut cleared = hosts.iter().map(|host| leftovers::end_all(testbed.namespace(*host)));
+    cleared
+        .try_for_each(|cleared| cleared)
+        .map_err(|source| ServerError::Leftovers { title: title.to_owned(), source })
 }
 
 /// Returns the addresses of a server in the DUT's host, with its port.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::ZONE;
@@ -10,7 +11,7 @@ use super::part::Part;
 use crate::enter::Lab;
 use crate::server::{Installed, Instance, Server, ServerError};
 use crate::template::{Place, Setting};
-use crate::testbed::{Host, Testbed, address_v4, address_v6};
+use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 
 /// The file of a primary's zone, beside its configuration.
 const ZONE_FILE: &str = "zone";
@@ -71,6 +72,14 @@ impl Member {
             // The file says that a killed process still runs; it may not exist.
             let _ = fs::remove_file(state.join(stale));
         }
+        let part = &self.part;
+        let addresses = part
+            .v4
+            .iter()
+            .map(|at| IpAddr::V4(*at))
+            .chain(part.v6.iter().map(|at| IpAddr::V6(*at)));
+        let addresses: Vec<_> = addresses.map(|at| SocketAddr::new(at, PORT)).collect();
+        self.installed.check_free(testbed, self.host, &addresses)?;
         let setting = self.setting(testbed, lab, &state);
         let instance = Instance { name: &self.name, host: self.host, state: &state };
         self.installed.launch_instance(&instance, &replication.files, &setting, testbed)
@@ -83,11 +92,8 @@ impl Member {
     fn setting(&self, testbed: &Testbed, lab: &Lab, state: &Path) -> Setting {
         let cpus = testbed.cpus(self.host);
         let threads = self.threads.unwrap_or(cpus.count());
-        let place = Place {
-            v4: self.part.source,
-            v6: address_v6(Host::Dut, Host::Tester),
-            port: crate::testbed::PORT,
-        };
+        let place =
+            Place { v4: self.part.source, v6: address_v6(Host::Dut, Host::Tester), port: PORT };
         Setting {
             zone: ZONE.to_owned(),
             zone_file: ZONE_FILE.to_owned(),

@@ -13,7 +13,7 @@ use super::part::{KEY, Part, Peer, Signing};
 use super::{Ground, Group, Member, follower_address};
 use crate::bench::LabBench;
 use crate::run::Event;
-use crate::server::Installed;
+use crate::server::{Installed, clear_hosts};
 use crate::session::{Cell, Session, Shortfall};
 use crate::testbed::{Host, address_v4, address_v6};
 use crate::visit::Started;
@@ -46,6 +46,8 @@ impl Session<'_> {
             expect: Expect::Answered,
             query: Query { recursion: false, edns },
         };
+        // Once for all of them: what starts later must not end what started before.
+        clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;
         let group = match &cast.primary {
             Some(primary) => Group::start(material, primary, &cast.others, ground)?,
             None => Group::alone(material, cast.measured.part.signing),
