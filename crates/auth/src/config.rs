@@ -53,6 +53,8 @@ pub struct AuthConfig {
     pub loss: f64,
     /// The faults of replies over UDP.
     pub faults: Vec<FaultSpec>,
+    /// Whether it remembers which names were asked for, and says so in class CH.
+    pub remember: bool,
 }
 
 impl AuthConfig {
@@ -76,6 +78,7 @@ impl AuthConfig {
             stall: None,
             loss: 0.0,
             faults: Vec::new(),
+            remember: false,
         }
     }
 

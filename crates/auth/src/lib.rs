@@ -12,6 +12,7 @@
 //! NXDOMAIN with the SOA that defines the negative TTL, reverse names, EDNS, and FORMERR for malformed queries. On
 //! request it delays, drops or falsifies replies, stalls, or answers at a known rate, to test a DUT and a Tester.
 
+mod asked;
 pub mod behaviour;
 pub mod config;
 mod delay;

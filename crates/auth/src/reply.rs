@@ -1,5 +1,7 @@
 //! A written reply: its kind, and the offsets that faults need.
 
+use std::net::Ipv4Addr;
+
 use wire::extend::ReplyOptions;
 use wire::message::HEADER;
 
@@ -31,6 +33,8 @@ pub(crate) struct Reply {
     pub(crate) has_opt: bool,
     /// The requested options, with an idle timeout of 0; used for replies over a stream.
     pub(crate) options: ReplyOptions,
+    /// The address of the name of the namespace that was asked for.
+    pub(crate) host: Option<Ipv4Addr>,
     /// The offset of the last octet of the address in the answer, or of the last digit of the name in a PTR answer.
     pub(crate) address_octet: Option<usize>,
 }
@@ -43,6 +47,7 @@ impl Reply {
         question_end: HEADER,
         has_opt: false,
         options: ReplyOptions { keepalive: None, padded: false },
+        host: None,
         address_octet: None,
     };
 }

@@ -6,7 +6,7 @@
 //! | another opcode | NOTIMP |
 //! | a malformed query | FORMERR |
 //! | EDNS above version 0 | BADVERS |
-//! | a name outside all zones, another class than IN, a zone transfer | REFUSED |
+//! | a name outside all zones, another class than IN (CH: see `asked`), a zone transfer | REFUSED |
 //! | another type without records, a meta-type (RFC 6895 section 3.1) | NOTIMP |
 //! | a name that does not exist | NXDOMAIN and the SOA |
 //! | a type that the name does not have | NODATA: only the SOA |
@@ -19,6 +19,7 @@ use wire::message::flag;
 use wire::writer::Section;
 use wire::{Qclass, Qtype, Query, Rcode, ReplyWriter};
 
+use crate::asked::Asked;
 use crate::config::AuthConfig;
 use crate::records::Records;
 use crate::reply::{Kind, Reply};
@@ -59,8 +60,12 @@ impl Responder {
             writer.opt(EDNS_UDP_SIZE, edns.do_bit);
         }
         let question_end = writer.position();
+        let mut host = None;
         let (kind, address_octet) = match self.locate(&query) {
             Ok(located) => {
+                if let Node::Host(address) = located.node {
+                    host = Some(address);
+                }
                 writer.flag(flag::AA, true);
                 self.fill(&mut writer, query.qtype, located)
             }
@@ -71,7 +76,29 @@ impl Responder {
         };
         let options = query.edns.map(|edns| ReplyOptions::requested(&edns, Some(0)));
         let (has_opt, options) = (options.is_some(), options.unwrap_or_default());
-        Reply { len: writer.finish(), kind, question_end, has_opt, options, address_octet }
+        Reply { len: writer.finish(), kind, question_end, has_opt, options, host, address_octet }
+    }
+
+    /// Writes the reply to a query of class CH for a name of the namespace: whether it was asked for. Returns `None` for
+    /// any other message.
+    #[cold]
+    pub(crate) fn remembered(
+        &self,
+        message: &[u8],
+        asked: &Asked,
+        out: &mut [u8],
+    ) -> Option<Reply> {
+        let query = Query::parse(message).ok().filter(|query| query.qclass == Qclass::CH)?;
+        let Node::Host(address) = self.zones.locate(query.qname)?.node else { return None };
+        let mut writer = ReplyWriter::new(out, MAX_REPLY, &query)?;
+        let question_end = writer.position();
+        let kind = if asked.contains(address) {
+            Kind::NoData
+        } else {
+            writer.rcode(Rcode::NXDOMAIN);
+            Kind::NxDomain
+        };
+        Some(Reply { len: writer.finish(), kind, question_end, ..Reply::NONE })
     }
 
     /// Returns the place of the queried name, or the return code for a query that is refused.

@@ -13,11 +13,12 @@ use measure::Nanos;
 use wire::extend::{MAX_REPLY_OPTIONS, ReplyOptions};
 use wire::message::OPT_FIXED;
 
+use crate::asked::Asked;
 use crate::behaviour::{Late, Latency};
 use crate::config::AuthConfig;
 use crate::delay::DelayQueue;
 use crate::faults::{EvenShare, Fault, FaultSpec, Faults};
-use crate::reply::Kind;
+use crate::reply::{Kind, Reply};
 use crate::responder::{MAX_REPLY, Responder};
 use crate::shared::Shared;
 
@@ -125,6 +126,8 @@ pub struct Auth {
     lanes: Lanes,
     delayed: DelayQueue,
     shared: Arc<Shared>,
+    /// Names that were asked for, if they are remembered.
+    asked: Option<Arc<Asked>>,
     /// End of the stall of the last call; in the past outside of a stall.
     paused_until: Nanos,
     counters: AuthCounters,
@@ -135,17 +138,20 @@ impl Auth {
     /// [is valid](AuthConfig::validate).
     pub fn new(config: AuthConfig) -> Self {
         let shared = Shared::new(config.capacity, config.stall);
-        Self::worker(config, shared)
+        let asked = config.remember.then(|| Arc::new(Asked::new()));
+        Self::worker(config, shared, asked)
     }
 
-    /// Returns the `count` workers of an AuthDNS, which share its capacity and stall at the same times.
+    /// Returns the `count` workers of an AuthDNS, which share its capacity and what they remember, and stall at the same
+    /// times.
     pub fn workers(config: &AuthConfig, count: usize) -> Vec<Self> {
         let shared = Shared::new(config.capacity, config.stall);
-        (0..count).map(|_| Self::worker(config.clone(), shared.clone())).collect()
+        let asked = config.remember.then(|| Arc::new(Asked::new()));
+        (0..count).map(|_| Self::worker(config.clone(), shared.clone(), asked.clone())).collect()
     }
 
-    /// Returns one of the workers that share a bucket.
-    fn worker(config: AuthConfig, shared: Arc<Shared>) -> Self {
+    /// Returns one of the workers that share a bucket and a memory.
+    fn worker(config: AuthConfig, shared: Arc<Shared>, asked: Option<Arc<Asked>>) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
         let (lanes, delays) = Lanes::new(&config);
         Auth {
@@ -155,6 +161,7 @@ impl Auth {
             lanes,
             delayed: DelayQueue::new(&delays),
             shared,
+            asked,
             paused_until: Nanos::ZERO,
             counters: AuthCounters::default(),
         }
@@ -169,7 +176,7 @@ impl Auth {
     /// no reply.
     #[inline]
     pub fn answer(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
-        let reply = self.responder.reply(message, out);
+        let reply = self.reply(message, out);
         self.counters.queries += 1;
         self.counters.count(reply.kind);
         (reply.len > 0).then_some(reply.len)
@@ -181,7 +188,7 @@ impl Auth {
     pub fn answer_stream(&mut self, message: &[u8], idle: Option<u16>, out: &mut Vec<u8>) {
         let at = out.len();
         out.resize(at + MAX_REPLY, 0);
-        let reply = self.responder.reply(message, &mut out[at..]);
+        let reply = self.reply(message, &mut out[at..]);
         self.counters.queries += 1;
         self.counters.count(reply.kind);
         let mut len = reply.len;
@@ -196,11 +203,25 @@ impl Auth {
         out.truncate(at + len);
     }
 
+    /// Writes the correct reply to a message, and remembers its name.
+    #[inline]
+    fn reply(&self, message: &[u8], out: &mut [u8]) -> Reply {
+        let reply = self.responder.reply(message, out);
+        match (&self.asked, reply.host) {
+            (Some(asked), Some(address)) => asked.note(address),
+            (Some(asked), None) if reply.kind == Kind::Error => {
+                return self.responder.remembered(message, asked, out).unwrap_or(reply);
+            }
+            _ => {}
+        }
+        reply
+    }
+
     /// Writes the reply to a datagram, correct or with a fault; returns its length (0 for no reply) and whether it is
     /// sent twice.
     #[inline]
     fn respond(&mut self, message: &[u8], out: &mut [u8]) -> (usize, bool) {
-        let reply = self.responder.reply(message, out);
+        let reply = self.reply(message, out);
         self.counters.count(reply.kind);
         match self.faults.next(&reply) {
             None => (reply.len, false),

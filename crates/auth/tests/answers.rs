@@ -329,3 +329,28 @@ fn check_reply(message: &[u8]) -> Result<(), TestCaseError> {
     }
     Ok(())
 }
+
+#[test]
+fn an_authdns_that_remembers_says_which_names_were_asked_for() {
+    let chaos = |name: &str| {
+        let mut message = query(name, "TXT", None);
+        let class = message.len() - 2;
+        message[class..].copy_from_slice(&wire::Qclass::CH.0.to_be_bytes());
+        message
+    };
+    let config = AuthConfig { remember: true, ..config() };
+    let mut workers = Auth::workers(&config, 2);
+    let asked = |auth: &mut Auth| ask(auth, &chaos(HOST)).header().rcode();
+    assert_eq!(asked(&mut workers[0]), Rcode::NXDOMAIN);
+    ask(&mut workers[0], &query(HOST, "AAAA", None));
+    // They remember together, and names alone: another one was not asked for.
+    assert_eq!(asked(&mut workers[1]), Rcode::NOERROR);
+    let other = ask(&mut workers[1], &chaos("010-001-002-004.dns64perf.test"));
+    assert_eq!(other.header().rcode(), Rcode::NXDOMAIN);
+    for name in ["dns64perf.test", "other.example"] {
+        let refused = ask(&mut workers[1], &chaos(name));
+        assert_eq!(refused.header().rcode(), Rcode::REFUSED, "{name}");
+    }
+    let forgetful = &mut Auth::new(AuthConfig { remember: false, ..config });
+    assert_eq!(asked(forgetful), Rcode::REFUSED);
+}

@@ -87,7 +87,10 @@ impl AuthServer {
             listeners.extend(more);
         }
         let cpus = listen.cpus.iter().copied().map(Some).chain([None]);
-        let workers = engines.into_iter().zip(Auth::workers(config, workers)).zip(cpus);
+        // The last one answers over connections.
+        let mut auths = Auth::workers(config, workers + 1);
+        let over_connections = auths.pop();
+        let workers = engines.into_iter().zip(auths).zip(cpus);
         let wait = listen.wait;
         let workers = workers.map(|((mut engine, mut auth), cpu)| {
             let stop = stop.clone();
@@ -103,7 +106,8 @@ impl AuthServer {
         let workers = workers.collect();
         let faults = Faults::new(listen.stream_fault);
         let stream_faults = faults.made();
-        let connections = serve_connections(config, listeners, faults, stop.clone());
+        let auth = over_connections.unwrap_or_else(|| Auth::new(config.clone()));
+        let connections = serve_connections(auth, listeners, faults, stop.clone());
         Ok(AuthServer { addresses, encrypted, stop, workers, connections, stream_faults })
     }
 
@@ -144,14 +148,13 @@ impl AuthServer {
 
 /// Starts the thread that answers queries of connections until `stop` is set.
 fn serve_connections(
-    config: &AuthConfig,
+    mut auth: Auth,
     listeners: Vec<Listener>,
     faults: Faults,
     stop: Arc<AtomicBool>,
 ) -> JoinHandle<io::Result<()>> {
     let limits =
         tcp::TcpLimits { connections: MAX_CONNECTIONS, idle: IDLE, ..tcp::TcpLimits::default() };
-    let mut auth = Auth::new(config.clone());
     // In the unit of the option edns-tcp-keepalive, 100 ms (RFC 7828).
     let idle_100ms = u16::try_from(IDLE.as_millis() / 100).ok();
     let answer = move |message: &[u8], carried: Carried, reply: &mut Vec<u8>| {

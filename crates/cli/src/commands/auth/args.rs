@@ -120,6 +120,9 @@ pub(crate) struct AuthArgs {
     /// Fail every Nth query over TCP, TLS, HTTP and QUIC: status=CODE/N, reset/N, refuse/N, goaway/N or close/N
     #[arg(long, value_name = "FAULT/N")]
     pub(crate) stream_fault: Option<FaultPlan>,
+    /// Remember which names were asked for: a query of class CH for a name is answered NOERROR if it was, NXDOMAIN if not
+    #[arg(long)]
+    pub(crate) remember: bool,
     /// Cores, one worker on each [default: one worker on any core]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,

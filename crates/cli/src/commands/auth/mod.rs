@@ -136,6 +136,7 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
         stall: args.stall,
         loss: args.loss,
         faults: args.fault.iter().copied().chain(duplicate).collect(),
+        remember: args.remember,
         ..AuthConfig::new(namespace)
     };
     config.validate().map_err(Failure::input)?;

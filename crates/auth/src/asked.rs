@@ -1,0 +1,72 @@
+//! The names that were asked for: a bit for each IPv4 address, in pages that are made when they are needed.
+//!
+//! A Measurer that lost a query wants to know whether the server lost it, or what the server asked for it. So an AuthDNS
+//! that remembers its names answers queries of class CH, in which servers tell of themselves: NOERROR for a name of the
+//! namespace that was asked for in class IN, NXDOMAIN for one that was not. All workers share one memory.
+
+use std::net::Ipv4Addr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Addresses of a page: 4 KiB.
+const PAGE_BITS: u32 = 15;
+/// Words of a page.
+const WORDS: usize = 1 << (PAGE_BITS - 6);
+
+/// The names that were asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
+}
+
+impl Asked {
+    /// Makes an empty memory: 2 MiB, and 4 KiB for every 32,768 addresses that are close together.
+    pub(crate) fn new() -> Self {
+        let pages = 1 << (u32::BITS - PAGE_BITS);
+        Asked { pages: std::iter::repeat_with(OnceLock::new).take(pages).collect() }
+    }
+
+    /// Notes that the name of `address` was asked for.
+    #[inline]
+    pub(crate) fn note(&self, address: Ipv4Addr) {
+        let (page, word, bit) = place(address);
+        let empty = || std::iter::repeat_with(AtomicU64::default).take(WORDS).collect();
+        let word = &self.pages[page].get_or_init(empty)[word];
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the name of `address` was asked for.
+    pub(crate) fn contains(&self, address: Ipv4Addr) -> bool {
+        let (page, word, bit) = place(address);
+        self.pages[page].get().is_some_and(|page| page[word].load(Ordering::Relaxed) & bit != 0)
+    }
+}
+
+/// Returns page, word and bit of an address.
+#[inline]
+fn place(address: Ipv4Addr) -> (usize, usize, u64) {
+    let address = u32::from(address);
+    let word = (address >> 6) as usize % WORDS;
+    ((address >> PAGE_BITS) as usize, word, 1 << (address % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_has_its_own_bit() {
+        let asked = Asked::new();
+        let some = [0, 1, 63, 64, 32_767, 32_768, 0x0a01_0203, u32::MAX].map(Ipv4Addr::from);
+        for (i, address) in some.into_iter().enumerate() {
+            assert!(!asked.contains(address), "{address}");
+            asked.note(address);
+            asked.note(address);
+            for (j, other) in some.into_iter().enumerate() {
+                assert_eq!(asked.contains(other), j <= i, "{other} after {address}");
+            }
+        }
+    }
+}
