@@ -84,7 +84,8 @@ impl Outcomes {
                 self.tally.late += 1;
                 table.mark_answered(id);
                 self.record_lost(1);
-                self.tally.disturbances.add_lost(lost_query(&found, socket, id));
+                let lost = lost_query(&found, socket, id, &*self.workload);
+                self.tally.disturbances.add_lost(lost);
                 return Some(found);
             }
             State::Outstanding => {
@@ -130,7 +131,8 @@ impl Outcomes {
         let (mut lost, timeout) = (0, self.timeout);
         pipeline.expire(now, timeout, |id, found| {
             lost += 1;
-            self.tally.disturbances.add_lost(lost_query(&found, socket, id));
+            let lost = lost_query(&found, socket, id, &*self.workload);
+            self.tally.disturbances.add_lost(lost);
         });
         self.record_lost(lost);
         lost
@@ -141,7 +143,8 @@ impl Outcomes {
         let (mut lost, timeout) = (0, self.timeout);
         ring.expire_each(now, timeout, |id, found| {
             lost += 1;
-            self.tally.disturbances.add_lost(lost_query(&found, socket, id));
+            let lost = lost_query(&found, socket, id, &*self.workload);
+            self.tally.disturbances.add_lost(lost);
         });
         self.record_lost(lost);
         lost
@@ -149,6 +152,8 @@ impl Outcomes {
 }
 
 /// Returns what is kept of a lost query.
-fn lost_query(found: &Found, socket: u16, id: u16) -> LostQuery {
-    LostQuery { due: found.due, sent: found.sent, socket, port: None, id, seen_by_authdns: None }
+fn lost_query(found: &Found, socket: u16, id: u16, workload: &dyn Workload) -> LostQuery {
+    let address = workload.address(found.key);
+    let (due, sent) = (found.due, found.sent);
+    LostQuery { due, sent, socket, port: None, id, address, seen_by_authdns: None }
 }

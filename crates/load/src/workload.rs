@@ -15,6 +15,8 @@ pub mod generated;
 pub mod mix;
 pub mod namespace;
 
+use std::net::Ipv4Addr;
+
 use wire::message::HEADER;
 use wire::{Edns, Invalid};
 
@@ -61,6 +63,11 @@ pub trait Workload: Send {
     /// # Errors
     /// The reason why the reply is not valid.
     fn check(&mut self, key: u32, reply: &[u8]) -> Result<u8, Invalid>;
+
+    /// Returns the address in the name of the query with `key`, if there is one in it.
+    fn address(&self, _key: u32) -> Option<Ipv4Addr> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,10 @@ pub struct StatLine {
     pub user: u64,
     /// Time in the kernel of all threads, also ended ones.
     pub system: u64,
+    /// Time of children that have ended and were waited for, in user mode and in the kernel.
+    pub children: u64,
+    /// Number of the core where it ran last; absent in a shorter line.
+    pub core: Option<usize>,
 }
 
 /// Parses `/proc/PID/stat`; the name in parentheses may contain anything, also parentheses.
@@ -33,7 +37,10 @@ pub fn parse_stat(text: &str) -> Option<StatLine> {
     // Fields 14 and 15.
     let user = fields.nth(5)?.parse().ok()?;
     let system = fields.next()?.parse().ok()?;
-    Some(StatLine { ppid, group, foreground_group, user, system })
+    // Fields 16 and 17; field 39.
+    let children = fields.by_ref().take(2).map_while(|field| field.parse::<u64>().ok()).sum();
+    let core = fields.nth(21).and_then(|field| field.parse().ok());
+    Some(StatLine { ppid, group, foreground_group, user, system, children, core })
 }
 
 /// Time of one core by kind of work, in clock ticks, from `/proc/stat`.
@@ -133,6 +140,22 @@ pub struct SchedStat {
 pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     let mut fields = text.split_ascii_whitespace().map(str::parse);
     Some(SchedStat { run: fields.next()?.ok()?, delay: fields.next()?.ok()? })
+}
+
+/// Parses how long each core ran processes, in nanoseconds, from `/proc/schedstat`: the seventh number of its line.
+pub fn parse_core_run_times(text: &str) -> BTreeMap<usize, u64> {
+    let core = |line: &str| {
+        let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
+        let number = fields.next()?.parse().ok()?;
+        Some((number, fields.nth(6)?.parse().ok()?))
+    };
+    text.lines().filter_map(core).collect()
+}
+
+/// Parses how long each core ran processes, in nanoseconds, from `cpuacct.usage_percpu` of a control group of version
+/// 1: a number for each core.
+pub fn parse_usage_by_core(text: &str) -> BTreeMap<usize, u64> {
+    text.split_ascii_whitespace().map_while(|field| field.parse().ok()).enumerate().collect()
 }
 
 /// UDP datagrams of a network namespace that were not delivered or sent, IPv4 and IPv6 together.
@@ -301,8 +324,18 @@ mod tests {
         let text = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 111 222 5 6 20 0 1 0 99 1 2";
         assert_eq!(
             parse_stat(text),
-            Some(StatLine { ppid: 7, group: 42, foreground_group: -1, user: 111, system: 222 })
+            Some(StatLine {
+                ppid: 7,
+                group: 42,
+                foreground_group: -1,
+                user: 111,
+                system: 222,
+                children: 11,
+                core: None
+            })
         );
+        let long = format!("{text} {} 1 0 0", "0 ".repeat(14));
+        assert_eq!(parse_stat(&long).and_then(|stat| stat.core), Some(1), "{long}");
         for bad in ["", "1 (x)", "1 (x) S", "1 x S 1 1 1", "1 (x) S 1 1 1 1 1 1 1 1 1 1 y z"] {
             assert_eq!(parse_stat(bad), None, "{bad}");
         }
@@ -351,6 +384,14 @@ mod tests {
     }
 
     #[test]
+    fn reads_the_run_times_of_cores() {
+        let text = "version 17\ntimestamp 1\ncpu0 0 0 9 8 7 6 500 600 7\ndomain0 3 1 2\ncpu1 0 0 9 8 7 6 77 1 1\n";
+        assert_eq!(parse_core_run_times(text), [(0, 500), (1, 77)].into());
+        assert_eq!(parse_usage_by_core("500 77 \n"), [(0, 500), (1, 77)].into());
+        assert!(parse_core_run_times("cpu0 1 2").is_empty() && parse_usage_by_core("x").is_empty());
+    }
+
+    #[test]
     fn reads_memory_and_switches() {
         let text = "Name:\tx\nVmHWM:\t    20 kB\nVmRSS:\t    12 kB\n\
                     voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\n";
@@ -375,6 +416,8 @@ mod tests {
             parse_proportional(&text);
             parse_switches(&text);
             parse_system(&text);
+            parse_core_run_times(&text);
+            parse_usage_by_core(&text);
             UdpCounters::parse(&text, &text);
         }
 
@@ -384,7 +427,8 @@ mod tests {
             user in any::<u64>(), system in any::<u64>()
         ) {
             let text = format!("1 ({name}) R {ppid} {group} 1 0 {foreground_group} 0 0 0 0 0 {user} {system} 0 0 20 0");
-            let wanted = StatLine { ppid, group, foreground_group, user, system };
+            let wanted =
+                StatLine { ppid, group, foreground_group, user, system, children: 0, core: None };
             prop_assert_eq!(parse_stat(&text), Some(wanted));
         }
 

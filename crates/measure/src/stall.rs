@@ -12,6 +12,7 @@
 //! losses lie by stalls, or by departures that were late, is void.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,20 @@ impl fmt::Display for Stall {
     }
 }
 
+/// A core that was watched for stalls during a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedCore {
+    /// Whose core.
+    pub side: Side,
+    /// Number of the core.
+    pub cpu: usize,
+    /// Whether the watcher has a real-time priority; without it, it may be kept waiting by what runs there.
+    pub real_time: bool,
+    /// CPU time of the watcher on this core.
+    #[serde(rename = "used_ns", with = "as_ns")]
+    pub used: Nanos,
+}
+
 /// A span in which queries left more than [`MIN_STALL`] late; times count from the start of the trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateSpan {
@@ -124,6 +139,9 @@ pub struct LostQuery {
     pub port: Option<u16>,
     /// Id of the message.
     pub id: u16,
+    /// Address in the name that was asked for; absent for a name without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<Ipv4Addr>,
     /// Whether the AuthDNS was asked for its name; absent where nothing could tell.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen_by_authdns: Option<bool>,
@@ -143,6 +161,9 @@ pub struct Disturbances {
     pub late: Vec<LateSpan>,
     /// Stalls, at most [`MAX_SPANS`] of each side.
     pub stalls: Vec<Stall>,
+    /// Cores that were watched for stalls, beside what the Measurer sees of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub watched: Vec<WatchedCore>,
 }
 
 impl Disturbances {
@@ -211,6 +232,7 @@ impl Disturbances {
         self.late.sort_by_key(|span| span.from);
         self.late.truncate(MAX_SPANS);
         other.stalls.iter().for_each(|stall| self.add_stall(*stall));
+        self.watched.extend_from_slice(&other.watched);
     }
 
     /// Returns whether nothing was noted.
@@ -219,6 +241,7 @@ impl Disturbances {
             && self.losses.is_empty()
             && self.late.is_empty()
             && self.stalls.is_empty()
+            && self.watched.is_empty()
     }
 
     /// Returns why a failed trial is void: without the losses that lie by stalls and late departures no more
@@ -285,7 +308,15 @@ mod tests {
     const RTT: Nanos = Nanos::from_micros(100);
 
     fn lost(due: Nanos) -> LostQuery {
-        LostQuery { due, sent: due, socket: 0, port: None, id: 1, seen_by_authdns: None }
+        LostQuery {
+            due,
+            sent: due,
+            socket: 0,
+            port: None,
+            id: 1,
+            address: None,
+            seen_by_authdns: None,
+        }
     }
 
     fn stall(side: Side, at: u64, length: u64) -> Stall {

@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd;
 use measure::Nanos;
 use measure::procfs::parse_schedstat;
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 
 /// Returns how long the calling thread was ready to run but had no core so far (second field of
@@ -73,6 +75,27 @@ pub fn prepare_for_timing() {
         // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
+}
+
+/// Gives the calling thread the lowest real-time priority (`SCHED_FIFO` 1): it gets its core as soon as it wakes,
+/// before all threads without one. Returns whether that is permitted (root, or `RLIMIT_RTPRIO`).
+pub fn take_core_first() -> bool {
+    let attr = SchedAttr {
+        size: size_of::<SchedAttr>() as u32,
+        policy: libc::SCHED_FIFO as u32,
+        priority: 1,
+        ..SchedAttr::default()
+    };
+    // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) == 0 }
+}
+
+/// Sleeps until `at` on `CLOCK_MONOTONIC`.
+pub fn sleep_until(at: Nanos) {
+    let at = TimeSpec::new((at.0 / 1_000_000_000) as i64, (at.0 % 1_000_000_000) as i64);
+    let until = ClockNanosleepFlags::TIMER_ABSTIME;
+    // A signal ends the sleep early.
+    while clock_nanosleep(ClockId::CLOCK_MONOTONIC, until, &at) == Err(nix::errno::Errno::EINTR) {}
 }
 
 /// Number of open files that is enough for any load: 2^20, the kernel's own limit (`fs.nr_open`).
@@ -141,6 +164,10 @@ mod tests {
             prepare_for_timing();
             assert_eq!(nix::sys::prctl::get_timerslack().expect("readable"), 1);
             assert!(thread_run_delay().is_none_or(|delay| delay < clock::monotonic()));
+            let at = clock::monotonic() + Nanos::from_micros(500);
+            take_core_first();
+            sleep_until(at);
+            assert!(clock::monotonic() >= at);
         })
         .join()
         .expect("no panic");

@@ -6,6 +6,8 @@
 //!                    repeated                                            labels, outside of the prefix
 //! ```
 
+use std::net::Ipv4Addr;
+
 use wire::namespace::LABEL;
 use wire::{Edns, Expect, Invalid, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
@@ -248,6 +250,11 @@ impl Workload for NamespaceWorkload {
             NamespaceExpect::Same(expect) => expect,
         };
         reply::check(message, &self.question, &expect)
+    }
+
+    fn address(&self, key: u32) -> Option<Ipv4Addr> {
+        let address = key.into();
+        self.spec.namespace.contains(address).then_some(address)
     }
 }
 
