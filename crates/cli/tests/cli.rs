@@ -216,6 +216,17 @@ fn losses_are_counted() {
 }
 
 #[test]
+fn a_goal_that_is_missed_by_latency_has_a_limiter() {
+    let auth = AuthDns::start(&["--delay", "20ms"]);
+    let args =
+        ["--namespace", "10.0.0.0/12", "--type", "A", "--rate", "200", "--duration", "300ms"];
+    let (code, trial) = load(&auth, &[&args[..], &["--goal", "p99 < 5ms"]].concat());
+    assert_eq!((code, &trial["passed"], &trial["lost"]), (1, &false.into(), &0.into()), "{trial}");
+    // A busy machine may void it.
+    assert!(trial["limiter"] == "target" || trial["void"] != false, "{}", trial["limiter"]);
+}
+
+#[test]
 fn a_search_that_cannot_pass_says_so() {
     let auth = AuthDns::start(&["--loss", "0.01"]);
     let (code, out, err) = dnsdyno(&[

@@ -1,9 +1,8 @@
 //! A load without one valid answer says in one sentence why, and exits with 1. Loopback only.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::process::{Child, Command, Stdio};
-use std::thread::JoinHandle;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
@@ -112,12 +111,16 @@ fn what_is_no_dns_is_told() {
 
     let web = TcpListener::bind("127.0.0.1:0").expect("a port");
     let target = web.local_addr().expect("an address").to_string();
-    let _served: JoinHandle<()> = std::thread::spawn(move || {
+    std::thread::spawn(move || {
         for stream in web.incoming() {
             let Ok(mut stream) = stream else { return };
-            // The client may be gone.
-            let _ = stream.read(&mut [0; 512]);
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            std::thread::spawn(move || {
+                // The client may be gone. What it still sends is read, so that its end is no reset.
+                let _ = stream.read(&mut [0; 512]);
+                let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
         }
     });
     let sentence = load(&target, "--transport tcp");
