@@ -80,6 +80,7 @@ pub fn start(
         }
         Serves::Dut { .. } => {}
     }
+    command.push("--remember".into());
     let mut process = Process::start(&Launch {
         name,
         namespace: testbed.namespace(Host::Auth),

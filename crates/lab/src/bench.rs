@@ -6,7 +6,9 @@
 //!                     │ watched: the server under test and the AuthDNS must run until its end
 //! ```
 
+mod conclude;
 mod generators;
+mod lost;
 pub(crate) mod measurer;
 mod updates;
 
@@ -20,21 +22,20 @@ use experiment::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, Replication, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
-use measure::{Nanos, Pacing, Void, Warning};
+use measure::{Nanos, Pacing, Warning};
 use nix::sys::signal::Signal;
-use record::{Cpu, LockStepRow, Series, Trial, TrialRequest, TrialResult, Voidness};
+use record::{LockStepRow, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
 use self::measurer::command;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
-use crate::probe::{HostUse, Observed, Sampler, Snapshot, Watched, procfs, time_of_processes};
+use crate::probe::{Ledger, RunTimes, Sampler, Snapshot, Watched, procfs, time_of_processes};
 use crate::process::{Launch, Process, TimeLimit};
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
-use crate::verdict::{evidence, verdict};
 use crate::watch::{LiveUpdate, Reader, Watcher};
 
 /// Interval between checks of the processes of a running trial.
@@ -54,8 +55,6 @@ const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
 /// for less than a twentieth of the interval.
 const SETTLE: Duration = Duration::from_secs(10);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
-/// Share (0 to 1) of the server's cores above which the use by other processes is a warning.
-const FOREIGN_ON_DUT: f64 = 0.05;
 
 /// Number of samples of a trial, if their interval is within [`SAMPLING`].
 const SAMPLES: u32 = 20;
@@ -78,6 +77,8 @@ pub struct LabBench<'a> {
     cpu_limit: Option<f64>,
     // Whether the server may still have work from the last trial.
     overloaded: bool,
+    // Whether names were used, forgotten by the server, and may be used again.
+    names_forgotten: bool,
     watcher: Option<Watcher>,
     // Network of the Measurer for a remote server; absent if the Measurer runs in the tester's host.
     outside: Option<Netns>,
@@ -88,6 +89,8 @@ struct Spent {
     before: Snapshot,
     after: Snapshot,
     series: Vec<Series>,
+    // CPU time of each host's processes over time.
+    run_times: RunTimes,
     // CPU time of each role beside the server: seconds in user mode and in the kernel.
     beside: Vec<(&'static str, Host, (f64, f64))>,
 }
@@ -145,6 +148,7 @@ impl<'a> LabBench<'a> {
             group: None,
             cpu_limit: None,
             overloaded: false,
+            names_forgotten: false,
             watcher: None,
             outside: None,
         }
@@ -311,6 +315,7 @@ impl<'a> LabBench<'a> {
         };
         let mut tester = Process::start_with(&launch, input).map_err(failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
+        let ledger = Ledger::start(&watched, self.testbed.cpus(Host::Tester));
         self.watch(&mut tester, &mut reader, limit)?;
         // The process has ended but was not waited for yet: its counters are still in `/proc`.
         watched.push((Host::Tester, tester.pid()));
@@ -319,8 +324,8 @@ impl<'a> LabBench<'a> {
         let beside = beside
             .map(|((role, host, now), (_, _, then))| (role, host, (now.0 - then.0, now.1 - then.1)))
             .collect();
-        let series = sampler.stop();
-        Ok((tester, Spent { before, after, series, beside }))
+        let (series, run_times) = (sampler.stop(), ledger.stop());
+        Ok((tester, Spent { before, after, series, run_times, beside }))
     }
 
     /// Runs a command that writes its result to `file`, with `input` on its standard input. Returns the result and the
@@ -355,9 +360,14 @@ impl<'a> LabBench<'a> {
         self.result(command(&file), &input, &file, duration, limit)
     }
 
+    /// Returns whether an AuthDNS, or a primary, runs in the auth host.
+    fn uses_auth(&self) -> bool {
+        self.authdns.is_some() || self.group.as_ref().is_some_and(Group::uses_auth)
+    }
+
     /// Returns whether the AuthDNS of this bench, or a primary, runs on the Measurer's core.
     fn shares_core(&self) -> bool {
-        (self.authdns.is_some() || self.group.as_ref().is_some_and(Group::uses_auth))
+        self.uses_auth()
             && self.testbed.cpus(Host::Auth).shares_with(self.testbed.cpus(Host::Tester))
     }
 
@@ -421,62 +431,6 @@ impl<'a> LabBench<'a> {
     fn is_interrupted(&self) -> bool {
         self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
     }
-
-    /// Adds the probes' counters to the Measurer's record, and decides whether the trial is void and what limited it.
-    fn conclude(&self, mut trial: Trial, spent: Spent) -> Trial {
-        let Spent { before, after, series, beside } = spent;
-        let observed = &Observed::between(&before, &after, self.testbed, trial.duration_s);
-        // The Measurer has its own series, of latencies.
-        trial.probes.extend(series);
-        let shared = self.shares_core();
-        let mut evidence = evidence(&trial, observed, shared, self.server.is_some());
-        if self.group.is_some() {
-            // A busy primary does not slow down queries to its secondary.
-            evidence.authdns_busy = None;
-        }
-        if let (Some(busy), Some(cores)) = (&mut evidence.dut_busy, self.cpu_limit) {
-            // A server that uses all the CPU time of its limit is at its capacity.
-            *busy = (*busy * self.testbed.cpus(Host::Dut).count() as f64 / cores).min(1.0);
-        }
-        if !trial.void.is_void() {
-            let foreign = observed.usage(Host::Dut).foreign;
-            let disturbed = if self.server.is_some() { foreign } else { 0.0 };
-            let (void, limiter) = verdict(trial.passed, &evidence, disturbed);
-            (trial.void, trial.limiter) = (Voidness(void), limiter);
-        }
-        trial.drops.tester_receive = evidence.tester_drops;
-        trial.drops.authdns_receive = evidence.authdns_drops;
-        trial.drops.dut_receive = evidence.dut_drops;
-        trial.drops.link = evidence.link_drops;
-        let tester = trial.cpu.entry("tester".to_owned()).or_default();
-        let used = observed.usage(Host::Tester);
-        (tester.user_s, tester.system_s) = (used.user_s, used.system_s);
-        tester.softirq_s = Some(used.softirq_s);
-        tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
-        let cpu = |host| cpu_of(observed.usage(host), self.testbed.cpus(host).cpus());
-        if self.authdns.is_some() {
-            trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
-        }
-        for (role, host, (user_s, system_s)) in beside {
-            let cpus = self.testbed.cpus(host).cpus().to_vec();
-            let busy = (user_s + system_s) / (trial.duration_s * cpus.len() as f64).max(1e-3);
-            let cpu = Cpu { user_s, system_s, busy: busy.min(1.0), cpus, ..Cpu::default() };
-            trial.cpu.insert(role.to_owned(), cpu);
-        }
-        if self.server.is_some() {
-            trial.cpu.insert("dut".to_owned(), cpu(Host::Dut));
-            let foreign = observed.usage(Host::Dut).foreign;
-            if foreign > FOREIGN_ON_DUT {
-                trial.warnings.push(Warning::ForeignOnServer { share: foreign });
-            }
-        }
-        if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
-            trial.void = Voidness(Some(Void::LinkUnseated { seen }));
-        }
-        trial.conditions.link = Some(self.testbed.link());
-        trial.conditions.path = Some(self.testbed.path());
-        trial
-    }
 }
 
 impl Bench for LabBench<'_> {
@@ -491,7 +445,7 @@ impl Bench for LabBench<'_> {
             Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(spec.pacing), spec.duration);
         let (result, spent) = self.measure(&request, spec.duration, limit)?;
-        let mut trial = self.conclude(result.trial, spent);
+        let mut trial = self.conclude(result.trial, spent, spec.pacing);
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
             trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
@@ -510,6 +464,7 @@ impl Bench for LabBench<'_> {
         if self.server.is_some() && self.names().is_some_and(|names| !names.reuse) {
             self.stop_server();
             self.start_server().map_err(failed)?;
+            self.names_forgotten = true;
         }
         Ok(true)
     }
@@ -521,7 +476,7 @@ impl Bench for LabBench<'_> {
         self.settle()?;
         let pacing = Pacing::LockStep { threads: spec.lanes, experiments: spec.experiments };
         self.begins(Some(pacing), Nanos::ZERO);
-        let mut request = self.request(&TrialSpec {
+        let request = self.request(&TrialSpec {
             pacing,
             duration: LOCKSTEP_SAMPLED,
             timeout: spec.timeout,
@@ -530,11 +485,10 @@ impl Bench for LabBench<'_> {
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
         });
-        request.dut_cpus = self.testbed.cpus(Host::Dut).cpus().to_vec();
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
-        result.trial = self.conclude(result.trial, spent);
+        result.trial = self.conclude(result.trial, spent, pacing);
         Ok(LockStepRow::new(spec.lanes, result))
     }
 
@@ -564,18 +518,6 @@ impl Bench for LabBench<'_> {
 /// Returns the CPU time of each role's processes until now: seconds in user mode and in the kernel.
 fn time_of(companions: &[Companions]) -> Vec<(&'static str, Host, (f64, f64))> {
     companions.iter().map(|c| (c.role, c.host, time_of_processes(&c.pids))).collect()
-}
-
-/// Returns the use of a host's cores for the record.
-fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
-    Cpu {
-        user_s: used.user_s,
-        system_s: used.system_s,
-        softirq_s: Some(used.softirq_s),
-        busy: used.busy,
-        run_delay: Some(used.run_delay),
-        cpus: cpus.to_vec(),
-    }
 }
 
 /// Converts any error to an error of the bench.

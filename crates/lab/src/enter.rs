@@ -13,7 +13,7 @@
 //! nothing: no process, and, since the network namespaces have no names, no namespace and no link.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -68,6 +68,8 @@ pub struct Lab {
     interrupted: Arc<AtomicBool>,
     privileged: bool,
     allowed: CpuList,
+    // The `/proc` of the outer process, which shows the host's kernel threads.
+    host_proc: Arc<File>,
 }
 
 impl Lab {
@@ -79,6 +81,12 @@ impl Lab {
     /// Returns the cores that the lab may use for its hosts.
     pub fn allowed_cpus(&self) -> &CpuList {
         &self.allowed
+    }
+
+    /// Returns the path of a `/proc` with the processes outside of the lab, which include the kernel's threads unless
+    /// this is a container.
+    pub(crate) fn host_proc(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.host_proc.as_raw_fd()).into()
     }
 
     /// Returns whether the lab runs as the real root, not as the root of its own user namespace.
@@ -315,6 +323,8 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
     // Mounts here are invisible outside, and later mounts outside are invisible here.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .map_err(mounted("mount tree"))?;
+    let host_proc = File::open("/proc")
+        .map_err(|source| EnterError::Start { what: "read its outer /proc", source })?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), plain, none).map_err(mounted("/proc"))?;
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -327,7 +337,7 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
         .thread_unblock()
         .map_err(|e| EnterError::Start { what: "unblock signals", source: e.into() })?;
     let (privileged, allowed) = (is_init_user_namespace(), CpuList::allowed());
-    Ok(Lab { interrupted, privileged, allowed })
+    Ok(Lab { interrupted, privileged, allowed, host_proc: Arc::new(host_proc) })
 }
 
 /// Makes the kernel kill this process when the outer one ends, and checks that the outer one still runs.

@@ -10,30 +10,38 @@
 //! relative to the time of sending, since a server is idle while the Tester starts and waits for the last replies;
 //! the load of other processes is relative to the time between the snapshots, since it does not wait.
 //!
-//! In addition a [`Sampler`] reads counters a few times a second, for series over time.
+//! In addition a [`Sampler`] reads counters a few times a second, for series over time, and a [`Ledger`] the CPU time
+//! of the processes a hundred times a second, so that work outside of the time of sending is told apart.
 
+mod ledger;
 pub mod procfs;
 mod sample;
+mod tasks;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::time::Instant;
 
+use measure::Link;
 use measure::procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_cores, parse_links};
 use nix::unistd::{SysconfVar, sysconf};
 
-use measure::Link;
-
+use self::tasks::CoreTasks;
 use crate::cpus::CpuList;
 use crate::testbed::{Host, Testbed};
+pub(crate) use ledger::{Ledger, RunTimes};
 pub use sample::{Sampler, Watched};
+pub use usage::{HostUse, Span};
 
 /// CPU time of a host's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Processes {
     user: u64,
     system: u64,
+    /// Time that each process and its ended children ran, in nanoseconds.
+    run: BTreeMap<u32, u64>,
     threads: BTreeMap<u32, SchedStat>,
 }
 
@@ -49,6 +57,12 @@ struct Network {
 pub struct Snapshot {
     at: Instant,
     cores: BTreeMap<usize, CoreTimes>,
+    /// Time that tasks of any kind ran; absent where the kernel does not tell.
+    tasks: Option<CoreTasks>,
+    /// Time of kernel threads that handle packets, by core, in nanoseconds; absent where they cannot be seen.
+    packet_threads: Option<BTreeMap<usize, u64>>,
+    /// Time that this process ran, in nanoseconds.
+    lab: u64,
     processes: [Processes; 3],
     networks: [Network; 3],
 }
@@ -68,8 +82,15 @@ impl Snapshot {
             networks[host.index()] = testbed.namespace(host).run(read_network)?;
         }
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let cores = parse_cores(&stat);
-        Ok(Self { at: Instant::now(), cores, processes, networks })
+        Ok(Self {
+            at: Instant::now(),
+            cores: parse_cores(&stat),
+            tasks: CoreTasks::read(),
+            packet_threads: tasks::packet_threads(testbed.host_proc()),
+            lab: tasks::run_time(std::process::id(), 0, 0),
+            processes,
+            networks,
+        })
     }
 }
 
@@ -79,6 +100,8 @@ impl Processes {
             if let Some(stat) = procfs::read_stat(pid) {
                 self.user += stat.user;
                 self.system += stat.system;
+                let tick_ns = (1e9 / ticks_per_second()) as u64;
+                self.run.insert(pid, tasks::run_time(pid, stat.children, tick_ns));
             }
             self.threads.extend(procfs::read_threads(pid));
         }
@@ -104,25 +127,6 @@ fn read_network() -> Network {
     }
 }
 
-/// CPU time and load of a host during a trial.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HostUse {
-    /// Seconds in which its processes ran in user mode.
-    pub user_s: f64,
-    /// Seconds in which its processes ran in the kernel.
-    pub system_s: f64,
-    /// Seconds of software interrupts on its cores, of any cause.
-    pub softirq_s: f64,
-    /// Busy share (0 to 1) of its cores; of its own part only, if it shares them.
-    pub busy: f64,
-    /// Share (0 to 1) of the trial in which its busiest thread ran.
-    pub busiest_thread: f64,
-    /// Largest share (0 to 1) of the trial in which one of its threads was ready to run and did not.
-    pub run_delay: f64,
-    /// Share (0 to 1) of its cores that the hypervisor and processes outside the testbed used.
-    pub foreign: f64,
-}
-
 /// CPU time and losses of the testbed during a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
@@ -134,15 +138,18 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Computes the difference of two snapshots around a trial that sent for `sending_s` seconds.
-    pub fn between(before: &Snapshot, after: &Snapshot, testbed: &Testbed, sending_s: f64) -> Self {
-        let window_s = after.at.duration_since(before.at).as_secs_f64();
+    /// Computes the difference of two snapshots around a trial of which `span` is known.
+    pub fn between(
+        before: &Snapshot,
+        after: &Snapshot,
+        testbed: &Testbed,
+        span: &Span<'_>,
+    ) -> Self {
         let plan: [&CpuList; 3] = Host::ALL.map(|host| testbed.cpus(host));
+        let span = Span { link: Some(testbed.link()), ..*span };
         let tick_s = 1.0 / ticks_per_second();
-        let mut observed = Self {
-            uses: uses(before, after, plan, Times { window_s, sending_s, tick_s }),
-            ..Self::default()
-        };
+        let uses = usage::uses(before, after, plan, tick_s, &span);
+        let mut observed = Self { uses, ..Self::default() };
         observed.count_drops(before, after, testbed.link());
         observed
     }
@@ -183,63 +190,6 @@ impl Observed {
     }
 }
 
-/// Times that shares are relative to, in seconds.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    window_s: f64,
-    sending_s: f64,
-    tick_s: f64,
-}
-
-/// Returns the use of each host, from two snapshots.
-fn uses(before: &Snapshot, after: &Snapshot, plan: [&CpuList; 3], t: Times) -> [HostUse; 3] {
-    let share = |seconds: f64, of_s: f64| (seconds / of_s.max(1e-3)).clamp(0.0, 1.0);
-    let spent = |i: usize| {
-        let (b, a) = (&before.processes[i], &after.processes[i]);
-        let seconds = |b: u64, a: u64| a.saturating_sub(b) as f64 * t.tick_s;
-        (seconds(b.user, a.user), seconds(b.system, a.system))
-    };
-    std::array::from_fn(|i| {
-        let cpus = plan[i];
-        let count = cpus.count() as f64;
-        let core = cores_of(before, after, cpus);
-        let (user_s, system_s) = spent(i);
-        let alone = plan.iter().enumerate().all(|(j, other)| i == j || !other.shares_with(cpus));
-        let own_s = if alone { core.busy() as f64 * t.tick_s } else { user_s + system_s };
-        let (mut busiest, mut delay) = (0, 0);
-        for (thread, now) in &after.processes[i].threads {
-            let then = before.processes[i].threads.get(thread).copied().unwrap_or_default();
-            busiest = busiest.max(now.run.saturating_sub(then.run));
-            delay = delay.max(now.delay.saturating_sub(then.delay));
-        }
-        // Software interrupts during our processes count in their system time and also in the core's softirq column.
-        // So only the other two columns are compared, and the time of other processes is never overstated.
-        let ours = (0..plan.len()).filter(|j| plan[*j].shares_with(cpus)).map(spent);
-        let (our_user, our_system) = ours.fold((0.0, 0.0), |sum, s| (sum.0 + s.0, sum.1 + s.1));
-        let foreign_s = (core.user as f64 * t.tick_s - our_user).max(0.0)
-            + (core.system as f64 * t.tick_s - our_system).max(0.0)
-            + core.steal as f64 * t.tick_s;
-        HostUse {
-            user_s,
-            system_s,
-            softirq_s: core.softirq as f64 * t.tick_s,
-            busy: share(own_s, t.sending_s * count),
-            busiest_thread: share(busiest as f64 / 1e9, t.sending_s),
-            run_delay: share(delay as f64 / 1e9, t.sending_s),
-            foreign: share(foreign_s, t.window_s * count),
-        }
-    })
-}
-
-/// Returns the work of a list of cores between two snapshots.
-fn cores_of(before: &Snapshot, after: &Snapshot, cpus: &CpuList) -> CoreTimes {
-    let sum = |snapshot: &Snapshot| {
-        let times = cpus.cpus().iter().filter_map(|cpu| snapshot.cores.get(cpu));
-        times.fold(CoreTimes::default(), |sum, core| sum.plus(core))
-    };
-    sum(after).since(&sum(before))
-}
-
 /// Returns the unit of CPU times in `/proc`.
 fn ticks_per_second() -> f64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100.0, |ticks| ticks as f64)
@@ -250,45 +200,24 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn core(user: u64, system: u64, softirq: u64, idle: u64) -> CoreTimes {
+    pub(super) fn core(user: u64, system: u64, softirq: u64, idle: u64) -> CoreTimes {
         CoreTimes { user, system, softirq, idle, ..CoreTimes::default() }
     }
 
-    fn snapshots() -> (Snapshot, Snapshot) {
+    /// Snapshots of two idle cores, 3 s apart.
+    pub(super) fn snapshots() -> (Snapshot, Snapshot) {
         let zero = Snapshot {
             at: Instant::now(),
             cores: [(0, core(0, 0, 0, 0)), (1, core(0, 0, 0, 0))].into(),
+            tasks: None,
+            packet_threads: None,
+            lab: 0,
             processes: Default::default(),
             networks: Default::default(),
         };
         let mut later = zero.clone();
         later.at += Duration::from_secs(3);
         (zero, later)
-    }
-
-    const T: Times = Times { window_s: 3.0, sending_s: 2.0, tick_s: 0.01 };
-
-    #[test]
-    fn shares_are_of_the_time_of_sending() {
-        let (before, mut after) = snapshots();
-        let (zero, one) = ("0".parse().unwrap(), "1".parse().unwrap());
-        // Tester and AuthDNS on core 0, 50 ticks of another's there; the server on core 1.
-        after.cores = [(0, core(150, 60, 20, 70)), (1, core(120, 50, 20, 110))].into();
-        after.processes[0] = Processes { user: 80, system: 40, ..Processes::default() };
-        after.processes[1] = Processes { user: 20, system: 30, ..Processes::default() };
-        let threads = [
-            (7, SchedStat { run: 1_900_000_000, delay: 10_000_000 }),
-            (8, SchedStat { run: 100, delay: 200_000_000 }),
-        ];
-        after.processes[2] = Processes { user: 120, system: 50, threads: threads.into() };
-        let [tester, auth, dut] = uses(&before, &after, [&zero, &zero, &one], T);
-        assert_eq!((tester.user_s, tester.system_s, tester.softirq_s), (0.8, 0.4, 0.2));
-        assert!((tester.busy - 0.6).abs() < 1e-9 && (auth.busy - 0.25).abs() < 1e-9);
-        assert!((dut.busy - 0.95).abs() < 1e-9, "{}", dut.busy);
-        assert!((dut.busiest_thread - 0.95).abs() < 1e-9 && (dut.run_delay - 0.1).abs() < 1e-9);
-        // 150 - 100 in user mode; the system time is less than ours with its interrupts.
-        assert!((tester.foreign - 0.5 / 3.0).abs() < 1e-9, "{}", tester.foreign);
-        assert_eq!(dut.foreign, 0.0);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 
 use experiment::settings::MAX_SECONDARIES;
 use measure::{Link, Path};
@@ -131,6 +131,8 @@ pub struct Testbed {
     hosts: [Namespace; 3],
     cpus: CpuPlan,
     allowed: CpuList,
+    // A `/proc` that shows the kernel's threads.
+    host_proc: PathBuf,
     link: Link,
     path: Path,
     // Why the links are not of the requested kind.
@@ -183,6 +185,7 @@ impl Testbed {
             hosts,
             cpus: plan.cpus.clone(),
             allowed,
+            host_proc: lab.host_proc(),
             link: Link::Plain,
             path: Path::HostOffload,
             link_refused: None,
@@ -222,6 +225,11 @@ impl Testbed {
             Host::Auth => &self.cpus.auth,
             Host::Dut => &self.cpus.dut,
         }
+    }
+
+    /// Returns the path of a `/proc` that shows the kernel's threads, where it may.
+    pub(crate) fn host_proc(&self) -> &FilePath {
+        &self.host_proc
     }
 
     /// Returns the cores of all hosts.

@@ -1,62 +1,90 @@
-//! Verdict of the probes on a trial: whether it is void, and its limiter.
+//! Verdict of the probes on a trial: whether it is void, its limiter, and what shows it.
 
-use measure::limiter::MAX_FOREIGN;
-use measure::{Evidence, Limiter, Void};
+use measure::{Evidence, Limiter, LimiterProof, Void};
 use record::Trial;
 
 use crate::probe::Observed;
-use crate::testbed::Host;
+use crate::testbed::{Host, Testbed};
 
-/// Returns the reason why a trial is void, if it is, and its limiter.
-///
-/// A trial that passed is valid, even if other processes were busy. A trial that failed while others used the cores
-/// of the Tester or the server says nothing about the server's limit.
-pub(crate) fn verdict(
-    passed: Option<bool>,
-    evidence: &Evidence,
-    foreign: f64,
-) -> (Option<Void>, Limiter) {
-    if passed == Some(true) {
-        return (None, evidence.limiter());
+/// What the probes say of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    /// Reason why it is void; `None` if it is valid.
+    pub(crate) void: Option<Void>,
+    /// What limited it.
+    pub(crate) limiter: Limiter,
+    /// What shows that; `None` where nothing needs to be shown, or nothing was found.
+    pub(crate) proof: Option<LimiterProof>,
+}
+
+impl Verdict {
+    /// Returns the verdict on a trial that `passed`, if it has a goal.
+    ///
+    /// A trial that passed, or whose queries were all answered, is valid, even if other processes were busy. A trial
+    /// that failed while others used the cores of the Tester or the server says nothing about the server's limit.
+    pub(crate) fn new(passed: Option<bool>, evidence: &Evidence) -> Self {
+        let valid = passed.unwrap_or(evidence.complete);
+        let void = evidence.starved().or_else(|| evidence.server_disturbed()).filter(|_| !valid);
+        let (limiter, proof) = match &void {
+            Some(void) => (void.limiter(), None),
+            None => evidence.accuse(),
+        };
+        Verdict { void, limiter, proof }
     }
-    if let Some(starved) = evidence.starved() {
-        let limiter = starved.limiter();
-        return (Some(starved), limiter);
-    }
-    if foreign > MAX_FOREIGN {
-        let void = Void::ForeignOnServer { share: foreign };
-        let limiter = void.limiter();
-        return (Some(void), limiter);
-    }
-    (None, evidence.limiter())
+}
+
+/// What is known of a trial's bench.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    /// The cores of the hosts.
+    pub(crate) testbed: &'a Testbed,
+    /// Whether the AuthDNS runs on the Measurer's core.
+    pub(crate) shared: bool,
+    /// Whether the server under test is one of the lab.
+    pub(crate) has_server: bool,
+    /// Number of cores whose time the server may have at the most, if that is limited.
+    pub(crate) cpu_limit: Option<f64>,
+    /// Whether queries left by a schedule; a closed loop always has a limiter.
+    pub(crate) open_loop: bool,
 }
 
 /// Collects the probes' evidence of a trial.
-pub(crate) fn evidence(
-    trial: &Trial,
-    observed: &Observed,
-    shared: bool,
-    has_server: bool,
-) -> Evidence {
+pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) -> Evidence {
     let (tester, auth) = (observed.usage(Host::Tester), observed.usage(Host::Auth));
     let run_delay = trial.cpu.get("tester").and_then(|cpu| cpu.run_delay);
     let drops = |host| observed.receive_drops(host);
     let dut = observed.usage(Host::Dut);
+    let of_server = |value| known.has_server.then_some(value);
+    let all_answered = trial.sent > 0 && trial.bad() == 0 && trial.unresolved == 0;
     Evidence {
         // A Measurer never sleeps: its schedule shows whether it keeps up.
         tester_busy: None,
         // Waiting while the AuthDNS uses the core does not count as starvation.
         tester_run_delay: run_delay
-            .map(|delay| if shared { (delay - auth.busy).max(0.0) } else { delay }),
+            .map(|delay| if known.shared { (delay - auth.busy).max(0.0) } else { delay }),
         foreign_busy: Some(tester.foreign),
         tester_drops: trial.drops.tester_receive.max(drops(Host::Tester)),
         authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
+        authdns_waited: known.shared.then_some(auth.run_delay),
         authdns_drops: drops(Host::Auth),
-        // A server with one busy thread is at its limit, however many cores it has.
-        dut_busy: has_server.then_some(dut.busy.max(dut.busiest_thread)),
+        // A server with one busy thread is at its limit, however many cores it has; one that has used up what it is
+        // given, too.
+        dut_busy: of_server(match known.cpu_limit {
+            Some(cores) => {
+                (dut.busy * known.testbed.cpus(Host::Dut).count() as f64 / cores).min(1.0)
+            }
+            None => dut.busy.max(dut.busiest_thread),
+        }),
+        dut_foreign: of_server(dut.foreign),
+        // A server that is held to its share waits by design.
+        dut_waited: dut.waited.filter(|_| known.has_server && known.cpu_limit.is_none()),
         dut_drops: drops(Host::Dut),
         link_drops: observed.link_drops,
-        complete: trial.sent > 0 && trial.bad() == 0 && trial.unresolved == 0,
+        cpus: Host::ALL.map(|host| known.testbed.cpus(host).cpus().to_vec()),
+        complete: all_answered
+            && known.open_loop
+            && trial.passed != Some(false)
+            && trial.is_sustained(),
     }
 }
 
@@ -69,21 +97,34 @@ mod tests {
         let dut = Evidence { dut_busy: Some(1.0), ..Evidence::default() };
         let starved = Evidence { foreign_busy: Some(0.4), ..dut.clone() };
         let done = Evidence { complete: true, ..Evidence::default() };
+        let hog =
+            |evidence: &Evidence, share| Evidence { dut_foreign: Some(share), ..evidence.clone() };
+        let waits = Evidence { dut_waited: Some(0.2), ..dut.clone() };
         let table = [
-            (Some(false), &dut, 0.1, false, Limiter::Dut),
-            (Some(false), &dut, 0.3, true, Limiter::Unknown),
-            (Some(false), &starved, 0.0, true, Limiter::TesterCpu),
-            (Some(true), &starved, 0.0, false, Limiter::TesterCpu),
-            (Some(true), &done, 0.9, false, Limiter::Offered),
-            (None, &dut, 0.3, true, Limiter::Unknown),
+            (Some(false), hog(&dut, 0.04), false, Limiter::Dut),
+            (Some(false), hog(&dut, 0.1), true, Limiter::Unknown),
+            (Some(false), hog(&dut, 0.3), true, Limiter::Unknown),
+            (Some(false), waits.clone(), true, Limiter::Unknown),
+            (Some(true), waits, false, Limiter::Dut),
+            (Some(false), starved.clone(), true, Limiter::TesterCpu),
+            (Some(true), starved, false, Limiter::TesterCpu),
+            (Some(true), hog(&done, 0.9), false, Limiter::Offered),
+            (None, hog(&done, 0.9), false, Limiter::Offered),
+            (None, hog(&dut, 0.3), true, Limiter::Unknown),
+            // Stopped each second: what it dropped is no proof against it.
+            (
+                Some(false),
+                Evidence { dut_busy: Some(0.6), dut_drops: 900, ..Evidence::default() },
+                false,
+                Limiter::Unknown,
+            ),
         ];
-        for (passed, evidence, foreign, void, limiter) in table {
-            let (why, found) = verdict(passed, evidence, foreign);
-            assert_eq!(
-                (why.is_some(), found),
-                (void, limiter),
-                "{passed:?} {evidence:?} {foreign}"
-            );
+        for (passed, evidence, void, limiter) in table {
+            let found = Verdict::new(passed, &evidence);
+            assert_eq!((found.void.is_some(), found.limiter), (void, limiter), "{evidence:?}");
+            // Who is accused by a valid trial is accused with a proof.
+            let nobody = [Limiter::Unknown, Limiter::Offered];
+            assert_eq!(found.proof.is_some(), !void && !nobody.contains(&limiter), "{found:?}");
         }
     }
 }

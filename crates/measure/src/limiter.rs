@@ -14,7 +14,7 @@ use crate::histogram::Histogram;
 use crate::proof::LimiterProof;
 use crate::stall::{Side, Stall};
 use crate::units::Nanos;
-use crate::warning::foreign_on_server;
+use crate::warning::{Warning, foreign_on_server, server_waited};
 
 /// What limited a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -125,6 +125,11 @@ pub enum Void {
         /// Share (0 to 1) of those cores.
         share: f64,
     },
+    /// The server was ready to run and others ran on its cores, and the trial did not pass.
+    ServerWaited {
+        /// Share (0 to 1) of the time of sending.
+        share: f64,
+    },
     /// The trial failed by losses at times when a core stood still or queries left late.
     Stalled {
         /// Queries without a valid reply in time.
@@ -181,6 +186,7 @@ impl Void {
             }
             Void::Stalled { .. }
             | Void::ForeignOnServer { .. }
+            | Void::ServerWaited { .. }
             | Void::LinkUnseated { .. }
             | Void::Interrupted
             | Void::NothingSent
@@ -207,6 +213,9 @@ impl fmt::Display for Void {
             ),
             Void::ForeignOnServer { share } => {
                 f.write_str(&foreign_on_server(&format!("{:.0}", share * 100.0)))
+            }
+            Void::ServerWaited { share } => {
+                f.write_str(&server_waited(&format!("{:.0}", share * 100.0)))
             }
             Void::Stalled { lost, by_stalls, longest } => write!(
                 f,
@@ -277,24 +286,37 @@ pub struct Evidence {
     pub foreign_busy: Option<f64>,
     /// Datagrams dropped in the Measurer's receive queues.
     pub tester_drops: u64,
-    /// Busy share of the AuthDNS's cores.
+    /// Busy share of the AuthDNS's cores; of a core that it shares its own part only.
     pub authdns_busy: Option<f64>,
+    /// Share of the trial in which the AuthDNS was ready to run and the Measurer ran, on a core that they share.
+    pub authdns_waited: Option<f64>,
     /// Datagrams dropped in the AuthDNS's receive queues.
     pub authdns_drops: u64,
-    /// Busy share of the DUT's cores.
+    /// Busy share of the DUT's cores by its own work, or of its busiest thread.
     pub dut_busy: Option<f64>,
+    /// Share of the DUT's cores that others used.
+    pub dut_foreign: Option<f64>,
+    /// Share of the trial in which the DUT was ready to run and others ran.
+    pub dut_waited: Option<f64>,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
     /// Packets dropped on links.
     pub link_drops: u64,
-    /// Whether every query got a valid answer in time.
+    /// Cores of the Tester, of the AuthDNS and of the DUT; empty where they are not known.
+    pub cpus: [Vec<usize>; 3],
+    /// Whether every query of an open loop got a valid answer in time, and no goal was missed.
     pub complete: bool,
 }
 
 /// Share of time from which on a Measurer that waits for its CPU lacks CPU.
 pub(crate) const MAX_RUN_DELAY: f64 = 0.10;
 /// Share of foreign load on the Tester's cores from which on it lacks CPU.
-pub const MAX_FOREIGN: f64 = 0.25;
+const MAX_FOREIGN: f64 = 0.25;
+/// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that did
+/// not pass. A capacity is lower by as much.
+const MAX_ON_SERVER: f64 = 0.05;
+/// Share from which on that is worth a warning.
+const WARNED_ON_SERVER: f64 = 0.01;
 /// Busy share from which on a core counts as saturated.
 pub(crate) const SATURATED: f64 = 0.90;
 
@@ -307,15 +329,32 @@ impl Evidence {
             .then_some(Void::Starved { run_delay, foreign })
     }
 
+    /// Returns why a trial that did not pass is void if others used the server's cores or kept it waiting.
+    pub fn server_disturbed(&self) -> Option<Void> {
+        let beyond = |share: Option<f64>| share.filter(|share| *share > MAX_ON_SERVER);
+        let foreign = beyond(self.dut_foreign).map(|share| Void::ForeignOnServer { share });
+        foreign.or_else(|| beyond(self.dut_waited).map(|share| Void::ServerWaited { share }))
+    }
+
+    /// Returns the warnings about what others used of the server's cores.
+    pub fn server_warnings(&self) -> Vec<Warning> {
+        let noted = |share: Option<f64>| share.filter(|share| *share > WARNED_ON_SERVER);
+        let foreign = noted(self.dut_foreign).map(|share| Warning::ForeignOnServer { share });
+        let waited = noted(self.dut_waited).map(|share| Warning::ServerWaited { share });
+        foreign.into_iter().chain(waited).collect()
+    }
+
     /// Returns what limited this trial, the first that applies:
     ///
     /// 1. the Tester starved: `tester-cpu`;
     /// 2. everything was answered: `offered`;
     /// 3. the Measurer's receive queue dropped: `tester-drops`; a link dropped: `link`;
-    /// 4. the AuthDNS dropped, or its core was saturated while the DUT's was not: `authdns`;
-    /// 5. the DUT dropped or its cores were saturated: `dut`;
+    /// 4. the AuthDNS dropped, or had no time left while the DUT had: `authdns`;
+    /// 5. the DUT's cores, or its busiest thread, were saturated: `dut`;
     /// 6. the Measurer's cores were saturated: `tester-cpu`;
-    /// 7. the DUT has probes and was idle: `unknown`; it has no probes: `target`.
+    /// 7. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
+    ///
+    /// Drops alone do not accuse the DUT: a server that had time left and dropped stood still for a while.
     pub fn limiter(&self) -> Limiter {
         self.accuse().0
     }
@@ -324,32 +363,60 @@ impl Evidence {
     /// nothing was found.
     pub fn accuse(&self) -> (Limiter, Option<LimiterProof>) {
         let saturated = |busy: Option<f64>| busy.filter(|busy| *busy >= SATURATED);
-        let drops = |side, datagrams| LimiterProof::ReceiveDrops { side, datagrams };
-        let busy = |side, share, counterpart| LimiterProof::Busy { side, share, counterpart };
-        let (dut_busy, authdns_busy) = (saturated(self.dut_busy), saturated(self.authdns_busy));
-        let dut_full = self.dut_drops > 0 || dut_busy.is_some();
+        let wanted = self.authdns_busy.map(|busy| busy + self.authdns_waited.unwrap_or(0.0));
+        let dut_busy = saturated(self.dut_busy);
         if let Some(Void::Starved { run_delay, foreign }) = self.starved() {
             (Limiter::TesterCpu, Some(LimiterProof::Waited { run_delay, foreign }))
         } else if self.complete {
             (Limiter::Offered, None)
         } else if self.tester_drops > 0 {
-            (Limiter::TesterDrops, Some(drops(Side::Tester, self.tester_drops)))
+            (Limiter::TesterDrops, Some(self.dropped(Side::Tester)))
         } else if self.link_drops > 0 {
             (Limiter::Link, Some(LimiterProof::LinkDrops { packets: self.link_drops }))
         } else if self.authdns_drops > 0 {
-            (Limiter::AuthDns, Some(drops(Side::AuthDns, self.authdns_drops)))
-        } else if let (Some(share), false) = (authdns_busy, dut_full) {
-            (Limiter::AuthDns, Some(busy(Side::AuthDns, share, self.dut_busy)))
-        } else if self.dut_drops > 0 {
-            (Limiter::Dut, Some(drops(Side::Dut, self.dut_drops)))
-        } else if let Some(share) = dut_busy {
-            (Limiter::Dut, Some(busy(Side::Dut, share, self.authdns_busy)))
-        } else if let Some(share) = saturated(self.tester_busy) {
-            (Limiter::TesterCpu, Some(busy(Side::Tester, share, self.dut_busy)))
+            (Limiter::AuthDns, Some(self.dropped(Side::AuthDns)))
+        } else if let (Some(_), None) = (saturated(wanted), dut_busy) {
+            (Limiter::AuthDns, Some(self.busy(Side::AuthDns)))
+        } else if dut_busy.is_some() {
+            let dropped = self.dut_drops > 0;
+            let proof = if dropped { self.dropped(Side::Dut) } else { self.busy(Side::Dut) };
+            (Limiter::Dut, Some(proof))
+        } else if saturated(self.tester_busy).is_some() {
+            (Limiter::TesterCpu, Some(self.busy(Side::Tester)))
         } else if self.dut_busy.is_some() {
             (Limiter::Unknown, None)
         } else {
             (Limiter::Target, None)
+        }
+    }
+
+    /// The proof by the receive queues of `side`.
+    fn dropped(&self, side: Side) -> LimiterProof {
+        let (datagrams, busy) = match side {
+            Side::Tester => (self.tester_drops, self.tester_busy),
+            Side::AuthDns => (self.authdns_drops, self.authdns_busy),
+            Side::Dut => (self.dut_drops, self.dut_busy),
+        };
+        LimiterProof::ReceiveDrops { side, datagrams, busy, cpus: self.cpus_of(side) }
+    }
+
+    /// The proof by the cores of `side`, with its counterpart that had time left.
+    fn busy(&self, side: Side) -> LimiterProof {
+        let (share, waited, counterpart) = match side {
+            Side::Tester => (self.tester_busy, None, self.dut_busy),
+            Side::AuthDns => (self.authdns_busy, self.authdns_waited, self.dut_busy),
+            Side::Dut => (self.dut_busy, None, self.authdns_busy),
+        };
+        let (share, cpus) = (share.unwrap_or(0.0), self.cpus_of(side));
+        LimiterProof::Busy { side, share, waited, counterpart, cpus }
+    }
+
+    fn cpus_of(&self, side: Side) -> Vec<usize> {
+        let [tester, auth, dut] = &self.cpus;
+        match side {
+            Side::Tester => tester.clone(),
+            Side::AuthDns => auth.clone(),
+            Side::Dut => dut.clone(),
         }
     }
 }
@@ -385,9 +452,20 @@ mod tests {
                 Limiter::TesterCpu,
             ),
             (Evidence { dut_busy: Some(0.99), ..clean.clone() }, Limiter::Dut),
-            (Evidence { dut_drops: 1, ..clean.clone() }, Limiter::Dut),
+            (Evidence { dut_busy: Some(0.95), dut_drops: 1, ..clean.clone() }, Limiter::Dut),
+            // It was stopped for a while: drops alone are no proof.
+            (Evidence { dut_drops: 1, ..clean.clone() }, Limiter::Unknown),
             (Evidence { dut_drops: 1, tester_drops: 1, ..clean.clone() }, Limiter::TesterDrops),
             (Evidence { dut_drops: 1, link_drops: 1, ..clean.clone() }, Limiter::Link),
+            // On the Measurer's core the AuthDNS wanted all the time that there was.
+            (
+                Evidence { authdns_busy: Some(0.6), authdns_waited: Some(0.35), ..clean.clone() },
+                Limiter::AuthDns,
+            ),
+            (
+                Evidence { authdns_busy: Some(0.6), authdns_waited: Some(0.1), ..clean.clone() },
+                Limiter::Unknown,
+            ),
             (
                 Evidence { dut_busy: Some(0.99), authdns_drops: 1, ..clean.clone() },
                 Limiter::AuthDns,
@@ -411,6 +489,27 @@ mod tests {
     }
 
     #[test]
+    fn what_others_use_of_the_server_voids_or_warns() {
+        // Foreign share and waiting share: void, warnings.
+        let table = [
+            (0.0, None, None, 0),
+            (0.009, Some(0.01), None, 0),
+            (0.011, Some(0.02), None, 2),
+            (0.05, Some(0.05), None, 2),
+            (0.1, None, Some(Void::ForeignOnServer { share: 0.1 }), 1),
+            (0.3, Some(0.3), Some(Void::ForeignOnServer { share: 0.3 }), 2),
+            (0.0, Some(0.06), Some(Void::ServerWaited { share: 0.06 }), 1),
+        ];
+        for (foreign, dut_waited, void, warnings) in table {
+            let evidence =
+                Evidence { dut_foreign: Some(foreign), dut_waited, ..Evidence::default() };
+            assert_eq!(evidence.server_disturbed(), void, "{evidence:?}");
+            assert_eq!(evidence.server_warnings().len(), warnings, "{evidence:?}");
+        }
+        assert_eq!(Evidence::default().server_disturbed(), None);
+    }
+
+    #[test]
     fn reasons_have_stable_names_and_their_data() {
         let late =
             Void::ScheduleNotKept { late: 0.25, tolerance: Nanos::from_millis(1), sent: 1.0 };
@@ -429,6 +528,11 @@ mod tests {
                 Void::ForeignOnServer { share: 0.3 },
                 r#"{"reason":"foreign-on-server","share":0.3}"#,
                 "processes that are not of the testbed used 30 % of the server's cores",
+            ),
+            (
+                Void::ServerWaited { share: 0.06 },
+                r#"{"reason":"server-waited","share":0.06}"#,
+                "the server waited 6 % of the time for its cores while others ran there",
             ),
             (
                 Void::Stalled {

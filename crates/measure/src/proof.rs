@@ -8,7 +8,7 @@ use crate::stall::Side;
 
 /// What was seen of the part that limited a trial. The name of the variant in kebab case stands in the JSON: it
 /// is never renamed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum LimiterProof {
     /// Its receive queues dropped datagrams.
@@ -17,6 +17,13 @@ pub enum LimiterProof {
         side: Side,
         /// Number of datagrams.
         datagrams: u64,
+        /// Busy share (0 to 1) of its cores, or of its busiest thread, in the time of sending; absent where that is
+        /// not known.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        busy: Option<f64>,
+        /// Its cores; empty where they are not known.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        cpus: Vec<usize>,
     },
     /// Links dropped packets.
     LinkDrops {
@@ -29,10 +36,16 @@ pub enum LimiterProof {
         side: Side,
         /// Busy share (0 to 1) of the time of sending.
         share: f64,
+        /// Share (0 to 1) in which it was ready to run and did not, on a core that it shares.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        waited: Option<f64>,
         /// Busy share of its counterpart, which had time left: the AuthDNS for the server, the server for the
         /// others. Absent where that is not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         counterpart: Option<f64>,
+        /// Its cores; empty where they are not known.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        cpus: Vec<usize>,
     },
     /// The Tester was ready to run and did not, or others used its cores.
     Waited {
@@ -46,12 +59,18 @@ pub enum LimiterProof {
 impl fmt::Display for LimiterProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LimiterProof::ReceiveDrops { side, datagrams } => {
-                write!(f, "{datagrams} datagrams dropped in the {side}'s receive queues")
+            LimiterProof::ReceiveDrops { side, datagrams, busy, cpus } => {
+                write!(f, "{datagrams} datagrams dropped in the {side}'s receive queues")?;
+                let Some(busy) = busy else { return Ok(()) };
+                write!(f, ", {} busy {:.0} % of the time", cores("its", cpus), busy * 100.0)
             }
             LimiterProof::LinkDrops { packets } => write!(f, "{packets} packets dropped on links"),
-            LimiterProof::Busy { side, share, counterpart } => {
-                write!(f, "the {side} busy {:.0} % of the time", share * 100.0)?;
+            LimiterProof::Busy { side, share, waited, counterpart, cpus } => {
+                let whose = cores(&format!("the {side}'s"), cpus);
+                write!(f, "{whose} busy {:.0} % of the time", share * 100.0)?;
+                if let Some(waited) = waited {
+                    write!(f, " and waited for {:.0} %", waited * 100.0)?;
+                }
                 let Some(other) = counterpart else { return Ok(()) };
                 let other_side = if *side == Side::Dut { Side::AuthDns } else { Side::Dut };
                 write!(f, ", the {other_side} {:.0} %", other * 100.0)
@@ -66,17 +85,41 @@ impl fmt::Display for LimiterProof {
     }
 }
 
+/// Names cores: `its core 1`, `the server's cores 1, 2`; `its cores` where they are not known.
+fn cores(whose: &str, cpus: &[usize]) -> String {
+    let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    match numbers.len() {
+        0 => format!("{whose} cores"),
+        1 => format!("{whose} core {}", numbers[0]),
+        _ => format!("{whose} cores {}", numbers.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn proofs_have_stable_names_and_a_sentence() {
+        let drops =
+            |side, busy, cpus| LimiterProof::ReceiveDrops { side, datagrams: 7, busy, cpus };
+        let busy = |side, share, waited, counterpart, cpus| LimiterProof::Busy {
+            side,
+            share,
+            waited,
+            counterpart,
+            cpus,
+        };
         let table = [
             (
-                LimiterProof::ReceiveDrops { side: Side::Dut, datagrams: 7 },
-                r#"{"by":"receive-drops","side":"dut","datagrams":7}"#,
-                "7 datagrams dropped in the server's receive queues",
+                drops(Side::Dut, Some(0.97), vec![1]),
+                r#"{"by":"receive-drops","side":"dut","datagrams":7,"busy":0.97,"cpus":[1]}"#,
+                "7 datagrams dropped in the server's receive queues, its core 1 busy 97 % of the time",
+            ),
+            (
+                drops(Side::Tester, None, Vec::new()),
+                r#"{"by":"receive-drops","side":"tester","datagrams":7}"#,
+                "7 datagrams dropped in the Tester's receive queues",
             ),
             (
                 LimiterProof::LinkDrops { packets: 3 },
@@ -84,14 +127,19 @@ mod tests {
                 "3 packets dropped on links",
             ),
             (
-                LimiterProof::Busy { side: Side::Dut, share: 0.991, counterpart: Some(0.4) },
-                r#"{"by":"busy","side":"dut","share":0.991,"counterpart":0.4}"#,
-                "the server busy 99 % of the time, the AuthDNS 40 %",
+                busy(Side::Dut, 0.991, None, Some(0.4), vec![1, 2]),
+                r#"{"by":"busy","side":"dut","share":0.991,"counterpart":0.4,"cpus":[1,2]}"#,
+                "the server's cores 1, 2 busy 99 % of the time, the AuthDNS 40 %",
             ),
             (
-                LimiterProof::Busy { side: Side::Tester, share: 0.95, counterpart: None },
+                busy(Side::AuthDns, 0.6, Some(0.35), Some(0.5), vec![0]),
+                r#"{"by":"busy","side":"authdns","share":0.6,"waited":0.35,"counterpart":0.5,"cpus":[0]}"#,
+                "the AuthDNS's core 0 busy 60 % of the time and waited for 35 %, the server 50 %",
+            ),
+            (
+                busy(Side::Tester, 0.95, None, None, Vec::new()),
                 r#"{"by":"busy","side":"tester","share":0.95}"#,
-                "the Tester busy 95 % of the time",
+                "the Tester's cores busy 95 % of the time",
             ),
             (
                 LimiterProof::Waited { run_delay: 0.5, foreign: 0.25 },

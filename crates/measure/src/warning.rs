@@ -95,6 +95,11 @@ pub enum Warning {
         /// Share (0 to 1) of the queries.
         share: f64,
     },
+    /// The server was ready to run and others ran on its cores.
+    ServerWaited {
+        /// Share (0 to 1) of the time of sending.
+        share: f64,
+    },
     /// The server was still busy when the trial began.
     ServerStillBusy {
         /// Time after the previous trial, in seconds.
@@ -259,6 +264,7 @@ impl Warning {
             Warning::NotSent { .. }
             | Warning::UnexpectedReplies { .. }
             | Warning::ForeignOnServer { .. }
+            | Warning::ServerWaited { .. }
             | Warning::ServerStillBusy { .. }
             | Warning::CaptureCut { .. }
             | Warning::QueriesLeftOut { .. }
@@ -293,10 +299,11 @@ impl Warning {
             Warning::StreamsRefused { times } => whole(*times),
             Warning::MedianIsGap { gap_us } => number(gap_us / 1e3, 2),
             Warning::FewCores { cores } => whole(*cores),
-            Warning::ForeignOnServer { share } | Warning::OthersBusy { share } => {
-                number(share * 100.0, 0)
-            }
-            Warning::Steal { share } | Warning::LateQueries { share } => number(share * 100.0, 1),
+            Warning::OthersBusy { share } => number(share * 100.0, 0),
+            Warning::ForeignOnServer { share }
+            | Warning::ServerWaited { share }
+            | Warning::LateQueries { share }
+            | Warning::Steal { share } => number(share * 100.0, 1),
             Warning::ServerStillBusy { after_s } => number(*after_s, 0),
             Warning::SlowClock { read_ns, .. } => number(*read_ns, 0),
             Warning::CoreAway { max_us, .. } => number(max_us / 1e3, 1),
@@ -347,6 +354,7 @@ impl Warning {
                 format!("the median latency equals the {n} ms between the queries of a connection")
             }
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
+            Warning::ServerWaited { .. } => server_waited(n),
             Warning::ServerStillBusy { .. } => {
                 format!("the server was still busy {n} s after the trial before")
             }
@@ -388,6 +396,11 @@ impl Warning {
 /// Returns the sentence about other processes on the server's cores, in percent of these cores.
 pub(crate) fn foreign_on_server(percent: &str) -> String {
     format!("processes that are not of the testbed used {percent} % of the server's cores")
+}
+
+/// Returns the sentence about a server that waited, in percent of the time.
+pub(crate) fn server_waited(percent: &str) -> String {
+    format!("the server waited {percent} % of the time for its cores while others ran there")
 }
 
 fn advised(sentence: String, advice: Option<String>) -> String {
@@ -474,7 +487,7 @@ mod tests {
             share(0.70),
         ];
         let wanted = [
-            ("processes that are not of the testbed used 6 to 70 % of the server's cores", 3),
+            ("processes that are not of the testbed used 6.2 to 70.0 % of the server's cores", 3),
             ("3 times nobody listened at 192.0.2.1:53 (ICMP): is the server up?", 1),
             ("the clock went back 1 s", 1),
             ("3 times nobody listened at 192.0.2.1:54 (ICMP): is the server up?", 1),

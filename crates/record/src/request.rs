@@ -67,9 +67,13 @@ pub struct TrialRequest {
     /// File to which the counters are written four times a second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub live: Option<PathBuf>,
-    /// Cores whose use the table of a lock-step load shows; all cores of the host if empty.
+    /// Cores of the server, if it runs on this host: they are watched for stalls, there are 64 source ports for each, and
+    /// the table of a lock-step load shows their use (that of all cores of the host if empty).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub dut_cpus: Vec<usize>,
+    /// Cores of the AuthDNS, if it runs on this host: they are watched for stalls.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub auth_cpus: Vec<usize>,
 }
 
 /// Values that a method chooses for each trial.

@@ -150,11 +150,18 @@ pub struct Cpu {
     /// Seconds of soft interrupts on its cores, of any cause; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub softirq_s: Option<f64>,
-    /// Busy share (0 to 1) of its cores.
+    /// Busy share (0 to 1) of its cores by its own work, in the time of sending.
     pub busy: f64,
     /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay: Option<f64>,
+    /// The same without what its own threads and the kernel's work for packets used meanwhile: what it waited for
+    /// others; absent if not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waited: Option<f64>,
+    /// Share (0 to 1) of its cores that processes outside the testbed and the hypervisor used; absent if not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub foreign: Option<f64>,
     /// Cores of the role; empty if it may run on any.
     pub cpus: Vec<usize>,
 }

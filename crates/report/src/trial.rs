@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use measure::Limiter;
+use measure::stall::Side;
 use record::{Connections, Times, Trial, TrialRecord};
 
 use crate::view::{thousands, time_us};
@@ -19,8 +21,9 @@ pub fn trial(t: &Trial) -> String {
         connection_times(c, &mut line);
     }
     line("schedule error", times(&t.schedule_error_us));
+    stalls(t, &mut line);
     resources(t, &mut line);
-    line("limiter", t.limiter.to_string());
+    line("limiter", limiter(t));
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
         let early = if t.stopped_early { ", ended when that was certain" } else { "" };
         line("goal", format!("{goal}: {}{early}", if passed { "met" } else { "missed" }));
@@ -102,6 +105,34 @@ fn latency(t: &Trial) -> String {
     )
 }
 
+/// What limited a trial, with what shows it.
+fn limiter(t: &Trial) -> String {
+    match &t.limiter_proof {
+        Some(proof) => format!("{}: {proof}", t.limiter),
+        None => limiter_word(t.limiter).to_owned(),
+    }
+}
+
+/// The word of a limiter; one that is not known is said so.
+fn limiter_word(limiter: Limiter) -> &'static str {
+    if limiter == Limiter::Unknown { "not known" } else { limiter.word() }
+}
+
+/// A line on the times in which cores stood still, if they did.
+fn stalls(t: &Trial, line: &mut impl FnMut(&str, String)) {
+    let of = |side| {
+        let stalls = t.disturbances.stalls.iter().filter(|stall| stall.side == side);
+        let longest = stalls.clone().map(|stall| stall.length).max()?;
+        let (count, longest) = (stalls.count(), longest.as_secs_f64() * 1e3);
+        Some(format!("{side} {count}, the longest {longest:.1} ms"))
+    };
+    let sides = [Side::Tester, Side::AuthDns, Side::Dut];
+    let told: Vec<String> = sides.into_iter().filter_map(of).collect();
+    if !told.is_empty() {
+        line("stalls of cores", told.join("; "));
+    }
+}
+
 /// Lines on drops and the processors.
 fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
     let drops = [
@@ -120,7 +151,13 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
             .run_delay
             .map(|d| format!(", waited for it {:.1} % of the time", d * 100.0))
             .unwrap_or_default();
-        line(&format!("cpu {role}"), format!("{:.0} % of its cores{delay}", cpu.busy * 100.0));
+        let others = cpu.foreign.filter(|share| *share >= 0.01);
+        let others = others.map(|share| format!(", others used {:.1} %", share * 100.0));
+        let others = others.unwrap_or_default();
+        line(
+            &format!("cpu {role}"),
+            format!("{:.0} % of its cores{delay}{others}", cpu.busy * 100.0),
+        );
     }
 }
 
@@ -244,7 +281,11 @@ pub fn trial_line(r: &TrialRecord) -> String {
                 t.invalid.iter().map(|(reason, n)| format!(", {reason} {n}")).collect();
             // Without a goal no trial fails.
             let failed = if has_goal.is_some() { "failed: " } else { "" };
-            format!("{failed}lost {}{} of {} ({})", t.lost, invalid.concat(), t.sent, t.limiter)
+            let limiter = match t.limiter {
+                Limiter::Unknown => "limiter not known",
+                known => known.word(),
+            };
+            format!("{failed}lost {}{} of {} ({limiter})", t.lost, invalid.concat(), t.sent)
         }
     };
     format!("{:>11} qps  p99 {:>9}  {verdict}", thousands(r.rate_qps), time_us(t.latency_us.p99))

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use engine::EngineCounters;
 use load::Tally;
 use measure::{
-    Evidence, Limiter, Nanos, Outstanding, Pacing, ScheduleTolerance, Transport, Void, Warning,
+    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, ScheduleTolerance, Transport,
+    Void, Warning,
 };
 use record::request::WaitFor;
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
@@ -21,6 +22,8 @@ use crate::workload::WorkloadPlan;
 /// Observations of a trial beside the reports of its workers.
 pub(crate) struct Seen {
     pub(crate) facts: UdpFacts,
+    /// Stalls of the cores that were watched.
+    pub(crate) disturbances: Disturbances,
     /// Cores of the workers; empty if they may run on any.
     pub(crate) pinned: Vec<usize>,
     /// Share (0 to 1) of the workers' cores that other processes used.
@@ -76,48 +79,52 @@ impl Setup {
     /// Merges the reports of all workers into one record.
     pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> Trial {
         let workers = reports.len();
-        let Merged { tally, counters, connections, elapsed, cpu, run_delay } = Merged::new(reports);
+        let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } =
+            Merged::new(reports);
+        tally.disturbances.merge(&seen.disturbances);
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
         let open_loop = self.request.pacing.is_open_loop();
-        let evidence = Evidence {
+        let mut evidence = Evidence {
             // An open loop spins; its schedule shows whether it keeps up.
             tester_busy: (!open_loop && sockets.wait != WaitFor::Spin).then(|| of_cores(cpu)),
             tester_run_delay: run_delay.map(of_cores).filter(|_| !sockets.shared_core),
             foreign_busy: seen.foreign.filter(|_| !sockets.shared_core),
             tester_drops: counters.dropped.max(seen.queue_drops),
-            complete: tally.sent > 0 && tally.bad() == 0,
             ..Evidence::default()
         };
         let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
         let void = self.void(&tally, &evidence, seen.interrupted, schedule.clone());
-        let (limiter, limiter_proof) = match &void {
-            Some(void) => (void.limiter(), None),
-            // A closed loop always has a limiter.
-            None if evidence.complete && !open_loop => {
-                Evidence { complete: false, ..evidence.clone() }.accuse()
-            }
-            None => evidence.accuse(),
-        };
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
             system_s: 0.0,
             softirq_s: None,
             busy: of_cores(cpu),
             run_delay: run_delay.map(of_cores),
+            foreign: seen.foreign,
             cpus: pinned.clone(),
+            ..Cpu::default()
         };
         let drops = Drops {
             tester_receive: evidence.tester_drops,
             tester_send: counters.send_errors,
             ..Drops::default()
         };
-        let mut trial = self.record(&tally, facts, workers, limiter, void.as_ref());
+        let mut trial = self.record(&tally, facts, workers, void.as_ref());
+        // A closed loop always has a limiter, and so has a trial that missed its goal.
+        evidence.complete = tally.sent > 0
+            && tally.bad() == 0
+            && open_loop
+            && trial.passed != Some(false)
+            && trial.is_sustained();
+        (trial.limiter, trial.limiter_proof) = match &void {
+            Some(void) => (void.limiter(), None),
+            None => evidence.accuse(),
+        };
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
         trial.drops = drops;
-        trial.limiter_proof = limiter_proof;
         trial.warnings = self.warnings(&tally, &counters, facts);
         if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
             trial.warnings.push(Warning::LateQueries { share: late });
@@ -221,14 +228,7 @@ impl Setup {
         all.into_iter().filter_map(|(doubt, warning)| doubt.then_some(warning)).collect()
     }
 
-    fn record(
-        &self,
-        tally: &Tally,
-        facts: UdpFacts,
-        workers: usize,
-        limiter: Limiter,
-        void: Option<&Void>,
-    ) -> Trial {
+    fn record(&self, tally: &Tally, facts: UdpFacts, workers: usize, void: Option<&Void>) -> Trial {
         let sending = tally.last_sent.since(tally.started);
         let whole = self.request.pacing.is_timed()
             && self.sent_to_the_end(tally)
@@ -260,7 +260,7 @@ impl Setup {
             latency_from_send_us: Times::from(&tally.latency_from_send),
             schedule_error_us: Times::from(&tally.schedule_error),
             rcodes: rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), *n)).collect(),
-            limiter,
+            limiter: Limiter::Unknown,
             limiter_proof: None,
             void: Voidness(void.cloned()),
             goal: self.request.goal.as_ref().map(ToString::to_string),

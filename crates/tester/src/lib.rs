@@ -15,6 +15,7 @@ mod busy;
 pub mod ceilings;
 mod conclude;
 mod connections;
+mod core_watch;
 mod error;
 mod failures;
 mod host;

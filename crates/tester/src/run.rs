@@ -9,12 +9,14 @@ use engine::{Engine, WaitMode, drive};
 use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
 use measure::Nanos;
 use measure::procfs::CoreTimes;
+use measure::stall::Side;
 use record::{LockStepTimes, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
 
 use crate::busy::BusySampler;
 use crate::conclude::Seen;
 use crate::connections::{self, ConnectionSetup};
+use crate::core_watch::CoreWatch;
 use crate::error::TesterError;
 use crate::host;
 use crate::latencies::LatencyWatch;
@@ -97,6 +99,7 @@ impl Setup {
         let cpus = self.worker_cpus();
         let workers = cpus.len();
         let (cores, drops) = (host::cores(), host::udp_receive_drops());
+        let watch = CoreWatch::start(self.watched_cores(&cpus));
         let (facts, mut reports) = match &self.connections {
             None => self.run_datagrams(&cpus, live, stop)?,
             Some(connections) => {
@@ -109,6 +112,7 @@ impl Setup {
         pinned.dedup();
         let seen = Seen {
             facts,
+            disturbances: watch.end(),
             foreign: foreign_share(&pinned, &cores, &reports),
             pinned,
             queue_drops: host::udp_receive_drops().saturating_sub(drops),
@@ -116,6 +120,15 @@ impl Setup {
         };
         let times = reports.iter_mut().flat_map(|r| std::mem::take(&mut r.times)).collect();
         Ok((TrialResult::new(self.conclude(reports, &seen)), times))
+    }
+
+    /// Returns the cores that are watched for stalls: the workers' where they are bound to cores, the AuthDNS's, and the
+    /// server's.
+    fn watched_cores(&self, workers: &[Option<usize>]) -> Vec<(Side, usize)> {
+        let workers = workers.iter().flatten().map(|cpu| (Side::Tester, *cpu));
+        let auth = self.request.auth_cpus.iter().map(|cpu| (Side::AuthDns, *cpu));
+        let dut = self.request.dut_cpus.iter().map(|cpu| (Side::Dut, *cpu));
+        workers.chain(auth).chain(dut).collect()
     }
 
     fn run_datagrams(

@@ -30,16 +30,18 @@ impl Bracket {
             (Some(passed), failed, Some((void, limiter)))
                 if failed.is_none_or(|(rate, _)| rate > void) =>
             {
-                let verdict = format!(
-                    "at least {passed:.0} qps; Tester-limited at {void:.0} qps ({limiter})"
-                );
+                let why = match limiter {
+                    Limiter::Unknown => format!("every trial at {void:.0} qps was void"),
+                    known => format!("Tester-limited at {void:.0} qps ({known})"),
+                };
+                let verdict = format!("at least {passed:.0} qps; {why}");
                 capacity(true, limiter, verdict)
             }
             (Some(passed), Some((failed, limiter)), _) => {
                 let at_least = limiter.makes_lower_bound();
                 let word = if at_least { "at least " } else { "" };
-                let verdict =
-                    format!("{word}{passed:.0} qps, limited by {limiter}; {failed:.0} qps failed");
+                let by = limited_by(limiter);
+                let verdict = format!("{word}{passed:.0} qps, {by}; {failed:.0} qps failed");
                 capacity(at_least, limiter, verdict)
             }
             (Some(passed), None, _) => {
@@ -54,8 +56,8 @@ impl Bracket {
                 capacity(false, limiter, verdict)
             }
             (None, Some((failed, limiter)), _) => {
-                let verdict =
-                    format!("failed at every rate down to {failed:.0} qps, limited by {limiter}");
+                let by = limited_by(limiter);
+                let verdict = format!("failed at every rate down to {failed:.0} qps, {by}");
                 capacity(false, limiter, verdict)
             }
             (None, None, void) => {
@@ -64,5 +66,13 @@ impl Bracket {
                 capacity(false, limiter, verdict)
             }
         }
+    }
+}
+
+/// Returns the limiter in words; that it is not known is said.
+fn limited_by(limiter: Limiter) -> String {
+    match limiter {
+        Limiter::Unknown => "limiter not known".to_owned(),
+        known => format!("limited by {known}"),
     }
 }

@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, TrialSpec};
-use measure::limiter::MAX_FOREIGN;
 use measure::pacing::EXPERIMENT;
-use measure::{Nanos, Pacing, Void};
+use measure::{Evidence, Nanos, Pacing};
 use record::request::Names;
 
 use super::{LabBench, Spent, failed};
 use crate::generator;
-use crate::probe::Observed;
+use crate::probe::{Observed, Span};
 use crate::testbed::Host;
 
 /// Duration of our closed loop, and largest number of names that it may query.
@@ -52,9 +51,10 @@ impl LabBench<'_> {
         let elapsed_s = began.elapsed().as_secs_f64();
         // The CPU time of a script's many processes ends with each of them, so that it cannot be told from that of
         // other processes on the Tester's cores: only the server's cores are checked.
-        let observed = Observed::between(&before, &after, self.testbed, elapsed_s);
-        let share = observed.usage(Host::Dut).foreign;
-        let disturbed = self.server.is_some() && share > MAX_FOREIGN;
-        Ok(GeneratorTimes { void: disturbed.then_some(Void::ForeignOnServer { share }), ..times })
+        let span = Span { sending_s: elapsed_s, ..Span::default() };
+        let observed = Observed::between(&before, &after, self.testbed, &span);
+        let foreign = self.server.is_some().then(|| observed.usage(Host::Dut).foreign);
+        let evidence = Evidence { dut_foreign: foreign, ..Evidence::default() };
+        Ok(GeneratorTimes { void: evidence.server_disturbed(), ..times })
     }
 }

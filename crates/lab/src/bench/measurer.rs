@@ -7,7 +7,7 @@
 //! ```
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use experiment::TrialSpec;
@@ -22,7 +22,7 @@ use wire::Namespace;
 use super::{LabBench, failed};
 use crate::enter::program;
 use crate::exec::MEASURE_COMMAND;
-use crate::testbed::Host;
+use crate::testbed::{Host, SOURCES_V4, SOURCES_V6};
 
 /// Number of clients above which a large part of the Tester's ports is in use.
 const MANY: u32 = 1_000;
@@ -65,6 +65,7 @@ pub(crate) fn base_request(
         seed,
         live: None,
         dut_cpus: Vec::new(),
+        auth_cpus: Vec::new(),
     }
 }
 
@@ -105,9 +106,18 @@ impl LabBench<'_> {
                 false => (spec.first_name, Some(spec.names)),
             };
         }
+        if self.outside.is_none() && matches!(request.engine, Engine::Udp) {
+            request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
+        }
         request.live = self.watcher.is_some().then(|| self.live_file());
         request.sockets.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
         request.sockets.shared_core = self.shares_core();
+        let cores = |host, uses: bool| match uses {
+            true => self.testbed.cpus(host).cpus().to_vec(),
+            false => Vec::new(),
+        };
+        request.dut_cpus = cores(Host::Dut, self.server.is_some());
+        request.auth_cpus = cores(Host::Auth, self.uses_auth());
         if request.sockets.shared_core && spec.pacing.is_open_loop() {
             // The AuthDNS needs the core while the Measurer waits. A Measurer that sleeps wakes late: 99 % of its
             // queries leave within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
@@ -132,7 +142,34 @@ impl LabBench<'_> {
     }
 }
 
+/// Returns the Tester's addresses that are those of clients, as a prefix, from the first one on: each socket has one of
+/// its own. The address of the network itself is no client's.
+fn sources(v4: bool) -> String {
+    if v4 {
+        let (network, length) = SOURCES_V4;
+        format!("{}/{length}", Ipv4Addr::from(u32::from(network) + 1))
+    } else {
+        let (network, length) = SOURCES_V6;
+        format!("{}/{length}", Ipv6Addr::from(u128::from(network) + 1))
+    }
+}
+
 /// Returns the command that runs the trial requested on its standard input and writes its result to `result`.
 pub(super) fn command(result: &Path) -> Vec<OsString> {
     vec![program().into(), MEASURE_COMMAND.into(), result.into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_prefixes_of_the_testbed() {
+        assert_eq!(sources(true), "10.9.128.1/17");
+        assert_eq!(sources(false), "fd00:9:ffff::1/64");
+        for v4 in [true, false] {
+            let mut sockets = Sockets { source: sources(v4).parse().ok(), ..Sockets::default() };
+            assert!(sockets.source.take().is_some(), "{v4}");
+        }
+    }
 }

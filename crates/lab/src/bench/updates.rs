@@ -5,13 +5,12 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use experiment::{BenchError, Replication, Sizes, UpdateSpec, Updated};
-use measure::limiter::MAX_FOREIGN;
-use measure::{Evidence, Nanos, Void};
+use measure::{Evidence, Nanos};
 use record::{Durability, Transfers, TrialRequest, UpdateCheck, UpdateRun};
 
 use super::{LabBench, Running, Starts, failed};
 use crate::enter::Lab;
-use crate::probe::Observed;
+use crate::probe::{Observed, Span};
 use crate::replication::{Ground, Group, Member};
 use crate::testbed::{Host, Testbed};
 
@@ -64,12 +63,10 @@ impl<'a> LabBench<'a> {
             tester_run_delay: Some(tester.run_delay),
             foreign_busy: Some(tester.foreign),
             dut_busy: Some(busy),
+            dut_foreign: Some(dut.foreign),
             ..Evidence::default()
         };
-        let disturbed = dut.foreign > MAX_FOREIGN;
-        let void = evidence
-            .starved()
-            .or_else(|| disturbed.then_some(Void::ForeignOnServer { share: dut.foreign }));
+        let void = evidence.starved().or_else(|| evidence.server_disturbed());
         Updated { run, void, busy, limiter: evidence.limiter() }
     }
 }
@@ -100,7 +97,8 @@ impl Replication for LabBench<'_> {
         let group = self.group()?;
         group.sent += run.sent;
         group.outcomes.push(outcomes);
-        let observed = Observed::between(&spent.before, &spent.after, self.testbed, run.seconds);
+        let span = Span { sending_s: run.seconds, ..Span::default() };
+        let observed = Observed::between(&spent.before, &spent.after, self.testbed, &span);
         Ok(self.judge_updates(run, &observed))
     }
 

@@ -59,7 +59,12 @@ pub fn tree(root: u32) -> Vec<u32> {
 
 /// Reads the CPU time of a process, also of one that has ended and was not yet waited for; `None` if there is none.
 pub fn read_stat(pid: u32) -> Option<StatLine> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    read_stat_at(Path::new(&format!("/proc/{pid}")))
+}
+
+/// Reads the CPU time of the process with this folder in a `/proc`; `None` if there is none.
+pub(super) fn read_stat_at(dir: &Path) -> Option<StatLine> {
+    parse_stat(&fs::read_to_string(dir.join("stat")).ok()?)
 }
 
 /// Reads how long each thread of a process ran and waited, by the thread's number.
@@ -89,7 +94,7 @@ pub fn affinities(pid: u32) -> Vec<(u32, CpuList)> {
 }
 
 /// Returns the entries of a directory that are numbers.
-fn numbers(dir: &Path) -> Vec<u32> {
+pub(super) fn numbers(dir: &Path) -> Vec<u32> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use experiment::Custom;
 use experiment::file::Role;
 use lab::authdns::{self, Serves};
-use lab::probe::{Observed, Snapshot};
+use lab::probe::{Observed, Snapshot, Span};
 use lab::ready::Ask;
 use lab::testbed::{PORT, address_v4, address_v6};
 use lab::zonefile::write_zone;
@@ -83,7 +83,8 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
             let mut watched = vec![(Host::Auth, authdns.pid())];
             watched.extend(server.pids().into_iter().map(|pid| (Host::Dut, pid)));
             let after = Snapshot::take(&testbed, &watched).unwrap();
-            let observed = Observed::between(&before, &after, &testbed, 1.0);
+            let span = Span { sending_s: 1.0, ..Span::default() };
+            let observed = Observed::between(&before, &after, &testbed, &span);
             let used = observed.usage(Host::Dut);
             assert!(used.busiest_thread > 0.0, "{used:?}");
             assert_eq!(observed.receive_drops(Host::Dut), 0);

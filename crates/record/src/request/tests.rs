@@ -139,6 +139,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
             seed,
             live: Some("live.json".into()).filter(|_| seed % 2 == 0),
             dut_cpus: (0..(seed % 3) as usize).collect(),
+            auth_cpus: (0..(seed % 2) as usize).collect(),
         },
     )
 }
@@ -167,6 +168,7 @@ fn what_cannot_be_read_is_named() {
         seed: 1,
         live: None,
         dut_cpus: Vec::new(),
+        auth_cpus: Vec::new(),
     };
     let json = serde_json::to_string(&request).expect("JSON");
     for (good, bad, field, why) in [

@@ -58,9 +58,13 @@ pub(crate) struct LoadArgs {
     /// Number of experiments of a lock-step load, 256 queries each
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) experiments: u32,
-    /// Cores whose use a lock-step table shows [default: all of this host]
+    /// Cores of a server on this host: they are watched for stalls, and there are 64 source ports for each; a lock-step
+    /// table shows their use [default there: all of this host]
     #[arg(long, value_name = "LIST")]
     pub(crate) dut_cpus: Option<CpuList>,
+    /// Cores of the AuthDNS behind a server on this host: they are watched for stalls
+    #[arg(long, value_name = "LIST")]
+    pub(crate) auth_cpus: Option<CpuList>,
     /// How long to send (5s, 250ms, 1m)
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) duration: Nanos,
@@ -85,6 +89,11 @@ pub(crate) struct LoadArgs {
     pub(crate) sockets: SocketArgs,
 }
 
+/// Returns the cores of an argument; none without it.
+fn listed(cpus: &Option<CpuList>) -> Vec<usize> {
+    cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec())
+}
+
 impl LoadArgs {
     /// Returns the request for a trial; that of a lock-step load has the first number of threads.
     pub(crate) fn request(&self) -> anyhow::Result<TrialRequest> {
@@ -105,7 +114,8 @@ impl LoadArgs {
             sockets: self.sockets.request(),
             seed: self.workload.seed,
             live: None,
-            dut_cpus: self.dut_cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
+            dut_cpus: listed(&self.dut_cpus),
+            auth_cpus: listed(&self.auth_cpus),
         })
     }
 

@@ -35,6 +35,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         seed: args.workload.seed,
         live: None,
         dut_cpus: Vec::new(),
+        auth_cpus: Vec::new(),
     };
     let setup = Setup::new(request, command_line())?;
     // Query files and generated names have no end: they may repeat names.

@@ -62,6 +62,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         seed: 1,
         live: None,
         dut_cpus: Vec::new(),
+        auth_cpus: Vec::new(),
     };
     let (live, progress) = Progress::show(format!("self-test at {}", args.rate));
     let outcome = Setup::new(request, command_line())?.run(&live, &stop)?;

@@ -1,0 +1,95 @@
+//! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
+
+use measure::{Nanos, Pacing, Void};
+use record::{Cpu, Trial, Voidness};
+
+use super::{LabBench, Spent};
+use crate::probe::{HostUse, Observed, Span};
+use crate::testbed::Host;
+use crate::verdict::{Known, Verdict, evidence};
+
+impl LabBench<'_> {
+    /// Computes what the probes saw during `trial`.
+    fn observed(&self, trial: &Trial, spent: &Spent) -> Observed {
+        let from = trial.disturbances.started;
+        let until = from + Nanos((trial.duration_s * 1e9) as u64);
+        let own = |host| spent.run_times.between(host, from, until);
+        let span = Span {
+            sending_s: trial.duration_s,
+            own_sending_s: Host::ALL.map(own),
+            watched: &trial.disturbances.watched,
+            ..Span::default()
+        };
+        Observed::between(&spent.before, &spent.after, self.testbed, &span)
+    }
+
+    /// Adds the probes' counters to the Measurer's record, and decides whether the trial is void and what limited it.
+    pub(super) fn conclude(&self, mut trial: Trial, spent: Spent, pacing: Pacing) -> Trial {
+        let observed = &self.observed(&trial, &spent);
+        // The Measurer has its own series, of latencies.
+        trial.probes.extend(spent.series);
+        let known = Known {
+            testbed: self.testbed,
+            shared: self.shares_core(),
+            has_server: self.server.is_some(),
+            cpu_limit: self.cpu_limit,
+            open_loop: pacing.is_open_loop(),
+        };
+        let mut evidence = evidence(&trial, observed, &known);
+        if self.authdns.is_none() {
+            // A busy primary does not slow down queries to its secondary.
+            (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
+        }
+        if !trial.void.is_void() {
+            let verdict = Verdict::new(trial.passed, &evidence);
+            trial.void = Voidness(verdict.void);
+            (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
+        }
+        trial.warnings.extend(evidence.server_warnings());
+        self.ask_for_lost(&mut trial.disturbances.lost);
+        trial.drops.tester_receive = evidence.tester_drops;
+        trial.drops.authdns_receive = evidence.authdns_drops;
+        trial.drops.dut_receive = evidence.dut_drops;
+        trial.drops.link = evidence.link_drops;
+        let tester = trial.cpu.entry("tester".to_owned()).or_default();
+        let used = observed.usage(Host::Tester);
+        (tester.user_s, tester.system_s) = (used.user_s, used.system_s);
+        tester.softirq_s = Some(used.softirq_s);
+        tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
+        let cpu = |host| cpu_of(observed.usage(host), self.testbed.cpus(host).cpus());
+        if self.authdns.is_some() {
+            trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
+        }
+        for (role, host, (user_s, system_s)) in spent.beside {
+            let cpus = self.testbed.cpus(host).cpus().to_vec();
+            let busy = (user_s + system_s) / (trial.duration_s * cpus.len() as f64).max(1e-3);
+            let cpu = Cpu { user_s, system_s, busy: busy.min(1.0), cpus, ..Cpu::default() };
+            trial.cpu.insert(role.to_owned(), cpu);
+        }
+        if self.server.is_some() {
+            trial.cpu.insert("dut".to_owned(), cpu(Host::Dut));
+        }
+        if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
+            let void = Void::LinkUnseated { seen };
+            (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
+            trial.void = Voidness(Some(void));
+        }
+        trial.conditions.link = Some(self.testbed.link());
+        trial.conditions.path = Some(self.testbed.path());
+        trial
+    }
+}
+
+/// Returns the use of a host's cores for the record.
+fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
+    Cpu {
+        user_s: used.user_s,
+        system_s: used.system_s,
+        softirq_s: Some(used.softirq_s),
+        busy: used.busy,
+        run_delay: Some(used.run_delay),
+        waited: used.waited,
+        foreign: Some(used.foreign),
+        cpus: cpus.to_vec(),
+    }
+}

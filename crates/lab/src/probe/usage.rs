@@ -1,0 +1,389 @@
+//! Use of each host's cores during a trial, from the snapshots around it.
+//!
+//! ```text
+//! a core   |  own processes  |  packets: interrupts, ksoftirqd  |  foreign  |  idle  |
+//!          └──────────────── busy ─────────────────────────────┘
+//! ```
+//!
+//! *Busy* is what a host's own work took while queries were sent: its processes, and the kernel's work for packets.
+//! *Foreign* is what neither it nor another part of the testbed did: other processes, and the hypervisor for other
+//! machines. Our own parts are the processes of all hosts on these cores, the watchers, and the lab itself.
+
+use std::collections::BTreeMap;
+
+use measure::Link;
+use measure::procfs::CoreTimes;
+use measure::stall::WatchedCore;
+
+use super::Snapshot;
+use crate::cpus::CpuList;
+
+/// Shares of foreign work below this one are zero where only ticks and inexact counters tell: they are off by as much.
+const INEXACT: f64 = 0.02;
+
+/// CPU time and load of a host during a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostUse {
+    /// Seconds in which its processes ran in user mode.
+    pub user_s: f64,
+    /// Seconds in which its processes ran in the kernel.
+    pub system_s: f64,
+    /// Seconds of software interrupts on its cores, of any cause.
+    pub softirq_s: f64,
+    /// Busy share (0 to 1) of its cores by its own work; of its own processes only, if it shares them.
+    pub busy: f64,
+    /// Share (0 to 1) of the trial in which its busiest thread ran.
+    pub busiest_thread: f64,
+    /// Largest share (0 to 1) of the trial in which one of its threads was ready to run and did not.
+    pub run_delay: f64,
+    /// The same without what its other threads and the kernel's work for packets used meanwhile: what it waited for
+    /// others; absent if that is not known.
+    pub waited: Option<f64>,
+    /// Share (0 to 1) of its cores that the hypervisor and processes outside the testbed used.
+    pub foreign: f64,
+}
+
+/// What is known of a trial beside its snapshots.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Span<'a> {
+    /// Duration of sending, in seconds.
+    pub sending_s: f64,
+    /// Seconds that each host's processes ran while queries were sent; those of the whole trial if absent.
+    pub own_sending_s: [Option<f64>; 3],
+    /// Watchers of cores, which belong to the Tester.
+    pub watched: &'a [WatchedCore],
+    /// Kind of the links; plain if absent.
+    pub link: Option<Link>,
+}
+
+/// Computes the use of each host of `plan` (Tester, auth host, host of the server).
+pub(super) fn uses(
+    before: &Snapshot,
+    after: &Snapshot,
+    plan: [&CpuList; 3],
+    tick_s: f64,
+    span: &Span<'_>,
+) -> [HostUse; 3] {
+    let between = Between { before, after, plan, tick_s, span };
+    std::array::from_fn(|host| between.host(host))
+}
+
+/// Two snapshots, and what is known of the time between them.
+struct Between<'a> {
+    before: &'a Snapshot,
+    after: &'a Snapshot,
+    plan: [&'a CpuList; 3],
+    tick_s: f64,
+    span: &'a Span<'a>,
+}
+
+impl Between<'_> {
+    fn host(&self, host: usize) -> HostUse {
+        let (cpus, sending_s) = (self.plan[host], self.span.sending_s);
+        let count = cpus.count() as f64;
+        let core = self.core_times(cpus);
+        let (user_s, system_s) = self.ticks(host);
+        let foreign_s = self.foreign_s(host, &core);
+        let own_s = self.own_s(host);
+        let own_sending_s = self.span.own_sending_s[host].unwrap_or(own_s);
+        let alone = self.sharing(host).eq([host]);
+        let packets_s = if alone {
+            let idle_s = (core.idle + core.wait) as f64 * self.tick_s;
+            (self.window_s() * count - idle_s - foreign_s - own_s).max(0.0)
+        } else {
+            0.0
+        };
+        let threads = self.threads(host);
+        let busiest = threads.iter().map(|thread| thread.run_s).fold(0.0, f64::max);
+        let delay = threads.iter().map(|thread| thread.delay_s).fold(0.0, f64::max);
+        HostUse {
+            user_s,
+            system_s,
+            softirq_s: core.softirq as f64 * self.tick_s,
+            busy: share(own_sending_s + packets_s, sending_s * count),
+            busiest_thread: share(busiest, sending_s),
+            run_delay: share(delay, sending_s),
+            waited: self.waited_s(host, &threads).map(|waited_s| share(waited_s, sending_s)),
+            foreign: self.foreign(foreign_s / (self.window_s() * count).max(1e-3)),
+        }
+    }
+
+    /// Duration between the snapshots, in seconds.
+    fn window_s(&self) -> f64 {
+        self.after.at.duration_since(self.before.at).as_secs_f64()
+    }
+
+    /// The hosts that run on cores of `host`, with itself.
+    fn sharing(&self, host: usize) -> impl Iterator<Item = usize> {
+        let cpus = self.plan[host];
+        (0..self.plan.len()).filter(move |other| self.plan[*other].shares_with(cpus))
+    }
+
+    /// Work of a list of cores, in ticks.
+    fn core_times(&self, cpus: &CpuList) -> CoreTimes {
+        let sum = |snapshot: &Snapshot| {
+            let times = cpus.cpus().iter().filter_map(|cpu| snapshot.cores.get(cpu));
+            times.fold(CoreTimes::default(), |sum, core| sum.plus(core))
+        };
+        sum(self.after).since(&sum(self.before))
+    }
+
+    /// Seconds of a host's processes in user mode and in the kernel, counted in ticks.
+    fn ticks(&self, host: usize) -> (f64, f64) {
+        let (b, a) = (&self.before.processes[host], &self.after.processes[host]);
+        let seconds = |b: u64, a: u64| a.saturating_sub(b) as f64 * self.tick_s;
+        (seconds(b.user, a.user), seconds(b.system, a.system))
+    }
+
+    /// Seconds that a host's processes ran.
+    fn own_s(&self, host: usize) -> f64 {
+        let before = &self.before.processes[host].run;
+        let after = self.after.processes[host].run.iter();
+        let ran = |(pid, now): (&u32, &u64)| {
+            now.saturating_sub(before.get(pid).copied().unwrap_or(0)) as f64 / 1e9
+        };
+        after.map(ran).sum()
+    }
+
+    /// Seconds that foreign processes and the hypervisor used on the cores of `host`.
+    fn foreign_s(&self, host: usize, core: &CoreTimes) -> f64 {
+        // Software interrupts during our processes count in their system time and also in the core's softirq column.
+        // So only the other two columns are compared, and the time of other processes is never overstated.
+        let ours = self.sharing(host).map(|other| self.ticks(other));
+        let (our_user, our_system) = ours.fold((0.0, 0.0), |sum, s| (sum.0 + s.0, sum.1 + s.1));
+        let by_ticks = (core.user as f64 * self.tick_s - our_user).max(0.0)
+            + (core.system as f64 * self.tick_s - our_system).max(0.0);
+        let steal_s = core.steal as f64 * self.tick_s;
+        let tasks_s = self.tasks_s(host);
+        let rest_s = tasks_s.map(|tasks_s| (tasks_s - self.ours_s(host)).max(0.0));
+        let foreign_s = match (rest_s, self.packet_threads_s(host)) {
+            (Some(rest_s), Some(packets_s)) if self.is_exact() => (rest_s - packets_s).max(0.0),
+            (Some(rest_s), _) => rest_s.min(by_ticks),
+            (None, _) => by_ticks,
+        };
+        foreign_s + steal_s
+    }
+
+    /// Whether the time of tasks is exact, and all of ours is known.
+    fn is_exact(&self) -> bool {
+        self.after.tasks.as_ref().is_some_and(|tasks| tasks.exact)
+            && self.after.packet_threads.is_some()
+    }
+
+    /// The share of foreign work, or zero where it is below what can be told.
+    fn foreign(&self, found: f64) -> f64 {
+        let least = if self.is_exact() { 0.0 } else { INEXACT };
+        if found < least { 0.0 } else { found.min(1.0) }
+    }
+
+    /// Seconds that our own parts ran on the cores of `host`.
+    fn ours_s(&self, host: usize) -> f64 {
+        let cpus = self.plan[host];
+        let watchers_s = |here: bool| {
+            let watched = self.span.watched.iter();
+            let watched = watched.filter(|core| !here || cpus.cpus().contains(&core.cpu));
+            watched.map(|core| core.used.as_secs_f64()).sum::<f64>()
+        };
+        let mut ours_s: f64 = self.sharing(host).map(|other| self.own_s(other)).sum();
+        if self.plan[0].shares_with(cpus) {
+            // The watchers are threads of the Measurer; the lab stays on its cores.
+            ours_s -= watchers_s(false);
+            ours_s += self.after.lab.saturating_sub(self.before.lab) as f64 / 1e9;
+        }
+        ours_s + watchers_s(true)
+    }
+
+    /// Seconds that all tasks ran on the cores of `host`.
+    fn tasks_s(&self, host: usize) -> Option<f64> {
+        let of = |snapshot: &Snapshot| {
+            let tasks = snapshot.tasks.as_ref()?;
+            Some(self.sum(host, &tasks.by_core))
+        };
+        Some((of(self.after)? - of(self.before)?).max(0.0))
+    }
+
+    /// Seconds that kernel threads handled packets on the cores of `host`.
+    fn packet_threads_s(&self, host: usize) -> Option<f64> {
+        let of = |snapshot: &Snapshot| Some(self.sum(host, snapshot.packet_threads.as_ref()?));
+        Some((of(self.after)? - of(self.before)?).max(0.0))
+    }
+
+    fn sum(&self, host: usize, by_core: &BTreeMap<usize, u64>) -> f64 {
+        let times = self.plan[host].cpus().iter().filter_map(|cpu| by_core.get(cpu));
+        times.sum::<u64>() as f64 / 1e9
+    }
+
+    /// How long each thread of a host ran and waited, in seconds.
+    fn threads(&self, host: usize) -> Vec<Thread> {
+        let before = &self.before.processes[host].threads;
+        let after = self.after.processes[host].threads.iter();
+        let thread = |(tid, now): (&u32, &measure::procfs::SchedStat)| {
+            let then = before.get(tid).copied().unwrap_or_default();
+            Thread {
+                run_s: now.run.saturating_sub(then.run) as f64 / 1e9,
+                delay_s: now.delay.saturating_sub(then.delay) as f64 / 1e9,
+            }
+        };
+        after.map(thread).collect()
+    }
+
+    /// Seconds that a thread of the host waited, at the most, without what its other threads, those of other hosts on
+    /// its cores, and kernel threads for packets ran meanwhile. So many may have been the reason; the rest are others.
+    fn waited_s(&self, host: usize, threads: &[Thread]) -> Option<f64> {
+        let packets_s = match (self.packet_threads_s(host), self.span.link) {
+            (Some(packets_s), _) => packets_s,
+            // Each sends from its own core, where nothing needs a thread for packets.
+            (None, None | Some(Link::Plain)) => 0.0,
+            (None, _) => return None,
+        };
+        let others_s: f64 =
+            self.sharing(host).filter(|other| *other != host).map(|other| self.own_s(other)).sum();
+        let all_s: f64 = threads.iter().map(|thread| thread.run_s).sum();
+        let waited = threads.iter().map(|thread| thread.delay_s - (all_s - thread.run_s));
+        Some((waited.fold(0.0, f64::max) - others_s - packets_s).max(0.0))
+    }
+}
+
+/// Times of one thread between two snapshots, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    run_s: f64,
+    delay_s: f64,
+}
+
+/// A share of a time, 0 to 1.
+fn share(seconds: f64, of_s: f64) -> f64 {
+    (seconds / of_s.max(1e-3)).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Nanos;
+    use measure::procfs::SchedStat;
+    use measure::stall::Side;
+
+    use super::super::tasks::CoreTasks;
+    use super::super::tests::{core, snapshots};
+    use super::super::{Host, Processes};
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const DUT: usize = 2;
+
+    fn span() -> Span<'static> {
+        Span { sending_s: 2.0, link: Some(Link::Plain), ..Span::default() }
+    }
+
+    /// Processes that ran for some ms in user mode and in the kernel.
+    fn ran(user: u64, system: u64) -> Processes {
+        let run = [(7, (user + system) * MS)].into();
+        Processes { user: user / 10, system: system / 10, run, ..Processes::default() }
+    }
+
+    fn thread(run: u64, delay: u64) -> SchedStat {
+        SchedStat { run: run * MS, delay: delay * MS }
+    }
+
+    /// Tester and AuthDNS on core 0, the server on core 1; ticks of 10 ms.
+    fn computed(after: &Snapshot, before: &Snapshot, span: &Span<'_>) -> [HostUse; 3] {
+        let (zero, one): (CpuList, CpuList) = ("0".parse().unwrap(), "1".parse().unwrap());
+        uses(before, after, [&zero, &zero, &one], 0.01, span)
+    }
+
+    fn near(found: f64, wanted: f64) {
+        assert!((found - wanted).abs() < 1e-9, "{found} instead of {wanted}");
+    }
+
+    #[test]
+    fn shares_are_of_the_time_of_sending() {
+        let (before, mut after) = snapshots();
+        // 500 ms of another's on core 0.
+        after.cores = [(0, core(150, 60, 20, 70)), (1, core(120, 50, 20, 110))].into();
+        after.processes = [ran(800, 400), ran(200, 300), ran(1_200, 500)];
+        after.processes[DUT].threads = [(7, thread(1_900, 10)), (8, thread(0, 200))].into();
+        let [tester, auth, dut] = computed(&after, &before, &span());
+        assert_eq!((tester.user_s, tester.system_s, tester.softirq_s), (0.8, 0.4, 0.2));
+        near(tester.busy, 0.6);
+        near(auth.busy, 0.25);
+        // Its processes ran for 1.7 s, and packets took 0.2 s.
+        near(dut.busy, 0.95);
+        near(dut.busiest_thread, 0.95);
+        near(dut.run_delay, 0.1);
+        // 150 - 100 in user mode; the system time is less than ours with its interrupts.
+        near(tester.foreign, 0.5 / 3.0);
+        near(dut.foreign, 0.0);
+    }
+
+    /// A core of the server that ran tasks for 2 s, of which 1.5 s were the server's.
+    fn exact(packets: Option<u64>) -> (Snapshot, Snapshot) {
+        let (mut before, mut after) = snapshots();
+        before.tasks = Some(CoreTasks { by_core: [(0, 5), (1, 100 * MS)].into(), exact: true });
+        after.tasks = Some(CoreTasks { by_core: [(0, 5), (1, 2_100 * MS)].into(), exact: true });
+        before.packet_threads = packets.map(|_| [(1, 50 * MS)].into());
+        after.packet_threads = packets.map(|ran| [(1, (50 + ran) * MS)].into());
+        after.cores.insert(1, core(150, 50, 10, 90));
+        after.processes[DUT] = ran(1_000, 500);
+        (before, after)
+    }
+
+    #[test]
+    fn what_is_neither_ours_nor_packets_is_foreign() {
+        let watched = [(Side::Dut, 1, 20), (Side::Tester, 0, 30)].map(|(side, cpu, used)| {
+            WatchedCore { side, cpu, real_time: true, used: Nanos(used * MS) }
+        });
+        let span = Span { watched: &watched, ..span() };
+        let (before, after) = exact(Some(300));
+        let dut = &computed(&after, &before, &span)[DUT];
+        near(dut.foreign, (2.0 - 1.5 - 0.3 - 0.02) / 3.0);
+        // 0.9 s were idle; 1.5 s the server's processes, and 0.42 s packets.
+        near(dut.busy, (3.0 - 0.9 - 0.18) / 2.0);
+        // Hypervisors count in any case.
+        let (before, mut after) = exact(Some(480));
+        after.cores.insert(1, CoreTimes { steal: 30, ..core(150, 50, 10, 60) });
+        near(computed(&after, &before, &span)[DUT].foreign, 0.1);
+    }
+
+    #[test]
+    fn inexact_counters_accuse_nobody_of_little() {
+        // Nobody sees the kernel's threads: of 0.5 s in tasks and 0.05 s in ticks the smaller counts, and is too small.
+        let (before, mut after) = exact(None);
+        after.cores.insert(1, core(105, 45, 60, 90));
+        assert_eq!(computed(&after, &before, &span())[DUT].foreign, 0.0);
+        after.cores.insert(1, core(130, 55, 60, 55));
+        near(computed(&after, &before, &span())[DUT].foreign, 0.35 / 3.0);
+        // Nor is there an account of tasks.
+        after.tasks = None;
+        near(computed(&after, &before, &span())[DUT].foreign, 0.35 / 3.0);
+    }
+
+    #[test]
+    fn busy_is_the_work_while_queries_were_sent() {
+        let (before, mut after) = snapshots();
+        after.cores.insert(1, core(150, 50, 0, 100));
+        after.processes[DUT] = ran(1_500, 500);
+        let mut span = span();
+        near(computed(&after, &before, &span)[DUT].busy, 1.0);
+        span.own_sending_s[DUT] = Some(1.2);
+        near(computed(&after, &before, &span)[DUT].busy, 0.6);
+    }
+
+    #[test]
+    fn a_server_waits_for_others_only() {
+        let (before, mut after) = snapshots();
+        after.processes[DUT].threads = [(7, thread(1_000, 300))].into();
+        let waited = |after: &Snapshot, span: &Span<'_>| computed(after, &before, span)[DUT].waited;
+        assert_eq!(waited(&after, &span()), Some(0.15));
+        // Its own second thread may have been the reason for 200 ms.
+        after.processes[DUT].threads.insert(8, thread(200, 0));
+        near(waited(&after, &span()).unwrap(), 0.05);
+        // And a kernel thread for the rest.
+        let (mut idle, mut busy) = (before.clone(), after.clone());
+        idle.packet_threads = Some([(1, 50 * MS)].into());
+        busy.packet_threads = Some([(1, 200 * MS)].into());
+        assert_eq!(computed(&busy, &idle, &span())[DUT].waited, Some(0.0));
+        // Where it cannot be seen, links on which it works leave that open.
+        let moderated = Span { link: Some(Link::Moderated), ..span() };
+        assert_eq!(waited(&after, &moderated), None);
+        assert_eq!(Host::Dut.index(), DUT);
+    }
+}
