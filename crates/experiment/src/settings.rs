@@ -392,7 +392,8 @@ pub struct TesterSettings {
     pub ports: Option<u16>,
     /// Spacing of the queries of an open loop.
     pub pacing: OpenPacing,
-    /// Whether queries that leave together are one segmented message.
+    /// Whether queries that leave together are one segmented message, from one source port; they are in any case where
+    /// messages cross the links whole.
     pub gso: bool,
     /// Whether replies are received coalesced.
     pub gro: bool,
@@ -416,7 +417,7 @@ impl Default for TesterSettings {
         TesterSettings {
             ports: None,
             pacing: OpenPacing::Constant,
-            gso: true,
+            gso: false,
             gro: true,
             transport: Transport::Udp,
             queries_per_connection: None,

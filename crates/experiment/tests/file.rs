@@ -69,7 +69,7 @@ workload.aaaa-share = [0.0, 0.5, 1.0]
 variables.cache = [\"0\", 64]
 [[matrix.way]]
 name = \"plain\"
-tester.gso = false
+tester.gso = true
 [[matrix.way]]
 name = \"poisson\"
 tester.pacing = \"poisson\"
@@ -86,7 +86,7 @@ search.goal = \"loss < 1%\"
     assert_eq!(last.settings.dut.cores, Some(2));
     assert_eq!(last.settings.variables["cache"], Scalar("64".into()));
     assert_eq!(last.settings.search.as_ref().map(|s| s.goal.to_string()), Some("loss < 1%".into()));
-    assert!(last.settings.tester.gso && !experiment.points[0].settings.tester.gso);
+    assert!(experiment.points[0].settings.tester.gso && !last.settings.tester.gso);
     // The first dimension changes slowest.
     assert_eq!(experiment.points[0].settings.dut.cores, Some(1));
     assert_eq!(experiment.points[11].settings.dut.cores, Some(1));

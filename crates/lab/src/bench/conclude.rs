@@ -1,6 +1,6 @@
 //! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
 
-use measure::{Nanos, Pacing, Void};
+use measure::{Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
 
 use super::{LabBench, Spent};
@@ -46,6 +46,10 @@ impl LabBench<'_> {
             (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
         }
         trial.warnings.extend(evidence.server_warnings());
+        if self.testbed.path() == Path::Wire {
+            // The links cut such messages into packets.
+            trial.warnings.retain(|warning| *warning != Warning::Segmented);
+        }
         self.ask_for_lost(&mut trial.disturbances.lost);
         trial.drops.tester_receive = evidence.tester_drops;
         trial.drops.authdns_receive = evidence.authdns_drops;

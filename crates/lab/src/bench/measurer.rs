@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use experiment::TrialSpec;
 use experiment::settings::TesterSettings;
-use measure::{Nanos, Pacing};
+use measure::{Nanos, Pacing, Path as LinkPath};
 use record::TrialRequest;
 use record::request::{
     self, Close, Connecting, Engine, Gso, Http, HttpMethod, Names, Sockets, Tls, WaitFor, Workload,
@@ -105,6 +105,9 @@ impl LabBench<'_> {
                 true => (spec.first_name % names.size(), None),
                 false => (spec.first_name, Some(spec.names)),
             };
+        }
+        if self.testbed.path() == LinkPath::HostOffload && matches!(request.engine, Engine::Udp) {
+            request.sockets.gso = Gso::On;
         }
         if self.outside.is_none() && matches!(request.engine, Engine::Udp) {
             request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
