@@ -124,28 +124,37 @@ pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Re
 
 /// Queries once from a new socket; returns `None` for the correct answer, otherwise what is wrong with it.
 fn ask(server: SocketAddr, question: &Question, id: u16) -> io::Result<Option<String>> {
+    let mut query = question.query.bytes().to_vec();
+    question.query.set_id(&mut query, id);
+    let answer = match exchange(server, &query, REPLY_TIMEOUT) {
+        Ok(answer) => answer,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some("no answer".to_owned())),
+        Err(e) => return Err(e),
+    };
+    if reply::id(&answer) != Some(id) {
+        return Ok(Some("an answer to another question".to_owned()));
+    }
+    let sent = &query[question.query.question_range()];
+    Ok(reply::check(&answer, sent, &question.expect).err().map(|e| e.reason().to_owned()))
+}
+
+/// Sends a query from a new socket; returns the first datagram that comes back.
+///
+/// # Errors
+/// `WouldBlock` if none comes within `timeout`; errors of the socket.
+pub(crate) fn exchange(server: SocketAddr, query: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any)?;
-    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    socket.set_read_timeout(Some(timeout))?;
     socket.connect(server)?;
-    let mut query = [0; 512];
-    let len = question.query.write(id, &mut query);
-    socket.send(&query[..len])?;
-    let mut buffer = [0; 4096];
-    let len = match socket.recv(&mut buffer) {
-        Ok(len) => len,
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some("no answer".to_owned())),
-        Err(e) => return Err(e),
-    };
-    let answer = &buffer[..len];
-    if reply::id(answer) != Some(id) {
-        return Ok(Some("an answer to another question".to_owned()));
-    }
-    let sent = &query[question.query.question_range()];
-    Ok(reply::check(answer, sent, &question.expect).err().map(|e| e.reason().to_owned()))
+    socket.send(query)?;
+    let mut reply = vec![0; usize::from(u16::MAX)];
+    let len = socket.recv(&mut reply)?;
+    reply.truncate(len);
+    Ok(reply)
 }
 
 #[cfg(test)]

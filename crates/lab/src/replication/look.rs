@@ -1,12 +1,14 @@
 //! Queries to a server of a group: its serial, its keys, the sizes of its replies.
 
 use std::io::{self, BufRead};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use experiment::Sizes;
-use wire::message::{HEADER, Header, Record, question_end};
-use wire::{Name, Qtype};
+use wire::message::{Header, Record, question_end};
+use wire::{Edns, Name, Qtype, QueryTemplate};
+
+use crate::ready::exchange;
 
 /// Time to wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -15,8 +17,6 @@ const TRIES: u32 = 3;
 /// Types of the queries.
 const SOA: Qtype = Qtype(6);
 const DNSKEY: Qtype = Qtype(48);
-/// An OPT record for 1232 octets with DO (RFC 6891, RFC 3225).
-const DO: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0];
 
 /// Returns the serial number of a zone in a server; `None` if it does not serve the zone.
 pub(crate) fn serial(server: SocketAddr, zone: &Name) -> Option<u32> {
@@ -57,16 +57,10 @@ pub(crate) fn sizes(
     Ok(Sizes { query: average(sent), reply: average(received) })
 }
 
-/// Makes a query without recursion.
+/// Makes a query without recursion; with `dnssec` it has EDNS and DO.
 fn query(name: &Name, qtype: Qtype, dnssec: bool) -> Vec<u8> {
-    let mut query = vec![0x2a, 0x2a, 0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(dnssec)];
-    query.extend_from_slice(name.as_wire());
-    query.extend_from_slice(&qtype.0.to_be_bytes());
-    query.extend_from_slice(&1_u16.to_be_bytes());
-    if dnssec {
-        query.extend_from_slice(&DO);
-    }
-    query
+    let edns = dnssec.then(|| Edns { dnssec_ok: true, ..Edns::default() });
+    QueryTemplate::new(name, qtype, false, false, edns.as_ref()).bytes().to_vec()
 }
 
 /// Queries up to [`TRIES`] times, each from a new socket, so that a late reply is never matched to a later query.
@@ -82,21 +76,12 @@ fn ask(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 fn ask_once(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
-    let any: SocketAddr = match server {
-        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(server)?;
-    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
-    socket.send(query)?;
-    let mut buffer = vec![0; 65_535];
-    let length = socket.recv(&mut buffer)?;
-    buffer.truncate(length);
-    if buffer.len() >= HEADER && buffer[..2] == query[..2] && buffer[2] & 0x80 != 0 {
-        return Ok(buffer);
+    let reply = exchange(server, query, REPLY_TIMEOUT)?;
+    let header = Header::read(&reply).filter(|header| header.is_response());
+    match header {
+        Some(header) if header.id.to_be_bytes() == query[..2] => Ok(reply),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something else than a reply")),
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "what came is no reply"))
 }
 
 /// Returns the answers of a reply without an error.
