@@ -77,7 +77,7 @@ pub(crate) fn serve(listener: Option<Listener>, board: &Board) -> Result<(), Fai
 type OfCell = (&'static str, Kind, &'static str, fn(&Cell) -> Option<f64>);
 
 /// Metrics of cells.
-const OF_CELLS: [OfCell; 11] = [
+const OF_CELLS: [OfCell; 12] = [
     ("trials_total", Kind::Counter, "Trials that ended.", |c| Some(c.trials as f64)),
     ("void_trials_total", Kind::Counter, "Trials that say nothing.", |c| Some(c.void as f64)),
     ("queries_total", Kind::Counter, "Queries sent.", |c| Some(c.sent as f64)),
@@ -92,6 +92,9 @@ const OF_CELLS: [OfCell; 11] = [
     }),
     ("trial_answered_qps", Kind::Gauge, "Answered in time per second in the last trial.", |c| {
         c.last.as_ref().map(|t| t.answered_qps)
+    }),
+    ("trial_late_answers", Kind::Gauge, "Replies after the timeout in the last trial.", |c| {
+        c.last.as_ref().map(|t| t.late as f64)
     }),
     ("trial_passed", Kind::Gauge, "Whether the last trial met its goal.", |c| {
         c.last.as_ref()?.passed.map(|passed| f64::from(u8::from(passed)))
@@ -222,6 +225,7 @@ mod tests {
             format!("dnsdyno_visiting{place} 1"),
             format!("dnsdyno_trials_total{place} 2"),
             format!("dnsdyno_queries_total{place} {}", 2 * record.trial.sent),
+            format!("dnsdyno_trial_late_answers{place} {}", record.trial.late),
             format!("dnsdyno_trial_passed{place} 0"),
             "dnsdyno_visits_done 0".to_owned(),
         ] {
