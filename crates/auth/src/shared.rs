@@ -1,4 +1,4 @@
-//! What the workers of an AuthDNS share: the time of the start, and the token bucket of its capacity.
+//! State that the workers of an AuthDNS share: the time of the start, and the token bucket of its capacity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,8 @@ const NOT_STARTED: u64 = u64::MAX;
 pub(crate) struct Shared {
     /// Time of the first call of a worker, on the engines' clock, in nanoseconds.
     start: AtomicU64,
-    /// When the bucket is full again, in units since the start (the theoretical arrival time of GCRA, ITU-T I.371).
+    /// Time at which the bucket is full again, in units since the start (the theoretical arrival time of GCRA, ITU-T
+    /// I.371).
     full_at: AtomicU64,
     /// Units from one token to the next; 0 without a capacity.
     interval: u64,
@@ -95,7 +96,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_exact_over_millions_of_queries() {
-        // A bucket of one token takes a query only after a whole interval; two tokens make up for the distance of queries.
+        // A bucket of one token takes a query only after a whole interval; two tokens make up for the distance of
+        // queries.
         for (text, offered, rate, seconds) in
             [("30k:2", 7_000, 30e3, 20), ("30k:300", 7_000, 30e3, 20), ("3M:2", 111, 3e6, 1)]
         {

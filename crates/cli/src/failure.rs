@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Why a command failed.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The input is wrong; nothing was done.

@@ -24,7 +24,7 @@ const IPV4ONLY_TTL: u32 = 86_400;
 /// TTL of a name made from an address, in seconds.
 const REVERSE_TTL: u32 = 3_600;
 
-/// How a query is answered.
+/// Way in which a query is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     /// It is sent upstream.

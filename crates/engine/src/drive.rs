@@ -21,7 +21,7 @@ use measure::Nanos;
 use crate::batch::{RxBatch, TxBatch};
 use crate::engine::{Engine, Wait};
 
-/// When a role must be called again if nothing arrives before.
+/// Time at which a role must be called again if nothing arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Immediately: there is more to send.
@@ -49,8 +49,8 @@ pub trait Role {
         Nanos::ZERO
     }
 
-    /// Time until which the worker does not receive, so that datagrams wait in the sockets, and drop when these are full:
-    /// for a role that stalls on request. The role is called again then.
+    /// Time until which the worker does not receive, so that datagrams wait in the sockets, and drop when these are
+    /// full: for a role that stalls on request. The role is called again then.
     fn paused_until(&self) -> Nanos {
         Nanos::ZERO
     }

@@ -43,7 +43,7 @@ pub struct GeneratorTimes {
     pub max_s: Option<f64>,
     /// Number of queries without an answer, as the generator reports it.
     pub unanswered: u64,
-    /// Why the times say nothing of the server, if so.
+    /// Reason why the times are void; `None` if they are valid.
     pub void: Option<Void>,
 }
 

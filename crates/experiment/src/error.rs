@@ -1,4 +1,4 @@
-//! Why a trial did not run.
+//! Errors that keep a trial from running.
 
 /// Reason why a trial did not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

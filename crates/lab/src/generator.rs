@@ -36,7 +36,7 @@ while [ $i -lt "$EXPERIMENTS" ]; do
 done
 "#;
 
-/// The same with dnsperf: its own run time, and what it says was lost.
+/// The same with dnsperf: the run time and the number of lost queries that it prints.
 const DNSPERF_TEXT: &str = r#"
 i=0
 while [ $i -lt "$EXPERIMENTS" ]; do

@@ -1,4 +1,4 @@
-//! How many queries were outstanding at regular instants of a trial, counted by their replies: a query that was
+//! Number of outstanding queries at regular instants of a trial, counted by their replies: a query that was
 //! answered in time was outstanding at each instant between its sending and its reply.
 
 use measure::{Nanos, Outstanding, Qps};

@@ -37,13 +37,13 @@ const FULL_BATCH_WAIT: Nanos = Nanos::from_millis(1);
 /// Whether a window was held because of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// It was not, or rises again.
+    /// The window is not held, or rises again.
     No,
-    /// It was: what it lost before expires in this timeout.
+    /// The window is held; queries that it lost before expire in this timeout.
     Settling,
-    /// It was: losses in this timeout have another cause.
+    /// The window is held; losses in this timeout have another cause.
     Checked,
-    /// Losses have another cause, so that it stays whole.
+    /// Losses have another cause, so that the window is never held.
     Never,
 }
 

@@ -1,4 +1,4 @@
-//! What shows that a limiter limited a trial: a counter or a core's use. A limiter without it is unknown.
+//! Proof of a limiter: a counter, or the use of a core. Without a proof the limiter is unknown.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use crate::stall::Side;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum LimiterProof {
-    /// Its receive queues dropped datagrams.
+    /// Receive queues dropped datagrams.
     ReceiveDrops {
-        /// Whose queues.
+        /// Side of the queues.
         side: Side,
         /// Number of datagrams.
         datagrams: u64,
@@ -30,9 +30,9 @@ pub enum LimiterProof {
         /// Number of packets.
         packets: u64,
     },
-    /// Its cores, or its busiest thread, had no time left.
+    /// The cores of a side, or its busiest thread, had no time left.
     Busy {
-        /// Whose.
+        /// Side of the cores.
         side: Side,
         /// Busy share (0 to 1) of the time of sending.
         share: f64,
@@ -40,7 +40,7 @@ pub enum LimiterProof {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         waited: Option<f64>,
         /// Busy share of its counterpart, which had time left: the AuthDNS for the server, the server for the
-        /// others. Absent where that is not known.
+        /// others. Absent if not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         counterpart: Option<f64>,
         /// Its cores; empty where they are not known.

@@ -61,10 +61,10 @@ impl fmt::Display for Side {
     }
 }
 
-/// A time in which a core did not run what was due on it.
+/// A time in which a core did not run a thread that was due on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// Whose core.
+    /// Side of the core.
     pub side: Side,
     /// Time at which it should have run, on the host's `CLOCK_MONOTONIC`.
     #[serde(rename = "at_ns", with = "as_ns")]
@@ -147,7 +147,7 @@ pub struct LostQuery {
     pub seen_by_authdns: Option<bool>,
 }
 
-/// What stood still during a trial, what left late, and what was lost when.
+/// Stalls, late departures and losses of a trial, with their times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disturbances {
     /// Time from which the offsets of the trial count, on the host's `CLOCK_MONOTONIC`.

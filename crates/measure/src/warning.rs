@@ -68,16 +68,16 @@ pub enum Warning {
         /// Number of connections that failed for this reason.
         connections: u64,
     },
-    /// Queries over connections failed, each for itself or with its connection.
+    /// Queries over connections failed, alone or with their connection.
     QueriesFailed {
-        /// How many.
+        /// Number of queries.
         queries: u64,
-        /// Why, as in the record.
+        /// Reason, as in the record.
         reason: String,
     },
     /// The server refused streams, which were opened again after a pause.
     StreamsRefused {
-        /// How often.
+        /// Number of refused streams.
         times: u64,
     },
     /// The median latency equals the time between the queries of a connection.
@@ -169,21 +169,21 @@ pub enum Warning {
     },
     /// A window lost queries in each timeout, and was held to fewer.
     WindowHeld {
-        /// How many queries were outstanding at least.
+        /// Smallest number of queries outstanding.
         held: u64,
-        /// The window that was asked for.
+        /// Requested window.
         wanted: u64,
     },
     /// The server got more queries than it answered until the end of the trial.
     NotSustained {
         /// Queries outstanding in the middle of the trial.
         middle: f64,
-        /// Those at its end.
+        /// Queries outstanding at its end.
         end: f64,
     },
     /// Several queries at a time crossed to a server on this host as one message.
     Segmented,
-    /// Names of a namespace were asked for, and any address was a valid answer.
+    /// Names of a namespace were queried, and any address was a valid answer.
     AddressNotChecked,
     /// A sentence of a record of schema 1, which had no types for warnings; new records have none.
     Other {

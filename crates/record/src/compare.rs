@@ -29,7 +29,7 @@ use figures::{Values, Weight, figures};
 pub use decide::Decision;
 pub use fail_if::{FailIf, FailIfError};
 
-/// What is asked of a comparison.
+/// Terms of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompareTerms {
     /// Confidence and margin of the verdicts.
@@ -43,7 +43,7 @@ pub struct CompareTerms {
 }
 
 impl CompareTerms {
-    /// Largest slowdown that may remain possible, if nothing else is asked.
+    /// Largest slowdown that may remain possible, if there are no conditions.
     pub const RESOLUTION: f64 = 0.1;
 
     /// Returns terms without conditions, which refuse unlike cells.
@@ -67,9 +67,9 @@ pub struct Comparison {
     pub added: Vec<Missing>,
     /// Conditions under which cells were measured unlike, each once, in words.
     pub unlike: Vec<String>,
-    /// What all figures together say.
+    /// Decision by all figures.
     pub decision: Decision,
-    /// What it was that decided, in words; empty where nothing is slower and enough is known.
+    /// Reasons of the decision, in words; empty if nothing is slower and the comparison is conclusive.
     pub reasons: Vec<String>,
     /// Other differences between the runs, in words.
     pub differs: Vec<String>,
@@ -111,10 +111,10 @@ pub struct Compared {
     pub interval: Option<(f64, f64)>,
     /// Smallest ratio above one that could have been distinguished from one; null if there are no repeats.
     pub smallest: Option<f64>,
-    /// The interval of the ratio where a lower bound does not open it, at the ends: what the ratio may be.
+    /// Interval of all values that the ratio may have: open at an end where a lower bound leaves it open.
     #[serde(skip)]
     possible: Option<(f64, f64)>,
-    /// What it has to do with the decision.
+    /// Role in the decision.
     #[serde(skip)]
     weight: Weight,
     /// Outcome of the comparison.

@@ -51,7 +51,7 @@ pub struct Trial {
     /// Limiter of the trial.
     #[serde(with = "limiter_word")]
     pub limiter: Limiter,
-    /// What shows that it limited it; absent where nothing needs to be shown, and in older records.
+    /// Proof of the limiter; absent if none is needed, and in older records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limiter_proof: Option<LimiterProof>,
     /// False, or the reason why the trial is void.
@@ -72,7 +72,7 @@ pub struct Trial {
     /// Connections of the trial; absent over UDP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Connections>,
-    /// What stood still during it, what left late, and what was lost when.
+    /// Stalls, late queries and losses during the trial, with their times.
     #[serde(skip_serializing_if = "Disturbances::is_empty", default)]
     pub disturbances: Disturbances,
     /// Counts of each second of the trial.

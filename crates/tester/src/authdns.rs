@@ -16,20 +16,20 @@ use udp::{UdpEngine, UdpOptions, sys};
 
 use crate::error::TesterError;
 
-/// The largest number of connections at once, over TCP and TLS: as many as the clients of a load.
+/// Largest number of connections at a time, over TCP and TLS: that of the clients of a load.
 const MAX_CONNECTIONS: usize = 100_000;
-/// A connection without a query for this time is closed; clients of a large load ask seldom.
+/// Time without a query after which a connection is closed; each client of a large load queries rarely.
 const IDLE: Duration = Duration::from_secs(300);
-/// How many free ports are tried at most, until one is free for UDP and for TCP.
+/// Largest number of ports that are tried until one is free for UDP and for TCP.
 const PORT_ATTEMPTS: u32 = 16;
 
-/// What an AuthDNS listens on, and with which threads and sockets.
+/// Addresses, threads and sockets of an AuthDNS.
 pub struct AuthListen {
     /// Addresses of DNS over UDP and TCP; port 0 stands for a free port.
     pub plain: Vec<SocketAddr>,
     /// Addresses of encrypted transports.
     pub encrypted: Vec<EncryptedListen>,
-    /// Cores with a worker on each; one worker on any core where there are none.
+    /// Cores with a worker on each; if empty, there is one worker on any core.
     pub cpus: Vec<usize>,
     /// How a worker waits for queries.
     pub wait: WaitMode,
@@ -45,9 +45,9 @@ pub struct EncryptedListen {
     pub name: &'static str,
     /// The address; port 0 stands for a free port.
     pub address: SocketAddr,
-    /// What connections over TCP are shown; `None` if there are none.
+    /// Certificates for connections over TCP; `None` if there are no such connections.
     pub tcp: Option<ServerTls>,
-    /// What connections over QUIC are shown; `None` if there are none.
+    /// Certificates for connections over QUIC; `None` if there are no such connections.
     pub quic: Option<ServerTls>,
 }
 
@@ -111,12 +111,12 @@ impl AuthServer {
         Ok(AuthServer { addresses, encrypted, stop, workers, connections, stream_faults })
     }
 
-    /// Addresses of DNS over UDP and TCP, with their ports.
+    /// Returns the addresses of DNS over UDP and TCP, with their ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Addresses of encrypted transports, with their ports, and the names of the transports.
+    /// Returns the addresses of encrypted transports, with their ports, and the names of the transports.
     pub fn encrypted(&self) -> &[(SocketAddr, &'static str)] {
         &self.encrypted
     }

@@ -20,7 +20,7 @@ const RUN: u64 = 32;
 const SOCKETS: u64 = 8;
 /// A datagram that is not back after this time is counted as lost.
 const PATIENCE: Nanos = Nanos::from_millis(100);
-/// How long the client waits for the first datagram at most, since other work may keep the echo from its core.
+/// Longest wait of the client for the first datagram: other work may keep the echo from its core.
 const STARVED: Nanos = Nanos::from_secs(30);
 
 /// Sends everything back.

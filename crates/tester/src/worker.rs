@@ -1,4 +1,4 @@
-//! What workers of all kinds share: the common start, their time, their report.
+//! Common parts of all workers: the start, the CPU time, the report.
 
 use std::sync::{Barrier, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Looking updates up in a server, each by the RRsets that it made or took away.
+//! Look-up of updates in a server, each by the RRsets that it added or removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
@@ -13,21 +13,21 @@ use wire::Name;
 use crate::connection::Connection;
 use crate::{Operation, StreamError, Update, UpdateReader};
 
-/// How long a server may take to answer a query.
+/// Time to wait for the reply to a query.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a query is asked.
+/// Number of times that a query is sent.
 const TRIES: u32 = 3;
 /// Names of missing updates that are shown.
 const EXAMPLES: usize = 10;
-/// How long a secondary may lag before it is given up; after the queries ended, and before.
+/// Longest lag that is measured, after the end of the updates and before it.
 const LAST_LAG: Duration = Duration::from_secs(10);
 const LONGEST_LAG: Duration = Duration::from_secs(60);
-/// How often it is asked.
+/// Interval between queries to a secondary.
 const LOOK: Duration = Duration::from_millis(2);
 /// The type NS.
 const NS: u16 = 2;
 
-/// Why updates could not be looked up.
+/// Error while updates are looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The stream of updates is not valid.
@@ -51,7 +51,7 @@ pub enum CheckError {
         /// The time limit.
         limit: Duration,
     },
-    /// The server is gone, in words of the caller.
+    /// The server has ended; the caller's message.
     #[error("{0}")]
     Gone(String),
 }
@@ -127,7 +127,7 @@ pub fn wait_ready(
     }
 }
 
-/// How long a secondary took to have what its primary had acknowledged.
+/// Lag of a secondary: the time until it has an update that its primary has acknowledged.
 #[derive(Debug, Default)]
 pub struct Lag {
     /// Times from the acknowledgement to the first right answer.

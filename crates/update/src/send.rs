@@ -22,9 +22,9 @@ use crate::connection::Connection;
 use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
-/// How often a worker that waits looks whether it shall end.
+/// Interval at which a waiting worker checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
-/// So many updates in a row without a reply, and the primary is taken to be gone.
+/// Number of successive updates without a reply after which the primary counts as ended.
 const SILENCE: u32 = 5;
 /// RCODEs that every further update would get too.
 const HOPELESS: [(u8, &str); 4] = [
@@ -34,7 +34,7 @@ const HOPELESS: [(u8, &str); 4] = [
     (10, "a name of the stream is not in the zone"),
 ];
 
-/// How updates are sent.
+/// Settings of the sending of updates.
 #[derive(Clone, Debug)]
 pub struct Sender {
     /// The primary.
@@ -87,7 +87,7 @@ pub struct Sent {
     pub interrupted: bool,
 }
 
-/// What the workers share.
+/// State that the workers share.
 struct Shared<'a, R> {
     sender: &'a Sender,
     stop: &'a AtomicBool,
@@ -320,7 +320,7 @@ fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Why there is no RCODE.
+/// Reason why there is no RCODE.
 #[derive(Debug)]
 enum SendError {
     Tsig(TsigError),

@@ -1,8 +1,8 @@
 //! MLRsearch (draft-ietf-bmwg-mlrsearch): several goals in one search, many short trials per load.
 //!
-//! A load's verdict does not hang on one trial: trials at the load are added up until no further trial can change whether
-//! it is a lower or an upper bound of a goal. So a stall of the host costs a trial, not the search. Each goal is
-//! approached by a chain of easier targets, whose bounds are where the next target begins.
+//! A load's verdict does not hang on one trial: trials at the load are added up until no further trial can change
+//! whether it is a lower or an upper bound of a goal. So a stall of the host costs a trial, not the search. Each goal
+//! is approached by a chain of easier targets, whose bounds are where the next target begins.
 //!
 //! ```text
 //!   first trials (at most three, from the highest rate) ──> per goal a selector:
@@ -10,8 +10,8 @@
 //!   lowest load first, then longest trial ──> trial ──> evidence at this load, for all targets ──> again
 //! ```
 //!
-//! [`MlrSearch`] is a state machine: [`next`](MlrSearch::next) says which trial is wanted, [`add`](MlrSearch::add) takes
-//! its result. Its decisions are those of the authors' library (`MLRsearch` 1.2.1 on PyPI), held by
+//! [`MlrSearch`] is a state machine: [`next`](MlrSearch::next) says which trial is wanted, [`add`](MlrSearch::add)
+//! takes its result. Its decisions are those of the authors' library (`MLRsearch` 1.2.1 on PyPI), held by
 //! `tests/mlrsearch.rs` against recorded searches of it.
 
 mod grid;
@@ -35,18 +35,19 @@ pub struct WantedTrial {
     pub duration_s: f64,
 }
 
-/// What the search found for one goal.
+/// Result of the search for one goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MlrResult {
     /// The highest load below the upper bound that meets the goal, in queries a second; `None` if the lowest does not.
     pub lower: Option<f64>,
     /// The lowest load that does not meet the goal, in queries a second; `None` if the highest does.
     pub upper: Option<f64>,
-    /// The rate of valid answers that the lower bound stands for: its load less the loss at the exceed ratio's quantile.
+    /// The rate of valid answers that the lower bound stands for: its load less the loss at the exceed ratio's
+    /// quantile.
     pub conditional_throughput: Option<f64>,
 }
 
-/// Why a search cannot begin.
+/// Error: a search cannot begin.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MlrError {
     /// The rates leave nothing to search.

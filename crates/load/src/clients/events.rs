@@ -1,4 +1,4 @@
-//! What happens on the connections of the clients: they open, bring replies and close.
+//! Events of the clients' connections: they open, deliver replies and close.
 
 use engine::Next;
 use engine::stream::{ConnId, End, Failure, Opened, Orders, QueryFailure, StreamRole};

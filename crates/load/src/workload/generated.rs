@@ -12,7 +12,7 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// Length of a random label, in characters: 60 bits.
 const RANDOM_LABEL: usize = 12;
 
-/// What is generated.
+/// Kind of the generated queries.
 #[derive(Clone, Debug)]
 pub enum GeneratedSpec {
     /// The same query each time.

@@ -40,7 +40,7 @@ pub struct NamespaceSpec {
     pub edns: Option<Edns>,
 }
 
-/// What a reply to a namespace query must say.
+/// Expected reply to a query for a name of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceExpect {
     /// The address in the name, in an A record.

@@ -1,4 +1,4 @@
-//! What all figures of a comparison together say: fine, slower, or inconclusive.
+//! Decision of a whole comparison from all its figures: fine, slower, or inconclusive.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::fail_if::Holds;
 use super::figures::Weight;
 use super::{CompareTerms, Compared, Comparison, Outcome, is_rate, is_time};
 
-/// What a comparison says as a whole.
+/// Decision of a whole comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {

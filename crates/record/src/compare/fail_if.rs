@@ -24,9 +24,9 @@ pub struct FailIf {
 pub struct FailIfError {
     /// The whole text.
     pub found: String,
-    /// Where it is wrong, counted from 1.
+    /// Character at which the error is, from 1.
     pub at: usize,
-    /// What is wrong there.
+    /// What is wrong at that character.
     pub why: &'static str,
 }
 
@@ -81,7 +81,7 @@ impl Serialize for FailIf {
     }
 }
 
-/// What an interval says of a condition.
+/// Whether a condition holds, by the interval of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
     /// The whole interval is beyond the change.

@@ -20,36 +20,36 @@ use crate::{CellRecord, Trial};
 
 /// Percentiles of latencies, by name.
 const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
-/// Share by which latencies of single trials may differ: a trial says nothing of how trials differ, and the latencies
+/// Share by which latencies of single trials may differ: one trial does not show the spread over trials, and latencies
 /// of a server change more from trial to trial than its rates.
 const SINGLE_LATENCY_MARGIN: f64 = 0.5;
-/// Smallest number of seconds of a trial that say how much its rate varies, the first and the last left out.
+/// Smallest number of seconds of a trial that show how much its rate varies, without the first and the last.
 const ENOUGH_SECONDS: usize = 5;
 
-/// What a figure has to do with the outcome of the comparison, unless a condition names it.
+/// Role of a figure in the decision of a comparison, unless a condition names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
-    /// It decides whether the second run is slower, and whether the runs say enough.
+    /// The figure decides whether the second run is slower, and whether the comparison is conclusive.
     Full,
-    /// It may show that the second run is slower, but need not be known well.
+    /// The figure may show that the second run is slower; its interval need not be narrow.
     SlowerOnly,
-    /// Only a condition that names it takes it.
+    /// The figure counts only if a condition names it.
     IfNamed,
 }
 
-/// What a trial says of its figure beside the repeats.
+/// Evidence of a figure within its trials, in addition to the repeats.
 #[derive(Clone, Debug)]
 pub(super) enum Within {
     /// The figure is a share: `good` of `total`.
     Share {
-        /// Number of good ones.
+        /// Number of good queries.
         good: u64,
-        /// Number of all.
+        /// Number of all queries.
         total: u64,
     },
     /// The figure is a quantile (0 to 1) of these times.
     Quantile(Box<Histogram>, f64),
-    /// The figure is the mean of these.
+    /// The figure is the mean of these parts.
     Parts(Repeated),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Values {
     pub(super) unit: String,
     pub(super) median: f64,
     pub(super) repeated: Repeated,
-    /// Evidence within the trials; decides where there are no repeats, and for shares.
+    /// Evidence within the trials; it decides for shares, and if there are no repeats.
     pub(super) within: Option<Within>,
     pub(super) weight: Weight,
     pub(super) at_least: bool,

@@ -1,4 +1,4 @@
-//! What differs between two runs, and between two cells that are to be compared.
+//! Differences between the conditions of two runs, and of two cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
