@@ -272,7 +272,7 @@ fn what_is_not_there_is_said() {
         (&store, &["show", "7"], "there is no run 7; the last one is 1"),
         (&store, &["show", "last~3"], "the store has 1 runs, there is no last~3"),
         (&store, &["show", "none.json"], "cannot read none.json"),
-        (&store, &["delete", "none.json"], "none.json is no run of the store"),
+        (&store, &["delete", "none.json"], "none.json is not a run of the store"),
         (&store, &["export", "1"], "--json"),
         (&store, &["export", "1", "--json", "--csv"], "cannot be used with"),
         (&absent, &["show"], "there is no store at "),

@@ -317,7 +317,7 @@ fn find_dimensions<'t>(
                     let at = value.span().start;
                     let choice = if group { named(value)? } else { plain(text, path, value) };
                     if choices.iter().any(|(word, _)| *word == choice.0) {
-                        return Wrong::new(at, format!("`{}` is there twice", choice.0));
+                        return Wrong::new(at, format!("`{}` is listed twice", choice.0));
                     }
                     choices.push(choice);
                 }

@@ -126,7 +126,7 @@ fn errors_have_their_place() {
         (with("[cpus]\ndut = [0]"), "x.toml:21:7: `cpus` gives the server a core of the Tester's"),
         (with("[matrix]\ndut.cores = []"), "x.toml:21:13: `cores` has no value"),
         (with("[matrix]\ndut.cores = 3"), "x.toml:21:13: `cores` is a list"),
-        (with("[matrix]\ndut.cores = [1, 1]"), "x.toml:21:17: `1` is there twice"),
+        (with("[matrix]\ndut.cores = [1, 1]"), "x.toml:21:17: `1` is listed twice"),
         (with("[matrix]\ndut.cores = [1, 0]"), "x.toml:21:17: `cores` is a number"),
         (with("[matrix]\ndut.kores = [1]"), "x.toml:21:5: unknown field `kores`"),
         (with("[matrix]\nrepeats = [1, 2]"), "x.toml:21:1: `repeats` holds for the whole"),

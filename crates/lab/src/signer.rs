@@ -126,14 +126,14 @@ pub enum SignError {
         package: &'static str,
     },
     /// The signer failed.
-    #[error("{program} failed ({status})\n{said}")]
+    #[error("{program} failed ({status})\n{output}")]
     Failed {
         /// Name of the program.
         program: String,
         /// How the program ended.
         status: String,
         /// Last output of the program.
-        said: String,
+        output: String,
     },
     /// A file cannot be read or written.
     #[error("cannot use {}: {source}", path.display())]
@@ -265,7 +265,7 @@ pub(crate) fn execute<'a>(
     Err(SignError::Failed {
         program: program.to_owned(),
         status: done.status.to_string(),
-        said: last,
+        output: last,
     })
 }
 

@@ -179,7 +179,7 @@ impl FromStr for Pacing {
         let rate = |word: &str| word.parse::<Qps>().map_err(|e| error(e.to_string()));
         let number = |word: &str| {
             let number = word.trim().parse().ok().filter(|n| *n > 0);
-            number.ok_or_else(|| error(format!("`{}` is no number from 1 on", word.trim())))
+            number.ok_or_else(|| error(format!("`{}` is not a number from 1 on", word.trim())))
         };
         let pair = |words: &'static str, between: &'static str, given: &str| {
             let found = given.split_once(between).map(|(a, b)| (a.to_owned(), b.to_owned()));
@@ -390,7 +390,7 @@ mod tests {
             ("constant", "not a number"),
             ("constant 0", "greater than zero"),
             ("ramp 1k", "`..` between"),
-            ("window 0", "no number from 1 on"),
+            ("window 0", "not a number from 1 on"),
             ("lockstep 4", "`x` between"),
         ] {
             let error = text.parse::<Pacing>().expect_err(text).to_string();

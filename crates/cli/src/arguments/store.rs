@@ -94,7 +94,7 @@ impl RunRef {
         match self {
             RunRef::Id(id) => Ok(*id),
             RunRef::File(path) => Err(Failure::input(anyhow!(
-                "{} is no run of the store: name it by its number, `last` or `last~1`",
+                "{} is not a run of the store: name it by its number, `last` or `last~1`",
                 path.display()
             ))),
             RunRef::Last(back) => {

@@ -165,7 +165,7 @@ impl StreamArgs {
     }
 }
 
-/// A mix of transports; none is there twice.
+/// A mix of different transports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MixArg(pub(crate) Vec<TransportShare>);
 
@@ -176,12 +176,12 @@ impl std::str::FromStr for MixArg {
         let mut parts: Vec<TransportShare> = Vec::new();
         for part in text.split(',') {
             let wrong = || {
-                format!("`{part}` is no TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, as in tls:8853=3")
+                format!("`{part}` is not TRANSPORT=SHARE or TRANSPORT:PORT=SHARE, as in tls:8853=3")
             };
             let (name, share) = part.split_once('=').ok_or_else(wrong)?;
             let share = share.parse().ok().filter(|share| (1..=MAX_SHARES).contains(share));
             let share = share.ok_or_else(|| {
-                format!("the share of `{part}` is no number from 1 to {MAX_SHARES}")
+                format!("the share of `{part}` is not a number from 1 to {MAX_SHARES}")
             })?;
             let (name, port) = match name.split_once(':') {
                 None => (name, None),
@@ -189,9 +189,9 @@ impl std::str::FromStr for MixArg {
             };
             let transport: Transport = name
                 .parse()
-                .map_err(|_| format!("`{name}` is no transport: {}", Transport::words(|_| true)))?;
+                .map_err(|_| format!("`{name}` is not a transport: {}", Transport::words(|_| true)))?;
             if parts.iter().any(|other| other.transport == transport) {
-                return Err(format!("{name} is there twice"));
+                return Err(format!("{name} is listed twice"));
             }
             // The port of the target is that of plain DNS.
             let plain = transport.default_port() == Transport::Udp.default_port();

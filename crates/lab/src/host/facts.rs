@@ -225,15 +225,15 @@ fn read_card(name: String) -> Card {
 
 /// Returns the packet fields by which the card spreads UDP over IPv4 over its queues.
 fn hashing(name: &str) -> Vec<String> {
-    let asked =
+    let output =
         std::process::Command::new("ethtool").args(["-n", name, "rx-flow-hash", "udp4"]).output();
-    let said = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    parse_hashing(&said.unwrap_or_default())
+    let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    parse_hashing(&output.unwrap_or_default())
 }
 
 /// Parses the output of `ethtool -n CARD rx-flow-hash udp4`: a heading, then one line for each field.
-fn parse_hashing(said: &str) -> Vec<String> {
-    let mut lines = said.lines();
+fn parse_hashing(output: &str) -> Vec<String> {
+    let mut lines = output.lines();
     let known = lines.any(|line| line.contains("for computing Hash flow key"));
     let fields = lines.map(str::trim).filter(|line| known && !line.is_empty() && *line != "None");
     fields.map(str::to_owned).collect()
@@ -260,9 +260,9 @@ mod tests {
         assert_eq!(field(info, "flags"), None);
         let line = "root=/dev/secret mitigations=off quiet nosmt token=1 isolcpus=1-3";
         assert_eq!(speed_options(line), ["mitigations=off", "nosmt", "isolcpus=1-3"]);
-        let said =
+        let output =
             "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n\n";
-        assert_eq!(parse_hashing(said), ["IP SA", "IP DA"]);
+        assert_eq!(parse_hashing(output), ["IP SA", "IP DA"]);
         assert!(parse_hashing("netlink error: not supported\n").is_empty());
     }
 

@@ -8,7 +8,7 @@
 //!   rates    sent 20,000/s   valid 19,998/s   invalid 0   lost 2
 //!   the rate over the trial (where there is room)
 //!   latencies | CPU
-//!   what each cell gave | what was told (where there is room)
+//!   result of each cell | messages of the run (where there is room)
 //! ```
 
 use ratatui::Frame;
@@ -250,7 +250,7 @@ fn rest(frame: &mut Frame<'_>, area: Rect, state: &State) {
     } else {
         area
     };
-    panel(frame, lines, "told", |_, lines| {
+    panel(frame, lines, "messages", |_, lines| {
         let from = state.lines.len().saturating_sub(lines);
         state.lines.iter().skip(from).map(|line| Line::from(line.clone())).collect()
     });
@@ -360,7 +360,7 @@ mod tests {
         for part in ["1 of 3, about 5 min left", "cores=1, repeat 1", "bad 4", "<200 us", "dut  "] {
             assert!(small.contains(part), "{part}\n{small}");
         }
-        assert!(!small.contains("told"), "{small}");
+        assert!(!small.contains("messages"), "{small}");
         let (large, _) = picture(&board(), 200, 60, true);
         for part in [
             "> unbound 1.22.0 cores=1: -",
