@@ -77,9 +77,9 @@ fn what_a_signer_refuses_is_said() {
         denial: Denial::Nsec,
     };
     match signing.run() {
-        Err(SignError::Failed { program, said, .. }) => {
+        Err(SignError::Failed { program, output, .. }) => {
             assert_eq!(program, "dnssec-signzone");
-            assert!(said.contains("SOA"), "{said}");
+            assert!(output.contains("SOA"), "{output}");
         }
         other => panic!("{other:?}"),
     }

@@ -187,9 +187,9 @@ impl std::str::FromStr for MixArg {
                 None => (name, None),
                 Some((name, port)) => (name, Some(port.parse().map_err(|_| wrong())?)),
             };
-            let transport: Transport = name
-                .parse()
-                .map_err(|_| format!("`{name}` is not a transport: {}", Transport::words(|_| true)))?;
+            let transport: Transport = name.parse().map_err(|_| {
+                format!("`{name}` is not a transport: {}", Transport::words(|_| true))
+            })?;
             if parts.iter().any(|other| other.transport == transport) {
                 return Err(format!("{name} is listed twice"));
             }
