@@ -126,23 +126,15 @@ fn a_connection_that_is_closed_costs_the_query_that_was_due() {
     }
 }
 
-/// Checks that every query of a trial is valid, but for one in 200: of some connections that go away a query gets neither
-/// a reply nor an error, and waits for its timeout (seen: 3 of 2,115 and 5 of 2,670; the cause is not known).
-fn assert_few_lost(trial: &Value) {
-    let count = |name: &str| trial[name].as_u64().expect("a count");
-    assert_eq!(count("sent"), count("valid") + count("lost"), "{trial}");
-    assert!(count("lost") * 200 <= count("sent"), "{trial}");
-}
-
 #[test]
-fn a_connection_that_goes_away_costs_hardly_a_query() {
+fn a_connection_that_goes_away_costs_no_query() {
     for transport in ["https", "http3"] {
         let auth = AuthDns::start(&["--stream-fault", "goaway/100"]);
         let args = format!(
             "--transport {transport} --pacing window --window 40 --clients 2 --duration 500ms"
         );
         let trial = load(auth.address(transport), &args);
-        assert_few_lost(&trial);
+        assert_eq!(trial["sent"], trial["valid"], "{transport}: {trial}");
         let c = &trial["connections"];
         assert!(c["turned_away"].as_u64() > Some(0), "{transport}: {c}");
         assert!(c["closed_by_server"].as_u64() > Some(0), "{transport}: {c}");
@@ -398,7 +390,7 @@ fn nginx_resets_a_stream_in_ten() {
 }
 
 #[test]
-fn nginx_ends_connections_after_a_hundred_requests_and_hardly_a_query_is_lost() {
+fn nginx_ends_connections_after_a_hundred_requests_and_no_query_is_lost() {
     if !installed("nginx", "nginx-light") {
         return;
     }
@@ -406,7 +398,7 @@ fn nginx_ends_connections_after_a_hundred_requests_and_hardly_a_query_is_lost() 
     let nginx = nginx(&auth, "keepalive_requests 100;");
     let args = "--transport https --pacing window --window 60 --clients 3 --duration 700ms";
     let trial = load(&nginx.address, args);
-    assert_few_lost(&trial);
+    assert_eq!(trial["sent"], trial["valid"], "{trial}");
     let c = &trial["connections"];
     assert!(trial["sent"].as_u64() > Some(300) && c["failed"] == json!({}), "{trial}");
     assert!(c["closed_by_server"].as_u64() > Some(0) && c["turned_away"].as_u64() > Some(0), "{c}");

@@ -152,13 +152,8 @@ impl Exchanged {
         self.exchange.close()
     }
 
-    /// Passes the messages that were not sent back to the role, after the peer closed the connection.
-    pub(super) fn return_unsent<R: StreamRole>(&self, shared: &Shared<R>) {
-        shared.return_unwritten(self.conn, self.taken);
-    }
-
     /// Sends and receives until nothing is left to do; ready when the connection has ended or takes no more
-    /// queries.
+    /// queries. Messages that were not sent go back to the role unless the connection failed.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &Rc<Shared<R>>,
@@ -172,14 +167,18 @@ impl Exchanged {
                 return Poll::Ready(End::Ordered);
             }
             // The queries leave here.
-            if let Some(end) = self.poll_over(shared, cx) {
-                return Poll::Ready(if self.going_away { End::GoingAway } else { end });
+            let end = match self.poll_over(shared, cx) {
+                _ if self.going_away => Some(End::GoingAway),
+                end => end,
+            };
+            if let Some(end) = end {
+                if !matches!(end, End::Failed(_)) {
+                    shared.return_unwritten(self.conn, self.taken);
+                }
+                return Poll::Ready(end);
             }
             if rest == Rest::Messages {
                 continue;
-            }
-            if self.going_away {
-                return Poll::Ready(End::GoingAway);
             }
             if !news {
                 return Poll::Pending;
@@ -196,7 +195,7 @@ impl Exchanged {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         loop {
-            let mut news = self.receive(shared, cx);
+            let news = self.receive(shared, cx);
             let over = self.poll_over(shared, cx);
             if let Some(end) = over {
                 let failure = match end {
@@ -205,11 +204,10 @@ impl Exchanged {
                 };
                 let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
                 for query in self.pending.iter().filter_map(|pending| pending.query.as_ref()) {
-                    news = true;
                     role.failed(now, self.conn, query.tag, QueryFailure::Connection(failure));
                 }
             }
-            if news {
+            if news || over.is_some() {
                 shared.pump(Caller::Other);
             }
             if over.is_some() || self.pending.is_empty() {

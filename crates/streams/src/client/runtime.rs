@@ -66,8 +66,7 @@ async fn connection<R: StreamRole + 'static>(
                 End::GoingAway => {
                     tokio::task::spawn_local(going_away(shared.clone(), exchanged));
                 }
-                End::ByPeer => exchanged.return_unsent(&shared),
-                End::Failed(_) => {}
+                End::ByPeer | End::Failed(_) => {}
             }
             end
         }

@@ -2,6 +2,7 @@
 
 mod exchanges;
 mod failures;
+mod going_away;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,6 +33,17 @@ struct Client {
     turned_away: Vec<Vec<u8>>,
     end: Option<End>,
     sent: u32,
+    /// Time at which it gives up: a query of a broken engine may have no end.
+    limit: Option<Nanos>,
+}
+
+impl Client {
+    /// The sorted tags of the messages that were turned away.
+    fn turned_away_tags(&self) -> Vec<u8> {
+        let mut tags: Vec<u8> = self.turned_away.iter().map(|message| message[0]).collect();
+        tags.sort_unstable();
+        tags
+    }
 }
 
 impl StreamRole for Client {
@@ -55,7 +67,8 @@ impl StreamRole for Client {
         self.end = Some(end);
     }
 
-    fn orders(&mut self, _now: Nanos, orders: &mut Orders) -> Next {
+    fn orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
+        let limit = *self.limit.get_or_insert(now + Nanos::from_secs(30));
         if !self.ordered {
             self.ordered = true;
             orders.open(0);
@@ -67,13 +80,15 @@ impl StreamRole for Client {
             }
         }
         let ended = self.replies.len() + self.failed.len() + self.turned_away.len();
-        if self.end.is_some_and(|end| end != End::GoingAway || ended == self.messages.len()) {
+        let over =
+            self.end.is_some_and(|end| end != End::GoingAway || ended == self.messages.len());
+        if over || now >= limit {
             return Next::Done;
         }
         if ended == self.messages.len() && !self.stays_open {
             orders.close(0);
         }
-        Next::Idle
+        Next::At(limit)
     }
 
     fn sent(&mut self, _at: Nanos, _conn: ConnId) {
@@ -129,11 +144,20 @@ fn against(
     action: impl FnOnce(TcpStream) + Send + 'static,
     change: impl FnOnce(&mut Dialer),
 ) -> Client {
+    against_with(vec![b"abc".to_vec()], action, change)
+}
+
+/// As [`against`], with other messages.
+fn against_with(
+    messages: Vec<Vec<u8>>,
+    action: impl FnOnce(TcpStream) + Send + 'static,
+    change: impl FnOnce(&mut Dialer),
+) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut dialer = Dialer::tcp(listener.local_addr().unwrap());
     change(&mut dialer);
     let peer = std::thread::spawn(move || action(listener.accept().unwrap().0));
-    let client = run(dialer, vec![b"abc".to_vec()]);
+    let client = run(dialer, messages);
     peer.join().unwrap();
     client
 }

@@ -1,0 +1,202 @@
+//! Connections that take no more queries: each query is answered, fails or is turned away, whenever that happens.
+
+use std::cell::{Cell, RefCell};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use engine::stream::StreamCode;
+
+use super::exchanges::{palindrome, resource};
+use super::*;
+use crate::client::exchange::{Exchange, Exchanged, NoReply, PendingReply};
+use crate::client::meter::Meter;
+use crate::client::shared::{Caller, Shared};
+use crate::http::Method;
+
+/// A connection that ends when it is first looked at.
+struct Ending {
+    /// What becomes of each query; `None` waits for ever.
+    outcome: Option<NoReply>,
+    end: End,
+}
+
+impl Exchange for Ending {
+    fn send_query(&mut self, _message: Bytes) -> PendingReply {
+        match self.outcome {
+            Some(outcome) => Box::pin(std::future::ready(Err(outcome))),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn poll_over(&mut self, _cx: &mut Context<'_>) -> Poll<End> {
+        Poll::Ready(self.end)
+    }
+
+    fn opened(&mut self) -> Option<Opened> {
+        Some(Opened::default())
+    }
+
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[test]
+fn queries_that_were_not_sent_go_back_when_the_connection_ends() {
+    let failed = End::Failed(Failure::Reset);
+    // Each query is written on its own: the connection ends behind the first of three.
+    for (outcome, end, expected, returned) in [
+        (Some(NoReply::TurnedAway), End::ByPeer, End::GoingAway, &[1, 2, 3][..]),
+        (Some(NoReply::TurnedAway), failed, End::GoingAway, &[1, 2, 3]),
+        (None, End::ByPeer, End::ByPeer, &[2, 3]),
+        (None, failed, failed, &[]),
+    ] {
+        let messages = (1..=3).map(|tag| palindrome(tag, 9)).collect();
+        let shared = Rc::new(Shared {
+            role: RefCell::new(Client { messages, ..Client::default() }),
+            orders: RefCell::new(Orders::new(1)),
+            scratch: RefCell::default(),
+            spawn: Box::new(|_, _| {}),
+            next: Cell::new(Next::Now),
+            keeper: RefCell::default(),
+        });
+        shared.pump(Caller::Other);
+        let exchange = Box::new(Ending { outcome, end });
+        let mut exchanged = Exchanged::new(0, exchange, None, WriteMode::Each, Meter::default());
+        let polled = exchanged.poll(&shared, &mut Context::from_waker(Waker::noop()));
+        assert_eq!(polled, Poll::Ready(expected), "{outcome:?}, {end:?}");
+        assert_eq!(shared.role.borrow().turned_away_tags(), returned, "{outcome:?}, {end:?}");
+    }
+}
+
+/// Flag `END_STREAM` of HTTP/2.
+const END_STREAM: u8 = 1;
+/// Flag `END_HEADERS`.
+const END_HEADERS: u8 = 4;
+/// Highest stream id.
+const HIGHEST: u32 = (1 << 31) - 1;
+
+/// Makes a frame of HTTP/2 (RFC 9113 section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Makes a GOAWAY without error that names the last stream that is processed.
+fn go_away(last: u32) -> Vec<u8> {
+    frame(7, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
+}
+
+/// Makes a RST_STREAM for an internal error.
+fn reset(stream: u32) -> Vec<u8> {
+    frame(3, 0, stream, &2u32.to_be_bytes())
+}
+
+/// Makes the head of a reply: status 200 (index 8 of RFC 7541 appendix A), content type (index 31).
+fn head(stream: u32) -> Vec<u8> {
+    let media_type = b"application/dns-message";
+    let block = [&[0x88, 0x5f, media_type.len() as u8][..], media_type].concat();
+    frame(1, END_HEADERS, stream, &block)
+}
+
+/// Makes a whole reply.
+fn reply(stream: u32) -> Vec<u8> {
+    [head(stream), frame(0, END_STREAM, stream, b"\0\0reply")].concat()
+}
+
+/// What a server does next: reads until this many requests have arrived, and writes these frames together.
+type Step = (usize, Vec<Vec<u8>>);
+
+/// Serves one connection of HTTP/2 by `steps`, then closes it.
+fn serve(mut stream: TcpStream, steps: Vec<Step>) {
+    stream.read_exact(&mut [0; 24]).unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).unwrap();
+    let mut requests = 0;
+    for (until, frames) in steps {
+        while requests < until {
+            let mut header = [0; 9];
+            stream.read_exact(&mut header).unwrap();
+            let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+            stream.read_exact(&mut vec![0; length as usize]).unwrap();
+            requests += usize::from(header[3] == 1);
+        }
+        stream.write_all(&frames.concat()).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    // What is left unread would reset the connection.
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn a_goaway_at_any_point_leaves_no_query_without_an_end() {
+    let reset_code = QueryFailure::StreamReset(StreamCode::Http2(2));
+    let closed = QueryFailure::Connection(Failure::ClosedEarly);
+    // The queries with tags 1 to 4 have the streams 1, 3, 5, 7.
+    type Tags = &'static [u8];
+    let table: [(&str, Vec<Step>, Tags, Tags, &[(u8, QueryFailure)]); 9] = [
+        ("before all", vec![(0, vec![go_away(0)])], &[], &[1, 2, 3, 4], &[]),
+        ("after the first", vec![(1, vec![go_away(1), reply(1)])], &[1], &[2, 3, 4], &[]),
+        ("after a reply", vec![(2, vec![reply(1)]), (2, vec![go_away(1)])], &[1], &[2, 3, 4], &[]),
+        ("between", vec![(4, vec![reply(3), go_away(3), reply(1)])], &[1, 2], &[3, 4], &[]),
+        (
+            "in two steps",
+            vec![(4, vec![go_away(HIGHEST), reply(1)]), (4, vec![go_away(3), reply(3)])],
+            &[1, 2],
+            &[3, 4],
+            &[],
+        ),
+        (
+            "inside a reply",
+            vec![(4, vec![head(1), go_away(1), frame(0, END_STREAM, 1, b"\0\0reply")])],
+            &[1],
+            &[2, 3, 4],
+            &[],
+        ),
+        (
+            "after all",
+            vec![(4, vec![go_away(7), reply(1), reply(3), reply(5), reply(7)])],
+            &[1, 2, 3, 4],
+            &[],
+            &[],
+        ),
+        (
+            "with a reset",
+            vec![(4, vec![go_away(3), reply(1), reset(3)])],
+            &[1],
+            &[3, 4],
+            &[(2, reset_code)],
+        ),
+        (
+            "and an early close",
+            vec![(4, vec![go_away(3), reply(1)])],
+            &[1],
+            &[3, 4],
+            &[(2, closed)],
+        ),
+    ];
+    for (when, steps, replied, turned_away, failed) in table {
+        for write in [WriteMode::Each, WriteMode::Together] {
+            let messages = (1..=4).map(|tag| palindrome(tag, 40)).collect();
+            let steps = steps.clone();
+            let mut client = against_with(
+                messages,
+                move |stream| serve(stream, steps),
+                |dialer| {
+                    dialer.carriage = Carriage::Http2(resource(Method::Get));
+                    dialer.write = write;
+                },
+            );
+            client.replies.sort();
+            let tags: Vec<u8> = client.replies.iter().map(|reply| reply[0]).collect();
+            assert_eq!(tags, replied, "replies, {when}, {write:?}");
+            assert_eq!(client.turned_away_tags(), turned_away, "turned away, {when}, {write:?}");
+            assert_eq!(client.failed, failed, "failed, {when}, {write:?}");
+        }
+    }
+}
