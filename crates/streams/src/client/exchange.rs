@@ -58,7 +58,8 @@ pub(super) trait Exchange {
     fn stream_limit(&self) -> usize {
         usize::MAX
     }
-    /// Does the work of the connection itself; ready when it has ended.
+    /// Does the work of the connection itself; ready when it has ended. `GoingAway` means that the peer has not processed
+    /// the pending queries.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End>;
     /// Returns how it was established, once the handshake is done.
     fn opened(&mut self) -> Option<Opened>;
@@ -106,6 +107,13 @@ struct Query {
     refusals: u32,
     /// Time at which its stream is cancelled.
     deadline: Option<Instant>,
+}
+
+impl Query {
+    /// Returns the message as the role ordered it.
+    fn ordered(&self) -> Vec<u8> {
+        [&self.tag, &self.message[2..]].concat()
+    }
 }
 
 /// A pending query with its stream.
@@ -198,13 +206,17 @@ impl Exchanged {
             let news = self.receive(shared, cx);
             let over = self.poll_over(shared, cx);
             if let Some(end) = over {
-                let failure = match end {
-                    End::Failed(failure) => failure,
-                    End::ByPeer | End::GoingAway | End::Ordered => Failure::ClosedEarly,
-                };
                 let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
                 for query in self.pending.iter().filter_map(|pending| pending.query.as_ref()) {
-                    role.failed(now, self.conn, query.tag, QueryFailure::Connection(failure));
+                    let why = match end {
+                        End::GoingAway => {
+                            role.turned_away(now, self.conn, &query.ordered());
+                            continue;
+                        }
+                        End::Failed(failure) => failure,
+                        End::ByPeer | End::Ordered => Failure::ClosedEarly,
+                    };
+                    role.failed(now, self.conn, query.tag, QueryFailure::Connection(why));
                 }
             }
             if news || over.is_some() {
@@ -329,8 +341,7 @@ impl Exchanged {
                 }
                 Err(NoReply::TurnedAway) => {
                     self.going_away = true;
-                    let message = [&query.tag, &query.message[2..]].concat();
-                    role.turned_away(now, self.conn, &message);
+                    role.turned_away(now, self.conn, &query.ordered());
                 }
                 Err(NoReply::Over(end)) => {
                     self.lost.get_or_insert(end);

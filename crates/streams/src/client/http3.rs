@@ -1,12 +1,18 @@
 //! HTTP/3 (RFC 8484 over RFC 9114): one request per message.
+//!
+//! After a GOAWAY the peer resets the streams that it does not process, or closes the connection without an error when it has
+//! answered all others (RFC 9114 section 5.2). The library does not tell which stream the GOAWAY names.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use engine::stream::{End, Failure, Opened, QueryFailure, StreamCode};
+use h3::ConnectionState;
 use h3::client::{Connection, SendRequest};
 use h3::error::{Code, ConnectionError, StreamError};
+use tokio::sync::Notify;
 
 use super::exchange::{Exchange, NoReply, PendingReply};
 use super::quic::{self, Quic};
@@ -20,6 +26,8 @@ pub(super) struct Http3 {
     quic: Quic,
     resource: Resource,
     max_message: usize,
+    /// Wakes the queries that wait for a stream when the peer takes no more.
+    going_away: Rc<Notify>,
 }
 
 impl Http3 {
@@ -35,7 +43,8 @@ impl Http3 {
             .build(connection)
             .await
             .map_err(|_| Failure::Protocol)?;
-        Ok(Http3 { requests, driver, quic, resource, max_message })
+        let going_away = Rc::default();
+        Ok(Http3 { requests, driver, quic, resource, max_message, going_away })
     }
 }
 
@@ -43,12 +52,16 @@ impl Exchange for Http3 {
     fn send_query(&mut self, message: Bytes) -> PendingReply {
         let (mut requests, most) = (self.requests.clone(), self.max_message);
         let (request, connection) = (self.resource.request(&message), self.quic.connection.clone());
-        let meter = self.quic.meter.clone();
+        let (meter, going_away) = (self.quic.meter.clone(), self.going_away.clone());
         Box::pin(async move {
             let failed = |why| Err(NoReply::Failed(why));
-            let ended = |error: StreamError| no_reply(&connection, &error);
             let Some((request, body)) = request else { return failed(QueryFailure::Other) };
-            let stream = quic::count_wait(&meter, requests.send_request(request)).await;
+            let stream = tokio::select! {
+                biased;
+                stream = quic::count_wait(&meter, requests.send_request(request)) => stream,
+                () = going_away.notified() => return Err(NoReply::TurnedAway),
+            };
+            let ended = |error| no_reply(&connection, &requests, &error);
             let mut stream = stream.map_err(ended)?;
             // A peer that stops reading may respond all the same (RFC 9114 section 4.1); the response says more
             // than an error of the request.
@@ -75,14 +88,18 @@ impl Exchange for Http3 {
     }
 
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        if let Poll::Ready(end) = self.quic.poll_over(cx) {
-            return Poll::Ready(end);
-        }
-        self.driver.poll_close(cx).map(|error| match error {
+        let http = self.driver.poll_close(cx).map(|error| match error {
             error if error.is_h3_no_error() => End::ByPeer,
             ConnectionError::Timeout { .. } => End::ByPeer,
             _ => End::Failed(Failure::Protocol),
-        })
+        });
+        let going_away = self.requests.is_closing();
+        if going_away {
+            self.going_away.notify_waiters();
+        }
+        let over = self.quic.poll_over(cx);
+        let over = if over.is_ready() { over } else { http };
+        over.map(|end| if going_away && end == End::ByPeer { End::GoingAway } else { end })
     }
 
     fn opened(&mut self) -> Option<Opened> {
@@ -96,11 +113,16 @@ impl Exchange for Http3 {
 }
 
 /// Returns why a stream that ended with `error` brought no reply.
-fn no_reply(connection: &quinn::Connection, error: &StreamError) -> NoReply {
+fn no_reply(
+    connection: &quinn::Connection,
+    state: &impl ConnectionState,
+    error: &StreamError,
+) -> NoReply {
     match (connection.close_reason(), error) {
         (Some(reason), _) => NoReply::Over(quic::end(&reason, false)),
         (None, StreamError::RemoteClosing { .. }) => NoReply::TurnedAway,
         (None, StreamError::RemoteTerminate { code, .. }) => match *code {
+            Code::H3_REQUEST_REJECTED if state.is_closing() => NoReply::TurnedAway,
             Code::H3_REQUEST_REJECTED => NoReply::Refused,
             code => NoReply::Failed(QueryFailure::StreamReset(StreamCode::Http3(code.value()))),
         },

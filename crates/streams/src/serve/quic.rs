@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use engine::named;
@@ -15,7 +16,7 @@ use http::StatusCode;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn::{Endpoint, EndpointConfig, Incoming, TokioRuntime, VarInt};
 use socket2::{Domain, Socket, Type};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{Answer, Fault, MAX_MESSAGE, StreamLimits};
 use crate::http::{self as doh, ALPN_H3, PATH, RequestHead};
@@ -27,6 +28,8 @@ const H3_NO_ERROR: u32 = 0x100;
 const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+/// Pause between two looks for requests that come after a GOAWAY and that are rejected.
+const DRAIN: Duration = Duration::from_millis(10);
 /// Receive and send buffer of the socket, in bytes.
 const BUFFER: usize = 4 << 20;
 
@@ -215,7 +218,9 @@ async fn http3<A: Answer>(
     loop {
         tokio::select! {
             request = connection.accept() => match request.map_err(io::Error::other)? {
-                None => return Ok(()),
+                // All requests are answered, but their replies may still be on the way: the client closes the
+                // connection.
+                None => sleep(DRAIN).await,
                 Some(resolver) => requests.push(timeout(limits.idle, async {
                     let (request, stream) = resolver.resolve_request().await?;
                     http3_request(request, stream, client, answer).await

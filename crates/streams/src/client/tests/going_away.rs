@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use engine::stream::StreamCode;
 
-use super::exchanges::{palindrome, resource};
+use super::exchanges::{carriages, palindrome, resource, with_carriage};
 use super::*;
 use crate::client::exchange::{Exchange, Exchanged, NoReply, PendingReply};
 use crate::client::meter::Meter;
@@ -51,6 +51,7 @@ fn queries_that_were_not_sent_go_back_when_the_connection_ends() {
     for (outcome, end, expected, returned) in [
         (Some(NoReply::TurnedAway), End::ByPeer, End::GoingAway, &[1, 2, 3][..]),
         (Some(NoReply::TurnedAway), failed, End::GoingAway, &[1, 2, 3]),
+        (None, End::GoingAway, End::GoingAway, &[1, 2, 3]),
         (None, End::ByPeer, End::ByPeer, &[2, 3]),
         (None, failed, failed, &[]),
     ] {
@@ -66,8 +67,11 @@ fn queries_that_were_not_sent_go_back_when_the_connection_ends() {
         shared.pump(Caller::Other);
         let exchange = Box::new(Ending { outcome, end });
         let mut exchanged = Exchanged::new(0, exchange, None, WriteMode::Each, Meter::default());
-        let polled = exchanged.poll(&shared, &mut Context::from_waker(Waker::noop()));
-        assert_eq!(polled, Poll::Ready(expected), "{outcome:?}, {end:?}");
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert_eq!(exchanged.poll(&shared, cx), Poll::Ready(expected), "{outcome:?}, {end:?}");
+        if expected == End::GoingAway {
+            assert_eq!(exchanged.poll_going_away(&shared, cx), Poll::Ready(()));
+        }
         assert_eq!(shared.role.borrow().turned_away_tags(), returned, "{outcome:?}, {end:?}");
     }
 }
@@ -198,5 +202,20 @@ fn a_goaway_at_any_point_leaves_no_query_without_an_end() {
             assert_eq!(client.turned_away_tags(), turned_away, "turned away, {when}, {write:?}");
             assert_eq!(client.failed, failed, "failed, {when}, {write:?}");
         }
+    }
+}
+
+#[test]
+fn every_query_of_a_server_that_goes_away_is_answered_or_turned_away() {
+    for carriage in carriages() {
+        let name = format!("{carriage:?}");
+        // The server takes 100 streams at a time, and sends a GOAWAY after each reply.
+        let messages: Vec<_> = (0..150).map(|tag| palindrome(tag, 40)).collect();
+        let plan = Some("goaway/1".parse().unwrap());
+        let client = with_carriage(carriage, plan, |dialer, tls| {
+            run(Dialer { tls: Some(tls(&ClientTls::default())), ..dialer }, messages)
+        });
+        assert_eq!(client.failed, [], "{name}");
+        assert_eq!(client.replies.len() + client.turned_away.len(), 150, "{name}");
     }
 }
