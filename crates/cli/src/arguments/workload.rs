@@ -26,7 +26,7 @@ pub(crate) struct WorkloadArgs {
     /// Ask for random names below this zone
     #[arg(long, value_name = "ZONE", group = "workload")]
     pub(crate) random_subdomain: Option<Name>,
-    /// Ask for names n<k> of this zone by Zipf's law, with --mix-repeats and --mix-missing
+    /// Ask for names `n<k>` of this zone by Zipf's law, with --mix-repeats and --mix-missing
     #[arg(long, value_name = "ZONE", group = "workload")]
     pub(crate) mix: Option<Name>,
     /// Number of popular names of a mix

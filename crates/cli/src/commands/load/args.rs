@@ -34,7 +34,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// `dnsdyno load`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
-    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT [default port: the transport's]
+    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as `[ADDRESS]:PORT` [default port: the transport's]
     pub(crate) target: Target,
     /// When queries leave: a word, with its numbers in further arguments, or all in one: 'constant 20k', 'poisson 20k',
     /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'

@@ -22,7 +22,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// `dnsdyno search`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SearchArgs {
-    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as [ADDRESS]:PORT
+    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as `[ADDRESS]:PORT`
     #[arg(value_parser = parse_target)]
     pub(crate) target: SocketAddr,
     /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`

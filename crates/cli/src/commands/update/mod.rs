@@ -149,7 +149,7 @@ struct SendArgs {
     /// The file of updates, in either form
     #[arg(value_name = "FILE")]
     updates: PathBuf,
-    /// TSIG key: [ALGORITHM:]NAME:SECRET
+    /// TSIG key: `[ALGORITHM:]NAME:SECRET`
     #[arg(long, value_name = "KEY", conflicts_with = "key_file")]
     key: Option<Key>,
     /// A file with the TSIG key, as tsig-keygen writes it
