@@ -146,7 +146,7 @@ impl Dialer {
         }
         if self.carriage == Carriage::Datagrams {
             let made = self.datagrams(conn, meter).map_err(|error| failure::of(&error));
-            return Ok(Dialed::Datagrams(made?));
+            return Ok(Dialed::Framed(Stream::Udp(made?)));
         }
         let stream = self.dial_tcp(conn, meter, deadline).await?;
         Ok(match &self.carriage {
@@ -218,7 +218,7 @@ impl Dialer {
         let socket = UdpSocket::from_std(socket.into())?;
         let port = socket.local_addr()?.port();
         let header = self.header(conn, port, proxy::Carries::Datagrams);
-        Ok(Datagrams::new(conn, socket, header, self.max_message, meter))
+        Ok(Datagrams::new(socket, header, meter))
     }
 
     /// Opens a TCP socket bound to the source address of a connection.
@@ -262,6 +262,4 @@ pub(super) enum Dialed {
     Framed(Stream),
     /// A stream for each message.
     Exchange(Box<dyn Exchange>),
-    /// A datagram for each message.
-    Datagrams(Datagrams),
 }

@@ -24,6 +24,7 @@ pub struct Bytes {
 
 impl Bytes {
     /// Adds the counts of another worker.
+    #[inline]
     pub fn merge(&mut self, other: &Bytes) {
         self.sent += other.sent;
         self.received += other.received;
@@ -62,9 +63,23 @@ impl Meter {
         self.bytes.get()
     }
 
-    /// Replaces the byte counts.
-    pub(super) fn set(&self, bytes: Bytes) {
+    /// Adds to the byte counts.
+    pub(super) fn add(&self, more: Bytes) {
+        let mut bytes = self.bytes.get();
+        bytes.merge(&more);
         self.bytes.set(bytes);
+    }
+
+    /// Counts a read of this number of bytes.
+    #[inline]
+    pub(super) fn count_read(&self, bytes: usize) {
+        self.add(Bytes { received: bytes as u64, reads: 1, ..Bytes::default() });
+    }
+
+    /// Counts a write of this number of bytes.
+    #[inline]
+    pub(super) fn count_write(&self, bytes: usize) {
+        self.add(Bytes { sent: bytes as u64, writes: 1, ..Bytes::default() });
     }
 
     /// Returns the stream counts so far.
@@ -87,14 +102,6 @@ pub(super) struct Metered {
     pub(super) meter: Meter,
 }
 
-impl Metered {
-    fn count(&self, add: impl FnOnce(&mut Bytes)) {
-        let mut bytes = self.meter.get();
-        add(&mut bytes);
-        self.meter.set(bytes);
-    }
-}
-
 impl AsyncRead for Metered {
     #[inline]
     fn poll_read(
@@ -104,8 +111,7 @@ impl AsyncRead for Metered {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        let read = (buf.filled().len() - before) as u64;
-        self.count(|b| (b.received, b.reads) = (b.received + read, b.reads + 1));
+        self.meter.count_read(buf.filled().len() - before);
         Poll::Ready(Ok(()))
     }
 }
@@ -118,7 +124,7 @@ impl AsyncWrite for Metered {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
-        self.count(|b| (b.sent, b.writes) = (b.sent + written as u64, b.writes + 1));
+        self.meter.count_write(written);
         Poll::Ready(Ok(written))
     }
 
@@ -128,7 +134,7 @@ impl AsyncWrite for Metered {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs))?;
-        self.count(|b| (b.sent, b.writes) = (b.sent + written as u64, b.writes + 1));
+        self.meter.count_write(written);
         Poll::Ready(Ok(written))
     }
 

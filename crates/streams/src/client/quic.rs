@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::dial::TlsDialer;
 use super::exchange::{Exchange, NoReply, PendingReply};
 use super::http3::Http3;
-use super::meter::Meter;
+use super::meter::{Bytes as Counts, Meter};
 use super::{Carriage, failure};
 
 /// Number of source ports of a thread, unless it has more source addresses.
@@ -229,13 +229,8 @@ impl Quic {
         let stats = self.connection.stats();
         let (tx, rx) = (stats.udp_tx, stats.udp_rx);
         let counts = [tx.bytes, rx.bytes, tx.ios, rx.ios];
-        let mut bytes = self.meter.get();
         let [sent, received, writes, reads] = std::array::from_fn(|i| counts[i] - self.counted[i]);
-        bytes.sent += sent;
-        bytes.received += received;
-        bytes.writes += writes;
-        bytes.reads += reads;
-        self.meter.set(bytes);
+        self.meter.add(Counts { sent, received, writes, reads });
         self.counted = counts;
     }
 }

@@ -70,9 +70,6 @@ async fn connection<R: StreamRole + 'static>(
             }
             end
         }
-        Ok(Dialed::Datagrams(mut datagrams)) => {
-            std::future::poll_fn(|cx| datagrams.poll(&shared, cx)).await
-        }
         Ok(Dialed::Framed(stream)) => {
             let mut framed = Framed::new(conn, stream, dialer.max_message, dialer.write);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;

@@ -1,4 +1,4 @@
-//! A connection over TCP or TLS.
+//! A connection over TCP, TLS or UDP.
 
 use std::io;
 use std::pin::Pin;
@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
+use super::datagrams::Datagrams;
 use super::meter::Metered;
 
 /// A connection that is established, or whose first messages may be sent with the handshake.
@@ -20,6 +21,7 @@ use super::meter::Metered;
 pub(super) enum Stream {
     Tcp { tcp: Metered, connect: Nanos },
     Tls { tls: Box<TlsStream<Metered>>, began: Nanos, connect: Nanos },
+    Udp(Datagrams),
 }
 
 impl Stream {
@@ -38,6 +40,7 @@ impl Stream {
                     early_data: session.is_early_data_accepted(),
                 })
             }
+            Stream::Udp(_) => Some(Opened::default()),
         }
     }
 
@@ -58,6 +61,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls { tls, .. } => Pin::new(tls).poll_read(cx, buf),
+            Stream::Udp(datagrams) => datagrams.poll_read(cx, buf),
         }
     }
 }
@@ -72,6 +76,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_write(cx, buf),
             Stream::Tls { tls, .. } => Pin::new(tls).poll_write(cx, buf),
+            Stream::Udp(datagrams) => datagrams.poll_write(cx, buf),
         }
     }
 
@@ -80,6 +85,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_flush(cx),
             Stream::Tls { tls, .. } => Pin::new(tls).poll_flush(cx),
+            Stream::Udp(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -87,6 +93,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_shutdown(cx),
             Stream::Tls { tls, .. } => Pin::new(tls).poll_shutdown(cx),
+            Stream::Udp(_) => Poll::Ready(Ok(())),
         }
     }
 }

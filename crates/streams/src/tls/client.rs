@@ -1,6 +1,6 @@
 //! TLS settings of clients, and verification of certificates.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -69,31 +69,12 @@ impl ClientTls {
         };
         let builder =
             ClientConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
-        let inner: Arc<dyn ServerCertVerifier> = match &self.verify {
-            Verify::Nothing => Arc::new(AcceptAny(provider())),
-            Verify::Authorities(path) => {
-                let mut roots = RootCertStore::empty();
-                let read = CertificateDer::pem_file_iter(path)
-                    .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                    .map_err(|e| {
-                        TlsError::file(
-                            path,
-                            format!("{e}; expected PEM certificates of authorities"),
-                        )
-                    })?;
-                for certificate in read {
-                    roots.add(certificate).map_err(|e| TlsError::file(path, e))?;
-                }
-                if roots.is_empty() {
-                    return Err(TlsError::file(path, "the file has no certificate; expected PEM"));
-                }
-                WebPkiServerVerifier::builder_with_provider(roots.into(), provider())
-                    .build()
-                    .map_err(|e| TlsError::file(path, e))?
-            }
+        let authorities = match &self.verify {
+            Verify::Nothing => None,
+            Verify::Authorities(path) => Some(read_authorities(path)?),
         };
         let full = FullHandshakes::default();
-        let verifier = Counting { inner, full: full.clone() };
+        let verifier = Verifier { authorities, provider: provider(), full: full.clone() };
         let mut config = builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
@@ -128,69 +109,47 @@ impl FullHandshakes {
     }
 }
 
-/// Counts the certificates that another verifier accepts.
+/// Reads the authorities of a PEM file.
+fn read_authorities(path: &Path) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let read = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| {
+            TlsError::file(path, format!("{e}; expected PEM certificates of authorities"))
+        })?;
+    for certificate in read {
+        roots.add(certificate).map_err(|e| TlsError::file(path, e))?;
+    }
+    if roots.is_empty() {
+        return Err(TlsError::file(path, "the file has no certificate; expected PEM"));
+    }
+    WebPkiServerVerifier::builder_with_provider(roots.into(), provider())
+        .build()
+        .map_err(|e| TlsError::file(path, e))
+}
+
+/// Verifies that the peer has the key of its certificate, and counts the certificates that it accepts.
 #[derive(Debug)]
-struct Counting {
-    inner: Arc<dyn ServerCertVerifier>,
+struct Verifier {
+    /// Authorities of which one must have signed the certificate; without them every certificate is accepted.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
     full: FullHandshakes,
 }
 
-impl ServerCertVerifier for Counting {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let accepted = self.inner.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        )?;
+        if let Some(authorities) = &self.authorities {
+            authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
+        }
         self.full.0.fetch_add(1, Ordering::Relaxed);
-        Ok(accepted)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
-/// Accepts every certificate, but verifies that the peer has its key.
-#[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
         Ok(ServerCertVerified::assertion())
     }
 
@@ -200,7 +159,7 @@ impl ServerCertVerifier for AcceptAny {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
     }
 
@@ -210,11 +169,11 @@ impl ServerCertVerifier for AcceptAny {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
