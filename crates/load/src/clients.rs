@@ -413,26 +413,19 @@ impl Clients {
         if std::mem::take(&mut self.blocked) {
             self.room_since = now;
         }
-        let (client, workload) = (&mut self.clients[conn as usize], &mut self.outcomes.workload);
-        let (mut ended, population) = (false, &self.plan.population);
+        let (client, population) = (&mut self.clients[conn as usize], &self.plan.population);
         let changes = population.changes_queries();
         let room = MAX_QUERY + if changes { MAX_OPTIONS } else { 0 };
         orders.send(conn, room, |out| {
-            let Some(composed) = workload.next(&mut out[..MAX_QUERY]) else {
-                ended = true;
-                return 0;
-            };
-            let id = client.pipeline.launch(due, composed.key);
-            out[..2].copy_from_slice(&id.to_be_bytes());
-            if !changes {
-                return composed.len;
+            let len = self.outcomes.compose(&mut client.pipeline, due, &mut out[..MAX_QUERY]);
+            if !changes || len == 0 {
+                return len;
             }
             // The buffer has room for all options; a message of an unexpected form is sent unchanged.
-            wire::extend::extend(out, composed.len, &client.options, population.padding.into())
-                .unwrap_or(composed.len)
+            wire::extend::extend(out, len, &client.options, population.padding.into())
+                .unwrap_or(len)
         });
-        if ended {
-            self.outcomes.tally.exhausted = true;
+        if self.outcomes.tally.exhausted {
             return Launch::Exhausted;
         }
         client.queries_sent += 1;
@@ -441,8 +434,7 @@ impl Clients {
             self.outcomes.tally.schedule_error.record(now.since(due.max(self.room_since)));
         }
         self.in_flight += 1;
-        self.outcomes.tally.sent += 1;
-        self.outcomes.tally.second(due).sent += 1;
+        self.outcomes.record_sent(due);
         if !self.closed_loop && !self.plan.population.random_order {
             self.dequeue();
             self.enqueue_if_room(conn);
@@ -482,8 +474,7 @@ impl Clients {
     fn count_unserved(&mut self, due: Nanos) {
         // The query has no kind of connection, so that it counts for the first kind.
         self.connections[0].unserved += 1;
-        self.outcomes.tally.sent += 1;
-        self.outcomes.tally.second(due).sent += 1;
+        self.outcomes.record_sent(due);
         self.outcomes.tally.schedule_error.record(Nanos::ZERO);
         self.outcomes.record_lost(1);
     }
@@ -514,8 +505,7 @@ impl Clients {
         let timeout = self.plan.plan.timeout;
         for conn in 0..self.clients.len() as ConnId {
             let client = &mut self.clients[conn as usize];
-            let lost =
-                self.outcomes.expire_pipeline(&mut client.pipeline, events::place(conn), now);
+            let lost = self.outcomes.expire(&mut client.pipeline, events::place(conn), now);
             if lost == 0 {
                 let idle = self.plan.population.close_idle;
                 if idle.is_some_and(|idle| client.last_activity + idle <= now)

@@ -61,6 +61,24 @@ pub(crate) struct Found {
     pub after_lost: bool,
 }
 
+/// Table of outstanding queries, by id.
+pub(crate) trait OutstandingTable {
+    /// Adds a query that is about to leave; returns its id.
+    ///
+    /// # Panics
+    /// When the table has no room.
+    fn launch(&mut self, due: Nanos, key: u32) -> u16;
+    /// Returns the query that used `id` last.
+    fn find(&self, id: u16) -> Found;
+    /// Marks this query as answered.
+    fn mark_answered(&mut self, id: u16);
+    /// Notes that the reply to the lost previous query with `id` has arrived.
+    fn mark_predecessor_answered(&mut self, id: u16);
+    /// Expires the queries that left `timeout` or more before `now`; calls `lost` with the id of each and with
+    /// what it was.
+    fn expire_each(&mut self, now: Nanos, timeout: Nanos, lost: impl FnMut(u16, Found));
+}
+
 /// A slot in packed form. All zero means free, so that the memory of a new ring stays untouched.
 type Slot = [u64; 2];
 
@@ -179,23 +197,6 @@ impl Ring {
         self.next
     }
 
-    /// Adds a query that is about to leave, with number [`next_sequence`](Self::next_sequence); returns its
-    /// id.
-    ///
-    /// # Panics
-    /// When the ring has no room; [`has_room`](Self::has_room) must be called before.
-    #[inline]
-    pub(crate) fn launch(&mut self, due: Nanos, key: u32) -> u16 {
-        let sequence = self.next;
-        let slot = &mut self.slots[sequence as usize % RING];
-        let last = slot[0] & STATE;
-        assert!(last != OUTSTANDING && last != WATCHED, "a query needs a free id");
-        let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
-        *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
-        self.next += 1;
-        self.id_of(sequence as u16)
-    }
-
     /// Marks the query `sequence` as sent at `at`; returns its schedule error.
     #[inline]
     pub(crate) fn mark_sent(&mut self, sequence: u64, at: Nanos) -> Nanos {
@@ -203,26 +204,6 @@ impl Ring {
         let lag = at.since(Nanos(slot[0] >> DUE));
         slot[1] |= lag.0.min(u64::from(u32::MAX));
         lag
-    }
-
-    /// Returns the query that used `id` last.
-    #[inline]
-    pub(crate) fn find(&self, id: u16) -> Found {
-        Found::unpack(self.slots[self.slot_of(id)])
-    }
-
-    /// Marks the query that used `id` last as answered.
-    #[inline]
-    pub(crate) fn mark_answered(&mut self, id: u16) {
-        let slot = self.slot_of(id);
-        set_state(&mut self.slots[slot], ANSWERED);
-    }
-
-    /// Notes that the reply to the lost previous query with `id` has arrived.
-    #[inline]
-    pub(crate) fn mark_predecessor_answered(&mut self, id: u16) {
-        let slot = self.slot_of(id);
-        self.slots[slot][0] &= !AFTER_LOST;
     }
 
     #[inline]
@@ -242,17 +223,41 @@ impl Ring {
         self.expire_each(now, timeout, |_, _| lost += 1);
         lost
     }
+}
 
-    /// Skips the queries that are done and expires those that left `timeout` or more before `now`; calls `lost`
-    /// with the id of each and with what it was.
-    ///
-    /// Each query is visited once, so that the cost of this walk is constant per query.
-    pub(crate) fn expire_each(
-        &mut self,
-        now: Nanos,
-        timeout: Nanos,
-        mut lost: impl FnMut(u16, Found),
-    ) {
+impl OutstandingTable for Ring {
+    #[inline]
+    fn launch(&mut self, due: Nanos, key: u32) -> u16 {
+        let sequence = self.next;
+        let slot = &mut self.slots[sequence as usize % RING];
+        let last = slot[0] & STATE;
+        assert!(last != OUTSTANDING && last != WATCHED, "a query needs a free id");
+        let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
+        *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
+        self.next += 1;
+        self.id_of(sequence as u16)
+    }
+
+    #[inline]
+    fn find(&self, id: u16) -> Found {
+        Found::unpack(self.slots[self.slot_of(id)])
+    }
+
+    #[inline]
+    fn mark_answered(&mut self, id: u16) {
+        let slot = self.slot_of(id);
+        set_state(&mut self.slots[slot], ANSWERED);
+    }
+
+    #[inline]
+    fn mark_predecessor_answered(&mut self, id: u16) {
+        let slot = self.slot_of(id);
+        self.slots[slot][0] &= !AFTER_LOST;
+    }
+
+    /// Also skips the queries that are done. Each query is visited once, so that the cost of this walk is constant
+    /// per query.
+    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
         while let Some(&(at, sent)) = self.watched.front() {
             let id = self.id_of(at);
             let slot = &mut self.slots[usize::from(at)];

@@ -122,29 +122,15 @@ impl LockStep {
             if lane.waiting.is_some() || lane.remaining == 0 || !lane.ring.has_room() {
                 continue;
             }
-            let workload = &mut self.outcomes.workload;
-            let mut ended = false;
             let to = Destination::Connected(SocketId(index as u16));
-            let pushed = tx.push(to, MAX_QUERY, |out| {
-                let Some(composed) = workload.next(out) else {
-                    ended = true;
-                    return 0;
-                };
-                let id = lane.ring.launch(now, composed.key);
-                out[..2].copy_from_slice(&id.to_be_bytes());
-                composed.len
-            });
-            if ended {
-                self.outcomes.tally.exhausted = true;
-                return;
-            }
-            if !pushed {
+            let pushed =
+                tx.push(to, MAX_QUERY, |out| self.outcomes.compose(&mut lane.ring, now, out));
+            if !pushed || self.outcomes.tally.exhausted {
                 return;
             }
             lane.remaining -= 1;
             lane.waiting = Some(now);
-            self.outcomes.tally.sent += 1;
-            self.outcomes.tally.second(now).sent += 1;
+            self.outcomes.record_sent(now);
             self.last_batch.push(index);
         }
     }

@@ -133,20 +133,12 @@ impl Measurer {
             self.outcomes.tally.blocked += 1;
             return Launch::Blocked;
         };
-        let (ring, workload) = (self.rings.ring(socket), &mut self.outcomes.workload);
+        let ring = self.rings.ring(socket);
         let sequence = ring.next_sequence();
-        let mut ended = false;
         tx.push(Destination::Connected(SocketId(socket as u16)), MAX_QUERY, |out| {
-            let Some(composed) = workload.next(out) else {
-                ended = true;
-                return 0;
-            };
-            let id = ring.launch(due, composed.key);
-            out[..2].copy_from_slice(&id.to_be_bytes());
-            composed.len
+            self.outcomes.compose(ring, due, out)
         });
-        if ended {
-            self.outcomes.tally.exhausted = true;
+        if self.outcomes.tally.exhausted {
             return Launch::Exhausted;
         }
         match self.last_batch.last_mut() {
@@ -155,8 +147,7 @@ impl Measurer {
         }
         self.socket_burst += 1;
         self.rings.in_flight += 1;
-        self.outcomes.tally.sent += 1;
-        self.outcomes.tally.second(due).sent += 1;
+        self.outcomes.record_sent(due);
         Launch::Sent
     }
 

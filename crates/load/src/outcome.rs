@@ -13,37 +13,9 @@
 use measure::Nanos;
 use measure::stall::LostQuery;
 
-use crate::flight::{Found, Ring, State};
-use crate::pipeline::Pipeline;
+use crate::flight::{Found, OutstandingTable, State};
 use crate::tally::Tally;
 use crate::workload::Workload;
-
-/// Table of outstanding queries, by id.
-pub(crate) trait OutstandingTable {
-    /// Returns the query that used `id` last.
-    fn find(&self, id: u16) -> Found;
-    /// Marks this query as answered.
-    fn mark_answered(&mut self, id: u16);
-    /// Notes that the reply to the lost previous query with `id` has arrived.
-    fn mark_predecessor_answered(&mut self, id: u16);
-}
-
-impl OutstandingTable for Ring {
-    #[inline]
-    fn find(&self, id: u16) -> Found {
-        self.find(id)
-    }
-
-    #[inline]
-    fn mark_answered(&mut self, id: u16) {
-        self.mark_answered(id);
-    }
-
-    #[inline]
-    fn mark_predecessor_answered(&mut self, id: u16) {
-        self.mark_predecessor_answered(id);
-    }
-}
 
 /// Validates replies and counts the outcomes.
 pub(crate) struct Outcomes {
@@ -55,6 +27,31 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     pub(crate) fn new(workload: Box<dyn Workload>, tally: Tally, timeout: Nanos) -> Self {
         Outcomes { workload, tally, timeout }
+    }
+
+    /// Writes the workload's next query, due at `due` and with its id of `table`, into `out`; returns its length.
+    /// Without a next query it returns 0, and the names are exhausted.
+    #[inline]
+    pub(crate) fn compose(
+        &mut self,
+        table: &mut impl OutstandingTable,
+        due: Nanos,
+        out: &mut [u8],
+    ) -> usize {
+        let Some(composed) = self.workload.next(out) else {
+            self.tally.exhausted = true;
+            return 0;
+        };
+        let id = table.launch(due, composed.key);
+        out[..2].copy_from_slice(&id.to_be_bytes());
+        composed.len
+    }
+
+    /// Counts a query that was due at `due` as sent.
+    #[inline]
+    pub(crate) fn record_sent(&mut self, due: Nanos) {
+        self.tally.sent += 1;
+        self.tally.second(due).sent += 1;
     }
 
     /// Handles a message that arrived `at` on `socket` (or connection), which has `table` (`None` for an
@@ -121,27 +118,15 @@ impl Outcomes {
         (0..count).for_each(|_| self.tally.latency.record(self.timeout));
     }
 
-    /// Expires the overdue queries of `pipeline`, that of a connection; returns their number.
-    pub(crate) fn expire_pipeline(
+    /// Expires the overdue queries of `table`, that of `socket` (or connection); returns their number.
+    pub(crate) fn expire(
         &mut self,
-        pipeline: &mut Pipeline,
+        table: &mut impl OutstandingTable,
         socket: u16,
         now: Nanos,
     ) -> u64 {
-        let (mut lost, timeout) = (0, self.timeout);
-        pipeline.expire(now, timeout, |id, found| {
-            lost += 1;
-            let lost = lost_query(&found, socket, id, &*self.workload);
-            self.tally.disturbances.add_lost(lost);
-        });
-        self.record_lost(lost);
-        lost
-    }
-
-    /// Expires the overdue queries of `ring`, that of `socket`; returns their number.
-    pub(crate) fn expire(&mut self, ring: &mut Ring, socket: u16, now: Nanos) -> u64 {
-        let (mut lost, timeout) = (0, self.timeout);
-        ring.expire_each(now, timeout, |id, found| {
+        let mut lost = 0;
+        table.expire_each(now, self.timeout, |id, found| {
             lost += 1;
             let lost = lost_query(&found, socket, id, &*self.workload);
             self.tally.disturbances.add_lost(lost);

@@ -10,8 +10,7 @@
 
 use measure::Nanos;
 
-use crate::flight::{Found, State};
-use crate::outcome::OutstandingTable;
+use crate::flight::{Found, OutstandingTable, State};
 
 /// Highest number of outstanding queries on a connection.
 pub const MAX_OUTSTANDING: u32 = 1 << 15;
@@ -79,33 +78,6 @@ impl Pipeline {
         self.outstanding
     }
 
-    /// Adds a query that is about to leave; returns its id.
-    ///
-    /// # Panics
-    /// When the pipeline is full.
-    #[inline]
-    pub(crate) fn launch(&mut self, due: Nanos, key: u32) -> u16 {
-        assert!(self.outstanding < self.slots.len() as u32, "a query needs a free slot");
-        let mask = self.slots.len() as u32 - 1;
-        let first = self.next;
-        while self.slots[self.next as usize].state == State::Outstanding {
-            self.next = (self.next + 1) & mask;
-        }
-        let at = self.next;
-        if self.unsent.1 == 0 {
-            self.unsent = (at, 1);
-        } else {
-            self.unsent.1 += (at.wrapping_sub(first) & mask) + 1;
-        }
-        let slot = &mut self.slots[at as usize];
-        let generation = slot.generation.wrapping_add(1);
-        let connection = self.connection;
-        *slot = Slot { due, sent: UNSENT, key, generation, state: State::Outstanding, connection };
-        self.outstanding += 1;
-        self.next = (at + 1) & mask;
-        self.id(at, generation)
-    }
-
     #[inline]
     fn id(&self, slot: u32, generation: u16) -> u16 {
         // The generation has no bits when every id has its own slot.
@@ -127,30 +99,6 @@ impl Pipeline {
         }
         self.unsent = (0, 0);
         self.oldest = self.oldest.min(at);
-    }
-
-    /// Expires the queries that left `timeout` or more before `now`; calls `lost` with the id of each and with
-    /// what it was.
-    pub(crate) fn expire(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
-        if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
-            return;
-        }
-        let mut oldest = UNSENT;
-        for at in 0..self.slots.len() {
-            let Slot { due, sent, key, generation, state, .. } = self.slots[at];
-            if state != State::Outstanding {
-                continue;
-            }
-            if sent != UNSENT && sent + timeout <= now {
-                self.slots[at].state = State::Expired;
-                self.outstanding -= 1;
-                let found = Found { state: State::Expired, key, due, sent, after_lost: false };
-                lost(self.id(at as u32, generation), found);
-            } else {
-                oldest = oldest.min(sent);
-            }
-        }
-        self.oldest = oldest;
     }
 
     /// Starts with another connection; queries of earlier ones stay outstanding.
@@ -211,6 +159,51 @@ impl Pipeline {
 
 impl OutstandingTable for Pipeline {
     #[inline]
+    fn launch(&mut self, due: Nanos, key: u32) -> u16 {
+        assert!(self.outstanding < self.slots.len() as u32, "a query needs a free slot");
+        let mask = self.slots.len() as u32 - 1;
+        let first = self.next;
+        while self.slots[self.next as usize].state == State::Outstanding {
+            self.next = (self.next + 1) & mask;
+        }
+        let at = self.next;
+        if self.unsent.1 == 0 {
+            self.unsent = (at, 1);
+        } else {
+            self.unsent.1 += (at.wrapping_sub(first) & mask) + 1;
+        }
+        let slot = &mut self.slots[at as usize];
+        let generation = slot.generation.wrapping_add(1);
+        let connection = self.connection;
+        *slot = Slot { due, sent: UNSENT, key, generation, state: State::Outstanding, connection };
+        self.outstanding += 1;
+        self.next = (at + 1) & mask;
+        self.id(at, generation)
+    }
+
+    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
+        if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
+            return;
+        }
+        let mut oldest = UNSENT;
+        for at in 0..self.slots.len() {
+            let Slot { due, sent, key, generation, state, .. } = self.slots[at];
+            if state != State::Outstanding {
+                continue;
+            }
+            if sent != UNSENT && sent + timeout <= now {
+                self.slots[at].state = State::Expired;
+                self.outstanding -= 1;
+                let found = Found { state: State::Expired, key, due, sent, after_lost: false };
+                lost(self.id(at as u32, generation), found);
+            } else {
+                oldest = oldest.min(sent);
+            }
+        }
+        self.oldest = oldest;
+    }
+
+    #[inline]
     fn find(&self, id: u16) -> Found {
         let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
         let slot = &self.slots[at as usize];
@@ -269,9 +262,9 @@ mod tests {
         pipeline.mark_answered(second);
         assert_eq!((pipeline.outstanding(), pipeline.find(second).state), (1, State::Answered));
         let mut lost = Vec::new();
-        pipeline.expire(us(12), us(10), |id, _| lost.push(id));
+        pipeline.expire_each(us(12), us(10), |id, _| lost.push(id));
         assert_eq!(lost, []);
-        pipeline.expire(us(13), us(10), |id, _| lost.push(id));
+        pipeline.expire_each(us(13), us(10), |id, _| lost.push(id));
         assert_eq!(lost, [first]);
         assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Expired));
         pipeline.mark_answered(first);
@@ -294,7 +287,7 @@ mod tests {
         let found = pipeline.find(ids[0]);
         assert_eq!((found.state, found.key, found.sent), (State::Outstanding, 1, us(2)));
         let mut lost = 0;
-        pipeline.expire(us(12), us(10), |_, _| lost += 1);
+        pipeline.expire_each(us(12), us(10), |_, _| lost += 1);
         assert_eq!(lost, 1);
         assert!(!pipeline.turn_away(ids[0]));
         // One that never left has its time from its sending on.
@@ -332,7 +325,7 @@ mod tests {
             }
             pipeline.mark_sent(Nanos(1_000), |_| {});
             let mut lost = 0;
-            pipeline.expire(Nanos(2_000), Nanos(1), |_, _| lost += 1);
+            pipeline.expire_each(Nanos(2_000), Nanos(1), |_, _| lost += 1);
             prop_assert_eq!(lost, out.len());
         }
     }

@@ -22,6 +22,7 @@ use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch, UNSEEN};
 use measure::Nanos;
 use wire::{Expect, Header, Invalid, reply};
 
+use crate::flight::OutstandingTable;
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
@@ -325,8 +326,7 @@ impl Replayer {
             query.len()
         });
         self.rings.in_flight += 1;
-        self.outcomes.tally.sent += 1;
-        self.outcomes.tally.second(due).sent += 1;
+        self.outcomes.record_sent(due);
     }
 }
 
