@@ -8,7 +8,7 @@ use measure::Nanos;
 use record::Trial;
 use tester::Setup;
 
-use crate::progress::Progress;
+use crate::progress;
 
 /// Trials of this process against one target.
 pub(crate) struct OwnBench {
@@ -21,7 +21,7 @@ impl Bench for OwnBench {
         if self.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
-        let (live, progress) = Progress::show(format!("trial, {}", spec.pacing.describe()));
+        let (live, progress) = progress::show(format!("trial, {}", spec.pacing.describe()));
         // The budget counts names from 0; the arguments may name another first name.
         let result = self.setup.for_trial(spec).run(&live, &self.stop);
         drop(progress);

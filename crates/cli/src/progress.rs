@@ -3,44 +3,19 @@
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use load::Live;
 use record::Snapshot;
-use tester::snapshot;
+use tester::{Background, snapshot};
 
-/// Shows the counters of a trial until it is dropped.
-pub(crate) struct Progress {
-    done: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Progress {
-    /// Returns counters and shows them behind `label` if standard error is a terminal.
-    pub(crate) fn show(label: String) -> (Arc<Live>, Self) {
-        let live = Arc::new(Live { watched: true, ..Live::default() });
-        let done = Arc::new(AtomicBool::new(false));
-        let (shown, flag) = (live.clone(), done.clone());
-        let terminal = std::io::stderr().is_terminal();
-        let thread = terminal.then(|| std::thread::spawn(move || draw(&label, &shown, &flag)));
-        (live, Progress { done, thread })
-    }
-
-    fn end(&mut self) {
-        self.done.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A panic of the thread has printed its message.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.end();
-    }
+/// Returns counters and shows them behind `label` if standard error is a terminal, until the second value is dropped.
+pub(crate) fn show(label: String) -> (Arc<Live>, Option<Background<()>>) {
+    let live = Arc::new(Live { watched: true, ..Live::default() });
+    let shown = live.clone();
+    let terminal = std::io::stderr().is_terminal();
+    let thread = terminal.then(|| Background::start(move |done| draw(&label, &shown, done)));
+    (live, thread)
 }
 
 fn draw(label: &str, live: &Live, done: &AtomicBool) {

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use load::{LATENCY_BOUNDS, Live};
 use record::Series;
+
+use crate::background::Background;
 
 /// Initial time between two reads; workers update their counters twice as often.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -22,34 +23,10 @@ const QUANTILES: [(&str, f64); 2] = [("latency.p50", 0.5), ("latency.p99", 0.99)
 /// Number of replies by [`LATENCY_BOUNDS`].
 type Counts = [u64; LATENCY_BOUNDS.len()];
 
-/// Reads the counters until it is stopped or dropped.
-pub(crate) struct LatencyWatch {
-    done: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<(f64, Counts)>>>,
-}
-
-impl LatencyWatch {
-    /// Starts to read the latencies of a trial from `live`.
-    pub(crate) fn start(live: Arc<Live>) -> Self {
-        let done = Arc::new(AtomicBool::new(false));
-        let flag = done.clone();
-        LatencyWatch { done, thread: Some(std::thread::spawn(move || look_on(&live, &flag))) }
-    }
-
-    /// Stops reading; returns percentiles in microseconds by the seconds since the first query.
-    pub(crate) fn stop(&mut self) -> Vec<Series> {
-        self.done.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return Vec::new() };
-        thread.thread().unpark();
-        // The thread has already printed its panic.
-        over_time(&thread.join().unwrap_or_default())
-    }
-}
-
-impl Drop for LatencyWatch {
-    fn drop(&mut self) {
-        self.stop();
-    }
+/// Starts to read the latencies of a trial from `live`: percentiles in microseconds by the seconds since the first
+/// query.
+pub(crate) fn watch_latencies(live: Arc<Live>) -> Background<Vec<Series>> {
+    Background::start(move |done| over_time(&look_on(&live, done)))
 }
 
 /// Reads the counters until `done`: seconds since the first query, and the replies counted by then.
@@ -152,18 +129,18 @@ mod tests {
     #[test]
     fn reading_begins_with_the_first_query() {
         let live = Arc::new(Live { watched: true, ..Live::default() });
-        let mut watch = LatencyWatch::start(live.clone());
+        let mut watch = watch_latencies(live.clone());
         live.latency[6].store(7, Ordering::Relaxed);
         live.sent.store(7, Ordering::Relaxed);
         // There is a last read, even if the trial ends early.
         let patience = Instant::now();
         let series = loop {
             std::thread::sleep(Duration::from_millis(30));
-            let series = watch.stop();
+            let series = watch.stop().unwrap_or_default();
             if !series.is_empty() || patience.elapsed() > Duration::from_secs(20) {
                 break series;
             }
-            watch = LatencyWatch::start(live.clone());
+            watch = watch_latencies(live.clone());
         };
         assert_eq!(series.len(), 2);
         assert!(series[0].samples[0].1 <= 100.0);

@@ -11,6 +11,7 @@
 //! ends it.
 
 mod authdns;
+mod background;
 mod busy;
 pub mod ceilings;
 mod conclude;
@@ -29,6 +30,7 @@ mod worker;
 mod workload;
 
 pub use authdns::{AuthListen, AuthServer, EncryptedListen};
+pub use background::Background;
 pub use error::{Invalid, TesterError};
 pub use live_file::snapshot;
 pub use setup::Setup;

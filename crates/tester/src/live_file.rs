@@ -2,48 +2,27 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use load::{LATENCY_BOUNDS, Live};
 use record::{SCHEMA, Snapshot};
 
+use crate::background::Background;
+
 /// Time between two writes.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Writes the counters to a file until it is dropped.
-pub(crate) struct LiveFile {
-    done: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl LiveFile {
-    /// Starts to write the counters of `live` to `path`.
-    pub(crate) fn start(path: PathBuf, live: Arc<Live>) -> Self {
-        let done = Arc::new(AtomicBool::new(false));
-        let flag = done.clone();
-        let write = move || {
-            let began = Instant::now();
-            while !flag.load(Ordering::Relaxed) {
-                std::thread::park_timeout(INTERVAL);
-                // A failed write affects only the live view.
-                let _ = record::write(&path, &snapshot(&live, began));
-            }
-        };
-        LiveFile { done, thread: Some(std::thread::spawn(write)) }
-    }
-}
-
-impl Drop for LiveFile {
-    fn drop(&mut self) {
-        self.done.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // The thread has already printed its panic.
-            let _ = thread.join();
+/// Starts to write the counters of `live` to `path`.
+pub(crate) fn write_live(path: PathBuf, live: Arc<Live>) -> Background<()> {
+    Background::start(move |done| {
+        let began = Instant::now();
+        while !done.load(Ordering::Relaxed) {
+            std::thread::park_timeout(INTERVAL);
+            // A failed write affects only the live view.
+            let _ = record::write(&path, &snapshot(&live, began));
         }
-    }
+    })
 }
 
 /// Returns the present counters of a trial that began at `began`.

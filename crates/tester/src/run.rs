@@ -13,14 +13,14 @@ use measure::stall::Side;
 use record::{LockStepTimes, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
 
-use crate::busy::BusySampler;
+use crate::busy::sample_use;
 use crate::conclude::Seen;
 use crate::connections::{self, ConnectionSetup};
 use crate::core_watch::CoreWatch;
 use crate::error::TesterError;
 use crate::host;
-use crate::latencies::LatencyWatch;
-use crate::live_file::LiveFile;
+use crate::latencies::watch_latencies;
+use crate::live_file::write_live;
 use crate::setup::Setup;
 use crate::worker::{Report, Spent, Start};
 
@@ -73,19 +73,20 @@ impl Setup {
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
     ) -> Result<TrialResult, TesterError> {
-        let file = self.request.live.clone().map(|path| LiveFile::start(path, live.clone()));
+        let file = self.request.live.clone().map(|path| write_live(path, live.clone()));
         if self.request.pacing.is_timed() {
-            let mut latencies = LatencyWatch::start(live.clone());
+            let latencies = watch_latencies(live.clone());
             let (mut result, _) = self.run_workers(live, stop)?;
             drop(file);
-            result.trial.probes = latencies.stop();
+            result.trial.probes = latencies.stop().unwrap_or_default();
             return Ok(result);
         }
         let cpus = &self.request.dut_cpus;
-        let sampler = BusySampler::start((!cpus.is_empty()).then(|| cpus.clone()));
+        let sampler = sample_use((!cpus.is_empty()).then(|| cpus.clone()));
         let (result, times) = self.run_workers(live, stop)?;
         let times_ms = times.iter().map(|t| t.as_secs_f64() * 1e3).collect();
-        let lockstep = Some(LockStepTimes { times_ms, busy_percent: sampler.end() });
+        let busy_percent = sampler.stop().unwrap_or_default();
+        let lockstep = Some(LockStepTimes { times_ms, busy_percent });
         Ok(TrialResult { lockstep, ..result })
     }
 

@@ -13,7 +13,7 @@ use super::pacing::PacingArg;
 use crate::failure::Failure;
 use crate::process::command_line;
 use crate::process::interruption;
-use crate::progress::Progress;
+use crate::progress;
 
 /// Runs the experiments for each number of threads.
 pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
             names: each,
         });
         let (live, progress) =
-            Progress::show(format!("lock-step {}, {threads} threads", setup.target()));
+            progress::show(format!("lock-step {}, {threads} threads", setup.target()));
         let result = setup.run(&live, &stop)?;
         drop(progress);
         rows.push(LockStepRow::new(threads, result));

@@ -17,7 +17,7 @@ pub(crate) use self::args::{EXAMPLES, LoadArgs};
 use self::line::load_line;
 use crate::failure::Failure;
 use crate::process::{command_line, interruption};
-use crate::progress::Progress;
+use crate::progress;
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let request = args.request().map_err(Failure::BadInput)?;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     }
     let setup = Setup::new(request, command_line())?;
     let stop = interruption()?;
-    let (live, progress) = Progress::show(format!("load {}", setup.target()));
+    let (live, progress) = progress::show(format!("load {}", setup.target()));
     let trial = setup.run(&live, &stop)?.trial;
     drop(progress);
     if let Some(path) = &args.json {
@@ -56,7 +56,7 @@ pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
         let bad = error.is_bad_input();
         if bad { Failure::input(error) } else { Failure::run(error) }
     })?;
-    let (live, progress) = Progress::show(format!("load {}", setup.target()));
+    let (live, progress) = progress::show(format!("load {}", setup.target()));
     let result = setup.run(&live, &interruption()?)?;
     drop(progress);
     record::write(file, &result).map_err(Failure::run)

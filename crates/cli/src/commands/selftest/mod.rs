@@ -21,7 +21,7 @@ use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::failure::Failure;
 use crate::process::command_line;
 use crate::process::interruption;
-use crate::progress::Progress;
+use crate::progress;
 
 pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let namespace = Namespace::with_default_zone(args.namespace);
@@ -64,7 +64,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         dut_cpus: Vec::new(),
         auth_cpus: Vec::new(),
     };
-    let (live, progress) = Progress::show(format!("self-test at {}", args.rate));
+    let (live, progress) = progress::show(format!("self-test at {}", args.rate));
     let outcome = Setup::new(request, command_line())?.run(&live, &stop)?;
     drop(progress);
     if let Some(server) = server {
