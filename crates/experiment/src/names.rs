@@ -59,7 +59,7 @@ impl NameBudget {
     }
 
     /// Returns whether a take of `count` names would reuse names or fail.
-    pub fn is_short_of(&self, count: u64) -> bool {
+    pub(crate) fn is_short_of(&self, count: u64) -> bool {
         count > self.size - self.next
     }
 

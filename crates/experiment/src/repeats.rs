@@ -90,7 +90,7 @@ impl Repeats {
 /// Computes the summary of the repeats in `record`, out of `planned` repeats.
 ///
 /// `reused` says whether a name was used twice, `over_ipv6` whether the clients used IPv6.
-pub fn sum_up(
+pub(crate) fn sum_up(
     record: &mut CellRecord,
     search: &Search,
     planned: u32,

@@ -384,7 +384,7 @@ impl Adapter {
     ///
     /// # Errors
     /// If it has none.
-    pub fn replicating(&self) -> Result<&ReplicationTable, AdapterError> {
+    pub(crate) fn replicating(&self) -> Result<&ReplicationTable, AdapterError> {
         let title = || self.title.clone();
         self.replication.as_ref().ok_or_else(|| AdapterError::NotReplicating { title: title() })
     }
@@ -399,7 +399,7 @@ impl Adapter {
     }
 
     /// Returns whether one of its templates, or one of the server behind it, uses the variable `name`.
-    pub fn knows_variable(&self, name: &str) -> bool {
+    pub(crate) fn knows_variable(&self, name: &str) -> bool {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let uses = |text: &Spanned<String>| text.get_ref().split(|c| !word(c)).any(|w| w == name);
         self.chain().any(|a| a.templates().chain(a.replication_templates()).any(uses))
@@ -439,7 +439,7 @@ impl Adapter {
     ///
     /// # Errors
     /// If it does not.
-    pub fn check_role(&self, role: Role) -> Result<(), AdapterError> {
+    pub(crate) fn check_role(&self, role: Role) -> Result<(), AdapterError> {
         if self.roles.contains(&role) {
             return Ok(());
         }
@@ -498,7 +498,7 @@ impl Adapter {
     }
 
     /// Returns the version in the server's output, if it is there.
-    pub fn read_version(&self, printed: &str) -> Option<String> {
+    pub(crate) fn read_version(&self, printed: &str) -> Option<String> {
         let (_, rest) = printed.split_once(self.version.after.as_str())?;
         let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);
         (!word.is_empty()).then(|| word.to_owned())

@@ -176,7 +176,7 @@ impl<'a> LabBench<'a> {
     }
 
     /// Returns the bench with a watcher of its trials.
-    pub fn watched_by(mut self, watcher: Option<Watcher>) -> Self {
+    pub(crate) fn watched_by(mut self, watcher: Option<Watcher>) -> Self {
         self.watcher = watcher;
         self
     }

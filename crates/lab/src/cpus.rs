@@ -37,7 +37,7 @@ impl CpuList {
     }
 
     /// Returns whether every core of this list is in `other`.
-    pub fn is_within(&self, other: &CpuList) -> bool {
+    pub(crate) fn is_within(&self, other: &CpuList) -> bool {
         self.0.iter().all(|cpu| other.0.contains(cpu))
     }
 
@@ -58,7 +58,7 @@ impl CpuList {
     }
 
     /// Returns the set for `sched_setaffinity(2)`; `None` if a core number is too large.
-    pub fn to_set(&self) -> Option<CpuSet> {
+    pub(crate) fn to_set(&self) -> Option<CpuSet> {
         let mut set = CpuSet::new();
         self.0.iter().try_for_each(|&cpu| set.set(cpu)).ok()?;
         Some(set)
@@ -143,7 +143,7 @@ impl CpuPlan {
     }
 
     /// Returns whether the server under test shares a core with the Tester, which then slows it down.
-    pub fn dut_shares(&self) -> bool {
+    pub(crate) fn dut_shares(&self) -> bool {
         self.dut.shares_with(&self.tester) || self.dut.shares_with(&self.auth)
     }
 }

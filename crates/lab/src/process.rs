@@ -164,7 +164,7 @@ impl Process {
     ///
     /// # Errors
     /// Those of [`Process::start`].
-    pub fn start_with(launch: &Launch<'_>, input: &[u8]) -> Result<Self, ProcessError> {
+    pub(crate) fn start_with(launch: &Launch<'_>, input: &[u8]) -> Result<Self, ProcessError> {
         let error = |source| ProcessError::Start { name: launch.name.to_owned(), source };
         let log = launch.dir.join(format!("{}.log", launch.name));
         let out = File::options().create(true).append(true).open(&log).map_err(error)?;

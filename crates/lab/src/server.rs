@@ -508,7 +508,7 @@ fn listening(port: u16) -> Place {
 }
 
 /// Returns the port of a server for `transport`.
-pub fn transport_port(transport: Transport) -> u16 {
+pub(crate) fn transport_port(transport: Transport) -> u16 {
     if transport.uses_tls() { transport.default_port() } else { PORT }
 }
 

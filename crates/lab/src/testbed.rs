@@ -9,7 +9,7 @@
 //! | dut - auth | 10.9.1.1 - 10.9.1.2 | fd00:9:1::1 - fd00:9:1::2 | the server's own queries |
 //! | tester - auth | 10.9.2.1 - 10.9.2.2 | fd00:9:2::1 - fd00:9:2::2 | the self-test |
 //!
-//! The tester also owns every address of [`SOURCES_V4`] and [`SOURCES_V6`], and the two other hosts have routes to
+//! The tester also owns every address of `SOURCES_V4` and `SOURCES_V6`, and the two other hosts have routes to
 //! them: a load may have many client addresses.
 
 use std::fs;
@@ -31,9 +31,9 @@ use crate::netns::Namespace;
 /// Port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;
 /// IPv4 source addresses of the tester beyond its links' own, with the prefix length.
-pub const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
+const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
 /// IPv6 source addresses of the tester beyond its links' own, with the prefix length.
-pub const SOURCES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 9, 0xffff, 0, 0, 0, 0, 0), 64);
+const SOURCES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 9, 0xffff, 0, 0, 0, 0, 0), 64);
 
 /// A host of the testbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -233,7 +233,7 @@ impl Testbed {
     }
 
     /// Returns the cores of all hosts.
-    pub fn cpu_plan(&self) -> &CpuPlan {
+    pub(crate) fn cpu_plan(&self) -> &CpuPlan {
         &self.cpus
     }
 
@@ -241,7 +241,7 @@ impl Testbed {
     ///
     /// # Errors
     /// If a core is missing.
-    pub fn move_to(&mut self, cpus: CpuPlan, dir: &FilePath) -> Result<(), TestbedError> {
+    pub(crate) fn move_to(&mut self, cpus: CpuPlan, dir: &FilePath) -> Result<(), TestbedError> {
         check_cpus(&cpus, &self.allowed)?;
         self.cpus = cpus;
         self.step_aside();

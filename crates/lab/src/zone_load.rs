@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use record::{CellRecord, Figure, Series};
+use record::{Figure, Series};
 
 use crate::enter::Lab;
 use crate::probe::{Sampler, Watched, procfs};
@@ -34,15 +34,6 @@ pub struct ZoneLoad {
     pub series: Vec<Series>,
     /// Configuration files of the server.
     pub files: BTreeMap<String, String>,
-}
-
-impl ZoneLoad {
-    /// Adds the result to a cell of a run.
-    pub fn add_to(self, cell: &mut CellRecord) {
-        cell.figures.extend(self.figures);
-        cell.series.extend(self.series);
-        cell.files.extend(self.files);
-    }
 }
 
 /// Starts the server from scratch and then `later` more times, and stops it each time.

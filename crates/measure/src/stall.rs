@@ -22,16 +22,16 @@ use crate::units::Nanos;
 /// A stall, or a departure after its due time, is noted from this length on.
 pub const MIN_STALL: Nanos = Nanos::from_millis(1);
 /// Shortest time around a stall whose losses it explains.
-pub const MIN_WINDOW: Nanos = Nanos::from_millis(20);
+const MIN_WINDOW: Nanos = Nanos::from_millis(20);
 /// Longest such time: a slow server's round trips must not excuse a whole trial.
-pub const MAX_WINDOW: Nanos = Nanos::from_millis(100);
+const MAX_WINDOW: Nanos = Nanos::from_millis(100);
 /// Round trips in such a time.
 const WINDOW_ROUND_TRIPS: u64 = 50;
 
 /// Number of lost queries that a trial keeps.
 pub const MAX_LOST_KEPT: usize = 100;
 /// Number of entries in each of a trial's lists of spans and stalls; what comes later is not listed.
-pub const MAX_SPANS: usize = 512;
+const MAX_SPANS: usize = 512;
 /// Losses this close to each other are of one span.
 const LOSS_GAP: Nanos = Nanos::from_millis(1);
 /// Longest span of losses.
@@ -155,11 +155,11 @@ pub struct Disturbances {
     pub started: Nanos,
     /// First lost queries, at most [`MAX_LOST_KEPT`].
     pub lost: Vec<LostQuery>,
-    /// Lost queries by time, at most [`MAX_SPANS`] spans.
+    /// Lost queries by time, at most `MAX_SPANS` spans.
     pub losses: Vec<LossSpan>,
-    /// Late departures by time, at most [`MAX_SPANS`] spans.
+    /// Late departures by time, at most `MAX_SPANS` spans.
     pub late: Vec<LateSpan>,
-    /// Stalls, at most [`MAX_SPANS`] of each side.
+    /// Stalls, at most `MAX_SPANS` of each side.
     pub stalls: Vec<Stall>,
     /// Cores that were watched for stalls, beside what the Measurer sees of its own.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

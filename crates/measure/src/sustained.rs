@@ -19,7 +19,7 @@ use crate::units::{Nanos, Qps};
 
 /// Growth of the latency between middle and end that a sustained trial may have: 2 ms, which in a trial of
 /// 1 s is an overload by 0.4 %, and less in a longer one.
-pub const ALLOWED_GROWTH: Nanos = Nanos::from_millis(2);
+const ALLOWED_GROWTH: Nanos = Nanos::from_millis(2);
 /// Standard deviations by which the number may differ by chance. Poisson arrivals have the square root of
 /// twice the number as that of a difference.
 const DEVIATIONS: f64 = 4.0;

@@ -363,11 +363,6 @@ fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>)
 }
 
 impl Comparison {
-    /// Returns whether any figure of the second run is shown to be slower.
-    pub fn has_slower(&self) -> bool {
-        self.figures.iter().any(|f| matches!(f.outcome, Outcome::Slower | Outcome::Worse))
-    }
-
     /// Returns whether both runs have a figure that was measured in the same way.
     pub fn says_something(&self) -> bool {
         self.figures.iter().any(|f| f.outcome != Outcome::NotComparable)

@@ -98,7 +98,7 @@ impl Trial {
     }
 
     /// Returns the number of invalid replies in time.
-    pub fn invalid_count(&self) -> u64 {
+    pub(crate) fn invalid_count(&self) -> u64 {
         self.invalid.values().sum()
     }
 

@@ -6,7 +6,7 @@
 use std::fmt::Display;
 
 /// The environment variable that makes a skipped test fail when it is `1`.
-pub const REQUIRE: &str = "DNSDYNO_REQUIRE";
+const REQUIRE: &str = "DNSDYNO_REQUIRE";
 
 /// Prints why the test is skipped. The caller returns after it.
 ///

@@ -97,8 +97,6 @@ pub struct Qclass(pub u16);
 impl Qclass {
     /// The Internet.
     pub const IN: Self = Self(1);
-    /// Chaos, used to query the version of a server.
-    pub const CH: Self = Self(3);
     /// Any class.
     pub const ANY: Self = Self(255);
 }
@@ -123,8 +121,6 @@ pub struct Opcode(pub u8);
 impl Opcode {
     /// A query (RFC 1035).
     pub const QUERY: Self = Self(0);
-    /// A notice that a zone has changed (RFC 1996).
-    pub const NOTIFY: Self = Self(4);
     /// A request to change a zone (RFC 2136).
     pub const UPDATE: Self = Self(5);
 }

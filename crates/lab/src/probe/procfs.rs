@@ -11,13 +11,13 @@ use measure::procfs::{
 use crate::cpus::CpuList;
 
 /// Parses the cores a thread may run on, from `/proc/PID/task/TID/status`.
-pub fn parse_affinity(text: &str) -> Option<CpuList> {
+fn parse_affinity(text: &str) -> Option<CpuList> {
     let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     line.trim().parse().ok()
 }
 
 /// Reads the context switches of all living threads of a process.
-pub fn read_switches(pid: u32) -> Switches {
+pub(super) fn read_switches(pid: u32) -> Switches {
     let task = format!("/proc/{pid}/task");
     let threads = numbers(Path::new(&task)).into_iter();
     let texts = threads.filter_map(|tid| fs::read_to_string(format!("{task}/{tid}/status")).ok());
@@ -29,7 +29,7 @@ pub fn read_switches(pid: u32) -> Switches {
 
 /// Reads the software interrupts for receiving (`NET_RX`) of each core since the start of the host, from
 /// `/proc/softirqs`.
-pub fn receive_softirqs() -> Vec<u64> {
+pub(crate) fn receive_softirqs() -> Vec<u64> {
     counts_of(&fs::read_to_string("/proc/softirqs").unwrap_or_default(), "NET_RX:")
 }
 
@@ -68,7 +68,7 @@ pub(super) fn read_stat_at(dir: &Path) -> Option<StatLine> {
 }
 
 /// Reads how long each thread of a process ran and waited, by the thread's number.
-pub fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
+pub(crate) fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
     let task = format!("/proc/{pid}/task");
     let read = |tid| {
         let text = fs::read_to_string(format!("{task}/{tid}/schedstat")).ok()?;
@@ -78,7 +78,7 @@ pub fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
 }
 
 /// Returns the CPU time of all threads of a process and of its children so far, in nanoseconds.
-pub fn run_time(root: u32) -> u64 {
+pub(crate) fn run_time(root: u32) -> u64 {
     let threads = tree(root).into_iter().flat_map(read_threads);
     threads.map(|(_, thread)| thread.run).sum()
 }

@@ -9,7 +9,7 @@ use super::StoreError;
 use super::error::Context;
 
 /// Longest time that a process waits for a transaction of another one.
-pub const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Opens a connection that waits for others, enforces foreign keys, and uses a write-ahead log.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {

@@ -31,7 +31,7 @@
 //!
 //! - A kill at any moment loses at most the results that were not yet passed to the store: the journal is a
 //!   write-ahead log.
-//! - Two processes may write at once; each waits for the other's transaction, up to [`LOCK_TIMEOUT`].
+//! - Two processes may write at once; each waits for the other's transaction, up to `LOCK_TIMEOUT`.
 //! - The process that writes a run holds a lock beside the store. The kernel releases it when that process dies, so
 //!   that an interrupted run can be distinguished from a running one.
 //! - A file that is not a store, or is damaged, is opened read-only first and not changed.
@@ -50,7 +50,6 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension};
 
-pub use connection::LOCK_TIMEOUT;
 pub use error::StoreError;
 pub use line::{CellLine, CellState, RunLine, RunState};
 pub use write::Recording;
