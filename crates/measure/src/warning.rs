@@ -259,7 +259,7 @@ impl Warning {
             }
             Warning::NotSustained { .. } => "it does not answer this rate for long",
             Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
-            Warning::AddressNotChecked => "give --expect-pref64 or --type A",
+            Warning::AddressNotChecked => "leave --expect out, or give --expect-pref64",
             Warning::LateQueries { .. } => "the server got them in bursts, which are harder",
             Warning::NotSent { .. }
             | Warning::UnexpectedReplies { .. }
@@ -308,7 +308,7 @@ impl Warning {
             Warning::SlowClock { read_ns, .. } => number(*read_ns, 0),
             Warning::CoreAway { max_us, .. } => number(max_us / 1e3, 1),
             Warning::WindowHeld { held, .. } => whole(*held),
-            Warning::NotSustained { end, .. } => number(*end, 0),
+            Warning::NotSustained { middle, end } => number(end - middle, 0),
             Warning::CaptureCut { .. }
             | Warning::ClockRateVaries { .. }
             | Warning::ClockRateHidden
@@ -331,8 +331,8 @@ impl Warning {
             Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
             Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
             Warning::WindowHeld { wanted, .. } => format!("a window of {wanted} was held to {n}"),
-            Warning::NotSustained { middle, .. } => {
-                format!("{n} queries were outstanding at the end, {middle:.0} in the middle")
+            Warning::NotSustained { .. } => {
+                format!("{n} more queries were outstanding at the end than in the middle")
             }
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
             Warning::Segmented => "queries crossed this host as segmented messages".to_owned(),

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use measure::Limiter;
+use measure::{Histogram, Limiter, Link, Path};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
+use crate::times::Times;
 use crate::trial::{Trial, limiter_word};
 
 /// Result of `dnsdyno search` or `dnsdyno run`: a plan, and the result of each of its cells.
@@ -75,11 +76,18 @@ pub struct CellRecord {
     pub conforming: bool,
     /// Differences from RFC 8219.
     pub differs: Vec<String>,
+    /// Shortcomings of the server at these settings, such as a cache that cannot be switched off.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub notes: Vec<String>,
     /// Limiter of the capacity.
     #[serde(with = "limiter_word")]
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
+    /// Rule by which the search decides on a rate: `rfc8219`, `mlrsearch` or `clean-windows`; empty without a search, and
+    /// in older records.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub rule: String,
     /// Certificate of the Tester's self-test.
     pub certificate: Option<Certificate>,
     /// Result of each search.
@@ -164,6 +172,53 @@ impl CellRecord {
         rates.sort_by(f64::total_cmp);
         rates.dedup();
         rates
+    }
+
+    /// Returns the result of each search with the number of its repeat, from 0; a void repeat has no result.
+    pub fn searches(&self) -> impl Iterator<Item = (u32, &Capacity)> {
+        (0..self.repeats_made()).filter(|repeat| self.has_repeat(*repeat)).zip(&self.capacities)
+    }
+
+    /// Returns the valid trials that represent the cell: of each search those at the rate that it found, without those
+    /// that missed the goal; if it found none, those at its lowest rate. Of other methods: of each repeat the last one
+    /// with the highest rate.
+    pub fn deciding(&self) -> Vec<&TrialRecord> {
+        let valid = |repeat: u32| {
+            self.trials.iter().filter(move |t| t.repeat == repeat && !t.trial.void.is_void())
+        };
+        if self.method == "search" {
+            let of_search = |(repeat, capacity): (u32, &Capacity)| {
+                let lowest = || valid(repeat).map(|t| t.rate_qps).reduce(f64::min);
+                let (found, rate) = (capacity.qps.is_some(), capacity.qps.or_else(lowest));
+                let stands = move |t: &&TrialRecord| {
+                    Some(t.rate_qps) == rate && !(found && t.trial.passed == Some(false))
+                };
+                valid(repeat).filter(stands)
+            };
+            return self.searches().flat_map(of_search).collect();
+        }
+        let highest = |repeat| valid(repeat).max_by(|a, b| a.rate_qps.total_cmp(&b.rate_qps));
+        let repeats = (0..self.repeats_made()).filter(|repeat| self.has_repeat(*repeat));
+        repeats.filter_map(highest).collect()
+    }
+
+    /// Returns the merged distribution of `which` over the deciding trials; `None` without any.
+    pub fn merged(&self, which: impl Fn(&TrialRecord) -> &Times) -> Option<Histogram> {
+        let mut all = Histogram::new();
+        for trial in self.deciding() {
+            all.merge(&which(trial).histogram().ok()?);
+        }
+        (all.count() > 0).then_some(all)
+    }
+
+    /// Returns the kind of the testbed's links in its first trial; `None` if that is not known.
+    pub fn link(&self) -> Option<Link> {
+        self.trials.first()?.trial.conditions.link()
+    }
+
+    /// Returns how a datagram crossed the links in its first trial; `None` if that is not known.
+    pub fn path(&self) -> Option<Path> {
+        self.trials.first()?.trial.conditions.path
     }
 
     /// Returns the capacity of each search that has one, in queries a second.

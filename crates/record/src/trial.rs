@@ -233,6 +233,15 @@ pub struct Conditions {
     pub path: Option<Path>,
 }
 
+impl Conditions {
+    /// Returns the kind of the testbed's links; `None` if that is not known. Early records only say whether packets were
+    /// steered.
+    pub fn link(&self) -> Option<Link> {
+        let early = |steered| if steered { Link::Steered } else { Link::Plain };
+        self.link.or_else(|| self.packet_steering.map(early))
+    }
+}
+
 /// False, or the reason why a trial is void.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Voidness(pub Option<Void>);

@@ -7,6 +7,8 @@ use measure::stats;
 use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA};
 
 use crate::lockstep;
+use crate::view::Align::{Left, Right};
+use crate::view::conditions::Conditions;
 use crate::view::name::{long_name, repeats, server_name, short_name, void_notes};
 use crate::view::table::{figure_order, varied, words_then_numbers};
 use crate::view::{align, figure_name, quantity};
@@ -22,40 +24,57 @@ pub(crate) fn tables(run: &Run) -> String {
     }
     for method in methods {
         let cells: Vec<&CellRecord> = run.results.iter().filter(|c| c.method == method).collect();
+        let conditions = heading(&mut out, run, method, &cells);
         match method {
             "lockstep" => lanes(&mut out, &cells),
             "generators" => generators(&mut out, &cells),
-            _ => figures(&mut out, &cells),
+            _ => figures(&mut out, run, &cells, &conditions),
         }
     }
     out
 }
 
+/// Writes the heading of the tables of `method`: the conditions that their cells share.
+fn heading(out: &mut String, run: &Run, method: &str, cells: &[&CellRecord]) -> Conditions {
+    let conditions = Conditions::of(run, cells.iter().copied(), &varied(cells.iter().copied()));
+    let _ = writeln!(out, "{}", conditions.title(&format!("Figures of the method {method}")));
+    conditions
+}
+
 /// Writes one line for each cell, with a column for each varied setting and each figure; medians of the repeats.
-fn figures(out: &mut String, cells: &[&CellRecord]) {
+fn figures(out: &mut String, run: &Run, cells: &[&CellRecord], conditions: &Conditions) {
     let keys = varied(cells.iter().copied());
     let names = figure_order(cells.iter().flat_map(|cell| cell.figures.keys()));
+    let limited = cells.iter().any(|cell| !cell.trials.is_empty());
     let mut head: Vec<String> = vec!["server".into()];
     head.extend(keys.iter().cloned());
+    head.extend(conditions.columns.iter().map(|name| (*name).to_owned()));
     head.extend(names.iter().map(|name| figure_name(name)));
     head.push("repeats".into());
+    head.extend(limited.then(|| "limiter".to_owned()));
     let mut rows = vec![head];
     for cell in cells {
         let mut row = vec![server_name(cell)];
         row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
+        row.extend(conditions.values(run, cell));
         row.extend(names.iter().map(|name| median(cell.figures.get(*name))));
         row.push(repeats(cell));
+        row.extend(limited.then(|| cell.limiters().to_string()));
         rows.push(row);
     }
-    out.push_str(&align(&rows, &words_then_numbers(1 + keys.len())));
+    let words = 1 + keys.len() + conditions.columns.len();
+    let mut sides = vec![Left; words];
+    sides.extend(vec![Right; names.len() + 1]);
+    sides.push(Left);
+    out.push_str(&align(&rows, &sides));
     voids(out, cells, &keys);
     secondaries(out, cells, &keys);
 }
 
-/// Returns a line for each void repeat, and for the void rates of each repeat.
+/// Writes a line for each shortcoming and each void repeat, and for the void rates of each repeat.
 fn voids(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
     for cell in cells {
-        for note in void_notes(cell) {
+        for note in cell.notes.iter().cloned().chain(void_notes(cell)) {
             let _ = writeln!(out, "{}: {note}", short_name(cell, keys.iter()));
         }
     }
@@ -198,6 +217,7 @@ mod tests {
         assert_eq!(
             lines,
             [
+                "Figures of the method zone-load",
                 "server  namespace       qps  resident  zone load  repeats",
                 "nsd     10.0.0.0/16  12,345    2.5 MB      1.5 s        1",
                 "knot    10.0.0.0/12       -         -      1.5 s        1",

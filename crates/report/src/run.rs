@@ -2,23 +2,33 @@
 
 use std::fmt::Write;
 
+use measure::warning::summarise;
 use record::{CellRecord, Run};
 
 use crate::cells;
 use crate::spread::spread;
 use crate::view::Align::{Left, Right};
+use crate::view::conditions::Conditions;
+use crate::view::limiter::proofs;
 use crate::view::name::{long_name, repeats, short_name, void_notes};
+use crate::view::number::counted;
+use crate::view::search::{each_search, latency_us, rate};
 use crate::view::table::varied;
-use crate::view::{align, skipped_name, thousands};
+use crate::view::{align, skipped_name, thousands, time_us};
 
 /// Returns the table and the notes that are needed to read it.
 pub fn run(run: &Run) -> String {
     let mut out = String::new();
     let searches: Vec<&CellRecord> = run.results.iter().filter(|r| r.method == "search").collect();
     if !searches.is_empty() {
-        capacities(&mut out, &searches);
+        capacities(&mut out, run, &searches);
     }
     out.push_str(&cells::tables(run));
+    let trials = run.results.iter().flat_map(|cell| &cell.trials).map(|t| &t.trial);
+    for warning in summarise(trials.flat_map(|trial| &trial.warnings)) {
+        let count = counted(warning.count, "trial", "trials");
+        let _ = writeln!(out, "warning: {} ({count})", warning.text);
+    }
     for skipped in &run.skipped {
         let _ = writeln!(out, "{}: not measured: {}", skipped_name(skipped), skipped.why);
     }
@@ -39,14 +49,31 @@ pub fn run(run: &Run) -> String {
 }
 
 /// Writes the table of capacities and its notes.
-fn capacities(out: &mut String, results: &[&CellRecord]) {
+fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
     let varied = varied(results.iter().copied());
+    let conditions = Conditions::of(run, results.iter().copied(), &varied);
     let names: Vec<String> = results.iter().map(|r| short_name(r, varied.iter())).collect();
-    let rows: Vec<[String; 7]> = results.iter().map(|r| row(r, &varied)).collect();
-    let heads = ["server", "median qps", "1st pct", "99th pct", "searches", "limiter", "RFC 8219"]
-        .map(str::to_owned);
-    let table: Vec<&[String; 7]> = std::iter::once(&heads).chain(&rows).collect();
-    out.push_str(&align(&table, &[Left, Right, Right, Right, Right, Left]));
+    // Percentiles need many searches.
+    let percentiles = results.iter().any(|r| r.p01_qps.is_some());
+    let mut heads = vec!["server"];
+    heads.extend(&conditions.columns);
+    heads.push("median qps");
+    heads.extend(percentiles.then_some(["1st pct", "99th pct"]).into_iter().flatten());
+    heads.extend(["p50", "p99", "searches", "limiter", "RFC 8219", "each search, qps"]);
+    let heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
+    let rows = results.iter().map(|r| {
+        let mut row = vec![long_name(r, varied.iter())];
+        row.extend(conditions.values(run, r));
+        row.extend(of_cell(r, percentiles));
+        row
+    });
+    let table: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+    let numbers = if percentiles { 6 } else { 4 };
+    let mut sides = vec![Left; 1 + conditions.columns.len()];
+    sides.extend(vec![Right; numbers]);
+    sides.push(Left);
+    let _ = writeln!(out, "{}", conditions.title("Capacity, with the latency at that rate"));
+    out.push_str(&align(&table, &sides));
     // A note that applies to several cells appears once.
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for (result, name) in results.iter().zip(&names) {
@@ -64,24 +91,28 @@ fn capacities(out: &mut String, results: &[&CellRecord]) {
     }
 }
 
-fn row(r: &CellRecord, varied: &[String]) -> [String; 7] {
-    let sign = if r.at_least { ">= " } else { "" };
-    let qps = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{sign}{}", thousands(x)));
-    let conforming = if r.conforming { "conforming" } else { "not conforming" };
-    [
-        long_name(r, varied.iter()),
-        qps(r.median_qps),
-        qps(r.p01_qps),
-        qps(r.p99_qps),
+/// Returns the figures of one cell.
+fn of_cell(r: &CellRecord, percentiles: bool) -> Vec<String> {
+    let qps = |qps: Option<f64>| rate(qps, r.at_least, "-");
+    let latency = |q| latency_us(r, q).map_or_else(|| "-".to_owned(), time_us);
+    let limiters = r.limiters().to_string();
+    let mut row = vec![qps(r.median_qps)];
+    row.extend(percentiles.then(|| [qps(r.p01_qps), qps(r.p99_qps)]).into_iter().flatten());
+    row.extend([
+        latency(0.5),
+        latency(0.99),
         repeats(r),
-        r.limiter.to_string(),
-        conforming.into(),
-    ]
+        if limiters.is_empty() { "-".to_owned() } else { limiters },
+        if r.conforming { "conforming" } else { "not conforming" }.to_owned(),
+        each_search(r),
+    ]);
+    row
 }
 
 /// Returns the notes below the table about one server.
 fn notes(r: &CellRecord) -> Vec<String> {
-    let mut out = spread(r);
+    let mut out = r.notes.clone();
+    out.extend(spread(r));
     if r.at_least {
         let why =
             "\">=\": the server was not what limited every search; its capacity is at least this";
@@ -91,6 +122,7 @@ fn notes(r: &CellRecord) -> Vec<String> {
         let verdict = r.capacities.iter().find(|c| c.qps.is_none()).map(|c| c.verdict.as_str());
         out.push(format!("no capacity: {}", verdict.unwrap_or("no search ended")));
     }
+    out.extend(proofs(r).into_iter().map(|proof| format!("limiter: {proof}")));
     out.extend(void_notes(r));
     match &r.certificate {
         Some(c) if c.passed => out.push(format!(
@@ -110,4 +142,103 @@ fn notes(r: &CellRecord) -> Vec<String> {
         out.push(format!("differs from RFC 8219: {}", r.differs.join("; ")));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use measure::stall::Side;
+    use measure::{Limiter, LimiterProof, Link, Outstanding, Path};
+    use record::{Capacity, Trial, TrialRecord, VoidRepeat, Voidness};
+
+    use super::*;
+
+    /// A cell of MLRsearch: each search has a trial at its rate and one above it, which failed by the server's cores.
+    fn cell(server: &str, found: &[(f64, Limiter)]) -> CellRecord {
+        let trial: Trial =
+            serde_json::from_str(include_str!("../../record/tests/fixtures/trial.json"))
+                .expect("a trial");
+        let mut cell = CellRecord::new(server, BTreeMap::new(), "search");
+        (cell.rule, cell.goal) = ("mlrsearch".into(), "loss < 0.5%".into());
+        for (repeat, (qps, limiter)) in found.iter().enumerate() {
+            let at_least = limiter.makes_lower_bound();
+            cell.capacities.push(Capacity {
+                qps: Some(*qps),
+                failed_qps: Some(qps * 2.0),
+                at_least,
+                limiter: *limiter,
+                verdict: String::new(),
+                also: Vec::new(),
+            });
+            for (rate_qps, passed) in [(*qps, true), (qps * 2.0, false)] {
+                let mut trial = trial.clone();
+                (trial.passed, trial.limiter) = (Some(passed), *limiter);
+                trial.void = Voidness(None);
+                trial.warnings = Vec::new();
+                let busy =
+                    LimiterProof::Busy { side: Side::Dut, share: 0.99, counterpart: Some(0.4) };
+                trial.limiter_proof = (*limiter == Limiter::Dut && !passed).then_some(busy);
+                trial.outstanding = Some(Outstanding { middle: 10.0, end: 12.0, allowed: 20.0 });
+                (trial.conditions.link, trial.conditions.path) =
+                    (Some(Link::Plain), Some(Path::Wire));
+                cell.trials.push(TrialRecord { repeat: repeat as u32, rate_qps, trial });
+            }
+        }
+        cell.repeats = found.len() as u32;
+        cell.median_qps = measure::stats::percentile(&cell.found_qps(), 50.0);
+        cell
+    }
+
+    #[test]
+    fn a_capacity_has_its_conditions_each_search_and_every_limiter() {
+        let dut = cell("unbound", &[(12_000.0, Limiter::Dut), (13_000.0, Limiter::Dut)]);
+        let mut mixed = cell("bind9", &[(8_000.0, Limiter::Dut), (9_000.0, Limiter::Unknown)]);
+        mixed.void_repeats.push(VoidRepeat { repeat: 2, why: "3 of 3 trials: starved".into() });
+        let mut void = CellRecord::new("dns64d", BTreeMap::new(), "search");
+        void.void_repeats.push(VoidRepeat { repeat: 0, why: "3 of 3 trials: starved".into() });
+        void.notes.push("its cache cannot be switched off".into());
+        let run = Run { results: vec![dut, mixed, void], ..Run::default() };
+        let text = super::run(&run);
+        let lines: Vec<&str> = text.lines().collect();
+        let p50 = time_us(latency_us(&run.results[0], 0.5).expect("a latency"));
+        assert_eq!(
+            lines[0],
+            "Capacity, with the latency at that rate (rule mlrsearch, goal loss < 0.5%, link plain, path wire)"
+        );
+        let words = |i: usize| {
+            lines[i].split("  ").map(str::trim).filter(|w| !w.is_empty()).collect::<Vec<_>>()
+        };
+        assert_eq!(words(1)[..3], ["server", "median qps", "p50"], "no percentile of few repeats");
+        assert_eq!(words(2)[..3], ["unbound", "12,500", &p50]);
+        assert_eq!(
+            words(2)[4..],
+            ["2", "2 of 2 searches: dut", "not conforming", "12,000; 13,000"]
+        );
+        assert_eq!(words(3)[4], "2, void 1 of 3");
+        assert_eq!(words(3)[5], "1 of 2 searches: dut, 1 of 2: limiter not known");
+        assert_eq!(words(3)[7], "8,000; >= 9,000");
+        assert_eq!(words(4), ["dns64d", "-", "-", "-", "void 1 of 1", "-", "not conforming"]);
+        for line in [
+            "unbound: limiter: the server busy 99 % of the time, the AuthDNS 40 % (searches 1, 2)",
+            "bind9: limiter: no single limiter was proven (search 2)",
+            "bind9: repeat 3 of 3 void: 3 of 3 trials: starved",
+            "dns64d: its cache cannot be switched off",
+        ] {
+            assert!(lines.contains(&line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn conditions_that_differ_are_columns() {
+        let one = cell("nsd", &[(10_000.0, Limiter::Dut)]);
+        let mut other = cell("knot", &[(10_000.0, Limiter::Dut)]);
+        for trial in &mut other.trials {
+            trial.trial.conditions.path = Some(Path::HostOffload);
+        }
+        let text = super::run(&Run { results: vec![one, other], ..Run::default() });
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(!lines[0].contains("path") && lines[1].starts_with("server  path "), "{text}");
+        assert!(lines[2].contains(" wire ") && lines[3].contains(" host-offload "), "{text}");
+    }
 }

@@ -23,7 +23,25 @@ pub fn trial(t: &Trial) -> String {
     line("schedule error", times(&t.schedule_error_us));
     stalls(t, &mut line);
     resources(t, &mut line);
+    if let Some(numbers) = t.outstanding {
+        let verdict = if numbers.is_sustained() { "sustained" } else { "not sustained" };
+        line(
+            "outstanding",
+            format!(
+                "{:.0} in the middle, {:.0} at the end: {verdict}",
+                numbers.middle, numbers.end
+            ),
+        );
+    }
     line("limiter", limiter(t));
+    let network = [
+        t.conditions.link().map(|link| format!("link {link}")),
+        t.conditions.path.map(|path| format!("path {path}")),
+    ];
+    let network: Vec<String> = network.into_iter().flatten().collect();
+    if !network.is_empty() {
+        line("network", network.join(", "));
+    }
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
         let early = if t.stopped_early { ", ended when that was certain" } else { "" };
         line("goal", format!("{goal}: {}{early}", if passed { "met" } else { "missed" }));

@@ -1,6 +1,6 @@
 //! The merge: combines the workers' reports into one trial, with the Tester's own evidence.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use engine::EngineCounters;
 use load::Tally;
@@ -194,7 +194,16 @@ impl Setup {
 
     /// Returns whether the server's address is one of this host.
     fn target_is_local(&self) -> bool {
-        UdpSocket::bind(SocketAddr::new(self.request.target.ip(), 0)).is_ok()
+        // The kernel answers from an address of this host by itself; a bind to any address may succeed.
+        let any: IpAddr = match self.request.target {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let source = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
+            socket.connect(self.request.target)?;
+            socket.local_addr()
+        });
+        source.is_ok_and(|source| source.ip() == self.request.target.ip())
     }
 
     /// Returns the warnings about the trial.

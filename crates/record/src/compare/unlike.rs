@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use measure::Link;
-
 use super::figures::Values;
 use crate::{CellRecord, Conditions, HostFacts, Run};
 
@@ -76,20 +74,14 @@ fn conditions(cell: &CellRecord) -> Option<&Conditions> {
     cell.trials.first().map(|trial| &trial.trial.conditions)
 }
 
-/// Returns the kind of the links of a cell. Early records only say whether packets were steered.
+/// Returns the kind of the links of a cell.
 fn link(cell: &CellRecord) -> String {
-    match conditions(cell).map(|c| (c.link, c.packet_steering)) {
-        Some((Some(link), _)) => link.to_string(),
-        Some((None, Some(true))) => Link::Steered.to_string(),
-        Some((None, Some(false))) => Link::Plain.to_string(),
-        _ => "unknown".to_owned(),
-    }
+    cell.link().map_or_else(|| "unknown".to_owned(), |link| link.to_string())
 }
 
 /// Returns how a datagram crossed the links. Early records do not say it: messages crossed whole.
 fn path(cell: &CellRecord) -> String {
-    let path = conditions(cell).and_then(|c| c.path);
-    path.map_or_else(|| "unknown".to_owned(), |path| path.to_string())
+    cell.path().map_or_else(|| "unknown".to_owned(), |path| path.to_string())
 }
 
 /// Returns the transport of a cell's queries. Early records do not say it: it was UDP.

@@ -6,9 +6,12 @@ use record::CellRecord;
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{Narrow, fold, name_cell, number_cell, table};
+use super::parts::{Narrow, fold, number_cell, table};
 use super::plot::{Axis, Line, Plot, Point, Scale};
-use crate::view::name::{limiter_name, repeats, server_name};
+use crate::view::limiter::{limiter_names, proofs};
+use crate::view::name::repeats;
+use crate::view::number::range;
+use crate::view::search::{each_search, latency_us, met, rate, sustained};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
@@ -20,43 +23,33 @@ const PICTURE: Quantity<'static> = Quantity {
     title: "Capacity",
     label: "queries per second",
     unit: Unit::Qps,
-    note: "Error bars: 1st to 99th percentile of the searches. Hollow: a lower bound, the server was not the limit.",
+    note: "Error bars: the smallest and the largest of the searches, from 20 searches on their 1st and 99th percentile. \
+           Hollow: a lower bound, the server was not the limit.",
 };
 
 /// Formats a capacity with its sign.
 pub(crate) fn qps(cell: &CellRecord, x: Option<f64>) -> String {
-    let sign = if cell.at_least { "≥ " } else { "" };
-    x.map_or("–".to_owned(), |x| format!("{sign}{}", thousands(x)))
+    rate(x, cell.at_least, "–").replace(">=", "≥")
 }
 
-/// Returns the spread of a capacity: 1st to 99th percentile of the repeats.
+/// Returns the spread of a capacity: 1st to 99th percentile of the repeats, of few repeats the smallest and the largest.
 fn spread(cell: &CellRecord) -> Option<(f64, f64)> {
-    cell.p01_qps.zip(cell.p99_qps)
+    cell.p01_qps.zip(cell.p99_qps).or_else(|| range(&cell.found_qps()).filter(|_| cell.repeats > 1))
 }
 
-/// Describes the median with its spread.
+/// Describes the median, each search and the limiters.
 pub(crate) fn in_words(cell: &CellRecord) -> String {
-    let of = match cell.repeats {
-        1 => "one search".to_owned(),
-        n => format!("{n} searches"),
+    let each = match cell.repeats {
+        0 | 1 => String::new(),
+        _ => format!(" (each search: {})", each_search(cell).replace(">=", "≥")),
     };
-    match (cell.median_qps, spread(cell)) {
-        (Some(_), Some((low, high))) if cell.repeats > 1 => format!(
-            "{} queries/s ({} to {}, {of}); limited by {}",
-            qps(cell, cell.median_qps),
-            thousands(low),
-            thousands(high),
-            limiter_name(cell.limiter)
-        ),
-        (Some(_), _) => format!(
-            "{} queries/s ({of}); limited by {}",
-            qps(cell, cell.median_qps),
-            limiter_name(cell.limiter)
-        ),
-        (None, _) if !cell.void_repeats.is_empty() => {
+    let limited = limiter_names(cell);
+    match cell.median_qps {
+        Some(_) => format!("{} queries/s{each}; limiter: {limited}", qps(cell, cell.median_qps)),
+        None if !cell.void_repeats.is_empty() => {
             format!("no capacity: {} searches", repeats(cell))
         }
-        (None, _) => {
+        None => {
             let why = cell.capacities.iter().find(|c| c.qps.is_none());
             format!("no capacity: {}", why.map_or("no search ended", |c| &c.verdict))
         }
@@ -76,7 +69,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             h3 { "Capacity" }
             (capacities(cells, &searched))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
-                p.note { "Goal: " (goal) ". Median over the searches with their 1st and 99th percentile. "
+                p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at that rate; “sustained”: "
+                    "in how many of these trials no more queries were outstanding at the end than in the middle. "
                     "“≥”: the server was not what limited every search, its capacity is at least this." }
             }
             div.plots { (curves(cells, &PICTURE, &value)) }
@@ -88,43 +82,57 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 }
 
 fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
-    let mut heads = vec!["server"];
-    heads.extend(cells.varied.iter().map(String::as_str));
+    // Percentiles need many searches.
+    let percentiles = searched.iter().any(|c| c.record.p01_qps.is_some());
+    let mut heads = cells.heads();
+    heads.push("median, queries/s");
+    heads
+        .extend(percentiles.then_some(["1st percentile", "99th percentile"]).into_iter().flatten());
     heads.extend([
-        "median, queries/s",
-        "1st percentile",
-        "99th percentile",
         "std. dev.",
-        "searches",
         "latency p50",
         "latency p99",
+        "searches",
+        "sustained",
         "limited by",
         "RFC 8219",
     ]);
-    let rows = searched.iter().map(|cell| {
-        let r = cell.record;
-        let found = r.found_qps();
-        let latency = cell.merged(|t| &t.trial.latency_us);
-        let quantile = |q| latency.as_ref().map(|h| h.quantile(q).as_micros_f64());
-        let time = |h: &str, us: Option<f64>| number_cell(h, us, us.map_or("–".into(), time_us));
-        html! {
-            (name_cell("server", &server_name(r)))
-            @for key in &cells.varied {
-                @let value = r.settings.get(key).map_or("–", String::as_str);
-                td data-h=(key) data-v=(value) { (value) }
-            }
-            (number_cell("median, queries/s", r.median_qps, qps(r, r.median_qps)))
+    let rows: Vec<Markup> = searched
+        .iter()
+        .map(|cell| html! { (cells.named(cell)) (row(cell.record, percentiles)) })
+        .collect();
+    let caption = "Capacity of each server and setting";
+    table(caption, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
+}
+
+/// Renders the figures of one cell.
+fn row(r: &CellRecord, percentiles: bool) -> Markup {
+    let deviation = stats::std_dev(&r.found_qps());
+    let latency = |h: &str, q| {
+        let us = latency_us(r, q);
+        number_cell(h, us, us.map_or("–".into(), time_us))
+    };
+    let each = each_search(r).replace(">=", "≥");
+    html! {
+        td.n data-h="median, queries/s" data-v=[r.median_qps] {
+            (qps(r, r.median_qps))
+            @if r.capacities.len() > 1 { small { "each: " (each) } }
+        }
+        @if percentiles {
             (number_cell("1st percentile", r.p01_qps, qps(r, r.p01_qps)))
             (number_cell("99th percentile", r.p99_qps, qps(r, r.p99_qps)))
-            (number_cell("std. dev.", stats::std_dev(&found), stats::std_dev(&found).map_or("–".into(), thousands)))
-            (number_cell("searches", Some(f64::from(r.repeats)), repeats(r)))
-            (time("latency p50", quantile(0.5)))
-            (time("latency p99", quantile(0.99)))
-            td data-h="limited by" data-v=(r.limiter.word()) { (limiter_name(r.limiter)) }
-            td data-h="RFC 8219" { (if r.conforming { "conforming" } else { "not conforming" }) }
         }
-    });
-    table("Capacity of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
+        (number_cell("std. dev.", deviation, deviation.map_or("–".into(), thousands)))
+        (latency("latency p50", 0.5))
+        (latency("latency p99", 0.99))
+        (number_cell("searches", Some(f64::from(r.repeats)), repeats(r)))
+        td data-h="sustained" { (sustained(r).unwrap_or_else(|| "–".to_owned())) }
+        td data-h="limited by" data-v=(r.limiter.word()) {
+            (limiter_names(r))
+            @for proof in proofs(r) { small { (proof) } }
+        }
+        td data-h="RFC 8219" { (if r.conforming { "conforming" } else { "not conforming" }) }
+    }
 }
 
 /// Returns the capacity of a cell for a plot.
@@ -159,8 +167,8 @@ fn trace(cell: &Cell<'_>) -> Markup {
     };
     let void = |t: &record::TrialRecord| t.trial.void.is_void();
     let lines = vec![
-        of("passed", 0, &|t| !void(t) && t.trial.passed == Some(true)),
-        of("failed", 4, &|t| !void(t) && t.trial.passed != Some(true)),
+        of("passed", 0, &|t| met(cell.record, t) == Some(true)),
+        of("failed", 4, &|t| !void(t) && met(cell.record, t) != Some(true)),
         of("void", 6, &void),
     ];
     let count = |i: usize| lines[i].points.len();

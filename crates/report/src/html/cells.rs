@@ -1,12 +1,14 @@
 //! The cells of a run, named by the varied settings, and ordered along a numeric setting.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use measure::Histogram;
-use record::{CellRecord, Run, Times, TrialRecord};
+use maud::{Markup, html};
+use record::{CellRecord, Run};
 
+use super::parts::name_cell;
 use super::plot::Scale;
-use crate::view::name::short_name;
+use crate::view::conditions::Conditions;
+use crate::view::name::{server_name, short_name};
 use crate::view::table::varied;
 
 /// Settings that become an axis, before any other numeric one.
@@ -22,6 +24,10 @@ pub(crate) struct Cells<'a> {
     pub(crate) cells: Vec<Cell<'a>>,
     /// Names of the lines: all varied settings except the axis.
     pub(crate) lines: Vec<String>,
+    /// Conditions that the cells share, and those that differ.
+    pub(crate) conditions: Conditions,
+    /// The run.
+    run: &'a Run,
 }
 
 /// One cell.
@@ -97,7 +103,35 @@ impl<'a> Cells<'a> {
                 Cell { record, name: short_name(record, varied.iter()), line, x }
             })
             .collect();
-        Cells { varied, across, cells, lines }
+        let conditions = Conditions::of(run, run.results.iter(), &varied);
+        Cells { varied, across, cells, lines, conditions, run }
+    }
+}
+
+impl Cells<'_> {
+    /// Returns the heads of the columns that name a cell: its server, what varies, and the conditions that differ.
+    pub(crate) fn heads(&self) -> Vec<&str> {
+        let varied = self.varied.iter().map(String::as_str);
+        ["server"]
+            .into_iter()
+            .chain(varied)
+            .chain(self.conditions.columns.iter().copied())
+            .collect()
+    }
+
+    /// Renders these columns for a cell.
+    pub(crate) fn named(&self, cell: &Cell<'_>) -> Markup {
+        let values = self.conditions.values(self.run, cell.record);
+        html! {
+            (name_cell("server", &server_name(cell.record)))
+            @for key in &self.varied {
+                @let value = cell.record.settings.get(key).map_or("–", String::as_str);
+                td data-h=(key) data-v=(value) { (value) }
+            }
+            @for (head, value) in self.conditions.columns.iter().zip(&values) {
+                td data-h=(head) data-v=(value) { (value) }
+            }
+        }
     }
 }
 
@@ -119,38 +153,6 @@ fn axis(varied: &[String], run: &Run) -> Option<Across> {
     // Of two settings of the same rank, the one with more values wins.
     numeric.sort_by_key(|a| (rank(&a.key), usize::MAX - a.values.len()));
     numeric.into_iter().next()
-}
-
-impl Cell<'_> {
-    /// Returns the trials that represent the cell: of each repeat the deciding one (the highest that passed, or the
-    /// lowest that failed if none passed), or without a goal the one with the highest rate. Void trials never count.
-    pub(crate) fn deciding(&self) -> Vec<&TrialRecord> {
-        let valid_trials = || self.record.trials.iter().filter(|t| !t.trial.void.is_void());
-        let passed = valid_trials().any(|t| t.trial.passed == Some(true));
-        let has_goal = valid_trials().any(|t| t.trial.passed.is_some());
-        let mut chosen: BTreeMap<u32, &TrialRecord> = BTreeMap::new();
-        for t in valid_trials().filter(|t| !passed || t.trial.passed == Some(true)) {
-            let best = chosen.entry(t.repeat).or_insert(t);
-            let better = if has_goal && !passed {
-                t.rate_qps < best.rate_qps
-            } else {
-                t.rate_qps >= best.rate_qps
-            };
-            if better {
-                *best = t;
-            }
-        }
-        chosen.into_values().collect()
-    }
-
-    /// Returns a distribution of times over the deciding trials, merged.
-    pub(crate) fn merged(&self, which: impl Fn(&TrialRecord) -> &Times) -> Option<Histogram> {
-        let mut all = Histogram::new();
-        for t in self.deciding() {
-            all.merge(&which(t).histogram().ok()?);
-        }
-        (all.count() > 0).then_some(all)
-    }
 }
 
 #[cfg(test)]

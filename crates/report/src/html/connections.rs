@@ -5,15 +5,13 @@ use measure::Histogram;
 use record::{Connections, Times};
 
 use super::cells::{Cell, Cells};
-use super::parts::{Narrow, name_cell, number_cell, table};
-use crate::view::name::server_name;
+use super::parts::{Narrow, number_cell, table};
 use crate::view::{thousands, time_us};
 
 /// Renders the section; empty if no cell has connections.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| of(c).next().is_some()).collect();
-    let mut heads = vec!["server"];
-    heads.extend(cells.varied.iter().map(String::as_str));
+    let mut heads = cells.heads();
     heads.extend([
         "connections",
         "TCP p50",
@@ -25,13 +23,17 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
         "0-RTT",
         "failed",
     ]);
-    let rows: Vec<Markup> = with.iter().map(|cell| row(cells, cell)).collect();
+    let row = |cell: &&Cell<'_>| {
+        let all: Vec<&Connections> = of(cell).collect();
+        html! { (cells.named(cell)) (columns(&all)) }
+    };
+    let rows: Vec<Markup> = with.iter().map(row).collect();
     html! {
         @if !with.is_empty() {
             h3 { "Connections" }
             p.note { "A handshake counts from the first packet until queries could be sent, TCP’s part included; "
                 "queries from when they were sent to their reply. All trials of a cell together." }
-            (table("What connections cost", Narrow::Cards, &heads, &rows))
+            (table("What connections cost", &cells.conditions.heading, Narrow::Cards, &heads, &rows))
         }
     }
 }
@@ -39,17 +41,6 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 /// Returns the connections of a cell's trials.
 fn of<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a Connections> {
     cell.record.trials.iter().filter_map(|t| t.trial.connections.as_ref())
-}
-
-fn row(cells: &Cells<'_>, cell: &Cell<'_>) -> Markup {
-    html! {
-        (name_cell("server", &server_name(cell.record)))
-        @for key in &cells.varied {
-            @let value = cell.record.settings.get(key).map_or("–", String::as_str);
-            td data-h=(key) data-v=(value) { (value) }
-        }
-        (columns(&of(cell).collect::<Vec<_>>()))
-    }
 }
 
 /// Renders the columns after a cell's settings.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
+use measure::Path;
 use measure::warning::summarise;
 use record::{Run, Skipped};
 
@@ -27,10 +28,17 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
             out.push(html! { (cell.server) ": the Tester failed its self-test: nothing here is the server’s capacity." });
         }
     }
+    for cell in &run.results {
+        let name = record::cell_name(&cell.server, None, &cell.settings);
+        out.extend(cell.notes.iter().map(|note| html! { (name) ": " (note) "." }));
+    }
     let trials = || run.results.iter().flat_map(|c| &c.trials).map(|t| &t.trial);
     let void = trials().filter(|t| t.void.is_void()).count();
     if void > 0 {
         out.push(html! { (counted(void, "trial was", "trials were")) " void and say nothing; the searches asked again or went round them." });
+    }
+    if run.results.iter().any(|c| c.path() == Some(Path::HostOffload)) {
+        out.push(html! { "Path host-offload: segmented messages crossed the links whole, as on no wire. No figure of a wire compares with these." });
     }
     out.extend(differs(run));
     let warnings = summarise(trials().flat_map(|t| &t.warnings));

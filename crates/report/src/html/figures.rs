@@ -7,7 +7,8 @@ use record::Figure;
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
 use super::parts::{Narrow, name_cell, number_cell, table};
-use crate::view::name::{figure_title, repeats, server_name};
+use crate::view::limiter::limiter_names;
+use crate::view::name::{figure_title, repeats};
 use crate::view::number;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
@@ -65,12 +66,15 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 
 fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
     let titles: Vec<String> = names.iter().map(|n| figure_title(n)).collect();
-    let mut heads = vec!["server"];
-    heads.extend(cells.varied.iter().map(String::as_str));
+    let mut heads = cells.heads();
     heads.extend(titles.iter().map(String::as_str));
     let any_void = cells.cells.iter().any(|c| !c.record.void_repeats.is_empty());
     if any_void {
         heads.push("repeats");
+    }
+    let limited = cells.cells.iter().any(|c| !c.record.trials.is_empty());
+    if limited {
+        heads.push("limited by");
     }
     let with = cells.cells.iter().filter(|c| {
         !c.record.figures.is_empty()
@@ -78,16 +82,15 @@ fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
     });
     let rows = with.map(|cell| {
         html! {
-            (name_cell("server", &server_name(cell.record)))
-            @for key in &cells.varied {
-                @let value = cell.record.settings.get(key).map_or("–", String::as_str);
-                td data-h=(key) data-v=(value) { (value) }
-            }
+            (cells.named(cell))
             @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, cell.record.figures.get(*name))) }
             @if any_void { (number_cell("repeats", Some(f64::from(cell.record.repeats)), repeats(cell.record))) }
+            @if limited { td data-h="limited by" { (limiter_names(cell.record)) } }
         }
     });
-    table("Figures of each server and setting", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
+    let rows: Vec<Markup> = rows.collect();
+    let caption = "Figures of each server and setting";
+    table(caption, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
 }
 
 /// Renders the table of secondaries; empty if there are none.
@@ -108,7 +111,8 @@ fn secondaries(cells: &Cells<'_>) -> Markup {
             @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, secondary.figures.get(*name))) }
         }
     });
-    table("Each secondary by itself", Narrow::Cards, &heads, &rows.collect::<Vec<_>>())
+    let rows: Vec<Markup> = rows.collect();
+    table("Each secondary by itself", &cells.conditions.heading, Narrow::Cards, &heads, &rows)
 }
 
 fn figure_cell(head: &str, figure: Option<&Figure>) -> Markup {

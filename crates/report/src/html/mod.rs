@@ -30,6 +30,8 @@ use record::Run;
 
 use cells::Cells;
 
+use crate::view::conditions::network;
+
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// Content security policy: the page may use only its own content.
@@ -80,7 +82,12 @@ pub fn html(runs: &[Run]) -> String {
                         }
                     }
                 }
-                footer { "Made by dnsdyno " (env!("CARGO_PKG_VERSION")) ". Every number says what limited it." }
+                footer {
+                    p { "Made by dnsdyno " (env!("CARGO_PKG_VERSION")) ". Every number says what limited it." }
+                    @for (run, ..) in parts.iter().filter(|(run, ..)| !network(run).is_empty()) {
+                        p { (summary::heading(run)) ": " (network(run)) }
+                    }
+                }
                 script { (PreEscaped(SCRIPT)) }
             }
         }

@@ -11,12 +11,18 @@ pub(super) enum Narrow {
     Scrolls,
 }
 
-/// Renders a table with sortable columns.
-pub(super) fn table(caption: &str, narrow: Narrow, heads: &[&str], rows: &[Markup]) -> Markup {
+/// Renders a table with sortable columns; `conditions` stand behind its caption.
+pub(super) fn table(
+    caption: &str,
+    conditions: &str,
+    narrow: Narrow,
+    heads: &[&str],
+    rows: &[Markup],
+) -> Markup {
     html! {
         div.scroll.wide[narrow == Narrow::Scrolls] tabindex="0" role="region" aria-label=(caption) {
             table.sortable {
-                caption { (caption) }
+                caption { (caption) @if !conditions.is_empty() { " " span { "(" (conditions) ")" } } }
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }
                 tbody { @for row in rows { tr { (row) } } }
             }

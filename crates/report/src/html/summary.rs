@@ -6,6 +6,7 @@ use record::{Run, Seam};
 use super::cells::Cells;
 use super::doubts::doubts;
 use super::{capacity, figures};
+use crate::view::conditions::network;
 use crate::view::name::{figure_title, void_notes};
 use crate::view::{date, span, thousands};
 
@@ -50,6 +51,10 @@ fn facts(run: &Run) -> String {
         ),
         format!("dnsdyno {}", run.plan.version),
     ];
+    let network = network(run);
+    if !network.is_empty() {
+        facts.push(network);
+    }
     if run.plan.quick {
         facts.push("short form".into());
     }

@@ -27,7 +27,7 @@ type Shown<'a, 'r> = (&'a Cell<'r>, &'a TrialRecord);
 /// Renders the section; empty without samples.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let shown: Vec<Shown<'_, '_>> =
-        cells.cells.iter().filter_map(|c| Some((c, c.deciding().pop()?))).collect();
+        cells.cells.iter().filter_map(|c| Some((c, c.record.deciding().pop()?))).collect();
     let sampled: Vec<(&Cell<'_>, &[Series])> = shown
         .iter()
         .map(|(cell, t)| (*cell, t.trial.probes.as_slice()))

@@ -2,12 +2,13 @@
 
 use maud::{Markup, html};
 use measure::Histogram;
-use record::TrialRecord;
+use record::{Trial, TrialRecord};
 
 use super::cells::{Cell, Cells};
 use super::parts::{Narrow, fold, name_cell, number_cell, table};
 use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
-use crate::view::name::limiter_name;
+use crate::view::limiter::limiter_name;
+use crate::view::search::met;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
@@ -24,7 +25,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
         @if !with.is_empty() {
             h3 { "Answers and latency" }
             p.note { "Latency counts from when a query was due; lost queries stay in with the timeout. "
-                "Where one trial stands for a cell it is the one that decided the search: the highest rate that passed, all searches merged." }
+                "Of a search the trials at the rate that it found stand for a cell, all searches merged; of other methods those at the highest rate." }
             div.plots {
                 @for group in with.chunks(MAX_LINES) {
                     (answered(group))
@@ -32,7 +33,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
                     (percentiles(group, "Schedule error by percentile", "the latest so many queries, %", |t| &t.trial.schedule_error_us))
                 }
             }
-            (fold(&format!("Every trial ({})", with.iter().map(|c| c.record.trials.len()).sum::<usize>()), rows(&with)))
+            (fold(&format!("Every trial ({})", with.iter().map(|c| c.record.trials.len()).sum::<usize>()), rows(cells, &with)))
         }
     }
 }
@@ -50,7 +51,7 @@ fn answered(cells: &[&Cell<'_>]) -> Markup {
                     y: t.trial.answered_qps,
                     spread: None,
                     tip: format!("{}: {}", cell.name, in_words(t)),
-                    hollow: t.trial.passed == Some(false),
+                    hollow: met(cell.record, t) == Some(false),
                 })
                 .collect();
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -101,7 +102,7 @@ fn percentiles(
     which: fn(&TrialRecord) -> &record::Times,
 ) -> Markup {
     let line = |(style, cell): (usize, &&Cell<'_>)| {
-        let times = cell.merged(which)?;
+        let times = cell.record.merged(which)?;
         let points = SLOWEST.iter().filter(|p| enough(&times, **p)).map(|slowest| {
             let us = times.quantile(1.0 - slowest / 100.0).as_micros_f64();
             let tip = format!("{}: p{} {}", cell.name, shortest(100.0 - slowest), time_us(us));
@@ -124,7 +125,7 @@ fn percentiles(
     let alt: Vec<String> = cells
         .iter()
         .filter_map(|c| {
-            let h = c.merged(which)?;
+            let h = c.record.merged(which)?;
             let at = |q| time_us(h.quantile(q).as_micros_f64());
             Some(format!(
                 "{}: median {}, 99th percentile {}, largest {}",
@@ -158,8 +159,21 @@ fn shortest(percent: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// Renders the numbers of queries outstanding in the middle and at the end of a trial, and whether that was sustained.
+fn outstanding(t: &Trial) -> Markup {
+    let Some(numbers) = t.outstanding else {
+        return number_cell("outstanding", None, "–".into());
+    };
+    let text = format!("{:.0} to {:.0}", numbers.middle, numbers.end);
+    html! {
+        td.n data-h="outstanding" data-v=(numbers.end) {
+            (text) small { @if numbers.is_sustained() { "sustained" } @else { "not sustained" } }
+        }
+    }
+}
+
 /// Renders the table of trials.
-fn rows(cells: &[&Cell<'_>]) -> Markup {
+fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
     let heads = [
         "cell",
         "search",
@@ -172,22 +186,24 @@ fn rows(cells: &[&Cell<'_>]) -> Markup {
         "p99",
         "max",
         "schedule p99",
+        "outstanding",
         "limited by",
         "verdict",
     ];
-    let all = cells.iter().flat_map(|c| c.record.trials.iter().map(move |t| (c, t)));
+    let trials = cells.iter().flat_map(|c| c.record.trials.iter().map(move |t| (c, t)));
     let total = cells.iter().map(|c| c.record.trials.len()).sum::<usize>();
-    let rows = all.take(MAX_ROWS).map(|(cell, r)| {
+    let rows = trials.take(MAX_ROWS).map(|(cell, r)| {
         let t = &r.trial;
         let count = |h: &str, x: f64| number_cell(h, Some(x), thousands(x));
         let time = |h: &str, us: f64| number_cell(h, Some(us), time_us(us));
         let share = t.percent_of_sent(t.valid);
-        let verdict = match (&t.void.0, t.passed) {
+        let verdict = match (&t.void.0, met(cell.record, r)) {
             (Some(why), _) => format!("void: {why}"),
             (None, Some(true)) => "passed".into(),
             (None, Some(false)) => "failed".into(),
             (None, None) => "–".into(),
         };
+        let proof = t.limiter_proof.map(|proof| proof.to_string());
         html! {
             (name_cell("cell", &cell.name))
             (number_cell("search", Some(f64::from(r.repeat)), (r.repeat + 1).to_string()))
@@ -200,12 +216,13 @@ fn rows(cells: &[&Cell<'_>]) -> Markup {
             (time("p99", t.latency_us.p99))
             (time("max", t.latency_us.max))
             (time("schedule p99", t.schedule_error_us.p99))
-            td data-h="limited by" { (limiter_name(t.limiter)) }
+            (outstanding(t))
+            td data-h="limited by" { (limiter_name(t.limiter)) @if let Some(proof) = proof { small { (proof) } } }
             td data-h="verdict" { (verdict) }
         }
     });
     html! {
-        (table("Every trial", Narrow::Scrolls, &heads, &rows.collect::<Vec<_>>()))
+        (table("Every trial", &all.conditions.heading, Narrow::Scrolls, &heads, &rows.collect::<Vec<_>>()))
         @if total > MAX_ROWS { p.note { "The first " (MAX_ROWS) " of " (total) "; the raw data holds the rest." } }
     }
 }

@@ -1,7 +1,10 @@
 //! Display of records: each thing has one spelling here, used by every table, page and message.
 //!
 //! ```text
-//!   name     cells, figures, limiters, labels of metrics     "nsd 4.6.1 cores=2"
+//!   name     cells, figures, labels of metrics               "nsd 4.6.1 cores=2"
+//!   limiter  limiters in words, and their proofs             "2 of 2 searches: the server"
+//!   conditions  rule, goal, link, path, in every heading     "link plain, path wire"
+//!   search   each search's value, latency, goals met         "12,000; >= 13,000"
 //!   number   significant digits, thousands, shares           "12,345", "0.01235"
 //!   unit     quantities: a number with its unit              "12.5 ms", "2.5 MB"
 //!   time     dates and durations                             "2026-11-21T08:05:14Z", "12 min"
@@ -11,8 +14,11 @@
 //! ```
 
 pub(crate) mod bar;
+pub(crate) mod conditions;
+pub(crate) mod limiter;
 pub(crate) mod name;
 pub(crate) mod number;
+pub(crate) mod search;
 pub(crate) mod table;
 pub(crate) mod time;
 pub(crate) mod unit;

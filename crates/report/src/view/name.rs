@@ -1,8 +1,7 @@
-//! Names of cells, of figures and of limiters.
+//! Names of cells and of figures.
 
 use std::collections::BTreeMap;
 
-use measure::Limiter;
 use record::{CellRecord, Compared, Skipped};
 
 use super::thousands;
@@ -111,22 +110,6 @@ pub(crate) fn figure_title(name: &str) -> String {
     let words = figure_name(name);
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
-}
-
-/// Returns a limiter in words.
-pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
-    match limiter {
-        Limiter::Dut => "the server",
-        Limiter::Target => "the server or the way to it",
-        Limiter::TesterCpu => "the Tester’s CPU",
-        Limiter::TesterSchedule => "the Tester’s schedule",
-        Limiter::TesterDrops => "the Tester’s receive queue",
-        Limiter::AuthDns => "the AuthDNS",
-        Limiter::Link => "a link",
-        Limiter::Offered => "nothing: all was answered",
-        Limiter::SearchBound => "the search’s upper bound",
-        Limiter::Unknown => "not known",
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,112 @@
+//! Conditions that a figure depends on: the rule and goal of its search, the kind of link, the path. Figures of
+//! different conditions are never compared, so every table names them.
+
+use record::{CellRecord, Run};
+
+/// A condition: its name, and its value of a cell of a run; `None` where it does not apply.
+type Condition = (&'static str, fn(&Run, &CellRecord) -> Option<String>);
+
+/// Every condition, in the order of the headings.
+const ALL: [Condition; 4] = [
+    ("rule", |_, cell| (!cell.rule.is_empty()).then(|| cell.rule.clone())),
+    ("goal", |_, cell| (!cell.goal.is_empty()).then(|| cell.goal.clone())),
+    ("link", |run, cell| {
+        let testbed = run.plan.testbed.as_ref();
+        let steering = || testbed.and_then(|t| Some(t.packet_steering.as_ref()?.link()));
+        let link = cell.link().or(testbed.and_then(|t| t.link)).or_else(steering);
+        known(cell, link.map(|link| link.to_string()))
+    }),
+    ("path", |run, cell| {
+        let path = cell.path().or(run.plan.testbed.as_ref().and_then(|t| t.path));
+        known(cell, path.map(|path| path.to_string()))
+    }),
+];
+
+/// Returns the words of a condition of the network; "not known" if the record has trials without it.
+fn known(cell: &CellRecord, word: Option<String>) -> Option<String> {
+    word.or_else(|| (!cell.trials.is_empty()).then(|| "not known".to_owned()))
+}
+
+/// Conditions of the cells of a table.
+pub(crate) struct Conditions {
+    /// Those that all cells share, in words; empty without any.
+    pub(crate) heading: String,
+    /// Names of those that differ, for columns of the table.
+    pub(crate) columns: Vec<&'static str>,
+}
+
+impl Conditions {
+    /// Makes the conditions of some cells of `run`; a varied setting of the same name has a column already.
+    pub(crate) fn of<'a>(
+        run: &Run,
+        cells: impl Iterator<Item = &'a CellRecord> + Clone,
+        varied: &[String],
+    ) -> Self {
+        let (mut heading, mut columns) = (Vec::new(), Vec::new());
+        for (name, value) in ALL {
+            let mut values = cells.clone().filter_map(|cell| value(run, cell));
+            let Some(first) = values.next() else { continue };
+            if values.all(|value| value == first) {
+                heading.push(format!("{name} {first}"));
+            } else if !varied.iter().any(|key| key == name) {
+                columns.push(name);
+            }
+        }
+        Conditions { heading: heading.join(", "), columns }
+    }
+
+    /// Returns the values of the columns for a cell of `run`.
+    pub(crate) fn values(&self, run: &Run, cell: &CellRecord) -> Vec<String> {
+        let value = |name: &&str| {
+            let (_, value) = ALL.iter().find(|(known, _)| known == name).expect("a condition");
+            value(run, cell).unwrap_or_else(|| "-".to_owned())
+        };
+        self.columns.iter().map(value).collect()
+    }
+
+    /// Returns the heading of a table: `title`, and the conditions in brackets.
+    pub(crate) fn title(&self, title: &str) -> String {
+        match self.heading.as_str() {
+            "" => title.to_owned(),
+            heading => format!("{title} ({heading})"),
+        }
+    }
+}
+
+/// Returns link and path of all cells of a run in words, such as "link plain, path wire".
+pub(crate) fn network(run: &Run) -> String {
+    let words = |(name, value): &Condition| {
+        let mut values: Vec<String> =
+            run.results.iter().filter_map(|cell| value(run, cell)).collect();
+        values.sort_unstable();
+        values.dedup();
+        (!values.is_empty()).then(|| format!("{name} {}", values.join(" and ")))
+    };
+    ALL[2..].iter().filter_map(words).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn cell(rule: &str, goal: &str) -> CellRecord {
+        let (rule, goal) = (rule.to_owned(), goal.to_owned());
+        CellRecord { rule, goal, ..CellRecord::new("nsd", BTreeMap::new(), "search") }
+    }
+
+    #[test]
+    fn what_is_common_is_in_the_heading_and_the_rest_in_columns() {
+        let cells = [cell("mlrsearch", "zero-loss"), cell("rfc8219", "zero-loss")];
+        let run = Run::default();
+        let conditions = Conditions::of(&run, cells.iter(), &[]);
+        assert_eq!(conditions.title("Capacity"), "Capacity (goal zero-loss)");
+        assert_eq!(conditions.columns, ["rule"]);
+        assert_eq!(conditions.values(&run, &cells[1]), ["rfc8219"]);
+        assert!(Conditions::of(&run, cells.iter(), &["rule".to_owned()]).columns.is_empty());
+        let one = Conditions::of(&run, cells[..1].iter(), &[]);
+        assert_eq!(one.title("Capacity"), "Capacity (rule mlrsearch, goal zero-loss)");
+        assert_eq!(Conditions::of(&run, [].iter(), &[]).title("Capacity"), "Capacity");
+    }
+}

@@ -1,0 +1,100 @@
+//! Limiters in words, and what proves those of searches.
+
+use measure::Limiter;
+use record::{Capacity, CellRecord, TrialRecord};
+
+/// Largest number of different proofs that are listed; the record has all.
+const MAX_PROOFS: usize = 3;
+
+/// Returns a limiter in words.
+pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::Dut => "the server",
+        Limiter::Target => "the server or the way to it",
+        Limiter::TesterCpu => "the Tester’s CPU",
+        Limiter::TesterSchedule => "the Tester’s schedule",
+        Limiter::TesterDrops => "the Tester’s receive queue",
+        Limiter::AuthDns => "the AuthDNS",
+        Limiter::Link => "a link",
+        Limiter::Offered => "nothing: all was answered",
+        Limiter::SearchBound => "the search’s upper bound",
+        Limiter::Unknown => "not known",
+    }
+}
+
+/// Returns how many repeats of a cell each limiter limited, in words: "2 of 2 searches: the server".
+pub(crate) fn limiter_names(cell: &CellRecord) -> String {
+    cell.limiters().words(|limiter| limiter_name(limiter).to_owned())
+}
+
+/// Returns what proves the limiters of a cell's searches, each sentence once; what an unknown limiter lacks too.
+pub(crate) fn proofs(cell: &CellRecord) -> Vec<String> {
+    let mut said: Vec<(String, Vec<String>)> = Vec::new();
+    for (repeat, capacity) in cell.searches() {
+        let Some(proof) = proof_of(cell, repeat, capacity) else { continue };
+        let search = (repeat + 1).to_string();
+        match said.iter_mut().find(|(known, _)| *known == proof) {
+            Some((_, searches)) => searches.push(search),
+            None => said.push((proof, vec![search])),
+        }
+    }
+    let left = said.len().saturating_sub(MAX_PROOFS);
+    let one = |(proof, searches): &(String, Vec<String>)| match searches[..] {
+        [_] if cell.repeats == 1 => proof.clone(),
+        [_] => format!("{proof} (search {})", searches[0]),
+        _ => format!("{proof} (searches {})", searches.join(", ")),
+    };
+    let mut out: Vec<String> = said.iter().take(MAX_PROOFS).map(one).collect();
+    if left > 0 {
+        out.push(format!("{left} more in the table of trials"));
+    }
+    out
+}
+
+/// Returns what shows that a search was limited as `capacity` says.
+fn proof_of(cell: &CellRecord, repeat: u32, capacity: &Capacity) -> Option<String> {
+    let here = |t: &&TrialRecord| t.repeat == repeat && t.trial.limiter == capacity.limiter;
+    let trials = || cell.trials.iter().filter(here);
+    let failed =
+        |t: &&TrialRecord| !t.trial.void.is_void() && capacity.failed_qps == Some(t.rate_qps);
+    let proof = trials().filter(failed).find_map(|t| t.trial.limiter_proof.as_ref());
+    match (capacity.limiter, proof) {
+        (_, Some(proof)) => Some(proof.to_string()),
+        (Limiter::Offered | Limiter::SearchBound, None) => None,
+        (Limiter::Unknown, None) => {
+            capacity.failed_qps.map(|_| "no single limiter was proven".to_owned())
+        }
+        // A Tester at its limit shows in a void trial.
+        (_, None) => Some(trials().find_map(|t| t.trial.void.0.as_ref())?.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn cell(limiters: &[Limiter]) -> CellRecord {
+        let mut cell = CellRecord::new("nsd", BTreeMap::new(), "search");
+        for limiter in limiters {
+            cell.repeats += 1;
+            cell.capacities.push(Capacity {
+                qps: Some(1e4),
+                failed_qps: Some(2e4),
+                at_least: false,
+                limiter: *limiter,
+                verdict: String::new(),
+                also: Vec::new(),
+            });
+        }
+        cell
+    }
+
+    #[test]
+    fn an_unknown_limiter_says_what_is_missing() {
+        let said = proofs(&cell(&[Limiter::Unknown, Limiter::Unknown]));
+        assert_eq!(said, ["no single limiter was proven (searches 1, 2)"]);
+        assert!(proofs(&cell(&[Limiter::SearchBound])).is_empty());
+    }
+}
