@@ -141,7 +141,8 @@ impl WorkloadPlan {
     pub(crate) fn accepts_any_address(&self) -> bool {
         let any = [Expect::Answered, Expect::NoError, Expect::AnyAaaa];
         let accepts = |spec: &NamespaceSpec| {
-            any.iter().any(|expect| spec.expect == NamespaceExpect::Same(*expect))
+            let addresses = [Qtype::A, Qtype::AAAA].contains(&spec.qtype);
+            addresses && any.iter().any(|expect| spec.expect == NamespaceExpect::Same(*expect))
         };
         self.spec().is_some_and(accepts)
     }
@@ -178,8 +179,16 @@ impl WorkloadPlan {
                 mix.popular
             ),
             WorkloadPlan::Namespace(s) => {
+                let checked = match s.expect {
+                    NamespaceExpect::Address => ", addresses checked".to_owned(),
+                    NamespaceExpect::AnyPrefix => ", addresses checked under any prefix".to_owned(),
+                    NamespaceExpect::Embedded(prefix) => {
+                        format!(", addresses checked under {prefix}")
+                    }
+                    NamespaceExpect::Same(_) => String::new(),
+                };
                 format!(
-                    "namespace {} under {}, type {}, {} names from {}",
+                    "namespace {} under {}, type {}, {} names from {}{checked}",
                     s.namespace.prefix(),
                     s.namespace.zone(),
                     s.qtype,
@@ -227,6 +236,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
     let qtype: Qtype = read("workload.qtype", qtype)?;
     let expect = match *expect {
         request::NamespaceExpect::Address => NamespaceExpect::Address,
+        request::NamespaceExpect::AnyPrefix => NamespaceExpect::AnyPrefix,
         request::NamespaceExpect::Embedded(_) if qtype != Qtype::AAAA => {
             let why = format!("it needs AAAA records, but --type is {qtype}");
             return Err(Invalid::value("workload.namespace.expect.embedded", why));

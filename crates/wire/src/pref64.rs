@@ -105,6 +105,17 @@ impl Pref64 {
     }
 }
 
+/// Returns whether `address` embeds `embedded` under any prefix of one of the [`LENGTHS`], with a suffix of zeros.
+#[inline]
+pub fn embeds(address: Ipv6Addr, embedded: Ipv4Addr) -> bool {
+    let bits = u128::from(address);
+    let under = |len: &u8| {
+        let prefix = Pref64 { bits: bits & (u128::MAX << (128 - len)), len: *len };
+        prefix.embed(embedded) == address
+    };
+    bits & U_OCTET == 0 && LENGTHS.iter().any(under)
+}
+
 impl FromStr for Pref64 {
     type Err = Pref64Error;
 
@@ -243,6 +254,23 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text: String) {
             let _ = text.parse::<Pref64>();
+        }
+    }
+
+    #[test]
+    fn an_address_is_found_under_any_prefix() {
+        let embedded: Ipv4Addr = "192.0.2.33".parse().unwrap();
+        for (prefix, address) in VECTORS {
+            assert!(embeds(address.parse().unwrap(), embedded), "{prefix}");
+            assert!(!embeds(address.parse().unwrap(), "192.0.2.34".parse().unwrap()), "{prefix}");
+        }
+        for (other, why) in [
+            ("2001:db8:122:344::c000:222", "another address"),
+            ("2001:db8:122:344:c0:2:2100:1", "a suffix"),
+            ("2001:db8:122:344:1c0:2:2100:0", "the u octet"),
+            ("::", "none"),
+        ] {
+            assert!(!embeds(other.parse().unwrap(), embedded), "{why}");
         }
     }
 }

@@ -22,6 +22,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::edns::EdnsSeen;
 use crate::message::{HEADER, Header, OPT_FIXED, RECORD_FIXED, Record, question_end};
+use crate::pref64;
 use crate::rr::{Qclass, Qtype};
 
 /// The expected content of a valid reply.
@@ -35,6 +36,9 @@ pub enum Expect {
     A(Ipv4Addr),
     /// At least one AAAA record at the end of the chain of aliases, and all of them with this address.
     Aaaa(Ipv6Addr),
+    /// At least one AAAA record at the end of the chain of aliases, and all of them with this IPv4 address embedded under
+    /// any prefix (RFC 6052).
+    Embeds(Ipv4Addr),
     /// At least one AAAA record at the end of the chain of aliases.
     AnyAaaa,
     /// NOERROR and no record of the query type at the end of the chain of aliases.
@@ -196,9 +200,21 @@ pub fn check(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inval
     let common = match expect {
         Expect::Aaaa(address) => is_common(reply, question, Qtype::AAAA, &address.octets()),
         Expect::A(address) => is_common(reply, question, Qtype::A, &address.octets()),
+        Expect::Embeds(embedded) => is_common_embedding(reply, question, *embedded),
         _ => false,
     };
     if common { Ok(0) } else { check_fully(reply, question, expect) }
+}
+
+/// Returns whether a reply is of the common layout with an AAAA record that embeds `embedded` under any prefix.
+#[inline]
+fn is_common_embedding(reply: &[u8], question: &[u8], embedded: Ipv4Addr) -> bool {
+    let data_at = HEADER + question.len() + 2 + RECORD_FIXED;
+    let data = reply.get(data_at..).and_then(<[u8]>::first_chunk::<16>);
+    data.is_some_and(|data| {
+        pref64::embeds(Ipv6Addr::from(*data), embedded)
+            && is_common(reply, question, Qtype::AAAA, data)
+    })
 }
 
 /// Returns whether a reply is NOERROR and has our question, one record that answers it with `address`, and at most an
@@ -285,9 +301,15 @@ fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inv
     let answers = chain::Answers { reply, at: answers_at, count: header.counts[1], question };
     match (expect, rcode) {
         (Expect::Answered, 0 | 3) | (Expect::NoError, 0) | (Expect::NxDomain, 3) => Ok(rcode),
-        (Expect::A(address), 0) => answers.check_all(Qtype::A, 4, Some(&address.octets())),
-        (Expect::Aaaa(address), 0) => answers.check_all(Qtype::AAAA, 16, Some(&address.octets())),
-        (Expect::AnyAaaa, 0) => answers.check_all(Qtype::AAAA, 16, None),
+        (Expect::A(address), 0) => answers.check_all(Qtype::A, 4, |data| data == address.octets()),
+        (Expect::Aaaa(address), 0) => {
+            answers.check_all(Qtype::AAAA, 16, |data| data == address.octets())
+        }
+        (Expect::Embeds(embedded), 0) => answers.check_all(Qtype::AAAA, 16, |data| {
+            let address = data.first_chunk::<16>().map(|data| Ipv6Addr::from(*data));
+            address.is_some_and(|address| pref64::embeds(address, *embedded))
+        }),
+        (Expect::AnyAaaa, 0) => answers.check_all(Qtype::AAAA, 16, |_| true),
         (Expect::NoData, 0) => answers.check_none(),
         _ => Err(Invalid::Rcode(rcode)),
     }

@@ -47,10 +47,10 @@ pub(crate) struct WorkloadArgs {
     /// Type of the queries [default: AAAA; a file has its own types]
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) qtype: Option<Qtype>,
-    /// Replies must hold the IPv4 address of the name embedded in this prefix
+    /// Replies must hold the IPv4 address of the name embedded in this prefix [default: in any prefix]
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
-    /// What all other replies must be [default: the address for A of a namespace, else answered]
+    /// What all other replies must be [default: for A and AAAA of a namespace the name's address, else answered]
     #[arg(long, value_parser = choice(&EXPECT), value_name = "WHAT", conflicts_with = "expect_pref64")]
     pub(crate) expect: Option<Expect>,
     /// The first name of the namespace to use
@@ -140,6 +140,7 @@ impl WorkloadArgs {
             (Some(pref64), _, _) => NamespaceExpect::Embedded(ipv6_net(pref64)),
             (None, Some(expect), _) => NamespaceExpect::Same(expect),
             (None, None, Some(Qtype::A)) => NamespaceExpect::Address,
+            (None, None, None | Some(Qtype::AAAA)) => NamespaceExpect::AnyPrefix,
             (None, None, _) => NamespaceExpect::Same(Expect::NoError),
         };
         let repeats = Repeats { share: self.repeat_share, names: self.repeat_names };

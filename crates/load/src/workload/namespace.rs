@@ -47,6 +47,8 @@ pub enum NamespaceExpect {
     Address,
     /// The address in the name, embedded in the prefix, in an AAAA record.
     Embedded(Pref64),
+    /// The address in the name, embedded under any prefix, in an AAAA record.
+    AnyPrefix,
     /// The same expectation for every name.
     Same(Expect),
 }
@@ -247,6 +249,7 @@ impl Workload for NamespaceWorkload {
             _ if missing => Expect::NxDomain,
             NamespaceExpect::Address => Expect::A(address),
             NamespaceExpect::Embedded(pref64) => Expect::Aaaa(pref64.embed(address)),
+            NamespaceExpect::AnyPrefix => Expect::Embeds(address),
             NamespaceExpect::Same(expect) => expect,
         };
         reply::check(message, &self.question, &expect)

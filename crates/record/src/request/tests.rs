@@ -36,6 +36,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     let embedded = "2001:db8:64::/96".parse().expect("a prefix");
     let of_names = prop_oneof![
         Just(NamespaceExpect::Address),
+        Just(NamespaceExpect::AnyPrefix),
         Just(NamespaceExpect::Embedded(embedded)),
         expects().prop_map(NamespaceExpect::Same),
     ];

@@ -164,6 +164,8 @@ pub enum NamespaceExpect {
     Address,
     /// The name's address embedded in this prefix (RFC 6052), in an AAAA record, is expected.
     Embedded(Ipv6Net),
+    /// The name's address embedded under any prefix, in an AAAA record, is expected.
+    AnyPrefix,
     /// The same reply is expected for every name.
     Same(Expect),
 }

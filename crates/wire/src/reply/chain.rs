@@ -77,21 +77,16 @@ struct Found {
 }
 
 impl<'a> Answers<'a> {
-    /// Checks that the chain ends in records of type `wanted`, all with `size` octets of data, and with `data` if it is
-    /// given.
+    /// Checks that the chain ends in records of type `wanted`, all with `size` octets of data that are `right`.
     pub(super) fn check_all(
         &self,
         wanted: Qtype,
         size: usize,
-        data: Option<&[u8]>,
+        right: impl Fn(&[u8]) -> bool,
     ) -> Result<u8, Invalid> {
-        let end = self.follow(wanted, &mut |event| match (event, data) {
-            (ChainEvent::Wanted(record), _) if record.rdata.len() != size => {
-                Err(Invalid::Malformed)
-            }
-            (ChainEvent::Wanted(record), Some(data)) if record.rdata != data => {
-                Err(Invalid::WrongAddress)
-            }
+        let end = self.follow(wanted, &mut |event| match event {
+            ChainEvent::Wanted(record) if record.rdata.len() != size => Err(Invalid::Malformed),
+            ChainEvent::Wanted(record) if !right(record.rdata) => Err(Invalid::WrongAddress),
             _ => Ok(()),
         })?;
         match end {

@@ -16,11 +16,12 @@ use crate::writer::{Owner, ReplyWriter};
 
 const WANTED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x64, 0, 0, 0, 0x0a01, 0x0203);
 const OTHER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x64, 0, 0, 0, 0x0a01, 0x0204);
-const ALL: [Expect; 7] = [
+const ALL: [Expect; 8] = [
     Expect::Answered,
     Expect::NoError,
     Expect::A(Ipv4Addr::new(10, 1, 2, 3)),
     Expect::Aaaa(WANTED),
+    Expect::Embeds(Ipv4Addr::new(10, 1, 2, 3)),
     Expect::AnyAaaa,
     Expect::NoData,
     Expect::NxDomain,
@@ -73,11 +74,17 @@ fn the_common_reply_is_valid_on_both_paths() {
     let reply = good();
     assert!(is_common(&reply, &question_of(Qtype::AAAA), Qtype::AAAA, &WANTED.octets()));
     assert_eq!(check_fully(&reply, &question_of(Qtype::AAAA), &Expect::Aaaa(WANTED)), Ok(0));
-    for expect in [Expect::Aaaa(WANTED), Expect::AnyAaaa, Expect::Answered, Expect::NoError] {
+    let embeds = |last| Expect::Embeds(Ipv4Addr::new(10, 1, 2, last));
+    assert!(is_common_embedding(&reply, &question_of(Qtype::AAAA), Ipv4Addr::new(10, 1, 2, 3)));
+    for expect in
+        [Expect::Aaaa(WANTED), embeds(3), Expect::AnyAaaa, Expect::Answered, Expect::NoError]
+    {
         assert_eq!(verdict(&reply, expect), Ok(0), "{expect:?}");
+        assert_eq!(check_fully(&reply, &question_of(Qtype::AAAA), &expect), Ok(0), "{expect:?}");
     }
     for (expect, reason) in [
         (Expect::Aaaa(OTHER), Invalid::WrongAddress),
+        (embeds(4), Invalid::WrongAddress),
         (Expect::A(Ipv4Addr::LOCALHOST), Invalid::WrongType),
         (Expect::NoData, Invalid::UnexpectedAnswer),
         (Expect::NxDomain, Invalid::Rcode(0)),

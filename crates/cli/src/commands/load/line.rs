@@ -107,7 +107,9 @@ impl Line {
         self.option("--type", &names.qtype);
         match names.expect {
             NamespaceExpect::Embedded(prefix) => self.option("--expect-pref64", prefix),
-            NamespaceExpect::Same(Expect::NoError) if names.qtype != "A" => {}
+            NamespaceExpect::AnyPrefix => {}
+            NamespaceExpect::Same(Expect::NoError)
+                if !["A", "AAAA"].contains(&names.qtype.as_str()) => {}
             NamespaceExpect::Same(expect) => self.option("--expect", word(&EXPECT, expect)),
             NamespaceExpect::Address => {}
         }
