@@ -86,6 +86,8 @@ pub struct ServerConfig {
     /// Largest UDP reply, in octets.
     #[serde(deserialize_with = "udp_size")]
     pub max_udp_size: u16,
+    /// Receive and send buffer to ask for on each UDP socket, in octets.
+    pub socket_buffer: Bytes,
     /// User to change to; empty for none.
     pub user: String,
     /// Level of the log.

@@ -79,9 +79,9 @@ impl Running {
     /// Binds all sockets, changes to an ordinary user, and starts all threads.
     fn start(settings: Arc<Settings>) -> anyhow::Result<Self> {
         let config = &settings.config;
-        let engines =
-            UdpEngine::servers(&config.server.listen, settings.workers, worker::options())
-                .context("server.listen")?;
+        let options = worker::options(config.server.socket_buffer.0);
+        let engines = UdpEngine::servers(&config.server.listen, settings.workers, options)
+            .context("server.listen")?;
         let addresses = addresses(&engines[0], config.server.listen.len())?;
         let listeners = addresses.iter().map(|&address| tcp::listen(address));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;

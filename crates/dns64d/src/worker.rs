@@ -17,8 +17,6 @@ use crate::carrier::{Outgoing, OutputBudget};
 
 /// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
-/// Receive and send buffers of each socket, in bytes: what arrives in 10 ms at a million queries per second.
-const BUFFER: usize = 4 << 20;
 /// Interval at which a worker publishes its counters.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
 /// Longest time that pending queries are waited for at the end.
@@ -238,9 +236,9 @@ impl WorkerHandle {
     }
 }
 
-/// Returns the options of the sockets.
-pub(crate) fn options() -> UdpOptions {
-    UdpOptions { timestamps: false, buffer: BUFFER, ..UdpOptions::default() }
+/// Returns the options of the sockets, each with buffers of `buffer` octets.
+pub(crate) fn options(buffer: usize) -> UdpOptions {
+    UdpOptions { timestamps: false, buffer, ..UdpOptions::default() }
 }
 
 /// Makes the socket changes that the role requests.

@@ -24,6 +24,7 @@ impl Default for ServerConfig {
             deny: Vec::new(),
             denied: Denied::Refuse,
             max_udp_size: 1_232,
+            socket_buffer: Bytes(4 << 20),
             user: String::new(),
             log: LogLevel::Info,
             log_format: LogFormat::Text,

@@ -53,6 +53,7 @@ fn errors_name_the_place_and_a_solution() {
         ("[cache]\nsize = \"64 MB\"", &["line 2", "64MiB"]),
         ("[cache]\nmax-ttl = \"1x\"", &["line 2", "1x"]),
         ("[limits]\nclient-share = 0", &["limits.client-share"]),
+        ("server.socket-buffer = 100", &["server.socket-buffer", "4KiB"]),
         ("[limits]\noutstanding = 0", &["limits.outstanding"]),
         ("[metrics]\nlisten = \"x\"", &["line 2", "`x`"]),
         ("[tls]\ndot = [\"::1\"]", &["tls.certificate", "PEM"]),

@@ -5,6 +5,10 @@ use super::{
     MAX_SOURCE_PORTS, MAX_UPSTREAMS,
 };
 
+/// Smallest and largest buffer of a socket, in octets: a packet, and what the kernel can count twice.
+const MIN_SOCKET_BUFFER: usize = 4 << 10;
+const MAX_SOCKET_BUFFER: usize = 1 << 30;
+
 impl Config {
     /// Validates the values against each other and their bounds.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
@@ -14,6 +18,9 @@ impl Config {
                 "server.listen",
                 "there is no address: write for example \"127.0.0.1:53\"".into(),
             );
+        }
+        if !(MIN_SOCKET_BUFFER..=MAX_SOCKET_BUFFER).contains(&self.server.socket_buffer.0) {
+            return bad("server.socket-buffer", "write 4KiB to 1GiB".into());
         }
         if self.upstream.servers.is_empty() || self.upstream.servers.len() > MAX_UPSTREAMS {
             return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
