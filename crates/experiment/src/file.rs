@@ -29,6 +29,8 @@ const COMMON: [&str; 13] = [
     "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
     "quick", "warm-up", "custom",
 ];
+/// The one of them that a group may change beside others: a cell may need fewer repeats.
+const OF_GROUPS: &str = "repeats";
 
 /// An experiment, as its file describes it.
 #[derive(Clone, Debug)]
@@ -113,8 +115,8 @@ impl Experiment {
         Experiment { points: self.quick.clone(), is_quick: true, ..self }
     }
 
-    /// Returns the settings that all points share: name, title, servers, method, repeats, order. Varied settings have
-    /// the values of the first point.
+    /// Returns the settings that all points share: name, title, servers, method, order. Varied settings have the values
+    /// of the first point.
     pub fn common(&self) -> &Settings {
         &self.points[0].settings
     }
@@ -374,8 +376,8 @@ fn named<'t>(value: Spanned<DeValue<'t>>) -> Result<(String, DeTable<'t>), Wrong
     let Some(DeValue::String(name)) = name.map(Spanned::into_inner) else {
         return Wrong::new(at, "each needs a `name` (a text), beside what it changes");
     };
-    if let Some((key, _)) = changes.iter().find(|(key, _)| COMMON.contains(&key.get_ref().as_ref()))
-    {
+    let common = |key: &str| COMMON.contains(&key) && key != OF_GROUPS;
+    if let Some((key, _)) = changes.iter().find(|(key, _)| common(key.get_ref().as_ref())) {
         let why =
             format!("`{}` holds for the whole experiment and cannot be varied", key.get_ref());
         return Wrong::new(key.span().start, why);

@@ -21,27 +21,30 @@ pub struct Visit {
     pub repeat: u32,
 }
 
-/// Returns all visits of `servers` servers at `points` points, in their order.
-pub fn visits(servers: usize, points: usize, repeats: u32, order: Order, seed: u64) -> Vec<Visit> {
+/// Returns all visits of `servers` servers, in their order; `repeats` has the number of repeats of each point.
+pub fn visits(servers: usize, repeats: &[u32], order: Order, seed: u64) -> Vec<Visit> {
+    let points = repeats.len();
     let cells: Vec<(usize, usize)> =
         (0..points).flat_map(|point| (0..servers).map(move |server| (server, point))).collect();
     let visit = |repeat| move |&(server, point): &(usize, usize)| Visit { server, point, repeat };
+    let most = repeats.iter().copied().max().unwrap_or(0);
+    let planned = |v: &Visit| v.repeat < repeats[v.point];
     if order == Order::Grouped {
         let mut cells = cells;
         // All visits of a server together.
         cells.sort_unstable();
-        let all = cells.iter().flat_map(|cell| (0..repeats).map(move |r| visit(r)(cell)));
-        return all.collect();
+        let all = cells.iter().flat_map(|cell| (0..most).map(move |r| visit(r)(cell)));
+        return all.filter(planned).collect();
     }
     let mut block = cells;
-    let mut out = Vec::with_capacity(block.len() * repeats as usize);
-    for repeat in 0..repeats {
+    let mut out = Vec::with_capacity(block.len() * most as usize);
+    for repeat in 0..most {
         if repeat % 2 == 0 {
             shuffle(&mut block, &mut Rng::part(seed, u64::from(repeat)));
         } else {
             block.reverse();
         }
-        out.extend(block.iter().map(visit(repeat)));
+        out.extend(block.iter().map(visit(repeat)).filter(planned));
     }
     out
 }
@@ -157,8 +160,9 @@ pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
 pub fn estimate(experiment: &Experiment, servers: usize, can: impl Fn(&Point) -> bool) -> Nanos {
     let common = experiment.common();
     let points = experiment.points.iter().filter(|point| can(point));
-    let visits = points.map(|p| visit_estimate(&p.settings).as_secs_f64());
-    let all = visits.sum::<f64>() * servers as f64 * f64::from(common.repeats);
+    let of_point =
+        |p: &Point| visit_estimate(&p.settings).as_secs_f64() * f64::from(p.settings.repeats);
+    let all = points.map(of_point).sum::<f64>() * servers as f64;
     let whole = span(all + self_test_estimate(experiment).as_secs_f64());
     common.budget.map_or(whole, |budget| budget.min(whole))
 }
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn interleaved_blocks_go_forth_and_back() {
-        let all = visits(2, 3, 4, Order::Interleaved, 7);
+        let all = visits(2, &[4; 3], Order::Interleaved, 7);
         assert_eq!(all.len(), 24);
         let block = |r: usize| &all[r * 6..(r + 1) * 6];
         let cells = |b: &[Visit]| b.iter().map(|v| (v.server, v.point)).collect::<Vec<_>>();
@@ -183,13 +187,22 @@ mod tests {
         back.reverse();
         assert_eq!(cells(block(0)), back);
         assert_ne!(cells(block(0)), cells(block(2)), "shuffled anew");
-        assert_eq!(all, visits(2, 3, 4, Order::Interleaved, 7), "by the seed alone");
-        assert_ne!(all, visits(2, 3, 4, Order::Interleaved, 8));
+        assert_eq!(all, visits(2, &[4; 3], Order::Interleaved, 7), "by the seed alone");
+        assert_ne!(all, visits(2, &[4; 3], Order::Interleaved, 8));
+    }
+
+    #[test]
+    fn a_point_has_its_own_number_of_repeats() {
+        for order in [Order::Interleaved, Order::Grouped] {
+            let all = visits(2, &[3, 1], order, 7);
+            let of = |point| all.iter().filter(|v| v.point == point).map(|v| v.repeat).max();
+            assert_eq!((all.len(), of(0), of(1)), (8, Some(2), Some(0)), "{order:?}");
+        }
     }
 
     #[test]
     fn grouped_goes_cell_by_cell() {
-        let all = visits(2, 1, 2, Order::Grouped, 7);
+        let all = visits(2, &[2], Order::Grouped, 7);
         let visit = |server, repeat| Visit { server, point: 0, repeat };
         assert_eq!(all, [visit(0, 0), visit(0, 1), visit(1, 0), visit(1, 1)]);
     }

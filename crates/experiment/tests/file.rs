@@ -73,6 +73,7 @@ tester.gso = true
 [[matrix.way]]
 name = \"poisson\"
 tester.pacing = \"poisson\"
+repeats = 3
 search.goal = \"loss < 1%\"
 "
     );
@@ -84,6 +85,7 @@ search.goal = \"loss < 1%\"
     let wanted = [("aaaa-share", "1.0"), ("cache", "64"), ("cores", "2"), ("way", "poisson")];
     assert_eq!(varied, wanted);
     assert_eq!(last.settings.dut.cores, Some(2));
+    assert_eq!((experiment.points[0].settings.repeats, last.settings.repeats), (20, 3));
     assert_eq!(last.settings.variables["cache"], Scalar("64".into()));
     assert_eq!(last.settings.search.as_ref().map(|s| s.goal.to_string()), Some("loss < 1%".into()));
     assert!(experiment.points[0].settings.tester.gso && !last.settings.tester.gso);

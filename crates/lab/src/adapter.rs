@@ -47,6 +47,9 @@ pub struct Adapter {
     /// Transports beside UDP and TCP, each with the first version that supports it.
     #[serde(default)]
     pub transports: BTreeMap<Transport, String>,
+    /// Variables of its templates that an experiment may set, by name.
+    #[serde(default)]
+    pub variables: BTreeMap<String, Variable>,
     /// Number of open files that the server needs for each connection.
     #[serde(default = "one", rename = "files-per-connection")]
     pub files_per_connection: u64,
@@ -79,6 +82,17 @@ pub struct Adapter {
     /// How to configure it as a primary or a secondary; absent if the adapter does not support it.
     #[serde(default)]
     pub replication: Option<ReplicationTable>,
+}
+
+/// Variable of an adapter's templates that an experiment may set.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variable {
+    /// Accepted values; the first one is the default.
+    pub values: Vec<String>,
+    /// Shortcomings of values, by value: sentences for the results.
+    #[serde(default)]
+    pub notes: BTreeMap<String, String>,
 }
 
 /// Configuration of a server as a primary or a secondary of a zone. It starts with the arguments of `start`.
@@ -315,6 +329,7 @@ impl Adapter {
             files.map(|(path, text)| FileTemplate { path: path.clone(), text: template(text) });
         let adapter = Adapter {
             transports: BTreeMap::new(),
+            variables: BTreeMap::new(),
             files_per_connection: one(),
             name: name.to_owned(),
             title: name.to_owned(),
@@ -352,10 +367,39 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Returns values to test its templates with.
+    /// Returns values to test its templates with: each role, with each value of each variable.
     fn samples(&self) -> impl Iterator<Item = Setting> {
         let roles = if self.front { Role::ALL.as_slice() } else { self.roles.as_slice() };
-        roles.iter().flat_map(|role| Setting::samples(*role, self.front))
+        let values = self.variables.iter().flat_map(|(name, variable)| {
+            variable.values.iter().map(|value| [(name.clone(), value.clone())].into())
+        });
+        let choices: Vec<BTreeMap<String, String>> =
+            std::iter::once(BTreeMap::new()).chain(values).collect();
+        roles.iter().flat_map(move |role| {
+            let settings = Setting::samples(*role, self.front);
+            let choices = choices.clone();
+            settings.into_iter().flat_map(move |setting| {
+                let with = |choice: &BTreeMap<String, String>| Setting {
+                    variables: self.with_defaults(choice),
+                    ..setting.clone()
+                };
+                choices.iter().map(with).collect::<Vec<_>>()
+            })
+        })
+    }
+
+    /// Returns `chosen` with the defaults of the variables that it leaves out.
+    pub(crate) fn with_defaults(
+        &self,
+        chosen: &BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        let defaults = self
+            .variables
+            .iter()
+            .filter_map(|(name, variable)| Some((name.clone(), variable.values.first()?.clone())));
+        let mut all: BTreeMap<String, String> = defaults.collect();
+        all.extend(chosen.clone());
+        all
     }
 
     /// Returns all its templates.
@@ -376,6 +420,9 @@ impl Adapter {
         let parts: Vec<Setting> =
             Part::samples().into_iter().flat_map(Setting::replicating).collect();
         let all = self.templates().map(|template| (template, usual.clone()));
+        let defaults = self.with_defaults(&BTreeMap::new());
+        let parts: Vec<Setting> =
+            parts.into_iter().map(|part| Setting { variables: defaults.clone(), ..part }).collect();
         let replication = self.replication_templates().map(|template| (template, parts.clone()));
         all.chain(replication).collect()
     }
@@ -398,11 +445,13 @@ impl Adapter {
             || since.is_some_and(|since| template::at_least(version.unwrap_or_default(), since))
     }
 
-    /// Returns whether one of its templates, or one of the server behind it, uses the variable `name`.
+    /// Returns whether it or the server behind it has the variable `name`, or uses it in a template.
     pub(crate) fn knows_variable(&self, name: &str) -> bool {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let uses = |text: &Spanned<String>| text.get_ref().split(|c| !word(c)).any(|w| w == name);
-        self.chain().any(|a| a.templates().chain(a.replication_templates()).any(uses))
+        let declared = |a: &Adapter| a.variables.contains_key(name);
+        let used = |a: &Adapter| a.templates().chain(a.replication_templates()).any(uses);
+        self.chain().any(|a| declared(a) || used(a))
     }
 
     /// Returns what is invalid about the adapter; `None` if nothing is.
@@ -420,6 +469,16 @@ impl Adapter {
         if self.front != self.roles.is_empty() {
             let why = "`roles` needs at least one entry, and none where `front` is true";
             return Some(why.to_owned());
+        }
+        for (name, variable) in &self.variables {
+            if variable.values.is_empty() {
+                return Some(format!("the variable `{name}` needs at least one value"));
+            }
+            if let Some(value) = variable.notes.keys().find(|v| !variable.values.contains(v)) {
+                return Some(format!(
+                    "the variable `{name}` has a note on `{value}`, which is no value"
+                ));
+            }
         }
         let outside = |path: &str| {
             let normal = |part| matches!(part, Component::Normal(_));

@@ -54,6 +54,7 @@ pub mod signer;
 pub mod template;
 pub mod testbed;
 mod tuning;
+mod variables;
 mod verdict;
 mod visit;
 pub mod watch;

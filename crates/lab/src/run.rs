@@ -31,6 +31,7 @@ use crate::reserve::{IdlePolling, default_buffer};
 use crate::rundir::{RunDir, RunDirError};
 use crate::session::Session;
 use crate::testbed::{Host, Testbed, TestbedError, TestbedPlan};
+use crate::variables;
 use crate::watch::Watcher;
 use crate::zonefile::ZoneError;
 
@@ -251,6 +252,7 @@ pub fn check<'e>(
         catalogue.add(Adapter::custom(name, common.role, custom)?);
     }
     let adapters = chosen(experiment, options, &catalogue)?;
+    variables::check(experiment, &adapters)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
     Ok(Checked { experiment, adapters, companions, questions })
 }

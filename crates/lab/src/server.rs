@@ -453,7 +453,7 @@ impl Installed {
             listen: listening(port),
             upstream,
             zone_file: zone_file.unwrap_or_default(),
-            variables: service.variables.clone(),
+            variables: self.adapter.with_defaults(&service.variables),
             ..self.common_setting(lab.privileged(), state)
         }
     }
@@ -481,7 +481,7 @@ impl Installed {
             behind: None,
             zone_file: String::new(),
             replication: None,
-            variables: BTreeMap::new(),
+            variables: self.adapter.with_defaults(&BTreeMap::new()),
         }
     }
 }

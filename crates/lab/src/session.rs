@@ -26,6 +26,7 @@ use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
 use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
+use crate::variables;
 use crate::visit::Started;
 use crate::zone_load::{ZoneLoad, zone_load};
 use crate::zonefile::write_zone;
@@ -103,16 +104,15 @@ impl<'a> Session<'a> {
         let mut cells = self.cells(certificate.as_ref());
         let common = self.checked.experiment.common();
         let servers = self.checked.adapters.len();
-        let all = visits(
-            servers,
-            self.checked.experiment.points.len(),
-            common.repeats,
-            common.order,
-            self.options.seed,
-        );
+        let points = &self.checked.experiment.points;
+        let repeats: Vec<u32> = points.iter().map(|point| point.settings.repeats).collect();
+        let mut all = visits(servers, &repeats, common.order, self.options.seed);
+        all.retain(|v| !self.is_repeated(v.server, v.point));
         let done = |v: &Visit, cells: &[Cell]| cells[self.index(v)].record.has_repeat(v.repeat);
         let left: Vec<Visit> = all.iter().copied().filter(|v| !done(v, &cells)).collect();
-        let planned: Vec<CellRecord> = cells.iter().map(|cell| cell.record.clone()).collect();
+        let planned =
+            cells.iter().enumerate().filter(|(i, _)| !self.is_repeated(i % servers, i / servers));
+        let planned: Vec<CellRecord> = planned.map(|(_, cell)| cell.record.clone()).collect();
         notify(Event::Planned(&planned, self.estimate(&left)));
         let mut cut = BTreeSet::new();
         for (i, v) in left.iter().enumerate() {
@@ -142,7 +142,8 @@ impl<'a> Session<'a> {
         for index in cut {
             let why = format!(
                 "the time budget was used up after {} of {} repeats",
-                cells[index].record.repeats, common.repeats
+                cells[index].record.repeats,
+                repeats[index / servers]
             );
             self.note(Shortfall::Cannot(why), &cells[index].record, run, notify);
         }
@@ -156,6 +157,12 @@ impl<'a> Session<'a> {
     /// Returns the number of a visit's cell.
     fn index(&self, v: &Visit) -> usize {
         v.point * self.checked.adapters.len() + v.server
+    }
+
+    /// Returns whether an earlier point gives the server the same cell.
+    fn is_repeated(&self, server: usize, point: usize) -> bool {
+        let (adapters, points) = (&self.checked.adapters, &self.checked.experiment.points);
+        variables::is_repeated(&adapters[server], points, point)
     }
 
     /// Returns the expected time of visits.
@@ -173,7 +180,7 @@ impl<'a> Session<'a> {
         let mut cells = Vec::new();
         for point in &self.checked.experiment.points {
             for adapter in &self.checked.adapters {
-                let mut settings = point.varied.clone();
+                let mut settings = variables::cell_settings(adapter, point);
                 if adapter.remote.is_none()
                     && let Ok(plan) = cpu_plan(&point.settings, self.lab.allowed_cpus())
                 {
@@ -182,6 +189,7 @@ impl<'a> Session<'a> {
                 let method = point.settings.method.word();
                 let mut record = CellRecord::new(&adapter.name, settings, method);
                 record.certificate = certificate.cloned();
+                record.notes = variables::notes(adapter, point);
                 let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
                 let mut kept = Vec::new();
                 if let Some(old) =
@@ -322,12 +330,6 @@ impl<'a> Session<'a> {
 
     /// Returns the server's program if it is installed, has the variables of the point, and supports its transport.
     fn installed(&mut self, adapter: &Adapter, point: &Point) -> Result<Installed, Shortfall> {
-        for name in point.settings.variables.keys() {
-            if point.varied.contains_key(name) && !adapter.knows_variable(name) {
-                let why = format!("its adapter has no variable `{name}`");
-                return Err(Shortfall::Cannot(why));
-            }
-        }
         let installed = self.find(adapter)?;
         let (transport, version) = (point.settings.tester.transport, installed.version());
         if adapter.speaks(transport, version) {

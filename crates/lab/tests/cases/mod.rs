@@ -29,6 +29,16 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("bind9_serves", || within_or(|lab| servers::starts(lab, "bind9"))),
     ("nsd_serves", || within_or(|lab| servers::starts(lab, "nsd"))),
     ("knot_serves", || within_or(|lab| servers::starts(lab, "knot"))),
+    ("dns64d_cache_is_switched", || within_or(|lab| servers::cache_is_switched(lab, "dns64d"))),
+    ("unbound_cache_is_switched", || within_or(|lab| servers::cache_is_switched(lab, "unbound"))),
+    ("bind9_cache_is_switched", || within_or(|lab| servers::cache_is_switched(lab, "bind9"))),
+    ("pdns_recursor_cache_is_switched", || {
+        within_or(|lab| servers::cache_is_switched(lab, "pdns-recursor"))
+    }),
+    ("knot_resolver_cache_is_switched", || {
+        within_or(|lab| servers::cache_is_switched(lab, "knot-resolver"))
+    }),
+    ("buffers_are_equal", servers::buffers_are_equal),
     ("zones_load", || within_or(servers::zones_load)),
     ("a_custom_server_serves", || within(servers::a_custom_server_serves)),
     ("a_bad_server_says_why", || within(servers::a_bad_server_says_why)),

@@ -7,7 +7,7 @@ use experiment::Custom;
 use experiment::file::Role;
 use lab::authdns::{self, Serves};
 use lab::probe::{Observed, Snapshot, Span};
-use lab::ready::Ask;
+use lab::ready::{Ask, Question};
 use lab::testbed::{PORT, address_v4, address_v6};
 use lab::zonefile::write_zone;
 use lab::{Adapter, AdapterError, Catalogue, Host, Installed, Lab, Server, ServerError, Service};
@@ -94,6 +94,99 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
         }
     }
     0
+}
+
+/// Datagrams that the AuthDNS's host has received over IPv4, where servers ask upstream.
+fn asked_upstream(testbed: &lab::Testbed) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
+    let text = testbed.namespace(Host::Auth).run(read).unwrap().unwrap();
+    let numbers = text.lines().rfind(|line| line.starts_with("Udp: ")).unwrap();
+    numbers.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// With its cache a DNS64 server answers a name again by itself; without it asks upstream again, or its adapter says why not.
+pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
+    let catalogue = Catalogue::load(None).unwrap();
+    let adapter = catalogue.get(name).unwrap();
+    if let Err(e @ AdapterError::NotInstalled { .. }) = adapter.program() {
+        return skipped(e);
+    }
+    let (testbed, dir) = hosts::testbed(lab);
+    let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+    let cache = &adapter.variables["cache"];
+    assert_eq!(cache.values, ["on", "off"]);
+    for value in &cache.values {
+        let mut service = service(Role::Dns64, dir.path());
+        service.variables.insert("cache".to_owned(), value.clone());
+        let serves = Serves::Dut { aaaa_share: 0.0 };
+        let (namespace, pref64) = (service.namespace, service.pref64);
+        let mut authdns =
+            authdns::start(serves, &namespace, pref64, &testbed, lab, dir.path()).unwrap();
+        let server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
+        // It has answered these names before, when it became ready.
+        let before = asked_upstream(&testbed);
+        let names = Question::ends(&namespace, service.ask);
+        lab::ready::answers(testbed.namespace(Host::Tester), installed.address(), &names).unwrap();
+        let asked = asked_upstream(&testbed) - before;
+        println!("  cache {value}: asked upstream {asked} times for {} names", names.len());
+        match value.as_str() {
+            "on" => assert_eq!(asked, 0, "answered from the cache"),
+            _ if cache.notes.contains_key(value) => {
+                assert!(cache.notes[value].contains("cannot be switched off"), "{:?}", cache.notes);
+            }
+            // The AAAA and the A record of each.
+            _ => assert!(asked >= 2 * names.len() as u64, "{asked}"),
+        }
+        server.stop();
+        authdns.stop(nix::sys::signal::Signal::SIGTERM, Duration::from_secs(5));
+    }
+    0
+}
+
+/// As root every server's sockets on port 53 have the size of the system's default during a run.
+pub(crate) fn buffers_are_equal() -> u8 {
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("only root can enlarge the default of socket buffers");
+    }
+    // No machine has this core.
+    let core = "1023".parse().unwrap();
+    let _enlarged = lab::Reservation::take(&core, Duration::ZERO).unwrap();
+    super::within_or(|lab| {
+        let catalogue = Catalogue::load(None).unwrap();
+        let (testbed, dir) = hosts::testbed(lab);
+        let default = std::fs::read_to_string("/proc/sys/net/core/rmem_default").unwrap();
+        let mut seen = 0;
+        for adapter in
+            catalogue.iter().filter(|adapter| !adapter.front && adapter.program().is_ok())
+        {
+            let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+            let service = service(adapter.roles[0], dir.path());
+            let serves = Serves::Dut { aaaa_share: 0.0 };
+            let mut authdns =
+                authdns::start(serves, &service.namespace, pref64(), &testbed, lab, dir.path())
+                    .unwrap();
+            let server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
+            let list = || std::process::Command::new("ss").args(["-uanm", "sport = :53"]).output();
+            let listed = match testbed.namespace(Host::Dut).run(list).unwrap() {
+                Ok(listed) => String::from_utf8_lossy(&listed.stdout).into_owned(),
+                Err(e) => return skipped(format_args!("ss (iproute2): {e}")),
+            };
+            let sizes: Vec<&str> =
+                listed.split(",rb").skip(1).filter_map(|rest| rest.split(',').next()).collect();
+            println!("  {}: {sizes:?}", adapter.name);
+            assert!(!sizes.is_empty(), "{}: {listed}", adapter.name);
+            assert!(
+                sizes.iter().all(|size| *size == default.trim()),
+                "{}: {sizes:?}",
+                adapter.name
+            );
+            seen += 1;
+            server.stop();
+            authdns.stop(nix::sys::signal::Signal::SIGTERM, Duration::from_secs(5));
+        }
+        assert!(seen > 0);
+        0
+    })
 }
 
 /// Loading a zone is timed, weighed and sampled; a later start of NSD is one, too.

@@ -49,7 +49,12 @@ pub(crate) fn show(checked: &Checked<'_>) {
         .collect();
     println!("servers: {}", servers.join(", "));
     let form = if experiment.is_quick { "short" } else { "full" };
-    println!("form: {form}; method: {}; repeats: {}", common.method.word(), common.repeats);
+    let repeats = experiment.points.iter().map(|point| point.settings.repeats);
+    let repeats = match (repeats.clone().min(), repeats.max()) {
+        (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
+        _ => common.repeats.to_string(),
+    };
+    println!("form: {form}; method: {}; repeats: {repeats}", common.method.word());
     let installed = checked.adapters.iter().filter(|adapter| adapter.program().is_ok()).count();
     let points = &experiment.points;
     println!("cells: {installed} servers x {} points; order: {:?}", points.len(), common.order);

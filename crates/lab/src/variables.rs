@@ -1,0 +1,124 @@
+//! Variables of adapters (`[variables]` of an experiment): accepted values, and cells of servers that lack a variable.
+//!
+//! ```text
+//! point: cache=on  ──> server with the variable: cell cache=on     server without it: one cell, without `cache`
+//! point: cache=off ──>                           cell cache=off                       the same cell: not visited again
+//! ```
+
+use std::collections::BTreeMap;
+
+use experiment::{Experiment, FileError, Point};
+
+use crate::adapter::Adapter;
+
+/// Checks the values that an experiment gives to the variables of its servers.
+///
+/// # Errors
+/// With the place of the first value that an adapter does not accept.
+pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(), FileError> {
+    for point in &experiment.points {
+        for adapter in adapters.iter().flat_map(Adapter::chain) {
+            for (name, value) in &point.settings.variables {
+                let Some(variable) = adapter.variables.get(name) else { continue };
+                if !variable.values.contains(&value.0) {
+                    let (title, known) = (&adapter.title, variable.values.join(" or "));
+                    let why = format!("`{}`: `{name}` of {title} is {known}", value.0);
+                    return Err(experiment.bad(point, &format!("variables.{name}"), why));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the settings of a server's cell at a point: the varied ones, without variables that its adapter lacks.
+pub(crate) fn cell_settings(adapter: &Adapter, point: &Point) -> BTreeMap<String, String> {
+    let mut settings = point.varied.clone();
+    settings.retain(|name, _| {
+        !point.settings.variables.contains_key(name) || adapter.knows_variable(name)
+    });
+    settings
+}
+
+/// Returns whether an earlier point of `points` gives the server the same cell as point `index`.
+pub(crate) fn is_repeated(adapter: &Adapter, points: &[Point], index: usize) -> bool {
+    let settings = cell_settings(adapter, &points[index]);
+    settings != points[index].varied
+        && points[..index].iter().any(|point| cell_settings(adapter, point) == settings)
+}
+
+/// Returns the notes on a server's cell at a point: variables that its adapter lacks, shortcomings of their values.
+pub(crate) fn notes(adapter: &Adapter, point: &Point) -> Vec<String> {
+    let mut out = Vec::new();
+    for (name, value) in &point.settings.variables {
+        if point.varied.contains_key(name) && !adapter.knows_variable(name) {
+            out.push(format!("its adapter has no variable `{name}`: measured once, as it is"));
+        }
+        let variables = adapter.chain().filter_map(|part| part.variables.get(name));
+        out.extend(variables.filter_map(|variable| variable.notes.get(&value.0).cloned()));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::adapter::tests::GOOD;
+
+    fn experiment(values: &str) -> Experiment {
+        let text = format!(
+            "name = \"x\"\ntitle = \"X\"\nrole = \"dns64\"\nservers = [\"x\"]\nmethod = \"closed\"\n\
+             [matrix]\nvariables.cache = [{values}]\n"
+        );
+        Experiment::parse(&text, Path::new("x.toml")).expect("an experiment")
+    }
+
+    fn adapter(variables: &str) -> Adapter {
+        let text = GOOD.replace("[start]", &format!("{variables}\n[start]"));
+        Adapter::parse(&text, Path::new("x.toml")).expect("an adapter")
+    }
+
+    const CACHE: &str =
+        "[variables.cache]\nvalues = [\"on\", \"off\"]\nnotes.off = \"it stays on\"";
+
+    #[test]
+    fn values_are_checked_with_their_place() {
+        let known = [adapter(CACHE)];
+        assert!(check(&experiment("\"on\", \"off\""), &known).is_ok());
+        let error = check(&experiment("\"on\", 64"), &known).expect_err("64").to_string();
+        assert_eq!(error, "x.toml:7:26: `64`: `cache` of X is on or off");
+        assert!(check(&experiment("64"), &[adapter("")]).is_ok(), "nobody says what it may be");
+    }
+
+    #[test]
+    fn a_server_without_the_variable_has_one_cell() {
+        let experiment = experiment("\"on\", \"off\"");
+        let points = &experiment.points;
+        let (with, without) = (adapter(CACHE), adapter(""));
+        let cells = |adapter: &Adapter| -> Vec<(usize, bool)> {
+            let of = |i: usize| {
+                (cell_settings(adapter, &points[i]).len(), is_repeated(adapter, points, i))
+            };
+            (0..2).map(of).collect()
+        };
+        assert_eq!(cells(&with), [(1, false), (1, false)]);
+        assert_eq!(cells(&without), [(0, false), (0, true)]);
+        assert_eq!(notes(&with, &points[0]), [""; 0]);
+        assert_eq!(notes(&with, &points[1]), ["it stays on"]);
+        assert_eq!(notes(&without, &points[0]).len(), 1);
+    }
+
+    #[test]
+    fn a_variable_needs_values_and_notes_on_them() {
+        for (wrong, why) in [
+            (CACHE.replace("\"on\", \"off\"", ""), "needs at least one value"),
+            (CACHE.replace("notes.off", "notes.of"), "a note on `of`"),
+        ] {
+            let text = GOOD.replace("[start]", &format!("{wrong}\n[start]"));
+            let error = Adapter::parse(&text, Path::new("x.toml")).expect_err("wrong").to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
