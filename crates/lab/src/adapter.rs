@@ -454,6 +454,16 @@ impl Adapter {
         self.chain().any(|a| declared(a) || used(a))
     }
 
+    /// Returns why it or the server behind it does not accept a value of a variable; `None` if they do.
+    pub(crate) fn refuses(&self, name: &str, value: &str) -> Option<String> {
+        self.chain().find_map(|adapter| {
+            let known = &adapter.variables.get(name)?.values;
+            let why =
+                || format!("`{value}`: `{name}` of {} is {}", adapter.title, known.join(" or "));
+            (!known.iter().any(|known| known == value)).then(why)
+        })
+    }
+
     /// Returns what is invalid about the adapter; `None` if nothing is.
     fn invalid(&self) -> Option<String> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -109,6 +109,9 @@ fn assigned(
             if !adapter.knows_variable(name) {
                 return Err(bad(format!("{} has no such variable", adapter.title)));
             }
+            if let Some(why) = adapter.refuses(name, value) {
+                return Err(bad(why));
+            }
             setting.variables.insert(name.to_owned(), value.to_owned());
             continue;
         }

@@ -17,12 +17,9 @@ use crate::adapter::Adapter;
 /// With the place of the first value that an adapter does not accept.
 pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(), FileError> {
     for point in &experiment.points {
-        for adapter in adapters.iter().flat_map(Adapter::chain) {
+        for adapter in adapters {
             for (name, value) in &point.settings.variables {
-                let Some(variable) = adapter.variables.get(name) else { continue };
-                if !variable.values.contains(&value.0) {
-                    let (title, known) = (&adapter.title, variable.values.join(" or "));
-                    let why = format!("`{}`: `{name}` of {title} is {known}", value.0);
+                if let Some(why) = adapter.refuses(name, &value.0) {
                     return Err(experiment.bad(point, &format!("variables.{name}"), why));
                 }
             }
