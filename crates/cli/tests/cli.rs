@@ -193,6 +193,43 @@ fn faults_are_named() {
 }
 
 #[test]
+fn the_address_in_each_answer_is_checked_unless_asked_otherwise() {
+    let checked = "addresses checked under any prefix";
+    let (with, without) = (AuthDns::start(&["--aaaa", "always"]), AuthDns::start(&[]));
+    let table: [(&AuthDns, &[&str], bool, bool); 3] = [
+        (&with, &[], true, true),
+        // Empty answers.
+        (&without, &[], false, true),
+        (&without, &["--expect", "noerror"], true, false),
+    ];
+    for (auth, expect, valid, is_checked) in table {
+        let args = ["--namespace", "10.0.0.0/12", "--rate", "500", "--duration", "200ms"];
+        let (_, trial) = load(auth, &[&args, expect].concat());
+        assert_eq!(trial["valid"] == trial["answered"], valid, "{expect:?}: {}", trial["invalid"]);
+        let workload = trial["conditions"]["workload"].as_str().expect("words");
+        assert_eq!(workload.contains(checked), is_checked, "{workload}");
+        let warnings = trial["warnings"].as_array().expect("a list");
+        let says = warnings.iter().any(|warning| warning["kind"] == "address-not-checked");
+        assert_eq!(says, !is_checked, "{warnings:?}");
+    }
+    let (_, out, _) = dnsdyno(&[
+        "search",
+        &without.address,
+        "--expect",
+        "noerror",
+        "--duration",
+        "200ms",
+        "--repeats",
+        "1",
+        "--max",
+        "2k",
+        "--start",
+        "1k",
+    ]);
+    assert!(out.contains("warning: the answers' addresses were not checked"), "{out}");
+}
+
+#[test]
 fn losses_are_counted() {
     let auth = AuthDns::start(&["--loss", "0.01"]);
     let (_, trial) = load(
