@@ -124,5 +124,5 @@ pub(crate) fn sum_up(
     record.conforming = record.differs.is_empty();
     record.limiter = record.limiters().common().unwrap_or_default();
     record.goal = search.goal.to_string();
-    record.rule = search.rule.word().to_owned();
+    record.rule = search.rule.name().to_string();
 }

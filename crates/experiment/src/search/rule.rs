@@ -21,7 +21,18 @@ pub enum Rule {
     CleanWindows,
 }
 
-/// Name of a [`Rule`], in files and arguments.
+impl Rule {
+    /// Returns the name of the rule.
+    pub fn name(&self) -> RuleName {
+        match self {
+            Rule::Rfc8219 => RuleName::Rfc8219,
+            Rule::Mlrsearch { .. } => RuleName::Mlrsearch,
+            Rule::CleanWindows => RuleName::CleanWindows,
+        }
+    }
+}
+
+/// Name of a [`Rule`], in files, arguments and records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleName {
     /// [`Rule::Rfc8219`].
