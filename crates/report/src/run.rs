@@ -149,16 +149,19 @@ mod tests {
     use std::collections::BTreeMap;
 
     use measure::stall::Side;
-    use measure::{Limiter, LimiterProof, Link, Outstanding, Path};
-    use record::{Capacity, Trial, TrialRecord, VoidRepeat, Voidness};
+    use measure::{Histogram, Limiter, LimiterProof, Link, Nanos, Outstanding, Path};
+    use record::{Capacity, Times, Trial, TrialRecord, VoidRepeat, Voidness};
 
     use super::*;
 
     /// A cell of MLRsearch: each search has a trial at its rate and one above it, which failed by the server's cores.
     fn cell(server: &str, found: &[(f64, Limiter)]) -> CellRecord {
-        let trial: Trial =
+        let mut trial: Trial =
             serde_json::from_str(include_str!("../../record/tests/fixtures/trial.json"))
                 .expect("a trial");
+        let mut latency = Histogram::new();
+        (1..=1_000).for_each(|us| latency.record(Nanos::from_micros(us)));
+        trial.latency_us = Times::from(&latency);
         let mut cell = CellRecord::new(server, BTreeMap::new(), "search");
         (cell.rule, cell.goal) = ("mlrsearch".into(), "loss < 0.5%".into());
         for (repeat, (qps, limiter)) in found.iter().enumerate() {
@@ -202,6 +205,7 @@ mod tests {
         let text = super::run(&run);
         let lines: Vec<&str> = text.lines().collect();
         let p50 = time_us(latency_us(&run.results[0], 0.5).expect("a latency"));
+        assert!(p50.starts_with("500.") && p50.ends_with(" us"), "{p50}");
         assert_eq!(
             lines[0],
             "Capacity, with the latency at that rate (rule mlrsearch, goal loss < 0.5%, link plain, path wire)"

@@ -123,7 +123,8 @@ pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
         let mut authdns =
             authdns::start(serves, &namespace, pref64, &testbed, lab, dir.path()).unwrap();
         let server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
-        // It has answered these names before, when it became ready.
+        // It has answered these names before, when it became ready. BIND uses an answer of TTL 0 until its second ends.
+        std::thread::sleep(Duration::from_millis(1_100));
         let before = asked_upstream(&testbed);
         let names = Question::ends(&namespace, service.ask);
         lab::ready::answers(testbed.namespace(Host::Tester), installed.address(), &names).unwrap();
