@@ -9,6 +9,7 @@ use lab::CpuList;
 use measure::Nanos;
 use record::request::WaitFor;
 use streams::serve::FaultPlan;
+use udp::UdpOptions;
 use wire::{Ipv4Prefix, Name, Pref64};
 
 use crate::arguments::address::parse_target;
@@ -135,6 +136,9 @@ pub(crate) struct AuthArgs {
     /// Receive each datagram by itself (no UDP_GRO)
     #[arg(long)]
     pub(crate) no_gro: bool,
+    /// Receive and send buffer to ask for on each UDP socket, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = UdpOptions::default().buffer)]
+    pub(crate) buffer: usize,
     /// End after this time [default: on SIGINT or SIGTERM]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,

@@ -76,7 +76,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
             gro: !args.no_gro,
             // A capacity and a delay count from the arrival of a query, even if the worker comes to it later.
             timestamps: config.is_timed(),
-            ..UdpOptions::default()
+            buffer: args.buffer,
         },
         stream_fault: args.stream_fault,
     };
