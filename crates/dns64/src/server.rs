@@ -81,6 +81,8 @@ struct Scratch {
     expired: Vec<u32>,
     /// The record that is being composed.
     record: Vec<u8>,
+    /// The current reply of upstream, normalised.
+    reply: Vec<u8>,
 }
 
 /// Current sizes of a worker's tables.
@@ -148,6 +150,7 @@ impl Dns64 {
                 found: Vec::new(),
                 expired: Vec::new(),
                 record: Vec::new(),
+                reply: Vec::new(),
             },
             settings,
         }
@@ -244,7 +247,7 @@ impl Role for Dns64 {
                     self.on_stream_query(stream, client, framed, &message, now, tx);
                 }
                 FromStreams::Reply { lookup, ticket, message } => {
-                    self.on_stream_reply(lookup, ticket, message.as_deref(), now, tx);
+                    self.on_stream_reply(lookup, ticket, message, now, tx);
                 }
             }
         }

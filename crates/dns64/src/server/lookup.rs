@@ -11,7 +11,7 @@ use super::Dns64;
 use crate::config::Transport;
 use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
-use crate::reply::Reply;
+use crate::reply::{self, Reply};
 use crate::streams::ToStreams;
 use crate::transaction::{Path, Phase, Transaction};
 use crate::upstream::{OtherCase, ServerId};
@@ -150,22 +150,39 @@ impl Dns64 {
             self.counters.upstream_unexpected += 1;
             return;
         };
-        let (t, slot) = (lookup / 2, lookup as usize % 2);
-        let Some(reply) = Reply::parse(received.bytes) else {
+        let mut message = std::mem::take(&mut self.scratch.reply);
+        message.clear();
+        message.extend_from_slice(received.bytes);
+        reply::normalise(&mut message);
+        match Reply::parse(&message) {
+            Some(reply) => self.on_parsed(server, lookup, &reply, received.bytes, now, tx),
             // Servers that could not parse or would not answer the query may leave the question out.
-            let refused = header.is_response()
-                && received.bytes.len() == HEADER
-                && !matches!(header.rcode(), 0 | 3);
-            if refused {
-                self.end_lookup(t, slot, Outcome::Refused, now, tx);
-            } else {
-                self.counters.upstream_malformed += 1;
+            None if header.is_response()
+                && message.len() == HEADER
+                && !matches!(header.rcode(), 0 | 3) =>
+            {
+                self.end_lookup(lookup / 2, lookup as usize % 2, Outcome::Refused, now, tx);
             }
-            return;
-        };
+            None => self.counters.upstream_malformed += 1,
+        }
+        self.scratch.reply = message;
+    }
+
+    /// Handles a well-formed reply with the id of a pending lookup; `octets` is the message as received.
+    fn on_parsed(
+        &mut self,
+        server: ServerId,
+        lookup: u32,
+        reply: &Reply<'_>,
+        octets: &[u8],
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let (t, slot) = (lookup / 2, lookup as usize % 2);
         let transaction = &self.transactions[t];
         let asked = transaction.lookups[slot];
-        match compare(&reply, transaction.name(), asked.qtype, asked.case_seed) {
+        let question = &octets[HEADER..HEADER + reply.question.len()];
+        match compare(question, transaction.name(), asked.qtype, asked.case_seed) {
             Match::Exact if asked.case_seed != 0 => self.upstreams.note_case_kept(server),
             Match::Exact => {}
             Match::OtherCase => {
@@ -188,7 +205,7 @@ impl Dns64 {
             self.release(t, slot);
             return self.send_on_stream(t, slot, now);
         }
-        self.end_lookup(t, slot, Outcome::Reply(reply), now, tx);
+        self.end_lookup(t, slot, Outcome::Reply(*reply), now, tx);
     }
 
     /// Sends a lookup over a stream.
@@ -218,7 +235,7 @@ impl Dns64 {
         &mut self,
         lookup: u32,
         ticket: u32,
-        message: Option<&[u8]>,
+        mut message: Option<Vec<u8>>,
         now: Nanos,
         tx: &mut TxBatch,
     ) {
@@ -228,8 +245,10 @@ impl Dns64 {
             self.counters.upstream_unexpected += 1;
             return;
         }
-        let reply = message.and_then(Reply::parse).filter(|reply| {
-            compare(reply, self.transactions[t].name(), asked.qtype, 0) != Match::No
+        message.iter_mut().for_each(|message| reply::normalise(message));
+        let reply = message.as_deref().and_then(Reply::parse).filter(|reply| {
+            let name = self.transactions[t].name();
+            compare(reply.question, name, asked.qtype, 0) != Match::No
         });
         match reply {
             Some(reply) => {
@@ -396,9 +415,9 @@ enum Match {
     No,
 }
 
-/// Compares the question of a reply with the one sent.
-fn compare(reply: &Reply<'_>, name: &Name, qtype: Qtype, seed: u64) -> Match {
-    let Some((replied, tail)) = reply.question.split_last_chunk::<4>() else { return Match::No };
+/// Compares the question of a reply, as received, with the one sent.
+fn compare(question: &[u8], name: &Name, qtype: Qtype, seed: u64) -> Match {
+    let Some((replied, tail)) = question.split_last_chunk::<4>() else { return Match::No };
     let [t1, t0] = qtype.0.to_be_bytes();
     let [c1, c0] = Qclass::IN.0.to_be_bytes();
     let name = name.as_wire();

@@ -1,6 +1,9 @@
-//! Tests of the server as a role, step by step: upstream queries and their times, answers to clients, limits.
+//! Tests of the server as a role, step by step: upstream queries and their times, answers to clients, limits. `answers` has
+//! the rules for their content.
 
+mod answers;
 mod bench;
+mod text;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -17,6 +17,7 @@
 //!   opt, no-opt, echo-do, ecs        EDNS of the reply
 //!   ttl 60                           all TTLs of the answer from 1 to this
 //!   no-rrsig                         no signature in the answer
+//!   lower-case                       no capital letter in owners and data, signatures excepted
 //! ```
 
 use std::time::Duration;
@@ -203,6 +204,10 @@ fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
         "ttl" => {
             let fits = |ttl: u32| (1..=number()).contains(&(ttl as usize));
             !reply.answer.is_empty() && reply.answer.iter().all(|seen| fits(seen.ttl))
+        }
+        "lower-case" => {
+            let records = [&reply.answer, &reply.authority, &reply.additional];
+            records.into_iter().flatten().all(|r| !r.mixed_case || r.rtype == Rtype::RRSIG)
         }
         "no-rrsig" => {
             let signature = |rtype: Rtype| rtype == Rtype::RRSIG;

@@ -7,6 +7,7 @@ use domain::base::iana::{Class, OptRcode, OptionCode, Rtype};
 use domain::base::message_builder::AdditionalBuilder;
 use domain::base::name::{FlattenInto, ParsedName};
 use domain::base::opt::UnknownOptData;
+use domain::base::wire::Composer;
 use domain::base::{Message, MessageBuilder, Name, Record};
 use domain::dep::octseq::Octets;
 use domain::rdata::{AllRecordData, ZoneRecordData};
@@ -58,6 +59,8 @@ pub(crate) struct Seen {
     pub(crate) rtype: Rtype,
     pub(crate) data: String,
     pub(crate) ttl: u32,
+    /// Whether its owner or a name in its data has a capital letter.
+    pub(crate) mixed_case: bool,
 }
 
 impl Seen {
@@ -101,14 +104,16 @@ where
         if record.rtype() == Rtype::OPT {
             continue;
         }
-        let (owner, rtype, ttl) =
-            (lower(&record.owner().to_string()), record.rtype(), record.ttl());
+        let (spelling, rtype, ttl) = (record.owner().to_string(), record.rtype(), record.ttl());
         // The test decides about data that cannot be parsed.
         let data = match record.into_any_record::<AllRecordData<_, ParsedName<_>>>() {
-            Ok(record) => record.data().to_string().to_ascii_lowercase(),
+            Ok(record) => record.data().to_string(),
             Err(_) => UNREADABLE.to_owned(),
         };
-        seen.push(Seen { owner, rtype, data, ttl: ttl.as_secs() });
+        let capital = |text: &str| text.contains(|c: char| c.is_ascii_uppercase());
+        let mixed_case = capital(&spelling) || capital(&data);
+        let data = data.to_ascii_lowercase();
+        seen.push(Seen { owner: lower(&spelling), rtype, data, ttl: ttl.as_secs(), mixed_case });
     }
     seen
 }
@@ -160,7 +165,11 @@ pub(crate) fn ecs(network: &str) -> Vec<u8> {
 }
 
 /// Appends an OPT record.
-pub(crate) fn push_opt(additional: &mut AdditionalBuilder<Vec<u8>>, edns: &Edns, rcode: OptRcode) {
+pub(crate) fn push_opt<T: Composer>(
+    additional: &mut AdditionalBuilder<T>,
+    edns: &Edns,
+    rcode: OptRcode,
+) {
     additional
         .opt(|opt| {
             opt.set_udp_payload_size(edns.size);

@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use domain::base::iana::{OptRcode, Rcode, Rtype};
-use domain::base::{Message, MessageBuilder, Name, ToName};
+use domain::base::{Message, MessageBuilder, Name, StaticCompressor, ToName};
 
 use super::message::{self, ECS, Edns, Sent};
 use super::server::next_port;
@@ -127,7 +127,9 @@ impl Scripted {
         }
         let asked = query.sole_question().ok()?;
         let edns = Edns::of(query);
-        let mut builder = MessageBuilder::new_vec();
+        // Names are compressed as real servers do: also with the question, as the sender spelled it.
+        let target = StaticCompressor::new(Vec::new());
+        let mut builder = MessageBuilder::from_target(target).expect("room");
         let header = builder.header_mut();
         header.set_id(query.header().id() ^ u16::from(self.has("wrong-id")));
         header.set_qr(true);
@@ -163,7 +165,7 @@ impl Scripted {
             let edns = Edns { size: 1232, version: 0, dnssec: edns.dnssec, options };
             message::push_opt(&mut additional, &edns, rcode);
         }
-        let mut octets = additional.finish();
+        let mut octets = additional.finish().into_target();
         if self.has("mangled") {
             mangle(&mut octets, query.header().id());
         }

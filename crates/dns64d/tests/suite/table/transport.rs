@@ -244,6 +244,32 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "The random letter case of queries reaches no client",
+        rfc: "draft-vixie-dnsext-dns0x20",
+        unbound: With("use-caps-for-id: yes"),
+        bind: Cannot("no mixed case in names"),
+        upstream: &[
+            ("www.sub.example AAAA", "www.sub.example 50 CNAME host.sub.example"),
+            ("www.sub.example A", "www.sub.example 50 CNAME host.sub.example"),
+            ("host.sub.example AAAA", ""),
+            (
+                "host.sub.example A",
+                "host.sub.example 40 A 192.0.2.33; additional; ns.sub.example 60 A 192.0.2.53",
+            ),
+            ("no.sub.example AAAA", "authority; sub.example 60 SOA ns.sub.example host.sub.example 1 2 3 4 5"),
+            ("no.sub.example A", "authority; sub.example 60 SOA ns.sub.example host.sub.example 1 2 3 4 5"),
+        ],
+        queries: &[
+            (
+                "www.sub.example AAAA",
+                "NOERROR; www.sub.example CNAME host.sub.example; host.sub.example AAAA 2001:db8:64::c000:221; lower-case",
+            ),
+            ("www.sub.example AAAA", "NOERROR; lower-case"),
+            ("no.sub.example AAAA", "NOERROR; none; soa 1; lower-case"),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "Records that were not queried are not cached",
         rfc: "RFC 2181 5.4.1, RFC 5452 6",
         upstream: &[
