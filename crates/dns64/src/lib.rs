@@ -23,6 +23,7 @@ mod cache;
 mod compose;
 pub mod config;
 mod counters;
+mod extended_error;
 pub mod policy;
 mod question;
 mod reply;

@@ -5,9 +5,10 @@ use wire::edns::EdnsSeen;
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end, skip_name};
 use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
 use wire::reply::readable::{self, Shape};
-use wire::{Invalid, Name, Opcode, Qtype};
+use wire::{Invalid, Name, Opcode, Qtype, Rcode};
 
 use crate::answer::{Answer, MAX_MESSAGE};
+use crate::extended_error::{OPTION, is_dnssec};
 
 /// EDNS options for a single hop only: COOKIE, keepalive, padding.
 const HOP_BY_HOP: [u16; 3] = [10, 11, 12];
@@ -92,8 +93,8 @@ pub(crate) struct Reply<'a> {
     /// the number of SOA records.
     pub(crate) negative_ttl: Option<u32>,
     soas: u16,
-    /// EDNS options, in wire form; `None` without EDNS.
-    options: Option<&'a [u8]>,
+    /// EDNS fields; `None` without EDNS.
+    edns: Option<EdnsSeen<'a>>,
 }
 
 /// A record of the wanted type: the position of its data.
@@ -135,7 +136,7 @@ impl<'a> Reply<'a> {
             answer_ttl: u32::MAX,
             negative_ttl: None,
             soas: 0,
-            options: None,
+            edns: None,
         };
         reply.walk(at).is_some_and(|end| end == bytes.len()).then_some(reply)
     }
@@ -170,7 +171,7 @@ impl<'a> Reply<'a> {
                     return None;
                 }
                 self.rcode |= u16::from(edns.extended_rcode) << 4;
-                self.options = Some(edns.options_wire());
+                self.edns = Some(edns);
             } else if opts == 0 {
                 self.additional += 1;
                 self.additional_end = end;
@@ -187,7 +188,14 @@ impl<'a> Reply<'a> {
 
     /// Returns whether it has an OPT record.
     pub(crate) fn has_edns(&self) -> bool {
-        self.options.is_some()
+        self.edns.is_some()
+    }
+
+    /// Returns whether upstream states that DNSSEC validation failed (RFC 8914).
+    pub(crate) fn is_bogus(&self) -> bool {
+        let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
+        self.rcode == Rcode::SERVFAIL.0
+            && options.any(|(code, data)| code == OPTION && is_dnssec(data))
     }
 
     /// Returns whether upstream states that the data is authentic.
@@ -288,8 +296,8 @@ impl<'a> Reply<'a> {
 
     /// Copies the EDNS options that are meant for the client.
     pub(crate) fn copy_options(&self, answer: &mut Answer) {
-        if let Some(options) = self.options {
-            copy_options(options, &mut answer.options);
+        if let Some(edns) = self.edns {
+            copy_options(edns.options_wire(), &mut answer.options);
         }
     }
 

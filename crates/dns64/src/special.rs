@@ -48,13 +48,20 @@ pub(crate) fn answer(
     answer: &mut Answer,
 ) -> Special {
     let name = key.name.as_wire();
+    // The zones of these names are delegated without a DS record (RFC 8880). The proof of this comes from
+    // the signed parent zone; without it, validators take our answers for forged ones.
+    let asks_parent = key.qtype == Qtype::DS;
     if policy.synthesis.ipv4only_arpa {
         if let Some(front) = wire::name::strip_suffix(name, IPV4ONLY) {
+            if asks_parent && front.is_empty() {
+                return Special::No;
+            }
             ipv4only(policy, all, key.qtype, front.is_empty(), question, answer);
             return Special::Ipv4Only;
         }
         if let Some(Reverse::V4(address)) = Reverse::parse(&key.name)
             && WELL_KNOWN.contains(&address)
+            && !asks_parent
         {
             pointer(key.qtype, IPV4ONLY, IPV4ONLY_TTL, question, answer);
             return Special::Ipv4Only;
@@ -266,8 +273,14 @@ mod tests {
                 assert_eq!(ask(off, name, qtype), (Special::No, String::new()));
             }
         }
-        let (special, _) = ask("", "notipv4only.arpa", Qtype::A);
-        assert_eq!(special, Special::No);
+        for (name, qtype) in [
+            ("notipv4only.arpa", Qtype::A),
+            ("ipv4only.arpa", Qtype::DS),
+            ("170.0.0.192.in-addr.arpa", Qtype::DS),
+        ] {
+            assert_eq!(ask("", name, qtype).0, Special::No, "{name} {qtype}");
+        }
+        assert_eq!(ask("", "x.ipv4only.arpa", Qtype::DS).0, Special::Ipv4Only);
     }
 
     #[test]

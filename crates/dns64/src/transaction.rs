@@ -46,6 +46,8 @@ pub(crate) enum Phase {
     InPlace,
     /// AAAA is queried; A is next if there is none.
     Aaaa,
+    /// AAAA is queried again with CD after SERVFAIL: an answer means that the data is bogus.
+    Check,
     /// A is queried for synthesis.
     A,
     /// A is queried first; AAAA is next if there is none.

@@ -38,7 +38,8 @@ impl Outcome<'_> {
     /// Returns whether the server could not, or would not, answer.
     fn is_error(&self) -> bool {
         match self {
-            Outcome::Reply(reply) => !matches!(reply.rcode, 0 | 3),
+            // Another server, which does not validate, must not give an answer to bogus data.
+            Outcome::Reply(reply) => !matches!(reply.rcode, 0 | 3) && !reply.is_bogus(),
             Outcome::Refused => true,
             Outcome::Nothing => false,
         }
@@ -383,6 +384,7 @@ fn compose(
 ) -> usize {
     let bit = |set: bool, flag: u16| if set { flag } else { 0 };
     let KeyFlags { rd, cd, dnssec } = transaction.key.flags;
+    let cd = cd || slot == 0 && transaction.phase == Phase::Check;
     let edns = udp_size > 0 && !transaction.lookups[slot].plain;
     // AD asks whether the data is authentic (RFC 6840 section 5.7).
     let flags = bit(rd, flag::RD) | bit(cd, flag::CD) | flag::AD;

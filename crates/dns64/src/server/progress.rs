@@ -3,6 +3,8 @@
 //! | phase | reply | next step | RFC 6147 |
 //! |---|---|---|---|
 //! | AAAA | NXDOMAIN | pass it on | 5.1.2 |
+//! | AAAA | SERVFAIL because of DNSSEC | pass it on | 5.5 |
+//! | AAAA | SERVFAIL | query AAAA with CD: an answer means bogus data and SERVFAIL | 5.5 |
 //! | AAAA | another error | query A, or pass the error on | 5.1.2 |
 //! | AAAA | none in time | query A, or SERVFAIL | 5.1.3 |
 //! | AAAA | AAAA records, not all excluded | pass them on, without the excluded ones | 5.1.1, 5.1.4 |
@@ -24,6 +26,7 @@ use super::lookup::Outcome;
 use super::target::without_hint;
 use crate::compose::Composer;
 use crate::config::{HintMode, OnError, OnTimeout};
+use crate::extended_error::ExtendedError;
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
 use crate::transaction::{Path, Phase};
@@ -39,7 +42,7 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let transaction = &mut self.transactions[t];
-        if slot == 1 && transaction.phase == Phase::Aaaa {
+        if slot == 1 && matches!(transaction.phase, Phase::Aaaa | Phase::Check) {
             // The A reply has to wait for the AAAA reply.
             if let Outcome::Reply(reply) = outcome {
                 transaction.early = Some(reply.bytes().into());
@@ -50,6 +53,7 @@ impl Dns64 {
             Phase::Probe => self.close(t),
             Phase::Pass | Phase::InPlace => self.proceed_pass(t, outcome, now, tx),
             Phase::Aaaa => self.proceed_aaaa(t, outcome, now, tx),
+            Phase::Check => self.proceed_check(t, outcome, now, tx),
             Phase::A | Phase::AlwaysA => self.proceed_a(t, outcome, now, tx),
             Phase::TargetAaaa | Phase::TargetA => self.proceed_target(t, outcome, now, tx),
         }
@@ -112,8 +116,12 @@ impl Dns64 {
         match reply.rcode {
             0 => {}
             3 => return self.pass_on(t, &reply, &reading, now, tx),
-            _ if settings.on_error == OnError::Pass => {
+            _ if settings.on_error == OnError::Pass || reply.is_bogus() => {
                 return self.pass_on(t, &reply, &reading, now, tx);
+            }
+            2 if !self.transactions[t].key.flags.cd => {
+                self.transactions[t].phase = Phase::Check;
+                return self.start_lookup(t, 0, Qtype::AAAA, now, tx);
             }
             _ => return self.query_a(t, now, tx),
         }
@@ -141,6 +149,22 @@ impl Dns64 {
                     self.finish(t, now, tx);
                 }
             }
+        }
+    }
+
+    /// Ends a question whose AAAA records exist but did not validate; for another reason of the SERVFAIL A is queried
+    /// (RFC 6147 section 5.5: the answer to a client without CD must not come from bogus data).
+    fn proceed_check(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+        match outcome {
+            Outcome::Reply(reply) if matches!(reply.rcode, 0 | 3) => {
+                self.question_of(t);
+                let answer = &mut self.scratch.answer;
+                answer.bare(&self.scratch.question, Rcode::SERVFAIL);
+                answer.failure = true;
+                ExtendedError::DnssecBogus.push(&mut answer.options);
+                self.finish(t, now, tx);
+            }
+            _ => self.query_a(t, now, tx),
         }
     }
 
@@ -263,7 +287,7 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         // An upstream error allows a recently expired answer too (RFC 8767 section 5).
-        if !matches!(reply.rcode, 0 | 3) && self.serve_stale(t, now, tx) {
+        if !matches!(reply.rcode, 0 | 3) && !reply.is_bogus() && self.serve_stale(t, now, tx) {
             return;
         }
         let transaction = &self.transactions[t];

@@ -86,7 +86,8 @@ impl Dns64 {
         let policy = self.settings.policy.clone();
         let mut missing = true;
         if let Outcome::Reply(reply) = outcome {
-            missing = reply.rcode != 3;
+            // The addresses are optional: after an error, which may hide bogus data, there are none.
+            missing = false;
             if reply.rcode == 0 && self.read(&reply, qtype).is_some() {
                 missing = self.add_addresses(t, &reply, qtype);
                 self.transactions[t].negative_ttl = reply.negative_ttl;

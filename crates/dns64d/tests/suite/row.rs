@@ -15,6 +15,8 @@
 //!   asked-with NAME TYPE +do +cd -do -cd ecs=NET tcp udp
 //!   size 512                         at most this number of octets
 //!   opt, no-opt, echo-do, ecs        EDNS of the reply
+//!   ede 6                            an extended error of the reply (RFC 8914), for a server that sends them
+//!   no-ede                           no extended error
 //!   ttl 60                           all TTLs of the answer from 1 to this
 //!   no-rrsig                         no signature in the answer
 //!   lower-case                       no capital letter in owners and data, signatures excepted
@@ -201,6 +203,8 @@ fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
         "no-opt" => reply.edns.is_none(),
         "echo-do" => reply.edns.as_ref().is_some_and(|edns| edns.dnssec),
         "ecs" => reply.edns.as_ref().is_some_and(|edns| edns.option(message::ECS).is_some()),
+        "ede" => reply.errors().any(|code| usize::from(code) == number()),
+        "no-ede" => reply.errors().next().is_none(),
         "ttl" => {
             let fits = |ttl: u32| (1..=number()).contains(&(ttl as usize));
             !reply.answer.is_empty() && reply.answer.iter().all(|seen| fits(seen.ttl))

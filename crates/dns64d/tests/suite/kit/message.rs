@@ -185,6 +185,9 @@ pub(crate) fn push_opt<T: Composer>(
         .expect("a short message");
 }
 
+/// Code of the option for extended errors (RFC 8914).
+pub(crate) const EXTENDED_ERROR: u16 = 15;
+
 /// A received reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
@@ -226,6 +229,16 @@ impl Reply {
             additional: section(message.additional().expect("an additional section")),
             edns: Edns::of(&message),
         }
+    }
+}
+
+impl Reply {
+    /// Returns the info codes of its extended errors.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = u16> {
+        let options = self.edns.iter().flat_map(|edns| &edns.options);
+        options.filter(|(code, _)| *code == EXTENDED_ERROR).map(|(_, data)| {
+            u16::from_be_bytes(*data.first_chunk().expect("a code of two octets"))
+        })
     }
 }
 

@@ -17,6 +17,8 @@
 //!   tc                                  empty and truncated over UDP, complete over TCP
 //!   no-opt                              without an OPT record
 //!   formerr-opt                         FORMERR to a query with EDNS
+//!   servfail-without-cd                 SERVFAIL to a query without CD
+//!   ede 6                               an extended error (RFC 8914)
 //!   wrong-id, wrong-name, wrong-type, wrong-case, wrong-port, garbage, scrap    invalid replies
 //!   (empty)                             no data: the SOA of the name's top-level domain
 //! ```
@@ -36,7 +38,7 @@ use std::time::Duration;
 use domain::base::iana::{OptRcode, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, StaticCompressor, ToName};
 
-use super::message::{self, ECS, Edns, Sent};
+use super::message::{self, ECS, EXTENDED_ERROR, Edns, Sent};
 use super::server::next_port;
 
 /// Data of the SOA of a zone; its negative TTL is 300 s.
@@ -64,6 +66,8 @@ struct Scripted {
     sections: [Vec<Sent>; 3],
     rcode: Option<OptRcode>,
     words: Vec<String>,
+    /// Info codes of extended errors.
+    errors: Vec<u16>,
     delay: Duration,
 }
 
@@ -86,6 +90,9 @@ impl Scripted {
                 _ if item.starts_with("delay ") => {
                     let ms = item["delay ".len()..].parse().expect("milliseconds");
                     scripted.delay = Duration::from_millis(ms);
+                }
+                _ if item.starts_with("ede ") => {
+                    scripted.errors.push(item["ede ".len()..].parse().expect("a code"));
                 }
                 _ if item.starts_with("many ") => {
                     let (name, count) = item["many ".len()..].split_once(' ').expect("many NAME N");
@@ -141,8 +148,12 @@ impl Scripted {
         let cut = self.has("tc") && !tcp;
         header.set_tc(cut);
         let refused = self.has("formerr-opt") && edns.is_some();
-        let rcode =
-            if refused { OptRcode::FORMERR } else { self.rcode.unwrap_or(OptRcode::NOERROR) };
+        let unchecked = self.has("servfail-without-cd") && !query.header().cd();
+        let rcode = match self.rcode {
+            _ if refused => OptRcode::FORMERR,
+            _ if unchecked => OptRcode::SERVFAIL,
+            rcode => rcode.unwrap_or(OptRcode::NOERROR),
+        };
         header.set_rcode(Rcode::masked_from_int((rcode.to_int() & 15) as u8));
         let mut question = builder.question();
         let name: Name<Vec<u8>> = match () {
@@ -153,7 +164,7 @@ impl Scripted {
         let rtype = if self.has("wrong-type") { Rtype::TXT } else { asked.qtype() };
         question.push((name, rtype, asked.qclass())).expect("a short message");
         let empty = [Vec::new(), Vec::new(), Vec::new()];
-        let sections = if cut || refused { &empty } else { &self.sections };
+        let sections = if cut || refused || unchecked { &empty } else { &self.sections };
         let mut answer = question.answer();
         sections[0].iter().for_each(|r| answer.push(r).expect("a short message"));
         let mut authority = answer.authority();
@@ -161,7 +172,9 @@ impl Scripted {
         let mut additional = authority.additional();
         sections[2].iter().for_each(|r| additional.push(r).expect("a short message"));
         if let Some(edns) = edns.filter(|_| !self.has("no-opt") && !refused) {
-            let options = edns.option(ECS).map(|ecs| (ECS, ecs.to_vec())).into_iter().collect();
+            let subnet = edns.option(ECS).map(|ecs| (ECS, ecs.to_vec()));
+            let errors = self.errors.iter().map(|code| (EXTENDED_ERROR, code.to_be_bytes().into()));
+            let options = subnet.into_iter().chain(errors).collect();
             let edns = Edns { size: 1232, version: 0, dnssec: edns.dnssec, options };
             message::push_opt(&mut additional, &edns, rcode);
         }

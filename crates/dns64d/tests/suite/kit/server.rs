@@ -231,7 +231,7 @@ pub(crate) fn next_port() -> u16 {
 }
 
 /// Returns such a port that is free for UDP and TCP, IPv4 and IPv6.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let v6 = has_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST));
     loop {
         let port = next_port();

@@ -24,7 +24,21 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "SERVFAIL to AAAA counts as empty",
+        name: "SERVFAIL to AAAA because of DNSSEC (extended error 6) is passed on",
+        rfc: "RFC 6147 5.5, RFC 8914",
+        upstream: &[A, ("v4.example AAAA", "SERVFAIL; ede 6")],
+        queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
+        ..Row::NONE
+    },
+    Row {
+        name: "SERVFAIL to AAAA, but an answer with CD: bogus data, SERVFAIL",
+        rfc: "RFC 6147 5.5",
+        upstream: &[A, ("v4.example AAAA", "servfail-without-cd; v4.example 60 AAAA 2001:db8::1")],
+        queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
+        ..Row::NONE
+    },
+    Row {
+        name: "SERVFAIL to AAAA, with CD too, counts as empty",
         rfc: "RFC 6147 5.1.2",
         upstream: &[A, ("v4.example AAAA", "SERVFAIL")],
         queries: SYNTHESISED,

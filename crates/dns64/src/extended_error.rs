@@ -1,0 +1,40 @@
+//! Extended DNS errors (RFC 8914): an EDNS option that tells a client why its answer is as it is.
+
+/// Code of the EDNS option.
+pub(crate) const OPTION: u16 = 15;
+
+/// Info codes of this server (RFC 8914 section 4, and IANA's registry).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum ExtendedError {
+    /// The data does not validate.
+    DnssecBogus = 6,
+}
+
+impl ExtendedError {
+    /// Appends the option, without a text.
+    pub(crate) fn push(self, options: &mut Vec<u8>) {
+        let [high, low] = (self as u16).to_be_bytes();
+        options.extend_from_slice(&[0, OPTION as u8, 0, 2, high, low]);
+    }
+}
+
+/// Returns whether the data of the option says that DNSSEC validation failed: unsupported algorithms, or codes 5 to 12.
+pub(crate) fn is_dnssec(data: &[u8]) -> bool {
+    let code = data.first_chunk().map(|code| u16::from_be_bytes(*code));
+    matches!(code, Some(1 | 2 | 5..=12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_written_and_recognised() {
+        let mut options = Vec::new();
+        ExtendedError::DnssecBogus.push(&mut options);
+        assert_eq!(options, [0, 15, 0, 2, 0, 6]);
+        assert!(is_dnssec(&options[4..]) && is_dnssec(&[0, 12, b'x']));
+        assert!(![&[][..], &[6], &[0, 3], &[0, 13], &[1, 6]].into_iter().any(is_dnssec));
+    }
+}
