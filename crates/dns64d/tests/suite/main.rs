@@ -14,6 +14,7 @@ mod kit;
 mod private;
 mod row;
 mod table;
+mod validators;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

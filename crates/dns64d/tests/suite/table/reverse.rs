@@ -196,6 +196,16 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "ipv4only.arpa DS: passed on, as the delegation belongs to the parent zone",
+        rfc: "RFC 8880",
+        upstream: &[("ipv4only.arpa DS", "authority; arpa 3600 SOA ns.arpa host.arpa 1 2 3 4 300")],
+        queries: &[(
+            "ipv4only.arpa DS +do +cd",
+            "NOERROR; none; authority arpa SOA ns.arpa host.arpa 1 2 3 4 300; asked ipv4only.arpa DS",
+        )],
+        ..Row::NONE
+    },
+    Row {
         name: "Names below ipv4only.arpa do not exist",
         rfc: "RFC 8880 7.1",
         upstream: &[("www.ipv4only.arpa AAAA", "www.ipv4only.arpa 60 AAAA 2001:db8::1")],

@@ -1,0 +1,238 @@
+//! Validating resolvers behind dns64d: Unbound and BIND with a trust anchor for a signed `arpa`, whose delegation of
+//! `ipv4only.arpa` is insecure as in the real zone (RFC 8880).
+//!
+//! ```text
+//!   client ──> Unbound or BIND, validates ──> dns64d ──> BIND, authoritative for the signed arpa
+//! ```
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::kit::client::Query;
+use crate::kit::message::Reply;
+use crate::kit::server::{Kind, Server, free_port};
+
+/// The zone: what is delegated without a DS record, and one name to show that validation works.
+const ARPA: &str = "$TTL 3600
+@ SOA ns.arpa. host.arpa. 1 7200 3600 86400 300
+@ NS ns.arpa.
+ns A 127.0.0.1
+v4 A 192.0.2.33
+forged A 192.0.2.34
+ipv4only NS ns.ipv4only.invalid.
+170.0.0.192.in-addr NS ns.ipv4only.invalid.
+171.0.0.192.in-addr NS ns.ipv4only.invalid.
+";
+
+/// Runs a program in `dir`; returns what it prints, or `None` if it is not installed.
+fn run(dir: &Path, program: &str, arguments: &[&str]) -> Option<String> {
+    match Command::new(program).args(arguments).current_dir(dir).output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program}: {said}");
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Err(error) => {
+            skip::because(format_args!("no {program} (package bind9-utils): {error}"));
+            None
+        }
+    }
+}
+
+/// Signs the zone in `dir`; returns the DNSKEY record of its key, or `None` if that cannot be done here.
+fn sign(dir: &Path) -> Option<String> {
+    fs::write(dir.join("arpa"), ARPA).expect("writes");
+    let keygen = ["-q", "-a", "ECDSAP256SHA256", "-f", "KSK", "arpa"];
+    let key = run(dir, "dnssec-keygen", &keygen)?;
+    let key = key.trim();
+    run(dir, "dnssec-signzone", &["-q", "-S", "-z", "-o", "arpa", "arpa"])?;
+    // The signature of one record does not fit its data.
+    let signed = dir.join("arpa.signed");
+    let zone = fs::read_to_string(&signed).expect("the signed zone");
+    let forged = zone.replace("192.0.2.34", "192.0.2.35");
+    assert_ne!(zone, forged, "the record is there");
+    fs::write(&signed, forged).expect("writes");
+    let text = fs::read_to_string(dir.join(format!("{key}.key"))).expect("the key");
+    text.lines().find(|line| line.starts_with("arpa.")).map(str::to_owned)
+}
+
+/// A server of another make; it ends when dropped.
+struct Daemon {
+    child: Child,
+    address: SocketAddr,
+    dir: tempfile::TempDir,
+}
+
+impl Daemon {
+    /// Starts `program` in a folder of its own; `configure` writes its configuration for a port. Returns `None` if it
+    /// is not installed.
+    fn start(program: &str, configure: impl Fn(u16, &Path) -> String) -> Option<Self> {
+        for _ in 0..3 {
+            let dir = tempfile::tempdir().expect("a folder");
+            let port = free_port();
+            let file = dir.path().join("config");
+            fs::write(&file, configure(port, dir.path())).expect("writes");
+            let log = fs::File::create(dir.path().join("log")).expect("a log");
+            let mut command = Command::new(program);
+            match program {
+                "unbound" => command.args(["-d", "-c"]),
+                _ => command.args(["-g", "-n", "1", "-c"]),
+            };
+            let log_too = log.try_clone().expect("a log");
+            command.arg(&file).stdin(Stdio::null()).stdout(log_too).stderr(log);
+            let child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => {
+                    skip::because(format_args!("no {program}: {error}"));
+                    return None;
+                }
+            };
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            let mut daemon = Daemon { child, address, dir };
+            if daemon.answers() {
+                return Some(daemon);
+            }
+        }
+        panic!("{program} does not start")
+    }
+
+    /// Waits until it answers; returns `false` if it ends instead, for example since its port is taken.
+    fn answers(&mut self) -> bool {
+        let ready = Query::parse("version.bind TXT +class=CH +noedns +tcp");
+        for _ in 0..1_000 {
+            if self.child.try_wait().expect("our own child").is_some() {
+                return false;
+            }
+            if ready.ask(self.address, Duration::from_secs(5)).is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("it does not answer: {}", self.log())
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Sends it a query.
+    fn ask(&self, query: &str) -> Reply {
+        Query::parse(query)
+            .ask(self.address, Duration::from_secs(20))
+            .unwrap_or_else(|| panic!("no reply to {query}: {}", self.log()))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Options of BIND for all its roles here.
+fn bind(port: u16, dir: &Path, options: &str) -> String {
+    let dir = dir.display();
+    format!(
+        "options {{ listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; directory \"{dir}\";
+        pid-file none; session-keyfile \"{dir}/session.key\"; lock-file none; empty-zones-enable no;
+        allow-query {{ any; }}; {options}
+        controls {{ }};\n"
+    )
+}
+
+/// Configuration of the authoritative server.
+fn authority(port: u16, dir: &Path, zone: &Path) -> String {
+    let zone = zone.display();
+    let options = "recursion no; dnssec-validation no; minimal-responses yes; };";
+    bind(port, dir, &format!("{options} zone \"arpa\" {{ type primary; file \"{zone}\"; }};"))
+}
+
+/// Configuration of Unbound as a validator that forwards to `to`.
+fn unbound(port: u16, dir: &Path, to: SocketAddr, key: &str) -> String {
+    format!(
+        "server:
+        interface: 127.0.0.1@{port}
+        access-control: 127.0.0.0/8 allow
+        chroot: \"\"
+        directory: \"{}\"
+        username: \"\"
+        pidfile: \"\"
+        use-syslog: no
+        num-threads: 1
+        do-not-query-localhost: no
+        module-config: \"validator iterator\"
+        unblock-lan-zones: yes
+        local-zone: \"8.b.d.0.1.0.0.2.ip6.arpa.\" nodefault
+        trust-anchor: \"{key}\"
+        remote-control:
+        control-enable: no
+        forward-zone:
+        name: \".\"
+        forward-addr: {}@{}\n",
+        dir.display(),
+        to.ip(),
+        to.port()
+    )
+}
+
+/// Configuration of BIND as a validator that forwards to `to`.
+fn bind_validator(port: u16, dir: &Path, to: SocketAddr, key: &str) -> String {
+    // `arpa. 3600 IN DNSKEY 257 3 13 KEY`
+    let data: Vec<&str> = key.split_whitespace().skip_while(|word| *word != "DNSKEY").collect();
+    let (numbers, key) = (data[1..4].join(" "), data[4..].concat());
+    let options = format!(
+        "recursion yes; allow-recursion {{ any; }}; dnssec-validation yes; qname-minimization off; forward only;
+        forwarders {{ {} port {}; }}; }};
+        trust-anchors {{ arpa. static-key {numbers} \"{key}\"; }};",
+        to.ip(),
+        to.port()
+    );
+    bind(port, dir, &options)
+}
+
+/// Starts all servers and checks what the clients of `validator` get; `configure` is its configuration.
+fn check(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> String) {
+    let zone = tempfile::tempdir().expect("a folder");
+    let Some(key) = sign(zone.path()) else { return };
+    let file = zone.path().join("arpa.signed");
+    let Some(authority) = Daemon::start("named", |port, dir| authority(port, dir, &file)) else {
+        return;
+    };
+    let server = Server::start(Kind::Dns64d, &[authority.address], "").expect("it starts");
+    let to = server.address();
+    let Some(validator) = Daemon::start(validator, |port, dir| configure(port, dir, to, &key))
+    else {
+        return;
+    };
+    // It validates.
+    let good = validator.ask("v4.arpa A +do");
+    assert!(good.rcode == "NOERROR" && good.flags.contains(&"ad"), "{good}\n{}", validator.log());
+    assert_eq!(validator.ask("forged.arpa A +do").rcode, "SERVFAIL");
+    // Hosts find the prefix through it.
+    for (query, data) in [
+        ("ipv4only.arpa AAAA", &["2001:db8:64::c000:aa", "2001:db8:64::c000:ab"][..]),
+        ("ipv4only.arpa A", &["192.0.0.170", "192.0.0.171"]),
+        ("170.0.0.192.in-addr.arpa PTR", &["ipv4only.arpa."]),
+    ] {
+        let reply = validator.ask(query);
+        let mut seen: Vec<&str> = reply.answer.iter().map(|seen| seen.data.as_str()).collect();
+        seen.sort();
+        assert_eq!((reply.rcode.as_str(), &seen[..]), ("NOERROR", data), "{query}: {reply}");
+    }
+    assert_eq!(validator.ask("ipv4only.arpa DS").rcode, "NOERROR");
+}
+
+#[test]
+fn a_validating_unbound_finds_ipv4only_arpa_usable() {
+    check("unbound", unbound);
+}
+
+#[test]
+fn a_validating_bind_finds_ipv4only_arpa_usable() {
+    check("named", bind_validator);
+}
