@@ -156,6 +156,11 @@ impl Answer {
         self.rcode = rcode.0;
     }
 
+    /// Clears AD: the data is not known to be authentic.
+    pub(crate) fn clear_authentic(&mut self) {
+        self.room[3] &= !(flag::AD as u8);
+    }
+
     /// Limits the TTLs of the answer section to `least..=most`, in seconds.
     pub(crate) fn bound_ttls(&mut self, least: u32, most: u32) {
         let answers = u16::from_be_bytes([self.room[6], self.room[7]]);

@@ -26,6 +26,7 @@ struct Entry {
     qtype: Qtype,
     view: View,
     flags: KeyFlags,
+    subnet: u64,
     message_len: u16,
     question_end: u16,
     additional_at: u16,
@@ -134,6 +135,7 @@ impl Cache {
             qtype: key.qtype,
             view: key.view,
             flags: key.flags,
+            subnet: key.subnet,
             message_len: message.len() as u16,
             question_end: answer.question_end as u16,
             additional_at: answer.additional_at as u16,
@@ -191,6 +193,7 @@ impl Entry {
     fn is_for(&self, key: &Key, hash: u64) -> bool {
         self.hash == hash
             && (self.qtype, self.view, self.flags) == (key.qtype, key.view, key.flags)
+            && self.subnet == key.subnet
             && self.data[..usize::from(self.name_len)] == *key.name.as_wire()
     }
 
@@ -215,7 +218,7 @@ mod tests {
 
     fn key(name: &str) -> Key {
         let name: Name = name.parse().expect("a name");
-        Key { name, qtype: Qtype::AAAA, view: View(1), flags: KeyFlags::default() }
+        Key { name, qtype: Qtype::AAAA, view: View(1), flags: KeyFlags::default(), subnet: 0 }
     }
 
     fn hash(key: &Key) -> u64 {
@@ -265,6 +268,7 @@ mod tests {
             Key { qtype: Qtype::A, ..k },
             Key { view: View(2), ..k },
             Key { flags, ..k },
+            Key { subnet: 1, ..k },
         ] {
             assert!(cache.get(&other, hash(&other), Nanos::ZERO, None).is_none());
             // Also with the same hash.

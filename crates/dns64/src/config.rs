@@ -330,6 +330,14 @@ pub struct UpstreamConfig {
     /// Interval at which one of the sockets gets a new port.
     #[serde(deserialize_with = "text")]
     pub port_lifetime: Nanos,
+    /// Whether the client subnet (RFC 7871) is sent to them.
+    pub client_subnet: ClientSubnet,
+    /// Prefix length of an IPv4 client's network in an option that is added.
+    pub client_subnet_ipv4_bits: u8,
+    /// The same for an IPv6 client.
+    pub client_subnet_ipv6_bits: u8,
+    /// When the servers' AD bit is believed.
+    pub trust_ad: TrustAd,
     /// Whether names are sent in mixed case.
     pub mixed_case: bool,
     /// Largest UDP reply that is accepted, in octets; 0 for no EDNS.
@@ -340,6 +348,43 @@ pub struct UpstreamConfig {
     /// Timeout of a query over TCP or TLS.
     #[serde(deserialize_with = "text")]
     pub tcp_timeout: Nanos,
+}
+
+/// Handling of the client subnet option (RFC 7871).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientSubnet {
+    /// It is never sent.
+    Drop,
+    /// That of the client is sent.
+    Pass,
+    /// That of the client is sent, or else the client's network.
+    Add,
+}
+
+/// When the AD bit of an upstream server is believed. Over an open network anyone may set it (RFC 4035 section 4.9.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrustAd {
+    /// Never.
+    Never,
+    /// From a server on this host, or over TLS with a verified certificate.
+    Secure,
+    /// Always.
+    Always,
+}
+
+impl UpstreamConfig {
+    /// Returns whether the AD bit of a server is believed.
+    pub(crate) fn trusts_ad(&self, server: SocketAddr) -> bool {
+        let verified =
+            self.transport == Transport::Tls && !self.tls_authorities.as_os_str().is_empty();
+        match self.trust_ad {
+            TrustAd::Never => false,
+            TrustAd::Secure => verified || server.ip().to_canonical().is_loopback(),
+            TrustAd::Always => true,
+        }
+    }
 }
 
 /// Cache of answers.

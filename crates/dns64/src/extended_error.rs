@@ -1,7 +1,7 @@
 //! Extended DNS errors (RFC 8914): an EDNS option that tells a client why its answer is as it is.
 
 /// Code of the EDNS option.
-pub(crate) const OPTION: u16 = 15;
+pub(crate) const EXTENDED_ERROR: u16 = 15;
 
 /// Info codes of this server (RFC 8914 section 4, and IANA's registry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ impl ExtendedError {
     /// Appends the option, without a text.
     pub(crate) fn push(self, options: &mut Vec<u8>) {
         let [high, low] = (self as u16).to_be_bytes();
-        options.extend_from_slice(&[0, OPTION as u8, 0, 2, high, low]);
+        options.extend_from_slice(&[0, EXTENDED_ERROR as u8, 0, 2, high, low]);
     }
 }
 

@@ -9,6 +9,7 @@
 //!                           ├ admission     which clients may send queries, and how many
 //!                           ├ cache         stored answers
 //!                           ├ special       queries answered locally
+//!                           ├ subnet        the client subnet of a query
 //!                           ├ upstream      servers, sockets, health
 //!                           ├ transaction   a pending question; table: bounded tables of them
 //!                           └ reply, compose, answer    upstream's reply, the composed answer, the client's copy
@@ -31,6 +32,7 @@ mod server;
 mod settings;
 mod special;
 pub mod streams;
+mod subnet;
 mod table;
 mod transaction;
 mod upstream;

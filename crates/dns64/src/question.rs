@@ -13,6 +13,8 @@ pub(crate) struct Key {
     /// Blocks of the client; empty if the answer does not depend on them.
     pub(crate) view: View,
     pub(crate) flags: KeyFlags,
+    /// Hash of the client subnet that is sent upstream; 0 for none.
+    pub(crate) subnet: u64,
 }
 
 /// Bits of a query that its answer depends on.
@@ -42,6 +44,7 @@ impl Key {
                 cd: query.cd,
                 dnssec: query.edns.is_some_and(|edns| edns.do_bit),
             },
+            subnet: 0,
         })
     }
 
@@ -59,7 +62,8 @@ impl std::hash::Hash for Key {
         state.write(self.name.as_wire());
         let flags = self.flags;
         let bits = u64::from(flags.rd) | u64::from(flags.cd) << 1 | u64::from(flags.dnssec) << 2;
-        state.write_u64(u64::from(self.qtype.0) << 48 | bits << 32 | u64::from(self.view.0));
+        let rest = u64::from(self.qtype.0) << 48 | bits << 32 | u64::from(self.view.0);
+        state.write_u64(rest ^ self.subnet);
     }
 }
 

@@ -2,23 +2,28 @@
 //! aliases.
 
 use wire::edns::EdnsSeen;
+use wire::extend::CLIENT_SUBNET;
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end, skip_name};
 use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
 use wire::reply::readable::{self, Shape};
 use wire::{Invalid, Name, Opcode, Qtype, Rcode};
 
 use crate::answer::{Answer, MAX_MESSAGE};
-use crate::extended_error::{OPTION, is_dnssec};
+use crate::extended_error::{EXTENDED_ERROR, is_dnssec};
+use crate::subnet::Subnet;
 
-/// EDNS options for a single hop only: COOKIE, keepalive, padding.
-const HOP_BY_HOP: [u16; 3] = [10, 11, 12];
+/// Longest options of a reply that a client gets, in octets; further ones are left out.
+const MAX_OPTIONS: usize = 512;
 
 /// Brings a received reply into the form that is read and stored: the name of the question in lower case, and
 /// with it all labels that the server copied from it, so that the random letter case of the query reaches no
-/// client; TTLs above 2^31 - 1 are 0 (RFC 2181 section 8). A message that cannot be parsed is left as it is from
-/// there on.
-pub(crate) fn normalise(message: &mut [u8]) {
+/// client; TTLs above 2^31 - 1 are 0 (RFC 2181 section 8); AD cleared unless it is to be trusted. A message that
+/// cannot be parsed is left as it is from there on.
+pub(crate) fn normalise(message: &mut [u8], trust_ad: bool) {
     let (Some(header), Some(end)) = (Header::read(message), question_end(message)) else { return };
+    if !trust_ad {
+        message[3] &= !(flag::AD as u8);
+    }
     let mut spelled = [0; 255];
     let name = &mut message[HEADER..end - 4];
     let spelled = &mut spelled[..name.len()];
@@ -181,6 +186,12 @@ impl<'a> Reply<'a> {
         Some(at)
     }
 
+    /// Returns the type in its question.
+    pub(crate) fn qtype(&self) -> Qtype {
+        let from = self.question.len() - 4;
+        Qtype(u16::from_be_bytes([self.question[from], self.question[from + 1]]))
+    }
+
     /// Returns whether it is truncated.
     pub(crate) fn is_truncated(&self) -> bool {
         self.header.is_truncated()
@@ -195,12 +206,7 @@ impl<'a> Reply<'a> {
     pub(crate) fn is_bogus(&self) -> bool {
         let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
         self.rcode == Rcode::SERVFAIL.0
-            && options.any(|(code, data)| code == OPTION && is_dnssec(data))
-    }
-
-    /// Returns whether upstream states that the data is authentic.
-    pub(crate) fn is_authentic(&self) -> bool {
-        self.header.flags & flag::AD != 0
+            && options.any(|(code, data)| code == EXTENDED_ERROR && is_dnssec(data))
     }
 
     /// Returns the answer section.
@@ -291,13 +297,24 @@ impl<'a> Reply<'a> {
         answer.question_end = question_end;
         answer.additional_at = self.additional_at;
         answer.rcode = self.rcode;
-        self.copy_options(answer);
     }
 
-    /// Copies the EDNS options that are meant for the client.
-    pub(crate) fn copy_options(&self, answer: &mut Answer) {
-        if let Some(edns) = self.edns {
-            copy_options(edns.options_wire(), &mut answer.options);
+    /// Copies the EDNS options that are meant for the client: extended errors, and the subnet for a client that sent
+    /// one.
+    #[inline]
+    pub(crate) fn copy_options(&self, subnet: Option<&Subnet>, answer: &mut Answer) {
+        for (code, data) in self.edns.iter().flat_map(EdnsSeen::options).flatten() {
+            let meant = match code {
+                EXTENDED_ERROR => true,
+                CLIENT_SUBNET => subnet.is_some_and(|subnet| subnet.is_answered_by(data)),
+                _ => false,
+            };
+            let out = &mut answer.options;
+            if meant && out.len() + 4 + data.len() <= MAX_OPTIONS {
+                out.extend_from_slice(&code.to_be_bytes());
+                out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+                out.extend_from_slice(data);
+            }
         }
     }
 
@@ -335,23 +352,6 @@ impl<'a> Reply<'a> {
     /// Appends one of its records to `out`, uncompressed.
     pub(crate) fn push(&self, out: &mut Vec<u8>, record: &Record<'_>) -> Option<()> {
         push_record(out, self.bytes, record)
-    }
-}
-
-/// Copies well-formed EDNS options except those for a single hop.
-pub(crate) fn copy_options(options: &[u8], out: &mut Vec<u8>) {
-    let mut rest = options;
-    while let Some((head, behind)) = rest.split_first_chunk::<4>() {
-        let [c1, c0, l1, l0] = *head;
-        let Some((data, next)) = behind.split_at_checked(usize::from(u16::from_be_bytes([l1, l0])))
-        else {
-            return;
-        };
-        if !HOP_BY_HOP.contains(&u16::from_be_bytes([c1, c0])) {
-            out.extend_from_slice(head);
-            out.extend_from_slice(data);
-        }
-        rest = next;
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         \xc0\x0c\0\x05\0\x01\0\0\0\x64\0\x06\x03web\xc0\x10\
         \xc0\x10\0\x06\0\x01\0\0\0\xc8\0\x18\xc0\x10\xc0\x10\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05\
         \xc0\x10\0\x01\0\x01\0\0\0\x09\0\x04\x7f\0\0\x01\
-        \0\0\x29\x04\xd0\x01\0\x80\0\0\x0b\0\x08\0\x01x\0\x0a\0\x02ab";
+        \0\0\x29\x04\xd0\x01\0\x80\0\0\x11\0\x08\0\x01x\0\x0a\0\x02ab\0\x0f\0\x02\0\x03";
 
     #[test]
     fn a_reply_is_parsed() {
@@ -420,11 +420,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_copied_without_opt_and_hop_by_hop_options() {
+    fn a_reply_is_copied_without_opt_and_with_extended_errors_only() {
         let reply = Reply::parse(ALIAS).expect("it is well-formed");
         let mut answer = Answer::new();
         reply.copy_to(&mut answer, b"\x03www\x04test\0\0\x1c\0\x01");
-        assert_eq!(answer.options, b"\0\x08\0\x01x");
+        reply.copy_options(None, &mut answer);
+        assert_eq!(answer.options, b"\0\x0f\0\x02\0\x03");
         let copy = Reply::parse(answer.bytes()).expect("still well-formed");
         assert_eq!((copy.header.counts, copy.rcode), ([1, 1, 1, 1], 0));
         assert_eq!(copy.question, b"\x03www\x04test\0\0\x1c\0\x01");
@@ -439,7 +440,8 @@ mod tests {
             \x03wWw\xc0\x10\0\x05\0\x01\x80\0\0\0\0\x0a\x03WEB\x04TeSt\0\
             \x03WEB\xc0\x10\0\x01\0\x01\x7f\xff\xff\xff\0\x04wWwT"
             .to_vec();
-        normalise(&mut reply);
+        reply[3] |= 0x20;
+        normalise(&mut reply, false);
         let expected = b"\0\x07\x81\x80\0\x01\0\x02\0\0\0\0\x03www\x04test\0\0\x01\0\x01\
             \x03www\xc0\x10\0\x05\0\x01\0\0\0\0\0\x0a\x03WEB\x04test\0\
             \x03WEB\xc0\x10\0\x01\0\x01\x7f\xff\xff\xff\0\x04wWwT";
@@ -453,11 +455,11 @@ mod tests {
                 octets.splice(0..0, ALIAS[..30].iter().copied());
             }
             let before = octets.clone();
-            normalise(&mut octets);
+            normalise(&mut octets, true);
             prop_assert_eq!(octets.len(), before.len());
             // A normal form stays as it is.
             let once = octets.clone();
-            normalise(&mut octets);
+            normalise(&mut octets, true);
             prop_assert_eq!(octets, once);
         }
 

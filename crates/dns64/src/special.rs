@@ -218,7 +218,7 @@ mod tests {
         let policy = Policy::new(&Config::parse(file).expect(file));
         let name: Name = name.parse().expect("a name");
         let view = View(u32::MAX);
-        let key = Key { name, qtype, view, flags: KeyFlags::default() };
+        let key = Key { name, qtype, view, flags: KeyFlags::default(), subnet: 0 };
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();

@@ -8,6 +8,7 @@ use wire::{Name, Qtype};
 
 use crate::answer::Wants;
 use crate::question::Key;
+use crate::subnet::Subnet;
 use crate::table::slab::NONE;
 use crate::upstream::ServerId;
 
@@ -137,8 +138,8 @@ pub(crate) struct Transaction {
     /// The A reply, if it arrived before the AAAA reply.
     pub(crate) early: Option<Box<[u8]>>,
     pub(crate) service: Option<Box<Service>>,
-    /// EDNS options of the client, for upstream.
-    pub(crate) options: Option<Box<[u8]>>,
+    /// The client subnet for upstream.
+    pub(crate) subnet: Option<Subnet>,
     /// Next older and next newer question.
     pub(crate) older: u32,
     pub(crate) newer: u32,
@@ -162,7 +163,7 @@ impl Transaction {
             hops: 0,
             early: None,
             service: None,
-            options: None,
+            subnet: None,
             older: NONE,
             newer: NONE,
         }

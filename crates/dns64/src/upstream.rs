@@ -46,6 +46,8 @@ pub(crate) struct Server {
     probe_at: Nanos,
     probe_wait: Nanos,
     case: CaseTrust,
+    /// Whether its AD bit is believed.
+    trusted: bool,
     /// Whether it is not in the configuration any more.
     retired: bool,
 }
@@ -135,6 +137,9 @@ impl Upstreams {
                 None => self.servers.push(server),
             }
         }
+        for server in &mut self.servers {
+            server.trusted = self.config.trusts_ad(server.address);
+        }
     }
 
     /// Returns the servers of the configuration, alive and dead.
@@ -145,6 +150,12 @@ impl Upstreams {
     /// Returns a server by its number.
     pub(crate) fn server(&self, server: ServerId) -> &Server {
         &self.servers[usize::from(server)]
+    }
+
+    /// Returns whether the AD bit of a server is believed.
+    #[inline]
+    pub(crate) fn trusts(&self, server: ServerId) -> bool {
+        self.servers[usize::from(server)].trusted
     }
 
     /// Returns the server to which a socket is connected; `None` for a socket to clients.
@@ -377,6 +388,7 @@ impl Server {
             probe_at: Nanos::ZERO,
             probe_wait,
             case: CaseTrust::Unknown(0),
+            trusted: false,
             retired: false,
         }
     }

@@ -50,6 +50,8 @@ fn errors_name_the_place_and_a_solution() {
         ("[upstream]\nfirst-timeout = \"1h\"", &["upstream.first-timeout", "10ms"]),
         ("[upstream]\nfirst-timeout = 5", &["line 2"]),
         ("[upstream]\nsource-ports = 5000", &["upstream.source-ports", "2048"]),
+        ("[upstream]\nclient-subnet = \"yes\"", &["line 2", "pass", "add"]),
+        ("[upstream]\nclient-subnet-ipv4-bits = 33", &["upstream.client-subnet", "32"]),
         ("[cache]\nsize = \"64 MB\"", &["line 2", "64MiB"]),
         ("[cache]\nmax-ttl = \"1x\"", &["line 2", "1x"]),
         ("[limits]\nclient-share = 0", &["limits.client-share"]),

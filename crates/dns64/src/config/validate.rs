@@ -2,7 +2,7 @@
 
 use super::{
     BlockConfig, Config, ConfigError, FIRST_TIMEOUT, MAX_ATTEMPTS, MAX_BLOCKS, MAX_OUTSTANDING,
-    MAX_SOURCE_PORTS, MAX_UPSTREAMS,
+    MAX_SOURCE_PORTS, MAX_UPSTREAMS, UpstreamConfig,
 };
 
 /// Smallest and largest buffer of a socket, in octets: a packet, and what the kernel can count twice.
@@ -44,6 +44,14 @@ impl Config {
         let (least, most) = (FIRST_TIMEOUT.start(), FIRST_TIMEOUT.end());
         if !FIRST_TIMEOUT.contains(&self.upstream.first_timeout) {
             return bad("upstream.first-timeout", format!("write {least} to {most}"));
+        }
+        let UpstreamConfig { client_subnet_ipv4_bits: v4, client_subnet_ipv6_bits: v6, .. } =
+            self.upstream;
+        if v4 > 32 || v6 > 128 {
+            return bad(
+                "upstream.client-subnet-ipv4-bits",
+                "write at most 32 for IPv4 and 128 for IPv6".into(),
+            );
         }
         if self.dns64.len() > MAX_BLOCKS {
             return bad("dns64", format!("write at most {MAX_BLOCKS} blocks"));

@@ -13,16 +13,13 @@ use crate::answer::{Age, Wants};
 use crate::config::{Denied, Overload, PtrMode};
 use crate::policy::NameRule;
 use crate::question::Key;
-use crate::reply;
 use crate::special::{self, Special};
+use crate::subnet::Subnet;
 use crate::table::slab::NONE;
 use crate::transaction::{Client, Phase, ReplyTo, Transaction, Waiter};
 
 /// Longest error reply: header, question and OPT record, in bytes.
 const MAX_ERROR: usize = 12 + 255 + 4 + 11;
-/// Longest EDNS options of a client that are sent upstream, in octets; longer ones are left out completely
-/// (RFC 6891 section 6.1.2). A client subnet takes at most 24.
-const MAX_OPTIONS: usize = 512;
 
 /// Unit of the keepalive option (RFC 7828), in nanoseconds.
 const TENTH: u64 = 100_000_000;
@@ -121,7 +118,7 @@ impl Dns64 {
     ) {
         let validates = query.cd && query.edns.is_some_and(|edns| edns.do_bit);
         let view = self.settings.policy.permitted(facts.view, query.rd, validates);
-        let Some(key) = Key::new(query, view) else { return };
+        let Some(mut key) = Key::new(query, view) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let special = special::answer(
             &self.settings.policy,
@@ -142,34 +139,26 @@ impl Dns64 {
             }
             Special::No | Special::QueryPtr(_) => {}
         }
+        let subnet = match Subnet::of(query, client.address, &self.settings.config.upstream) {
+            Ok(subnet) => subnet,
+            Err(rcode) => {
+                self.counters.bad_queries += 1;
+                return self.refuse(&client, query, rcode, now, tx);
+            }
+        };
+        if let Some(subnet) = subnet {
+            key.subnet = self.hasher.hash_one(subnet) | 1;
+        }
         let hash = self.hasher.hash_one(key);
-        let mut options = Vec::new();
-        if let Some(edns) = &query.edns {
-            reply::copy_options(edns.options_wire(), &mut options);
-        }
-        if options.len() > MAX_OPTIONS {
-            options.clear();
-        }
-        // An answer for one client's options must not be given to others.
-        let shared = options.is_empty();
-        if shared {
-            if let Some(refresh) = self.answer_cached(&client, &key, hash, now, tx) {
-                if refresh && let Some(t) = self.open(None, key, hash, now, tx) {
-                    self.share(t);
-                    self.start(t, special, now, tx);
-                }
-                return;
-            }
-            if self.join(&client, &key, hash, now, tx) {
-                return;
-            }
-        }
-        let Some(t) = self.open(Some(client), key, hash, now, tx) else { return };
-        if !shared {
-            self.transactions[t].options = Some(options.into_boxed_slice());
-        } else {
-            self.share(t);
-        }
+        let asked = match self.answer_cached(&client, &key, hash, now, tx) {
+            Some(false) => return,
+            Some(true) => None,
+            None if self.join(&client, &key, hash, now, tx) => return,
+            None => Some(client),
+        };
+        let Some(t) = self.open(asked, key, hash, now, tx) else { return };
+        self.transactions[t].subnet = subnet;
+        self.share(t);
         self.start(t, special, now, tx);
     }
 

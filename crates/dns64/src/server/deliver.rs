@@ -183,7 +183,7 @@ impl Dns64 {
         let transaction = &mut self.transactions[t];
         transaction.chain = Vec::new();
         (transaction.name, transaction.early) = (None, None);
-        (transaction.service, transaction.options) = (None, None);
+        transaction.service = None;
         let (older, newer) = (transaction.older, transaction.newer);
         let (shared, hash) = (transaction.shared, transaction.hash);
         match older {

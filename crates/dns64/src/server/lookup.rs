@@ -13,14 +13,15 @@ use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply};
 use crate::streams::ToStreams;
+use crate::subnet::{MAX_SUBNET, Subnet};
 use crate::transaction::{Path, Phase, Transaction};
 use crate::upstream::{OtherCase, ServerId};
 
 /// Number of ids that are tried until one is free on a socket. With 64 queries on one socket nearly every
 /// first try succeeds.
 const ID_TRIES: usize = 16;
-/// Longest query to upstream without options, in bytes.
-const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED;
+/// Longest query to upstream, in bytes.
+const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED + MAX_SUBNET;
 /// Longest timeout of one query.
 const MAX_TIMEOUT: Nanos = Nanos::from_secs(20);
 
@@ -126,8 +127,7 @@ impl Dns64 {
         };
         let transaction = &self.transactions[t];
         let udp_size = self.settings.config.upstream.udp_size;
-        let room = MAX_QUERY + transaction.options.as_ref().map_or(0, |options| options.len());
-        let sent = tx.push(Destination::Connected(socket), room, |out| {
+        let sent = tx.push(Destination::Connected(socket), MAX_QUERY, |out| {
             compose(transaction, slot, id, seed, udp_size, out)
         });
         if !sent {
@@ -154,7 +154,7 @@ impl Dns64 {
         let mut message = std::mem::take(&mut self.scratch.reply);
         message.clear();
         message.extend_from_slice(received.bytes);
-        reply::normalise(&mut message);
+        reply::normalise(&mut message, self.upstreams.trusts(server));
         match Reply::parse(&message) {
             Some(reply) => self.on_parsed(server, lookup, &reply, received.bytes, now, tx),
             // Servers that could not parse or would not answer the query may leave the question out.
@@ -216,8 +216,7 @@ impl Dns64 {
         let id = self.rng.next_u32() as u16;
         let udp_size = self.settings.config.upstream.udp_size;
         let transaction = &mut self.transactions[t];
-        let room = MAX_QUERY + transaction.options.as_ref().map_or(0, |options| options.len());
-        let mut message = vec![0; room];
+        let mut message = vec![0; MAX_QUERY];
         let len = compose(transaction, slot, id, 0, udp_size, &mut message);
         message.truncate(len);
         let lookup = &mut transaction.lookups[slot];
@@ -246,7 +245,8 @@ impl Dns64 {
             self.counters.upstream_unexpected += 1;
             return;
         }
-        message.iter_mut().for_each(|message| reply::normalise(message));
+        let trust_ad = self.upstreams.trusts(asked.server);
+        message.iter_mut().for_each(|message| reply::normalise(message, trust_ad));
         let reply = message.as_deref().and_then(Reply::parse).filter(|reply| {
             let name = self.transactions[t].name();
             compare(reply.question, name, asked.qtype, 0) != Match::No
@@ -355,7 +355,8 @@ impl Dns64 {
     pub(super) fn probe(&mut self, now: Nanos, tx: &mut TxBatch) {
         let Some(server) = self.upstreams.probe(now) else { return };
         let flags = KeyFlags { rd: true, ..KeyFlags::default() };
-        let key = Key { name: Name::ROOT, qtype: Qtype::NS, view: View::default(), flags };
+        let key =
+            Key { name: Name::ROOT, qtype: Qtype::NS, view: View::default(), flags, subnet: 0 };
         // When all places are taken, ordinary queries probe the server too.
         if self.transactions.is_full() {
             return;
@@ -399,7 +400,7 @@ fn compose(
     out[len..len + 4].copy_from_slice(&[t1, t0, c1, c0]);
     len += 4;
     if edns {
-        let options = transaction.options.as_deref().unwrap_or_default();
+        let options = transaction.subnet.as_ref().map_or(&[][..], Subnet::option);
         let opt = opt_fixed(udp_size, 0, dnssec, options.len() as u16);
         out[len..len + OPT_FIXED].copy_from_slice(&opt);
         len += OPT_FIXED;

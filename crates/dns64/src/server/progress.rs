@@ -17,7 +17,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use engine::TxBatch;
 use measure::Nanos;
-use wire::message::flag;
 use wire::reply::chain::MAX_HOPS;
 use wire::{Qtype, Rcode};
 
@@ -272,7 +271,7 @@ impl Dns64 {
             c.limit_ttl(longest);
             pass_additional(c, reply, record);
         });
-        reply.copy_options(&mut scratch.answer);
+        reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
         self.counters.synthesised += 1;
         self.finish(t, now, tx);
     }
@@ -293,13 +292,19 @@ impl Dns64 {
         let transaction = &self.transactions[t];
         let asked = transaction.lookups[0].qtype;
         let unmoved = transaction.chain.is_empty() && transaction.name.is_none();
-        if unmoved && reply.is_plain() && !self.strips_hints(t) {
+        if unmoved && reply.is_plain() && !self.strips_hints(t, reply) {
             if !reply.is_readable() {
                 self.counters.upstream_malformed += 1;
                 return self.fail(t, now, tx);
             }
             self.question_of(t);
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
+            let subnet = self.transactions[t].subnet;
+            reply.copy_options(subnet.as_ref(), &mut self.scratch.answer);
+            if reply.qtype() != self.transactions[t].key.qtype {
+                // That there is no A is authentic; the answer says that there is no AAAA.
+                self.scratch.answer.clear_authentic();
+            }
             self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {
                 reply.negative_ttl.unwrap_or(0)
             } else {
@@ -311,10 +316,11 @@ impl Dns64 {
         self.finish_service(t, reply, reading, now, tx);
     }
 
-    /// Composes the answer from a reply: all aliases, the found records, one SOA.
+    /// Composes the answer from a reply: all aliases, the found records, one SOA. It is never authentic (AD), since
+    /// something was removed, changed or joined.
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, qtype: Qtype) {
         self.question_of(t);
-        let strips = self.strips_hints(t);
+        let strips = self.strips_hints(t, reply);
         let transaction = &self.transactions[t];
         let dnssec = transaction.key.flags.dnssec;
         let scratch = &mut self.scratch;
@@ -322,7 +328,6 @@ impl Dns64 {
         let negative = reply.is_negative(reading.wanted);
         scratch.answer.compose(&scratch.question, |c| {
             c.rcode(Rcode(reply.rcode & 0xf));
-            c.flag(flag::AD, reply.is_authentic() && transaction.chain.is_empty());
             c.chain(&transaction.chain);
             c.chain(chain);
             for found in found {
@@ -353,15 +358,18 @@ impl Dns64 {
         if scratch.answer.rcode == reply.rcode & 0xf {
             scratch.answer.rcode = reply.rcode;
         }
-        reply.copy_options(&mut scratch.answer);
+        reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
     }
 
-    /// Returns whether the IPv4 hints of services are removed from the answer to a question.
-    fn strips_hints(&self, t: u32) -> bool {
+    /// Returns whether IPv4 hints of services are removed from the answer to a question. A client that asks for
+    /// signatures gets the signed data.
+    fn strips_hints(&self, t: u32, reply: &Reply<'_>) -> bool {
         let key = &self.transactions[t].key;
         matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB)
             && !key.view.is_empty()
+            && !key.flags.dnssec
             && self.settings.policy.synthesis.ipv4hint == HintMode::Strip
+            && self.scratch.found.iter().any(|found| without_hint(reply.data(found)).is_some())
     }
 
     /// Writes the clients' question into the scratch buffer.

@@ -17,8 +17,9 @@ use crate::transaction::{Phase, Service};
 
 /// Highest number of targets that are looked up.
 const MAX_TARGETS: usize = 4;
-/// Key of the `ipv4hint` parameter.
+/// Key of the `ipv4hint` parameter, and of the list of keys that a client must support (RFC 9460 section 14.3.2).
 const IPV4HINT: u16 = 4;
+const MANDATORY: u16 = 0;
 
 impl Dns64 {
     /// Finishes the composed answer after looking up the targets of its services.
@@ -189,20 +190,63 @@ fn targets(reply: &Reply<'_>, found: &[Found], owner: &Name) -> Vec<Name> {
     targets
 }
 
-/// Returns the data of a service record without its IPv4 hint; `None` if it cannot be parsed.
+/// Returns the data of a service record without its IPv4 hint, which also leaves the list of mandatory keys (RFC 9460
+/// section 8); `None` if it has none or cannot be parsed.
 pub(super) fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
     let target = data.get(2..)?;
     let params = 2 + wire::name::wire_len(target).ok()?;
     let mut out = data[..params].to_vec();
     let mut rest = &data[params..];
+    let mut found = false;
     while let Some((&[k1, k0, l1, l0], behind)) = rest.split_first_chunk::<4>() {
         let len = usize::from(u16::from_be_bytes([l1, l0]));
         let (value, next) = behind.split_at_checked(len)?;
-        if u16::from_be_bytes([k1, k0]) != IPV4HINT {
-            out.extend_from_slice(&[k1, k0, l1, l0]);
-            out.extend_from_slice(value);
+        match u16::from_be_bytes([k1, k0]) {
+            IPV4HINT => found = true,
+            MANDATORY => {
+                let keys = value.chunks(2).filter(|key| **key != IPV4HINT.to_be_bytes());
+                let keys: Vec<u8> = keys.flatten().copied().collect();
+                // An empty list is not allowed.
+                if !keys.is_empty() {
+                    out.extend_from_slice(&[k1, k0]);
+                    out.extend_from_slice(&(keys.len() as u16).to_be_bytes());
+                    out.extend_from_slice(&keys);
+                }
+            }
+            _ => {
+                out.extend_from_slice(&[k1, k0, l1, l0]);
+                out.extend_from_slice(value);
+            }
         }
         rest = next;
     }
-    rest.is_empty().then_some(out)
+    (found && rest.is_empty()).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_removed_with_their_place_among_the_mandatory_keys() {
+        // Priority 1, target `.`; mandatory (0), alpn (1), ipv4hint (4).
+        let service = |params: &[u8]| [b"\0\x01\0", params].concat();
+        let hint = b"\0\x04\0\x04\xc0\0\x02\x21";
+        let alpn = b"\0\x01\0\x03\x02h2";
+        let cases: [(&[&[u8]], Option<&[&[u8]]>); 6] = [
+            (&[hint], Some(&[])),
+            (&[alpn, hint], Some(&[alpn])),
+            (&[b"\0\0\0\x02\0\x04", hint], Some(&[])),
+            (
+                &[b"\0\0\0\x04\0\x01\0\x04", alpn, hint],
+                Some(&[b"\0\0\0\x02\0\x01", alpn]),
+            ),
+            (&[alpn], None),
+            (&[hint, b"\0"], None),
+        ];
+        for (with, without) in cases {
+            let expected = without.map(|without| service(&without.concat()));
+            assert_eq!(without_hint(&service(&with.concat())), expected, "{with:02x?}");
+        }
+    }
 }

@@ -57,7 +57,8 @@ fn bogus_aaaa_are_never_papered_over() {
         (AAAA, "SERVFAIL; ede 6"),
         A,
     ];
-    check("", &[("www.example AAAA", &chain, "SERVFAIL; ede 6")]);
+    let kept = "SERVFAIL; www.example. 60 CNAME v4.example.; ede 6";
+    check("", &[("www.example AAAA", &chain, kept)]);
 }
 
 #[test]
@@ -130,4 +131,112 @@ fn the_random_letter_case_of_queries_reaches_no_client() {
             assert!(names.clone().all(|name| name == name.to_lowercase()), "{answer}");
         }
     }
+}
+
+/// HTTPS 1 . mandatory=alpn,ipv4hint alpn=h2 ipv4hint=192.0.2.33, and the same without the hint.
+const HINT: &str = "s.example. 60 TYPE65 \\# 26 0001 00 0000 0004 00010004 0001 0003 026832 0004 0004 c0000221";
+const NO_HINT: &str = "s.example. 60 HTTPS 1 . mandatory=alpn alpn=h2";
+
+#[test]
+fn changed_data_is_never_authentic() {
+    let excluded = "ad; v4.example. 60 AAAA 2001:db8::1; v4.example. 60 AAAA ::ffff:1.2.3.4";
+    let empty = format!("ad; {SOA}");
+    let chain = [
+        ("www.example AAAA", "ad; www.example. 60 CNAME v4.example."),
+        (AAAA, "ad; v4.example. 60 AAAA 2001:db8::1"),
+    ];
+    let soa = "NOERROR; authority; example. 200 SOA ns.example. host.example. 1 2 3 4 100";
+    check(
+        "",
+        &[
+            ("v4.example AAAA +ad", &[(AAAA, "ad; v4.example. 60 AAAA 2001:db8::1")], "NOERROR; ad; v4.example. 60 AAAA 2001:db8::1"),
+            ("v4.example AAAA +ad", &[(AAAA, excluded)], "NOERROR; v4.example. 60 AAAA 2001:db8::1"),
+            ("v4.example AAAA +ad", &[(AAAA, "ad; v4.example. 60 AAAA ::ffff:1.2.3.4"), ("v4.example A", &empty)], soa),
+            ("v4.example AAAA +ad", &[(AAAA, &empty), ("v4.example A", &empty)], soa),
+            ("v4.example A +ad", &[("v4.example A", &empty)], &soa.replace("NOERROR", "NOERROR; ad")),
+            (
+                "www.example AAAA +ad",
+                &chain,
+                "NOERROR; www.example. 60 CNAME v4.example.; v4.example. 60 AAAA 2001:db8::1",
+            ),
+        ],
+    );
+    let service: &[(&str, &str)] = &[("s.example HTTPS", &format!("ad; {HINT}"))];
+    let config = "synthesis.ipv4hint = \"strip\"\nsynthesis.service-targets = false";
+    let without = format!("NOERROR; {NO_HINT}");
+    check(config, &[("s.example HTTPS +ad", service, &without)]);
+    // A client that validates gets what is signed.
+    let untouched = bench(config).exchange("s.example HTTPS +do", service).answer;
+    assert!(untouched.starts_with("NOERROR; ad;") && untouched.contains("ipv4hint"), "{untouched}");
+}
+
+#[test]
+fn the_ad_bit_is_believed_as_configured() {
+    let servers = |servers: &str| format!("upstream.servers = [\"{servers}\"]\nupstream.source-ports = 4");
+    for (config, believed) in [
+        (servers("127.0.0.1:53"), true),
+        (servers("[::1]:53"), true),
+        (servers("192.0.2.1:53"), false),
+        (servers("192.0.2.1:53") + "\nupstream.trust-ad = \"always\"", true),
+        (servers("127.0.0.1:53") + "\nupstream.trust-ad = \"never\"", false),
+    ] {
+        let script = [("v4.example A", "ad; v4.example. 60 A 8.8.4.4")];
+        let exchange = bench(&config).exchange("v4.example A +ad", &script);
+        let expected = if believed { "NOERROR; ad; v4.example. 60 A 8.8.4.4" } else { "NOERROR; v4.example. 60 A 8.8.4.4" };
+        assert_eq!(exchange.answer, expected, "{config}");
+    }
+}
+
+/// Options: NSID, a cookie, MAC addresses (65001, 65073), an option without a meaning.
+const OPTIONS: [&str; 5] = ["3:", "10:0123456789abcdef", "65001:010203040506", "65073:0102", "4711:ff"];
+/// 192.0.2.0/24 and 198.51.100.0/24.
+const SUBNETS: [&str; 2] = ["8:00011800c00002", "8:00011800c63364"];
+
+#[test]
+fn options_of_clients_end_here() {
+    let script = [("v4.example A", "option 3 ff; option 8 00011810c00002; option 10 00; option 65001 01; ede 3; v4.example. 60 A 8.8.4.4")];
+    let mut bench = Bench::new("");
+    // One query to upstream for all clients, whatever options they send; no option of upstream for them.
+    for (round, option) in OPTIONS.iter().chain(&SUBNETS).enumerate() {
+        let exchange = bench.exchange(&format!("v4.example A +option={option}"), &script);
+        assert_eq!(exchange.answer, "NOERROR; v4.example. 60 A 8.8.4.4; ede 3", "{option}");
+        let asked: &[&str] = if round == 0 { &["v4.example A"] } else { &[] };
+        assert_eq!(exchange.asked, asked, "{option}");
+    }
+    // Clients with other options join a pending question.
+    let mut bench = bench("");
+    assert_eq!(bench.ask(1, &crate::text::query("v4.example A")).upstream.len(), 1);
+    for (port, option) in (2..).zip(OPTIONS) {
+        let query = crate::text::query(&format!("v4.example A +option={option}"));
+        assert!(bench.ask(port, &query).upstream.is_empty(), "{option}");
+    }
+}
+
+#[test]
+fn the_client_subnet_is_passed_or_added_as_configured() {
+    let script = [("v4.example A", "option 8 00011810c00002; v4.example. 60 A 8.8.4.4")];
+    let plain = "NOERROR; v4.example. 60 A 8.8.4.4";
+    let scoped = "NOERROR; v4.example. 60 A 8.8.4.4; option 8 [0, 1, 24, 16, 192, 0, 2]";
+    let mut pass = Bench::new("upstream.client-subnet = \"pass\"");
+    let [first, second] = SUBNETS.map(|subnet| format!("v4.example A +option={subnet}"));
+    for (query, asked, answer) in [
+        ("v4.example A", &["v4.example A"][..], plain),
+        (&first, &["v4.example A option 8"], scoped),
+        // Answers are cached for each subnet; a reply for another subnet has no option.
+        (&first, &[], scoped),
+        (&second, &["v4.example A option 8"], plain),
+        ("v4.example A +option=3:", &[], plain),
+        ("v4.example A +option=8:00012000c00002", &[], "FORMERR"),
+    ] {
+        let exchange = pass.exchange(query, &script);
+        assert_eq!((exchange.answer.as_str(), &exchange.asked[..]), (answer, &asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()[..]), "{query}");
+    }
+    let mut add = Bench::new("upstream.client-subnet = \"add\"");
+    for (query, asked) in [("v4.example A", 1), ("v4.example A +option=3:", 0), (&first, 1)] {
+        assert_eq!(add.exchange(query, &script).asked, vec!["v4.example A option 8"; asked], "{query}");
+    }
+    // Both queries of a synthesis have it.
+    let script = [(AAAA, SOA), A];
+    let exchange = bench("upstream.client-subnet = \"pass\"").exchange(&format!("{AAAA} +option={}", SUBNETS[0]), &script);
+    assert_eq!(exchange.asked, ["v4.example AAAA option 8", "v4.example A option 8"]);
 }

@@ -1,7 +1,7 @@
 //! Messages as text, written and read by the `domain` crate.
 //!
 //! A reply is written as items separated by `;`: a return code, flags, records as in a zone file, `authority`
-//! and `additional` for the section of the records that follow, and `ede N` for an extended error. It has an OPT
+//! and `additional` for the section of the records that follow, `ede N` for an extended error, and `option CODE HEX`. It has an OPT
 //! record if the query has one, and its names are compressed, with the question as the sender of the query
 //! spelled it.
 
@@ -40,7 +40,7 @@ pub(crate) fn reply(query: &[u8], text: &str) -> Vec<u8> {
     let query = Message::from_octets(query).expect("a query");
     let asked = query.sole_question().expect("a question");
     let mut sections: [Vec<Data>; 3] = Default::default();
-    let (mut section, mut rcode, mut errors) = (0, OptRcode::NOERROR, Vec::new());
+    let (mut section, mut rcode, mut options) = (0, OptRcode::NOERROR, Vec::new());
     let target = StaticCompressor::new(Vec::new());
     let mut builder = MessageBuilder::from_target(target).expect("room");
     let header = builder.header_mut();
@@ -51,9 +51,16 @@ pub(crate) fn reply(query: &[u8], text: &str) -> Vec<u8> {
             "authority" => section = 1,
             "additional" => section = 2,
             "ad" => header.set_ad(true),
+            _ if item.starts_with("option ") => {
+                let (code, hex) = item["option ".len()..].split_once(' ').expect("code and data");
+                let mut data = Edns::default();
+                data.add_option(&format!("{code}:{hex}")).expect("an option");
+                options.extend(data.options);
+            }
             "tc" => header.set_tc(true),
             _ if item.starts_with("ede ") => {
-                errors.push(item["ede ".len()..].parse::<u16>().expect("a code"));
+                let code: u16 = item["ede ".len()..].parse().expect("a code");
+                options.push((15, code.to_be_bytes().to_vec()));
             }
             _ if item.contains(' ') => sections[section].push(record(item)),
             _ => rcode = item.parse().expect("a return code"),
@@ -74,9 +81,9 @@ pub(crate) fn reply(query: &[u8], text: &str) -> Vec<u8> {
             opt.set_udp_payload_size(1232);
             opt.set_dnssec_ok(dnssec);
             opt.set_rcode(rcode);
-            errors.iter().try_for_each(|code| {
-                let data = UnknownOptData::new(OptionCode::from_int(15), code.to_be_bytes());
-                opt.push(&data.expect("two octets"))
+            options.iter().try_for_each(|(code, data)| {
+                let data = UnknownOptData::new(OptionCode::from_int(*code), &data[..]);
+                opt.push(&data.expect("a short option"))
             })
         });
         added.expect("room");

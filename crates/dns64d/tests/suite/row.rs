@@ -12,9 +12,10 @@
 //!   +ad -ad +tc -ra ...              header flags
 //!   asked NAME TYPE [times]          a query that upstream received; without a number: at least once
 //!   unasked NAME TYPE
-//!   asked-with NAME TYPE +do +cd -do -cd ecs=NET tcp udp
+//!   asked-with NAME TYPE +do +cd -do -cd ecs=NET no-options tcp udp
 //!   size 512                         at most this number of octets
 //!   opt, no-opt, echo-do, ecs        EDNS of the reply
+//!   options 0                        number of EDNS options of the reply
 //!   ede 6                            an extended error of the reply (RFC 8914), for a server that sends them
 //!   no-ede                           no extended error
 //!   ttl 60                           all TTLs of the answer from 1 to this
@@ -203,6 +204,7 @@ fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
         "no-opt" => reply.edns.is_none(),
         "echo-do" => reply.edns.as_ref().is_some_and(|edns| edns.dnssec),
         "ecs" => reply.edns.as_ref().is_some_and(|edns| edns.option(message::ECS).is_some()),
+        "options" => reply.edns.as_ref().is_some_and(|edns| edns.options.len() == number()),
         "ede" => reply.errors().any(|code| usize::from(code) == number()),
         "no-ede" => reply.errors().next().is_none(),
         "ttl" => {
@@ -251,6 +253,7 @@ fn about_upstream(word: &str, rest: &str, script: &Script) -> Option<bool> {
                     "tcp" => a.tcp,
                     "udp" => !a.tcp,
                     "no-opt" => edns.is_none(),
+                    "no-options" => edns.is_none_or(|edns| edns.options.is_empty()),
                     _ => {
                         let network = word.strip_prefix("ecs=").expect("a known word");
                         let wanted = message::ecs(network);

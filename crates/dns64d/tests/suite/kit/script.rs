@@ -18,7 +18,7 @@
 //!   no-opt                              without an OPT record
 //!   formerr-opt                         FORMERR to a query with EDNS
 //!   servfail-without-cd                 SERVFAIL to a query without CD
-//!   ede 6                               an extended error (RFC 8914)
+//!   ede 6, option 3                     an extended error (RFC 8914), an EDNS option
 //!   wrong-id, wrong-name, wrong-type, wrong-case, wrong-port, garbage, scrap    invalid replies
 //!   (empty)                             no data: the SOA of the name's top-level domain
 //! ```
@@ -66,8 +66,8 @@ struct Scripted {
     sections: [Vec<Sent>; 3],
     rcode: Option<OptRcode>,
     words: Vec<String>,
-    /// Info codes of extended errors.
-    errors: Vec<u16>,
+    /// EDNS options: code and data.
+    options: Vec<(u16, Vec<u8>)>,
     delay: Duration,
 }
 
@@ -92,7 +92,12 @@ impl Scripted {
                     scripted.delay = Duration::from_millis(ms);
                 }
                 _ if item.starts_with("ede ") => {
-                    scripted.errors.push(item["ede ".len()..].parse().expect("a code"));
+                    let code: u16 = item["ede ".len()..].parse().expect("a code");
+                    scripted.options.push((EXTENDED_ERROR, code.to_be_bytes().into()));
+                }
+                _ if item.starts_with("option ") => {
+                    let code = item["option ".len()..].parse().expect("a code");
+                    scripted.options.push((code, vec![1, 2, 3, 4]));
                 }
                 _ if item.starts_with("many ") => {
                     let (name, count) = item["many ".len()..].split_once(' ').expect("many NAME N");
@@ -173,8 +178,7 @@ impl Scripted {
         sections[2].iter().for_each(|r| additional.push(r).expect("a short message"));
         if let Some(edns) = edns.filter(|_| !self.has("no-opt") && !refused) {
             let subnet = edns.option(ECS).map(|ecs| (ECS, ecs.to_vec()));
-            let errors = self.errors.iter().map(|code| (EXTENDED_ERROR, code.to_be_bytes().into()));
-            let options = subnet.into_iter().chain(errors).collect();
+            let options = subnet.into_iter().chain(self.options.iter().cloned()).collect();
             let edns = Edns { size: 1232, version: 0, dnssec: edns.dnssec, options };
             message::push_opt(&mut additional, &edns, rcode);
         }

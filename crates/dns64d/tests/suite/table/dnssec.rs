@@ -81,6 +81,40 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "AD of upstream is not believed if so configured",
+        rfc: "RFC 4035 4.9.3",
+        config: "upstream.trust-ad = \"never\"",
+        unbound: With("# as it is"),
+        bind: With("# as it is"),
+        upstream: AD,
+        queries: &[("six.example AAAA +ad", "NOERROR; six.example AAAA 2001:db8::1; -ad")],
+        ..Row::NONE
+    },
+    Row {
+        name: "AD is cleared if records were removed",
+        rfc: "RFC 4035 3.2.3, RFC 6147 5.1.4",
+        unbound: Cannot("no exclusion by address"),
+        upstream: &[(
+            "six.example AAAA",
+            "ad; six.example 60 AAAA 2001:db8::1; six.example 60 AAAA ::ffff:192.0.2.1",
+        )],
+        queries: &[("six.example AAAA +ad", "NOERROR; six.example AAAA 2001:db8::1; -ad")],
+        ..Row::NONE
+    },
+    Row {
+        name: "AD is cleared if the absence of A stands for that of AAAA",
+        rfc: "RFC 4035 3.2.3, RFC 6147 5.1.6",
+        upstream: &[
+            (
+                "txt.example A",
+                "ad; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            ("txt.example AAAA", ""),
+        ],
+        queries: &[("txt.example AAAA +ad", "NOERROR; none; soa 1; -ad")],
+        ..Row::NONE
+    },
+    Row {
         name: "AD is not set for clients that did not request it",
         rfc: "RFC 6840 5.8",
         upstream: AD,

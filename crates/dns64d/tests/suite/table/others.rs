@@ -114,6 +114,35 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "HTTPS: without ipv4hint it is not mandatory either, and the data is not authentic",
+        rfc: "RFC 9460 8, RFC 4035 3.2.3",
+        config: "synthesis.ipv4hint = \"strip\"\nsynthesis.service-targets = false",
+        unbound: Cannot("no such setting"),
+        bind: Cannot("no such setting"),
+        upstream: &[(
+            "must.example HTTPS",
+            "ad; must.example 60 TYPE65 \\# 26 0001 00 0000 0004 00010004 0001 0003 026832 0004 0004 c0000221",
+        )],
+        queries: &[(
+            "must.example HTTPS +ad",
+            "NOERROR; must.example 60 TYPE65 \\# 16 0001 00 0000 0002 0001 0001 0003 026832; -ad",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "HTTPS: a client that asks for signatures gets the data unchanged",
+        rfc: "RFC 4035 3.1.6",
+        config: "synthesis.ipv4hint = \"strip\"\nsynthesis.service-targets = false",
+        unbound: With("# as it is"),
+        bind: With("# as it is"),
+        upstream: &[("hint.example HTTPS", HINT)],
+        queries: &[(
+            "hint.example HTTPS +do",
+            "NOERROR; hint.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221",
+        )],
+        ..Row::NONE
+    },
+    Row {
         name: "Clients that are not permitted: REFUSED, no upstream query",
         rfc: "RFC 5358",
         config: "server.allow = [\"127.0.0.1\"]",

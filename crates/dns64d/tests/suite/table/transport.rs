@@ -75,8 +75,9 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "The client subnet is also in the A query, and answers are not shared",
+        name: "The client subnet is also in the A query, and answers are not shared, if so configured",
         rfc: "RFC 7871, PowerDNS #12680",
+        config: "upstream.client-subnet = \"pass\"",
         unbound: Cannot(
             "it needs the subnetcache module, which the packaged module chain with dns64 does not have",
         ),
@@ -93,6 +94,40 @@ pub(crate) const ROWS: &[Row] = &[
                 "NOERROR; asked-with v4.example A ecs=203.0.113.0/24; asked v4.example A 2",
             ),
         ],
+        ..Row::NONE
+    },
+    Row {
+        name: "No other option reaches upstream, keeps a query from the cache, or comes back from upstream",
+        rfc: "RFC 6891 6.2.6",
+        upstream: &[(
+            "v4.example A",
+            "option 3; option 65001; v4.example 60 A 192.0.2.33",
+        )],
+        queries: &[
+            ("v4.example A +option=65001", "NOERROR; v4.example A 192.0.2.33; options 0"),
+            ("v4.example A +option=65073", "NOERROR; v4.example A 192.0.2.33; options 0"),
+            ("v4.example A +ecs=198.51.100.0/24", "NOERROR; v4.example A 192.0.2.33; options 0"),
+            (
+                "v4.example A",
+                "NOERROR; v4.example A 192.0.2.33; asked v4.example A 1; asked-with v4.example A no-options",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "The client's network is sent as client subnet if so configured",
+        rfc: "RFC 7871 7.1.1",
+        config: "upstream.client-subnet = \"add\"",
+        unbound: Cannot(
+            "it needs the subnetcache module, which the packaged module chain with dns64 does not have",
+        ),
+        bind: Cannot("BIND 9.18 sends no client subnet"),
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +from=127.0.0.9",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; options 0; \
+             asked-with v4.example A ecs=127.0.0.0/24",
+        )],
         ..Row::NONE
     },
     Row {
