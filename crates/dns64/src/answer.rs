@@ -7,7 +7,7 @@
 //! ```text
 //!   [header|question in lower case|answer|authority|additional]    stored in the cache, shared by clients
 //!      |        |                                     |
-//!      id     case of the query                    left out first, then TC
+//!      id     case of the query                    left out first, then TC; authority too if it is not needed
 //! ```
 
 use wire::edns::opt_fixed;
@@ -32,8 +32,9 @@ pub(crate) struct Answer {
     pub(crate) len: usize,
     /// Position of the end of the question.
     pub(crate) question_end: usize,
-    /// Position of the additional section.
-    pub(crate) additional_at: usize,
+    /// Position of the records that may be left out: the additional section, and the authority section in front of it
+    /// if a synthesised answer has one.
+    pub(crate) optional_at: usize,
     /// Return code, all twelve bits.
     pub(crate) rcode: u16,
     /// EDNS options for the client, in wire form.
@@ -98,7 +99,7 @@ impl Wants {
 pub(crate) struct AnswerRef<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) question_end: usize,
-    pub(crate) additional_at: usize,
+    pub(crate) optional_at: usize,
     pub(crate) rcode: u16,
     pub(crate) options: &'a [u8],
 }
@@ -121,7 +122,7 @@ impl Answer {
             room: vec![0; MAX_MESSAGE],
             len: 0,
             question_end: 0,
-            additional_at: 0,
+            optional_at: 0,
             rcode: 0,
             options: Vec::new(),
             ttl: 0,
@@ -139,7 +140,7 @@ impl Answer {
         AnswerRef {
             bytes: self.bytes(),
             question_end: self.question_end,
-            additional_at: self.additional_at,
+            optional_at: self.optional_at,
             rcode: self.rcode,
             options: &self.options,
         }
@@ -152,7 +153,7 @@ impl Answer {
         self.len = HEADER + question.len();
         self.room[..HEADER].copy_from_slice(&header.to_bytes());
         self.room[HEADER..self.len].copy_from_slice(question);
-        (self.question_end, self.additional_at) = (self.len, self.len);
+        (self.question_end, self.optional_at) = (self.len, self.len);
         self.rcode = rcode.0;
     }
 
@@ -178,7 +179,7 @@ impl Answer {
     /// Removes the content.
     pub(crate) fn clear(&mut self) {
         self.options.clear();
-        (self.len, self.question_end, self.additional_at) = (0, 0, 0);
+        (self.len, self.question_end, self.optional_at) = (0, 0, 0);
         (self.rcode, self.ttl) = (0, 0);
         self.failure = false;
     }
@@ -194,8 +195,8 @@ impl AnswerRef<'_> {
         let room = if wants.edns { limit.saturating_sub(full_opt) } else { limit };
         let (body, with_options) = if self.bytes.len() <= room {
             (self.bytes.len(), true)
-        } else if self.additional_at <= room {
-            (self.additional_at, true)
+        } else if self.optional_at <= room {
+            (self.optional_at, true)
         } else {
             (self.question_end, false)
         };
@@ -252,7 +253,16 @@ impl AnswerRef<'_> {
             header.counts = [1, 0, 0, 0];
         } else if body < self.bytes.len() {
             header.counts[3] = 0;
+            if self.answers_end(header.counts[1]) >= body {
+                header.counts[2] = 0;
+            }
         }
+    }
+
+    /// Returns the position of the end of the answer section, which has this number of records.
+    fn answers_end(&self, answers: u16) -> usize {
+        let next = |at, _| Record::read(self.bytes, at).map_or(at, |(_, end)| end);
+        (0..answers).fold(self.question_end, next)
     }
 }
 
@@ -303,7 +313,7 @@ mod tests {
         for i in 0..answers {
             assert!(writer.answer(Owner::Question, Qtype::AAAA, 100, &[i; 16]));
         }
-        answer.additional_at = writer.position();
+        answer.optional_at = writer.position();
         for i in 0..additional {
             assert!(writer.additional(Owner::Question, Qtype::A, 100, &[i; 4]));
         }
@@ -381,6 +391,20 @@ mod tests {
             let counts = message.header_counts();
             let got = (counts.qdcount(), counts.ancount(), counts.arcount(), message.header().tc());
             assert_eq!((got, cut), ((1, 0, u16::from(edns), true), true));
+        }
+    }
+
+    #[test]
+    fn an_optional_authority_section_is_left_out_with_the_additional_one() {
+        let mut big = answer(10, 20);
+        // The first ten additional records become the authority section.
+        big.room[8..12].copy_from_slice(&[0, 10, 0, 10]);
+        for (optional_at, authority) in [(big.optional_at, 0), (big.optional_at + 10 * 16, 10)] {
+            big.optional_at = optional_at;
+            let (message, cut) = deliver(&big, &wants(512, false), Age::Fresh);
+            let counts = message.header_counts();
+            assert_eq!((counts.ancount(), counts.nscount(), counts.arcount()), (10, authority, 0));
+            assert!(!cut && message.authority().expect("fine").count() == usize::from(authority));
         }
     }
 

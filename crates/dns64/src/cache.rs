@@ -29,7 +29,7 @@ struct Entry {
     subnet: u64,
     message_len: u16,
     question_end: u16,
-    additional_at: u16,
+    optional_at: u16,
     rcode: u16,
     hash: u64,
     stored: Nanos,
@@ -138,7 +138,7 @@ impl Cache {
             subnet: key.subnet,
             message_len: message.len() as u16,
             question_end: answer.question_end as u16,
-            additional_at: answer.additional_at as u16,
+            optional_at: answer.optional_at as u16,
             rcode: answer.rcode,
             hash,
             stored: now,
@@ -203,7 +203,7 @@ impl Entry {
         AnswerRef {
             bytes,
             question_end: usize::from(self.question_end),
-            additional_at: usize::from(self.additional_at),
+            optional_at: usize::from(self.optional_at),
             rcode: self.rcode,
             options,
         }

@@ -14,7 +14,7 @@ pub(crate) struct Composer<'a> {
     /// Position of the name at which the chain has arrived, once it differs from the question.
     end: Option<End>,
     ttl: u32,
-    additional_at: Option<usize>,
+    optional_at: Option<usize>,
 }
 
 /// Position of the name at the end of a chain in the message.
@@ -45,13 +45,13 @@ impl Answer {
         let writer = ReplyWriter::new(&mut self.room, MAX_MESSAGE, &query)
             .expect("a message has room for a question");
         let mut composer =
-            Composer { writer, qname: query.qname, end: None, ttl: u32::MAX, additional_at: None };
+            Composer { writer, qname: query.qname, end: None, ttl: u32::MAX, optional_at: None };
         fill(&mut composer);
-        let Composer { writer, ttl, additional_at, .. } = composer;
+        let Composer { writer, ttl, optional_at, .. } = composer;
         if writer.is_truncated() {
             return self.bare(question, Rcode::SERVFAIL);
         }
-        self.additional_at = additional_at.unwrap_or(writer.position());
+        self.optional_at = optional_at.unwrap_or(writer.position());
         self.len = writer.finish();
         self.question_end = HEADER + question.len();
         self.ttl = ttl;
@@ -117,9 +117,22 @@ impl Composer<'_> {
         self.writer.prebuilt(Section::Authority, record);
     }
 
+    /// Works as [`authority`](Self::authority) with another TTL, in seconds.
+    pub(crate) fn authority_until(&mut self, record: &[u8], ttl: u32) {
+        let ttl_at = Record::read(record, 0).map(|(record, _)| record.rdata_at - 6);
+        if let (Some(at), Some(out)) = (ttl_at, self.writer.prebuilt(Section::Authority, record)) {
+            out[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
+        }
+    }
+
+    /// Marks the records from here on as optional: they may be left out of a reply that is too long.
+    pub(crate) fn optional(&mut self) {
+        self.optional_at.get_or_insert(self.writer.position());
+    }
+
     /// Adds a whole record, uncompressed, to the additional section.
     pub(crate) fn additional(&mut self, record: &[u8]) {
-        self.additional_at.get_or_insert(self.writer.position());
+        self.optional();
         self.writer.prebuilt(Section::Additional, record);
     }
 
@@ -155,7 +168,7 @@ mod tests {
         assert_eq!((reading.hops, reading.wanted), (1, 2));
         assert_eq!(chain, CHAIN);
         assert_eq!(reply.additional().count(), 1);
-        assert_eq!(answer.bytes()[answer.additional_at..].len(), 15);
+        assert_eq!(answer.bytes()[answer.optional_at..].len(), 15);
         // The first owner and those of the addresses are pointers.
         assert_eq!(answer.len, 12 + QUESTION.len() + 2 + 10 + 10 + 2 * 28 + 15);
     }

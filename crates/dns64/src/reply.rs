@@ -159,8 +159,7 @@ impl<'a> Reply<'a> {
             let (record, end) = Record::read(self.bytes, at)?;
             if record.rtype == Qtype::SOA {
                 self.soas += 1;
-                let minimum = record.rdata.last_chunk().map(|&minimum| u32::from_be_bytes(minimum));
-                let ttl = record.ttl.min(minimum?);
+                let ttl = negative_ttl(&record)?;
                 self.negative_ttl = Some(self.negative_ttl.map_or(ttl, |other| other.min(ttl)));
             }
             at = end;
@@ -295,7 +294,7 @@ impl<'a> Reply<'a> {
         answer.room[..HEADER].copy_from_slice(&header.to_bytes());
         answer.len = end;
         answer.question_end = question_end;
-        answer.additional_at = self.additional_at;
+        answer.optional_at = self.additional_at;
         answer.rcode = self.rcode;
     }
 
@@ -322,6 +321,19 @@ impl<'a> Reply<'a> {
     pub(crate) fn authority(&self) -> impl Iterator<Item = Record<'a>> {
         let [_, answers, authority, _] = self.header.counts;
         self.records().skip(usize::from(answers)).take(usize::from(authority))
+    }
+
+    /// Appends the SOA record of the zone of `name` to `out`, from the answer or the authority section, and returns its
+    /// negative TTL in seconds; `None` without one.
+    pub(crate) fn push_soa(&self, name: &Name, out: &mut Vec<u8>) -> Option<u32> {
+        let [_, answers, authority, _] = self.header.counts;
+        let mut records = self.records().take(usize::from(answers) + usize::from(authority));
+        let soa = records.find(|record| {
+            record.rtype == Qtype::SOA
+                && name_at(self.bytes, record.owner).is_some_and(|owner| name.ends_with(&owner))
+        })?;
+        self.push(out, &soa)?;
+        negative_ttl(&soa)
     }
 
     /// Returns the additional records in front of the OPT record.
@@ -353,6 +365,13 @@ impl<'a> Reply<'a> {
     pub(crate) fn push(&self, out: &mut Vec<u8>, record: &Record<'_>) -> Option<()> {
         push_record(out, self.bytes, record)
     }
+}
+
+/// Returns the TTL of a negative answer with this SOA record, in seconds (RFC 2308 section 5); `None` if its data is too
+/// short.
+fn negative_ttl(soa: &Record<'_>) -> Option<u32> {
+    let minimum = soa.rdata.last_chunk().map(|&minimum| u32::from_be_bytes(minimum))?;
+    Some(soa.ttl.min(if minimum >> 31 == 0 { minimum } else { 0 }))
 }
 
 /// Longest chain over several replies, in octets: [`MAX_HOPS`] aliases with two long names each.
@@ -429,7 +448,7 @@ mod tests {
         let copy = Reply::parse(answer.bytes()).expect("still well-formed");
         assert_eq!((copy.header.counts, copy.rcode), ([1, 1, 1, 1], 0));
         assert_eq!(copy.question, b"\x03www\x04test\0\0\x1c\0\x01");
-        assert_eq!((answer.additional_at, answer.rcode), (reply.additional_at, 16));
+        assert_eq!((answer.optional_at, answer.rcode), (reply.additional_at, 16));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //!
 //! A worker shares nothing: it has its own tables, cache and sockets. All tables are bounded.
 
+mod absent;
 mod client;
 mod deliver;
 mod lookup;

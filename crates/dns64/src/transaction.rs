@@ -53,6 +53,8 @@ pub(crate) enum Phase {
     A,
     /// A is queried first; AAAA is next if there is none.
     AlwaysA,
+    /// The SOA record for an empty answer is queried, since no A is mapped.
+    Soa,
     /// AAAA, then A, of a service's target is queried.
     TargetAaaa,
     TargetA,
@@ -107,7 +109,7 @@ pub(crate) struct Service {
     /// The answer so far; addresses are appended to it.
     pub(crate) message: Vec<u8>,
     pub(crate) question_end: usize,
-    pub(crate) additional_at: usize,
+    pub(crate) optional_at: usize,
     pub(crate) options: Vec<u8>,
     pub(crate) ttl: u32,
     /// Targets to look up; the current one is the last.
@@ -129,7 +131,7 @@ pub(crate) struct Transaction {
     pub(crate) lookups: [Lookup; 2],
     /// The server that must be used; `None` for any.
     pub(crate) only_server: Option<ServerId>,
-    /// TTL of the absence of AAAA, in seconds, if the AAAA reply has one.
+    /// TTL of the absence of AAAA, in seconds, if it is known.
     pub(crate) negative_ttl: Option<u32>,
     /// The aliases of earlier replies, and their target.
     pub(crate) chain: Vec<u8>,

@@ -98,7 +98,7 @@ impl Dns64 {
             out.clear();
             out.len = answer.bytes.len();
             out.room[..out.len].copy_from_slice(answer.bytes);
-            (out.question_end, out.additional_at) = (answer.question_end, answer.additional_at);
+            (out.question_end, out.optional_at) = (answer.question_end, answer.optional_at);
             out.rcode = answer.rcode;
             out.options.extend_from_slice(answer.options);
             self.deliver_to_all(t, age, now, tx);

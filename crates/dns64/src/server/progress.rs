@@ -9,7 +9,8 @@
 //! | AAAA | none in time | query A, or SERVFAIL | 5.1.3 |
 //! | AAAA | AAAA records, not all excluded | pass them on, without the excluded ones | 5.1.1, 5.1.4 |
 //! | AAAA | no AAAA records, or only excluded ones | query A | 5.1.1, 5.1.4 |
-//! | A | A records | synthesise | 5.1.7 |
+//! | A | A records, some of them mapped | synthesise | 5.1.7 |
+//! | A | A records, none of them mapped | query SOA for an empty answer | 5.1.6 |
 //! | A | no A records, or an error | pass it on as the answer to AAAA | 5.1.6 |
 //! | any | an alias without records of its target | query its target | 5.1.5 |
 
@@ -26,6 +27,7 @@ use super::target::without_hint;
 use crate::compose::Composer;
 use crate::config::{HintMode, OnError, OnTimeout};
 use crate::extended_error::ExtendedError;
+use crate::policy::View;
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
 use crate::transaction::{Path, Phase};
@@ -54,6 +56,7 @@ impl Dns64 {
             Phase::Aaaa => self.proceed_aaaa(t, outcome, now, tx),
             Phase::Check => self.proceed_check(t, outcome, now, tx),
             Phase::A | Phase::AlwaysA => self.proceed_a(t, outcome, now, tx),
+            Phase::Soa => self.proceed_soa(t, outcome, now, tx),
             Phase::TargetAaaa | Phase::TargetA => self.proceed_target(t, outcome, now, tx),
         }
     }
@@ -193,24 +196,55 @@ impl Dns64 {
         };
         if let (Outcome::Reply(reply), Some(reading)) = (outcome, &reading) {
             if reply.rcode == 0 && reading.wanted > 0 {
-                return self.synthesise(t, &reply, reading, now, tx);
-            }
-            if reply.ends_in_alias(reading) {
+                let view = self.current_view(t);
+                if self.maps_any(view, &reply) {
+                    return self.synthesise(t, &reply, reading, view, now, tx);
+                }
+                if !always {
+                    return self.query_soa(t, reading, now, tx);
+                }
+            } else if reply.ends_in_alias(reading) {
                 return self.follow(t, reading, Qtype::A, now, tx);
-            }
-            if !always {
+            } else if !always {
                 return self.pass_on(t, &reply, reading, now, tx);
             }
-        }
-        if !always {
+        } else if !always {
             return self.fail(t, now, tx);
         }
-        // Nothing can be synthesised: AAAA is queried for the original name and passed on.
+        self.leave_alone(t, now, tx);
+    }
+
+    /// Queries AAAA for the original name and passes the reply on.
+    fn leave_alone(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        self.release(t, 0);
+        self.release(t, 1);
         let transaction = &mut self.transactions[t];
         transaction.phase = Phase::Pass;
         transaction.chain.clear();
         (transaction.name, transaction.hops) = (None, 0);
         self.start_lookup(t, 0, Qtype::AAAA, now, tx);
+    }
+
+    /// Returns the blocks that serve a question now: after a reload the same bits may mean other blocks.
+    fn current_view(&self, t: u32) -> View {
+        let policy = &self.settings.policy;
+        let transaction = &self.transactions[t];
+        let flags = transaction.key.flags;
+        match &transaction.client {
+            Some(client) => {
+                let view = policy.view(client.address);
+                policy.permitted(view, flags.rd, flags.cd && flags.dnssec)
+            }
+            None => transaction.key.view,
+        }
+    }
+
+    /// Returns whether an address of the found A records is mapped in a view.
+    fn maps_any(&self, view: View, reply: &Reply<'_>) -> bool {
+        self.scratch.found.iter().any(|found| {
+            let address = <[u8; 4]>::try_from(reply.data(found));
+            address.is_ok_and(|a| self.settings.policy.map(view, a.into()).next().is_some())
+        })
     }
 
     /// Queries the target of an alias at which the reply ends.
@@ -234,27 +268,19 @@ impl Dns64 {
         self.start_lookup(t, 0, qtype, now, tx);
     }
 
-    /// Synthesises the answer from A records (RFC 6147 section 5.1.7).
+    /// Synthesises the answer from A records under the prefixes of `view` (RFC 6147 section 5.1.7).
     fn synthesise(
         &mut self,
         t: u32,
         reply: &Reply<'_>,
         reading: &Reading,
+        view: View,
         now: Nanos,
         tx: &mut TxBatch,
     ) {
         self.question_of(t);
         let policy = &self.settings.policy;
         let transaction = &self.transactions[t];
-        // After a reload the same bits may mean other blocks.
-        let view = match &transaction.client {
-            Some(client) => {
-                let flags = transaction.key.flags;
-                let view = policy.view(client.address);
-                policy.permitted(view, flags.rd, flags.cd && flags.dnssec)
-            }
-            None => transaction.key.view,
-        };
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
@@ -269,6 +295,17 @@ impl Dns64 {
                 }
             }
             c.limit_ttl(longest);
+            // The authority and additional sections are those of the A reply (section 5.4).
+            c.optional();
+            let mut soas = 0;
+            for authority in reply.authority() {
+                soas += u32::from(authority.rtype == Qtype::SOA);
+                record.clear();
+                let is_second = authority.rtype == Qtype::SOA && soas > 1;
+                if !is_second && reply.push(record, &authority).is_some() {
+                    c.authority(record);
+                }
+            }
             pass_additional(c, reply, record);
         });
         reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);

@@ -51,7 +51,7 @@ impl Dns64 {
         self.transactions[t].service = Some(Box::new(Service {
             message: answer.bytes().to_vec(),
             question_end: answer.question_end,
-            additional_at: answer.additional_at,
+            optional_at: answer.optional_at,
             options: answer.options.clone(),
             ttl: answer.ttl,
             targets,
@@ -140,7 +140,7 @@ impl Dns64 {
         answer.clear();
         answer.len = service.message.len();
         answer.room[..answer.len].copy_from_slice(&service.message);
-        (answer.question_end, answer.additional_at) = (service.question_end, service.additional_at);
+        (answer.question_end, answer.optional_at) = (service.question_end, service.optional_at);
         answer.options.extend_from_slice(&service.options);
         answer.ttl = service.ttl;
         self.finish(t, now, tx);

@@ -174,11 +174,11 @@ fn changed_data_is_never_authentic() {
 fn the_ad_bit_is_believed_as_configured() {
     let servers = |servers: &str| format!("upstream.servers = [\"{servers}\"]\nupstream.source-ports = 4");
     for (config, believed) in [
-        (servers("127.0.0.1:53"), true),
-        (servers("[::1]:53"), true),
+        (servers("127.0.0.1:5353"), true),
+        (servers("[::1]:5353"), true),
         (servers("192.0.2.1:53"), false),
         (servers("192.0.2.1:53") + "\nupstream.trust-ad = \"always\"", true),
-        (servers("127.0.0.1:53") + "\nupstream.trust-ad = \"never\"", false),
+        (servers("127.0.0.1:5353") + "\nupstream.trust-ad = \"never\"", false),
     ] {
         let script = [("v4.example A", "ad; v4.example. 60 A 8.8.4.4")];
         let exchange = bench(&config).exchange("v4.example A +ad", &script);
@@ -239,4 +239,50 @@ fn the_client_subnet_is_passed_or_added_as_configured() {
     let script = [(AAAA, SOA), A];
     let exchange = bench("upstream.client-subnet = \"pass\"").exchange(&format!("{AAAA} +option={}", SUBNETS[0]), &script);
     assert_eq!(exchange.asked, ["v4.example AAAA option 8", "v4.example A option 8"]);
+}
+
+#[test]
+fn an_empty_answer_has_the_soa_of_upstream() {
+    let private = ("private.example A", "private.example. 60 A 10.1.2.3; private.example. 50 A 10.1.2.4");
+    let in_zone = ("private.example SOA", SOA);
+    let at_apex = ("private.example SOA", "private.example. 30 SOA ns.example. host.example. 1 2 3 4 100");
+    let soa = "authority; example. 50 SOA ns.example. host.example. 1 2 3 4 100";
+    let chain = [
+        ("www.example AAAA", "www.example. 60 CNAME private.example.; authority; example. 40 SOA ns.example. host.example. 1 2 3 4 100"),
+        ("www.example A", "www.example. 60 CNAME private.example.; private.example. 60 A 10.1.2.3"),
+        in_zone,
+    ];
+    let cut_chain = [
+        ("www.example AAAA", "www.example. 60 CNAME private.example."),
+        ("private.example AAAA", SOA),
+        private,
+        in_zone,
+    ];
+    check(
+        "",
+        &[
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, in_zone], &format!("NOERROR; {soa}")),
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, at_apex], "NOERROR; authority; private.example. 30 SOA ns.example. host.example. 1 2 3 4 100"),
+            ("private.example AAAA", &[("private.example AAAA", "private.example. 60 AAAA ::ffff:1.2.3.4"), private, in_zone], &format!("NOERROR; {soa}")),
+            ("www.example AAAA", &chain, "NOERROR; www.example. 60 CNAME private.example.; authority; example. 40 SOA ns.example. host.example. 1 2 3 4 100"),
+            ("www.example AAAA", &cut_chain, &format!("NOERROR; www.example. 60 CNAME private.example.; {soa}")),
+            // No SOA, and one of a zone to which the name does not belong.
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, ("private.example SOA", "REFUSED")], "NOERROR"),
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, ("private.example SOA", "authority; test. 30 SOA ns.test. host.test. 1 2 3 4 5")], "NOERROR"),
+        ],
+    );
+    // With an SOA record the answer is cached, without one it is not.
+    for (soa, asked) in [(in_zone, 0), (("private.example SOA", "REFUSED"), 3)] {
+        let mut bench = Bench::new("");
+        let script = [("private.example AAAA", SOA), private, soa];
+        assert_eq!(bench.exchange("private.example AAAA", &script).asked.len(), 3);
+        assert_eq!(bench.exchange("private.example AAAA", &script).asked.len(), asked);
+    }
+}
+
+#[test]
+fn the_authority_section_of_the_a_reply_is_copied() {
+    let a = "v4.example. 60 A 8.8.4.4; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53";
+    let answer = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53";
+    check("", &[(AAAA, &[(AAAA, SOA), ("v4.example A", a)], answer)]);
 }

@@ -1,7 +1,7 @@
 //! Chains of CNAME and DNAME, and negative answers at their end (RFC 6147 section 5.1.5, RFC 2308).
 
 use crate::kit::server::Kind;
-use crate::row::Peer::With;
+use crate::row::Peer::{Cannot, With};
 use crate::row::Row;
 
 const CNAME: &str = "www.example 50 CNAME host.example";
@@ -167,6 +167,24 @@ pub(crate) const ROWS: &[Row] = &[
             ("www.example A", CNAME),
             ("host.example AAAA", ""),
             ("host.example A", ""),
+        ],
+        queries: &[("www.example AAAA", "NOERROR; www.example CNAME host.example; soa 1")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Only unmapped A behind a CNAME: an empty answer with the CNAME and one SOA",
+        rfc: "RFC 6147 5.1.6, RFC 2308 3",
+        config: "dns64 = [{ prefix = \"2001:db8:64::/96\", not-mapped = [\"10.0.0.0/8\"] }]",
+        unbound: Cannot("every IPv4 address is mapped"),
+        bind: With("mapped { !10.0.0.0/8; any; };"),
+        upstream: &[
+            (
+                "www.example AAAA",
+                "www.example 50 CNAME host.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            ("www.example A", "www.example 50 CNAME host.example; host.example 40 A 10.1.2.3"),
+            ("host.example AAAA", ""),
+            ("host.example A", "host.example 40 A 10.1.2.3"),
         ],
         queries: &[("www.example AAAA", "NOERROR; www.example CNAME host.example; soa 1")],
         ..Row::NONE

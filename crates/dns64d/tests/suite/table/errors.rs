@@ -28,6 +28,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.5, RFC 8914",
         upstream: &[A, ("v4.example AAAA", "SERVFAIL; ede 6")],
         queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
+        differs: &[(Kind::Unbound, "it queries A after any error to AAAA")],
         ..Row::NONE
     },
     Row {
@@ -35,6 +36,10 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.5",
         upstream: &[A, ("v4.example AAAA", "servfail-without-cd; v4.example 60 AAAA 2001:db8::1")],
         queries: &[("v4.example AAAA", "SERVFAIL; none; unasked v4.example A")],
+        differs: &[
+            (Kind::Unbound, "it queries A after any error to AAAA"),
+            (Kind::Bind, "it forwards with CD, and passes the data on unless it validates itself"),
+        ],
         ..Row::NONE
     },
     Row {

@@ -69,7 +69,7 @@ pub(crate) const ROWS: &[Row] = &[
         bind: With("prefix: 64:ff9b::/96"),
         upstream: PRIVATE_AND_PUBLIC,
         queries: &[
-            ("private.example AAAA", "NOERROR; none"),
+            ("private.example AAAA", "NOERROR; none; soa 1"),
             ("both.example AAAA", "NOERROR; both.example AAAA 64:ff9b::c629:4"),
         ],
         differs: &[
@@ -104,7 +104,7 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: PRIVATE_AND_PUBLIC,
         queries: &[
             ("both.example AAAA", "NOERROR; both.example AAAA 2001:db8:64::c629:4"),
-            ("private.example AAAA", "NOERROR; none"),
+            ("private.example AAAA", "NOERROR; none; soa 1"),
         ],
         ..Row::NONE
     },

@@ -187,6 +187,24 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "The authority section is that of the A reply",
+        rfc: "RFC 6147 5.4",
+        unbound: With("minimal-responses: no"),
+        bind: With("options: minimal-responses no;"),
+        upstream: &[
+            (
+                "v4.example A",
+                "v4.example 60 A 192.0.2.33; authority; example 60 NS ns.example; additional; ns.example 60 A 192.0.2.53",
+            ),
+            ("v4.example AAAA", ""),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; authority example NS ns.example; additional ns.example A 192.0.2.53",
+        )],
+        ..Row::NONE
+    },
+    Row {
         name: "Domains that are never synthesised",
         rfc: "Unbound #1249",
         config: "synthesis.never = [\"example\"]",
