@@ -46,7 +46,7 @@ counters! {
     synthesised,
     /// Replies to AAAA queries with AAAA records from upstream.
     native,
-    /// PTR queries answered for addresses under a prefix.
+    /// Queries for reverse names under a prefix.
     reverse,
     /// Queries for ipv4only.arpa and its reverse names, answered locally.
     ipv4only,

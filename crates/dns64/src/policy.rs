@@ -44,14 +44,23 @@ pub struct Policy {
     blocks: Vec<Block>,
     /// Domains with their own rule.
     domains: Vec<(Name, NameRule)>,
+    /// The embeddings of all blocks and that of the well-known prefix, for reverse names.
+    embeddings: Vec<Embedding>,
+}
+
+/// A reverse name under a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReverseName {
+    /// The prefix.
+    pub(crate) prefix: Pref64,
+    /// The embedded address; `None` for a name above those of addresses.
+    pub(crate) inner: Option<Ipv4Addr>,
 }
 
 /// A prefix, prepared for use.
 #[derive(Debug)]
 struct Block {
-    prefix: Pref64,
-    /// Bits behind the IPv4 address.
-    suffix: u128,
+    embedding: Embedding,
     clients: Vec<IpNet>,
     mapped: Vec<Ipv4Net>,
     not_mapped: Vec<Ipv4Net>,
@@ -64,6 +73,14 @@ struct Block {
     break_dnssec: bool,
 }
 
+/// How IPv4 addresses are embedded in IPv6 addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Embedding {
+    prefix: Pref64,
+    /// Bits behind the IPv4 address.
+    suffix: u128,
+}
+
 impl Policy {
     /// Makes the rules of a configuration.
     pub fn new(config: &Config) -> Self {
@@ -71,9 +88,12 @@ impl Policy {
         let never = config.synthesis.never.iter().map(rule(NameRule::Never));
         let always = config.synthesis.always.iter().map(rule(NameRule::Always));
         let blocks = config.blocks().into_iter();
+        let blocks: Vec<_> = blocks.map(|block| Block::new(block, &config.synthesis)).collect();
+        let well_known = Embedding { prefix: Pref64::WELL_KNOWN, suffix: 0 };
         Policy {
             synthesis: config.synthesis.clone(),
-            blocks: blocks.map(|block| Block::new(block, &config.synthesis)).collect(),
+            embeddings: blocks.iter().map(|block| block.embedding).chain([well_known]).collect(),
+            blocks,
             domains: never.chain(always).collect(),
         }
     }
@@ -121,7 +141,8 @@ impl Policy {
 
     /// Returns the IPv6 addresses for an IPv4 address in a view.
     pub fn map(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
-        self.served(view).filter(move |block| block.maps(address)).map(move |b| b.embed(address))
+        let serving = self.served(view).filter(move |block| block.maps(address));
+        serving.map(move |block| block.embedding.embed(address))
     }
 
     /// Works as [`map`](Self::map) for an address that all prefixes map (those of `ipv4only.arpa`, RFC 7050).
@@ -130,13 +151,20 @@ impl Policy {
         view: View,
         address: Ipv4Addr,
     ) -> impl Iterator<Item = Ipv6Addr> {
-        self.served(view).map(move |block| block.embed(address))
+        self.served(view).map(move |block| block.embedding.embed(address))
     }
 
-    /// Returns the IPv4 address in an IPv6 address of a view, and whether it is mapped.
-    pub(crate) fn unmap(&self, view: View, address: Ipv6Addr) -> Option<(Ipv4Addr, bool)> {
-        let found = self.served(view).find_map(|block| Some((block, block.extract(address)?)));
-        found.map(|(block, inner)| (inner, block.maps(inner)))
+    /// Returns what the reverse name of the first `len` bits of an address stands for; `None` if it is under no prefix of
+    /// the configuration and not under the well-known one (RFC 6147 section 5.3.1).
+    pub(crate) fn reverse(&self, bits: u128, len: u32) -> Option<ReverseName> {
+        self.embeddings.iter().find_map(|embedding| {
+            let inner = match len {
+                128 => Some(embedding.extract(bits.into())?),
+                _ if embedding.has_below(bits, len) => None,
+                _ => return None,
+            };
+            Some(ReverseName { prefix: embedding.prefix, inner })
+        })
     }
 
     /// Returns the blocks of a view.
@@ -156,8 +184,7 @@ impl Block {
             exclude: exclude.collect(),
             recursive_only: config.recursive_only.unwrap_or(all.recursive_only),
             break_dnssec: config.break_dnssec.unwrap_or(all.break_dnssec),
-            prefix: config.prefix,
-            suffix: config.suffix.into(),
+            embedding: Embedding { prefix: config.prefix, suffix: config.suffix.into() },
             clients: config.clients,
             mapped: config.mapped,
             not_mapped: config.not_mapped,
@@ -171,7 +198,9 @@ impl Block {
             && !self.not_mapped.iter().any(|network| network.contains(&address))
             && (!self.only_global || is_global(address))
     }
+}
 
+impl Embedding {
     fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         Ipv6Addr::from(u128::from(self.prefix.embed(address)) | self.suffix)
     }
@@ -180,6 +209,14 @@ impl Block {
         let bits = u128::from(address);
         let inner = self.prefix.extract(Ipv6Addr::from(bits & !self.suffix))?;
         (self.embed(inner) == address).then_some(inner)
+    }
+
+    /// Returns whether there are addresses with these first `len` bits.
+    fn has_below(&self, bits: u128, len: u32) -> bool {
+        let [all_zero, all_ones] = [[0; 4], [255; 4]].map(|a| u128::from(self.embed(a.into())));
+        let known = !u128::MAX.checked_shr(len).unwrap_or(0);
+        let differs = (bits ^ all_zero) & !(all_zero ^ all_ones) & known;
+        len >= u32::from(self.prefix.prefix_len()) && differs == 0
     }
 }
 
@@ -215,6 +252,12 @@ mod tests {
         policy.map(View(u32::MAX), address).map(|a| a.to_string()).collect()
     }
 
+    /// Returns the IPv4 address for which the reverse name of an address stands.
+    fn inner(policy: &Policy, address: &str) -> Option<Ipv4Addr> {
+        let address: Ipv6Addr = address.parse().expect("an address");
+        policy.reverse(address.into(), 128)?.inner
+    }
+
     #[test]
     fn the_vectors_of_rfc_6052() {
         for (prefix, address) in [
@@ -227,8 +270,7 @@ mod tests {
         ] {
             let policy = policy(&format!("[[dns64]]\nprefix = \"{prefix}\""));
             assert_eq!(mapped(&policy, "192.0.2.33"), [address], "{prefix}");
-            let back = policy.unmap(View(1), address.parse().expect("an address"));
-            assert_eq!(back, Some(([192, 0, 2, 33].into(), true)));
+            assert_eq!(inner(&policy, address), Some([192, 0, 2, 33].into()));
         }
     }
 
@@ -243,8 +285,7 @@ mod tests {
         assert_eq!(mapped(&asked, "10.1.2.3"), ["64:ff9b::a01:203"]);
         let known = default.map_always(View(1), [192, 0, 0, 170].into());
         assert_eq!(known.map(|a| a.to_string()).collect::<Vec<_>>(), ["64:ff9b::c000:aa"]);
-        let back = default.unmap(View(1), "64:ff9b::a01:203".parse().expect("an address"));
-        assert_eq!(back, Some(([10, 1, 2, 3].into(), false)));
+        assert_eq!(inner(&default, "64:ff9b::a01:203"), Some([10, 1, 2, 3].into()));
     }
 
     #[test]
@@ -263,11 +304,9 @@ mod tests {
         );
         assert_eq!(mapped(&policy, "192.0.2.129"), ["2001:db8:1::c000:281"]);
         assert_eq!(mapped(&policy, "198.51.100.1"), ["2001:db8:2:0:c6:3364:100:1"]);
-        let address = "2001:db8:2:0:c0:2:100:1".parse().expect("an address");
-        assert_eq!(policy.unmap(View(3), address), Some(([192, 0, 2, 1].into(), true)));
-        assert_eq!(policy.unmap(View(1), address), None);
-        let other_suffix = "2001:db8:2:0:c0:2:100:2".parse().expect("an address");
-        assert_eq!(policy.unmap(View(3), other_suffix), None);
+        assert_eq!(inner(&policy, "2001:db8:2:0:c0:2:100:1"), Some([192, 0, 2, 1].into()));
+        assert_eq!(inner(&policy, "2001:db8:2:0:c0:2:100:2"), None, "another suffix");
+        assert_eq!(inner(&policy, "64:ff9b::c000:201"), Some([192, 0, 2, 1].into()));
     }
 
     #[test]
@@ -328,6 +367,7 @@ mod tests {
             let free = !(used | u_octet | !(u128::MAX >> len));
             let block = Block::new(BlockConfig { suffix: (suffix & free).into(), map_non_global: true, ..BlockConfig::new(pref64) }, &SynthesisConfig::default());
             let inner = Ipv4Addr::from(inner);
+            let block = block.embedding;
             let outer = block.embed(inner);
             prop_assert_eq!(block.extract(outer), Some(inner));
             prop_assert!(outer.octets()[8] == 0 || len == 96);

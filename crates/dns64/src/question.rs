@@ -31,10 +31,7 @@ pub(crate) struct KeyFlags {
 impl Key {
     /// Makes the key of a query of class IN from a client of `view`.
     pub(crate) fn new(query: &Query<'_>, view: View) -> Option<Self> {
-        let depends = matches!(
-            query.qtype,
-            Qtype::AAAA | Qtype::PTR | Qtype::HTTPS | Qtype::SVCB | Qtype::ANY
-        );
+        let depends = matches!(query.qtype, Qtype::AAAA | Qtype::HTTPS | Qtype::SVCB);
         Some(Key {
             name: Name::from_wire(query.qname).ok()?.to_lowercase(),
             qtype: query.qtype,

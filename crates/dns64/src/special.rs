@@ -5,14 +5,13 @@
 //! answers.
 
 use std::fmt::Write;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
-use wire::message::flag;
-use wire::{Name, Qtype, Rcode};
+use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::Answer;
 use crate::config::PtrMode;
-use crate::policy::{Policy, View};
+use crate::policy::{Policy, ReverseName, View};
 use crate::question::Key;
 
 /// `ipv4only.arpa`.
@@ -21,7 +20,9 @@ const IPV4ONLY: &[u8] = b"\x08ipv4only\x04arpa\0";
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 /// TTL of `ipv4only.arpa` in seconds, as in IANA's own zone.
 const IPV4ONLY_TTL: u32 = 86_400;
-/// TTL of a name made from an address, in seconds.
+/// Domain of the reverse names of IPv6 addresses.
+const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
+/// TTL of a name made from an address, and of the absence of records at reverse names, in seconds.
 const REVERSE_TTL: u32 = 3_600;
 
 /// Way in which a query is answered.
@@ -33,85 +34,151 @@ pub(crate) enum Special {
     Ipv4Only,
     /// Answered locally: a reverse name.
     Reverse,
-    /// The PTR of this name is queried, for which a reverse name under a prefix stands.
-    QueryPtr(Box<Name>),
+    /// This name is queried, for which a reverse name under a prefix stands.
+    QueryReverse(Box<Name>),
 }
 
-/// Answers a query locally if it can. `question` is that of the key, `all` are the client's blocks,
-/// `permitted` those that serve this query.
+/// Answers a query locally if it can. `question` is that of the key, `view` are the client's blocks.
 pub(crate) fn answer(
-    policy: &Policy,
-    all: View,
-    permitted: View,
-    key: &Key,
-    question: &[u8],
-    answer: &mut Answer,
-) -> Special {
-    let name = key.name.as_wire();
-    // The zones of these names are delegated without a DS record (RFC 8880). The proof of this comes from
-    // the signed parent zone; without it, validators take our answers for forged ones.
-    let asks_parent = key.qtype == Qtype::DS;
-    if policy.synthesis.ipv4only_arpa {
-        if let Some(front) = wire::name::strip_suffix(name, IPV4ONLY) {
-            if asks_parent && front.is_empty() {
-                return Special::No;
-            }
-            ipv4only(policy, all, key.qtype, front.is_empty(), question, answer);
-            return Special::Ipv4Only;
-        }
-        if let Some(Reverse::V4(address)) = Reverse::parse(&key.name)
-            && WELL_KNOWN.contains(&address)
-            && !asks_parent
-        {
-            pointer(key.qtype, IPV4ONLY, IPV4ONLY_TTL, question, answer);
-            return Special::Ipv4Only;
-        }
-    }
-    if key.qtype == Qtype::PTR {
-        reverse(policy, permitted, key, question, answer)
-    } else {
-        Special::No
-    }
-}
-
-/// Answers a query for a reverse name under a prefix, or returns the name to query.
-fn reverse(
     policy: &Policy,
     view: View,
     key: &Key,
     question: &[u8],
     answer: &mut Answer,
 ) -> Special {
-    let Some(Reverse::V6(address)) = Reverse::parse(&key.name) else { return Special::No };
-    let Some((inner, is_mapped)) = policy.unmap(view, address) else { return Special::No };
-    let settings = &policy.synthesis;
-    if settings.ipv4only_arpa && WELL_KNOWN.contains(&inner) {
-        pointer(key.qtype, IPV4ONLY, IPV4ONLY_TTL, question, answer);
+    let name = key.name.as_wire();
+    if !name.ends_with(b"\x04arpa\0") {
+        return Special::No;
+    }
+    // The zones of these names are delegated without a DS record (RFC 8880). The proof of this comes from the signed
+    // parent zone; without it, validators take our answers for forged ones.
+    let asks_parent = key.qtype == Qtype::DS;
+    let ipv4only_arpa = policy.synthesis.ipv4only_arpa;
+    if ipv4only_arpa && let Some(front) = wire::name::strip_suffix(name, IPV4ONLY) {
+        if asks_parent && front.is_empty() {
+            return Special::No;
+        }
+        ipv4only(policy, view, key.qtype, front.is_empty(), question, answer);
         return Special::Ipv4Only;
     }
-    match settings.ptr {
-        _ if !is_mapped => Special::No,
-        PtrMode::Pass => Special::No,
-        PtrMode::Cname | PtrMode::InPlace => Special::QueryPtr(Box::new(reverse_name(inner))),
-        PtrMode::Local => {
-            let label = inner.to_string().replace('.', "-");
-            // If the zone is too long for a label in front, the zone itself is used.
-            let name = settings.ptr_zone.prepend(label.as_bytes()).unwrap_or(settings.ptr_zone);
-            pointer(key.qtype, name.as_wire(), REVERSE_TTL, question, answer);
-            Special::Reverse
+    match Reverse::parse(&key.name) {
+        Some(Reverse::V4(address))
+            if ipv4only_arpa && WELL_KNOWN.contains(&address) && !asks_parent =>
+        {
+            let zone = Zone { apex: name, ttl: IPV4ONLY_TTL };
+            zone.pointer(key.qtype, IPV4ONLY, question, answer);
+            Special::Ipv4Only
         }
+        Some(Reverse::V6 { bits, len }) => match policy.reverse(bits, len) {
+            Some(found) => reverse(policy, &found, key, question, answer),
+            None => Special::No,
+        },
+        _ => Special::No,
     }
 }
 
-/// Answers with a PTR record, or with no data for another type.
-fn pointer(qtype: Qtype, target: &[u8], ttl: u32, question: &[u8], answer: &mut Answer) {
-    answer.compose(question, |c| {
-        if qtype == Qtype::PTR || qtype == Qtype::ANY {
-            c.at_question(Qtype::PTR, ttl, target);
-        } else {
-            c.limit_ttl(ttl);
+/// Answers a query for a reverse name under a prefix, or returns the name to query (RFC 6147 section 5.3.1). The rules
+/// are the same for all clients, and for addresses that are not mapped.
+fn reverse(
+    policy: &Policy,
+    found: &ReverseName,
+    key: &Key,
+    question: &[u8],
+    answer: &mut Answer,
+) -> Special {
+    let settings = &policy.synthesis;
+    let apex = apex(found.prefix);
+    let zone = Zone { apex: &apex, ttl: REVERSE_TTL };
+    match (found.inner, settings.ptr, key.qtype) {
+        (Some(inner), ..) if settings.ipv4only_arpa && WELL_KNOWN.contains(&inner) => {
+            zone.pointer(key.qtype, IPV4ONLY, question, answer);
+            return Special::Ipv4Only;
         }
-    });
+        (_, PtrMode::Pass, _) => return Special::No,
+        // The delegation of the prefix belongs to the zone above.
+        (None, _, Qtype::DS) if apex == key.name.as_wire() => return Special::No,
+        // There are names below this one.
+        (None, ..) => zone.no_data(key.qtype, question, answer),
+        (Some(inner), PtrMode::Cname, Qtype::CNAME | Qtype::ANY) => {
+            let target = reverse_name(inner);
+            answer.compose(question, |c| {
+                c.at_question(Qtype::CNAME, settings.ttl_without_soa, target.as_wire());
+            });
+        }
+        (Some(inner), PtrMode::Cname, _)
+        | (Some(inner), PtrMode::InPlace, Qtype::PTR | Qtype::ANY) => {
+            return Special::QueryReverse(Box::new(reverse_name(inner)));
+        }
+        (Some(_), PtrMode::InPlace, _) => zone.no_data(key.qtype, question, answer),
+        (Some(inner), PtrMode::Local, _) => {
+            let label = inner.to_string().replace('.', "-");
+            // If the zone is too long for a label in front, the zone itself is used.
+            let name = settings.ptr_zone.prepend(label.as_bytes()).unwrap_or(settings.ptr_zone);
+            zone.pointer(key.qtype, name.as_wire(), question, answer);
+        }
+    }
+    Special::Reverse
+}
+
+/// A zone that is answered locally.
+struct Zone<'a> {
+    /// Name of the zone, in wire form.
+    apex: &'a [u8],
+    /// TTL of its records, in seconds.
+    ttl: u32,
+}
+
+impl Zone<'_> {
+    /// Answers with a PTR record, or with no data for another type.
+    fn pointer(&self, qtype: Qtype, target: &[u8], question: &[u8], answer: &mut Answer) {
+        if qtype != Qtype::PTR && qtype != Qtype::ANY {
+            return self.no_data(qtype, question, answer);
+        }
+        answer.compose(question, |c| c.at_question(Qtype::PTR, self.ttl, target));
+    }
+
+    /// Answers with no data, or with the SOA record of the zone.
+    fn no_data(&self, qtype: Qtype, question: &[u8], answer: &mut Answer) {
+        answer.compose(question, |c| {
+            if qtype == Qtype::SOA && question[..question.len() - 4] == *self.apex {
+                c.at_question(Qtype::SOA, self.ttl, &self.soa_data());
+            } else {
+                c.authority(&self.soa());
+                c.limit_ttl(self.ttl);
+            }
+        });
+    }
+
+    /// Returns the SOA record of the zone.
+    fn soa(&self) -> Vec<u8> {
+        let data = self.soa_data();
+        let mut soa = self.apex.to_vec();
+        soa.extend_from_slice(&[0, 6, 0, 1]);
+        soa.extend_from_slice(&self.ttl.to_be_bytes());
+        soa.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        soa.extend_from_slice(&data);
+        soa
+    }
+
+    /// Returns the data of the SOA record.
+    fn soa_data(&self) -> Vec<u8> {
+        let mut data = [self.apex, b"\x06nobody\x07invalid\0"].concat();
+        // Serial, refresh, retry, expire, minimum.
+        for number in [1, 3_600, 1_200, 604_800, self.ttl] {
+            data.extend_from_slice(&number.to_be_bytes());
+        }
+        data
+    }
+}
+
+/// Returns the reverse name of a prefix, in wire form.
+fn apex(prefix: Pref64) -> Vec<u8> {
+    let bits = u128::from(prefix.first());
+    let nibbles = (128 - u32::from(prefix.prefix_len())) / 4..32;
+    let digit = |i: u32| char::from_digit((bits >> (4 * i)) as u32 & 15, 16).map_or(0, |c| c as u8);
+    let mut name: Vec<u8> = nibbles.flat_map(|i| [1, digit(i)]).collect();
+    name.extend_from_slice(IP6_ARPA);
+    name
 }
 
 /// Answers a query for `ipv4only.arpa` or, unless `at_apex`, a name below it.
@@ -123,6 +190,7 @@ fn ipv4only(
     question: &[u8],
     answer: &mut Answer,
 ) {
+    let zone = Zone { apex: IPV4ONLY, ttl: IPV4ONLY_TTL };
     answer.compose(question, |c| {
         let mut found = false;
         let mut add = |rtype, data: &[u8]| {
@@ -137,56 +205,45 @@ fn ipv4only(
                 mapped.for_each(|a| add(Qtype::AAAA, &a.octets()));
             }
             Qtype::NS => add(Qtype::NS, IPV4ONLY),
-            Qtype::SOA => add(Qtype::SOA, &soa_data()),
+            Qtype::SOA => add(Qtype::SOA, &zone.soa_data()),
             _ => {}
         }
-        c.flag(flag::AD, false);
         if !found {
             if !at_apex {
                 c.rcode(Rcode::NXDOMAIN);
             }
-            let mut soa = IPV4ONLY.to_vec();
-            soa.extend_from_slice(&[0, 6, 0, 1]);
-            soa.extend_from_slice(&IPV4ONLY_TTL.to_be_bytes());
-            let data = soa_data();
-            soa.extend_from_slice(&(data.len() as u16).to_be_bytes());
-            soa.extend_from_slice(&data);
-            c.authority(&soa);
+            c.authority(&zone.soa());
             c.limit_ttl(IPV4ONLY_TTL);
         }
     });
-}
-
-/// Returns the data of the SOA record of `ipv4only.arpa`.
-fn soa_data() -> Vec<u8> {
-    let mut data = [IPV4ONLY, b"\x06nobody\x07invalid\0"].concat();
-    // Serial, refresh, retry, expire, minimum.
-    for number in [1, 3_600, 1_200, 604_800, IPV4ONLY_TTL] {
-        data.extend_from_slice(&number.to_be_bytes());
-    }
-    data
 }
 
 /// Address in a reverse name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reverse {
     V4(Ipv4Addr),
-    V6(Ipv6Addr),
+    /// The first `len` bits of an address.
+    V6 {
+        bits: u128,
+        len: u32,
+    },
 }
 
 impl Reverse {
-    /// Parses a complete reverse name in lower case.
+    /// Parses a reverse name in lower case: a complete one of an IPv4 address, or one of the leading nibbles of an IPv6
+    /// address.
     fn parse(name: &Name) -> Option<Self> {
-        if let Some(front) = wire::name::strip_suffix(name.as_wire(), b"\x03ip6\x04arpa\0") {
-            // Thirty-two labels of one nibble each, the last nibble first.
-            if front.len() != 64 {
+        if let Some(front) = wire::name::strip_suffix(name.as_wire(), IP6_ARPA) {
+            // At most thirty-two labels of one nibble each, the last nibble first.
+            if front.len() > 64 || !front.len().is_multiple_of(2) {
                 return None;
             }
             let bits = front.chunks(2).rev().try_fold(0u128, |bits, label| {
                 let nibble = char::from(label[1]).to_digit(16).filter(|_| label[0] == 1)?;
                 Some(bits << 4 | u128::from(nibble))
             })?;
-            return Some(Reverse::V6(bits.into()));
+            let len = 2 * front.len() as u32;
+            return Some(Reverse::V6 { bits: bits.checked_shl(128 - len).unwrap_or(0), len });
         }
         let front = wire::name::strip_suffix(name.as_wire(), b"\x07in-addr\x04arpa\0")?;
         let mut octets = [0; 4];
@@ -222,7 +279,7 @@ mod tests {
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();
-        let special = answer(&policy, view, view, &key, &question, &mut out);
+        let special = answer(&policy, view, &key, &question, &mut out);
         if out.len == 0 {
             return (special, String::new());
         }
@@ -283,25 +340,66 @@ mod tests {
         assert_eq!(ask("", "x.ipv4only.arpa", Qtype::DS).0, Special::Ipv4Only);
     }
 
+    /// Reverse names under 64:ff9b::/96: 8.8.4.4, which is mapped, and 10.0.0.1, which is not.
+    const PUBLIC: &str = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
+    const PRIVATE: &str = "1.0.0.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
+
     #[test]
     fn reverse_names_follow_the_ptr_mode() {
-        // 64:ff9b::8.8.4.4 is mapped; 64:ff9b::10.0.0.1 is not.
-        let public = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
-        let private = "1.0.0.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
         let ptr =
             |mode| format!("synthesis.ptr = \"{mode}\"\nsynthesis.ptr-zone = \"nat64.example\"");
-        let asked = Special::QueryPtr(Box::new("4.4.8.8.in-addr.arpa".parse().expect("a name")));
-        assert_eq!(ask("", public, Qtype::PTR).0, asked);
-        assert_eq!(ask(&ptr("in-place"), public, Qtype::PTR).0, asked);
-        assert_eq!(ask(&ptr("pass"), public, Qtype::PTR).0, Special::No);
-        let (special, text) = ask(&ptr("local"), public, Qtype::PTR);
+        let asked =
+            |name: &str| Special::QueryReverse(Box::new(name.parse().expect("a name")));
+        let public = asked("4.4.8.8.in-addr.arpa");
+        assert_eq!(ask("", PUBLIC, Qtype::PTR).0, public);
+        assert_eq!(ask("", PRIVATE, Qtype::PTR).0, asked("1.0.0.10.in-addr.arpa"));
+        // A CNAME stands for all types.
+        assert_eq!(ask("", PUBLIC, Qtype::TXT).0, public);
+        for qtype in [Qtype::CNAME, Qtype::ANY] {
+            let cname = (Special::Reverse, "NOERROR 600 4.4.8.8.in-addr.arpa.".to_owned());
+            assert_eq!(ask("", PUBLIC, qtype), cname);
+        }
+        assert_eq!(ask(&ptr("in-place"), PUBLIC, Qtype::PTR).0, public);
+        assert_eq!(ask(&ptr("pass"), PUBLIC, Qtype::PTR).0, Special::No);
+        let (special, text) = ask(&ptr("local"), PUBLIC, Qtype::PTR);
         assert_eq!(
             (special, text.as_str()),
             (Special::Reverse, "NOERROR 3600 8-8-4-4.nat64.example.")
         );
-        assert_eq!(ask("", private, Qtype::PTR).0, Special::No);
-        assert_eq!(ask("", public, Qtype::TXT).0, Special::No);
-        assert_eq!(ask("", &public[2..], Qtype::PTR).0, Special::No);
-        assert_eq!(ask("", &public.replacen("4.0", "g.0", 1), Qtype::PTR).0, Special::No);
+        for mode in ["in-place", "local"] {
+            let (special, text) = ask(&ptr(mode), PUBLIC, Qtype::TXT);
+            let soa = "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa. nobody.invalid.";
+            let expected = format!("NOERROR 3600 {soa} 1 3600 1200 604800 3600");
+            assert_eq!((special, text), (Special::Reverse, expected), "{mode}");
+        }
+        assert_eq!(ask("", &PUBLIC.replacen("4.0", "g.0", 1), Qtype::PTR).0, Special::No);
+    }
+
+    #[test]
+    fn names_above_those_of_addresses_exist() {
+        let apex = PUBLIC.splitn(9, '.').last().expect("the prefix").to_owned();
+        let other = "[[dns64]]\nprefix = \"2001:db8:64::/56\"\nsuffix = \"::5\"";
+        for (file, name, exists) in [
+            ("", PUBLIC[2..].to_owned(), true),
+            ("", format!("8.{apex}"), true),
+            ("", apex.clone(), true),
+            ("", apex[2..].to_owned(), false),
+            ("", "ip6.arpa".to_owned(), false),
+            ("", PUBLIC[2..].replacen('8', "10", 1), false),
+            // The well-known prefix belongs to every configuration; of another one the suffix has to fit.
+            (other, apex.clone(), true),
+            (other, "0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa".to_owned(), true),
+            (other, "1.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa".to_owned(), false),
+            (other, "7.1.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa".to_owned(), false),
+        ] {
+            for qtype in [Qtype::PTR, Qtype::TXT] {
+                let (special, text) = ask(file, &name, qtype);
+                let expected = if exists { Special::Reverse } else { Special::No };
+                assert_eq!(special, expected, "{file} {name} {qtype}");
+                assert_eq!(text.contains("nobody.invalid"), exists);
+            }
+        }
+        assert_eq!(ask("", &apex, Qtype::DS).0, Special::No);
+        assert!(ask("", &apex, Qtype::SOA).1.starts_with("NOERROR 3600 0.0.0."));
     }
 }

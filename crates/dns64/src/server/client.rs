@@ -123,7 +123,6 @@ impl Dns64 {
         let special = special::answer(
             &self.settings.policy,
             facts.view,
-            view,
             &key,
             &self.scratch.question,
             &mut self.scratch.answer,
@@ -137,7 +136,7 @@ impl Dns64 {
                 self.counters.reverse += 1;
                 return self.deliver(&client, Age::Fresh, now, tx);
             }
-            Special::No | Special::QueryPtr(_) => {}
+            Special::No | Special::QueryReverse(_) => {}
         }
         let subnet = match Subnet::of(query, client.address, &self.settings.config.upstream) {
             Ok(subnet) => subnet,
@@ -306,18 +305,18 @@ impl Dns64 {
         let settings = &policy.synthesis;
         let transaction = &mut self.transactions[t];
         let key = &transaction.key;
-        if let Special::QueryPtr(name) = special {
+        if let Special::QueryReverse(name) = special {
             self.counters.reverse += 1;
-            transaction.phase = match settings.ptr {
-                PtrMode::InPlace => Phase::InPlace,
-                _ => Phase::Pass,
-            };
-            if transaction.phase == Phase::Pass {
+            let mut qtype = Qtype::PTR;
+            if settings.ptr == PtrMode::InPlace {
+                transaction.phase = Phase::InPlace;
+            } else {
+                qtype = key.qtype;
                 push_alias(&mut transaction.chain, &key.name, &name, settings.ttl_without_soa);
                 transaction.hops = 1;
             }
             transaction.name = Some(name);
-            return self.start_lookup(t, 0, Qtype::PTR, now, tx);
+            return self.start_lookup(t, 0, qtype, now, tx);
         }
         let qtype = key.qtype;
         if qtype != Qtype::AAAA || key.view.is_empty() {

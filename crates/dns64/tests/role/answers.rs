@@ -5,7 +5,8 @@ use crate::text::SOA;
 
 /// A bench without a cache.
 fn bench(config: &str) -> Bench {
-    Bench::new(&format!("{config}\ncache.size = 0"))
+    let cache = if config.ends_with("[cache]") { "size = 0" } else { "cache.size = 0" };
+    Bench::new(&format!("{config}\n{cache}"))
 }
 
 /// Checks a table of queries, scripts of upstream, and expected answers.
@@ -285,4 +286,42 @@ fn the_authority_section_of_the_a_reply_is_copied() {
     let a = "v4.example. 60 A 8.8.4.4; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53";
     let answer = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53";
     check("", &[(AAAA, &[(AAAA, SOA), ("v4.example A", a)], answer)]);
+}
+
+/// Reverse names of 64:ff9b::8.8.4.4 and of 2001:db8:64::10.1.2.3.
+const PUBLIC: &str = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
+const PRIVATE: &str = "3.0.2.0.1.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+
+#[test]
+fn reverse_names_follow_section_5_3_1_for_everybody() {
+    let config = "[[dns64]]\nprefix = \"2001:db8:64::/96\"\nclients = [\"192.0.2.1\"]\nnot-mapped = [\"10.0.0.0/8\"]\n[cache]";
+    let script = [
+        ("4.4.8.8.in-addr.arpa PTR", "4.4.8.8.in-addr.arpa. 60 PTR dns.example."),
+        ("4.4.8.8.in-addr.arpa PTR +cd", "4.4.8.8.in-addr.arpa. 60 PTR dns.example."),
+        ("3.2.1.10.in-addr.arpa PTR", "3.2.1.10.in-addr.arpa. 60 PTR private.example."),
+        ("4.4.8.8.in-addr.arpa TXT", "authority; 8.in-addr.arpa. 60 SOA ns.example. host.example. 1 2 3 4 5"),
+    ];
+    let alias = format!("{PUBLIC}. 600 CNAME 4.4.8.8.in-addr.arpa.");
+    let pointer = format!("NOERROR; {alias}; 4.4.8.8.in-addr.arpa. 60 PTR dns.example.");
+    let private = format!("NOERROR; {PRIVATE}. 600 CNAME 3.2.1.10.in-addr.arpa.; 3.2.1.10.in-addr.arpa. 60 PTR private.example.");
+    let no_data = format!("NOERROR; {alias}; authority; 8.in-addr.arpa. 60 SOA ns.example. host.example. 1 2 3 4 5");
+    for (query, answer) in [
+        (format!("{PUBLIC} PTR"), &pointer),
+        (format!("{PUBLIC} PTR +do +cd"), &pointer),
+        (format!("{PRIVATE} PTR"), &private),
+        (format!("{PUBLIC} TXT"), &no_data),
+        (format!("{PUBLIC} CNAME"), &format!("NOERROR; {alias}")),
+    ] {
+        assert_eq!(bench(config).exchange(&query, &script).answer, *answer, "{query}");
+    }
+    // Names above those of addresses exist, without records.
+    for name in [&PUBLIC[2..], &PRIVATE[16..]] {
+        let exchange = bench(config).exchange(&format!("{name} PTR"), &[]);
+        assert!(exchange.asked.is_empty() && exchange.answer.starts_with("NOERROR; authority; "), "{}", exchange.answer);
+        assert_eq!(exchange.answer.matches("SOA").count(), 1);
+    }
+    // The reverse names of the addresses of ipv4only.arpa have nothing but the PTR record.
+    let exchange = bench("").exchange("170.0.0.192.in-addr.arpa TXT", &[]);
+    let soa = "170.0.0.192.in-addr.arpa. 86400 SOA 170.0.0.192.in-addr.arpa. nobody.invalid. 1 3600 1200 604800 86400";
+    assert_eq!(exchange.answer, format!("NOERROR; authority; {soa}"));
 }

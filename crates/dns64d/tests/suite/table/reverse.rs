@@ -11,6 +11,13 @@ macro_rules! reverse {
     };
 }
 
+/// Reverse name of 192.0.2.33 under 64:ff9b::/96.
+macro_rules! well_known_prefix {
+    () => {
+        "1.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa"
+    };
+}
+
 /// Reverse name of 192.0.0.170 under 2001:db8:64::/96.
 macro_rules! well_known {
     () => {
@@ -98,6 +105,98 @@ pub(crate) const ROWS: &[Row] = &[
             concat!(reverse!(), " PTR"),
             "NXDOMAIN; soa 1; asked 33.2.0.192.in-addr.arpa PTR",
         )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR of an address that is not mapped: a CNAME too",
+        rfc: "RFC 6147 5.3.1",
+        config: "dns64 = [{ prefix = \"2001:db8:64::/96\", not-mapped = [\"192.0.2.0/24\"] }]",
+        unbound: Cannot("every IPv4 address is mapped"),
+        bind: With("mapped { !192.0.2.0/24; any; };"),
+        upstream: &[PTR],
+        queries: &[(
+            concat!(reverse!(), " PTR"),
+            concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR under the well-known prefix, also if another one is configured",
+        rfc: "RFC 6147 5.3.1",
+        upstream: &[PTR],
+        queries: &[(
+            concat!(well_known_prefix!(), " PTR"),
+            concat!("NOERROR; ", well_known_prefix!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+        )],
+        differs: &[
+            (Kind::Unbound, "it knows only its own prefix"),
+            (Kind::Bind, "it knows only its own prefixes"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR for a client that no block serves",
+        rfc: "RFC 6147 5.3.1",
+        config: "server.allow = [\"any\"]
+                 dns64 = [{ prefix = \"2001:db8:64::/96\", clients = [\"127.0.0.2/32\"] }]",
+        unbound: Cannot("one prefix for all clients"),
+        bind: With("clients { 127.0.0.2; };"),
+        upstream: &[PTR],
+        queries: &[(
+            concat!(reverse!(), " PTR +from=127.0.0.3"),
+            concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR for a query with DO and CD",
+        rfc: "RFC 6147 5.3.1",
+        upstream: &[PTR],
+        queries: &[(
+            concat!(reverse!(), " PTR +do +cd"),
+            concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+        )],
+        differs: &[(Kind::Unbound, "it returns the PTR record under the original name")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Another type at a reverse name: the CNAME, and no data at its target",
+        rfc: "RFC 6147 5.3.1, RFC 1034 3.6.2",
+        upstream: &[PTR],
+        queries: &[
+            (
+                concat!(reverse!(), " TXT"),
+                concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; soa 1"),
+            ),
+            (
+                concat!(reverse!(), " CNAME"),
+                concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa"),
+            ),
+        ],
+        differs: &[(Kind::Unbound, "it handles only PTR under the prefix")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Another type at a reverse name (`in-place`): no data",
+        rfc: "RFC 6147 5.3.1, RFC 2308",
+        config: "synthesis.ptr = \"in-place\"",
+        unbound: With("# as it is"),
+        bind: Cannot("it always returns a CNAME"),
+        upstream: &[PTR],
+        queries: &[(concat!(reverse!(), " TXT"), "NOERROR; none; soa 1")],
+        differs: &[(Kind::Unbound, "it handles only PTR under the prefix")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Names above those of addresses exist, without records",
+        rfc: "RFC 6147 5.3.1, RFC 8020",
+        upstream: &[],
+        queries: &[
+            ("c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR", "NOERROR; none; soa 1"),
+            ("0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR", "NOERROR; none; soa 1"),
+            ("0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR", "NXDOMAIN"),
+        ],
+        differs: &[(Kind::Unbound, "it handles only complete addresses")],
         ..Row::NONE
     },
     Row {
