@@ -70,6 +70,16 @@ impl Composer<'_> {
         self.writer.flag(bits, set);
     }
 
+    /// Adds whole uncompressed records to the answer section.
+    pub(crate) fn answers(&mut self, records: &[u8]) {
+        let mut at = 0;
+        while let Some((record, end)) = Record::read(records, at) {
+            let owner = Owner::Name(&records[at..record.rdata_at - 10]);
+            self.answer(owner, record.rtype, record.ttl, record.rdata);
+            at = end;
+        }
+    }
+
     /// Adds aliases as whole uncompressed records, the first at the name of the question.
     pub(crate) fn chain(&mut self, chain: &[u8]) {
         let mut at = 0;
@@ -164,7 +174,7 @@ mod tests {
         as_reply[2] |= 0x80;
         let reply = Reply::parse(&as_reply).expect("it is well-formed");
         let (mut chain, mut found) = (Vec::new(), Vec::new());
-        let reading = reply.read(Qtype::AAAA, &mut chain, &mut found).expect("a chain");
+        let reading = reply.read(Qtype::AAAA, false, &mut chain, &mut found).expect("a chain");
         assert_eq!((reading.hops, reading.wanted), (1, 2));
         assert_eq!(chain, CHAIN);
         assert_eq!(reply.additional().count(), 1);

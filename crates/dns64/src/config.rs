@@ -20,7 +20,7 @@ use wire::{Name, Pref64};
 
 use defaults::{all_ipv4, all_networks, no_suffix};
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, networks, networks_or_none, text,
+    address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks, networks_or_none, text,
     texts, udp_size, udp_size_or_none,
 };
 
@@ -200,8 +200,10 @@ pub struct SynthesisConfig {
     pub ipv4only_arpa: bool,
     /// Whether only queries with RD are synthesised.
     pub recursive_only: bool,
-    /// Whether queries with DO and CD are synthesised, which section 5.5 forbids.
+    /// Whether also data is synthesised that `leave_alone` means, which breaks validation.
     pub break_dnssec: bool,
+    /// Which data of validating clients is left alone (section 5.5).
+    pub leave_alone: LeaveAlone,
     /// Whether targets of HTTPS and SVCB records get AAAA records (RFC 9460 section 4.2.1).
     pub service_targets: bool,
     /// Handling of their IPv4 hints.
@@ -226,6 +228,16 @@ pub enum OnTimeout {
     AskA,
     /// SERVFAIL.
     Fail,
+}
+
+/// Data of validating clients that is left alone, unless `break-dnssec` says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaveAlone {
+    /// All data for queries with DO and CD (RFC 6147 section 5.5, case 3).
+    Cd,
+    /// Signed data for queries with DO, as BIND does. Unsigned data, which no validator can refuse, is synthesised.
+    Signed,
 }
 
 /// Handling of PTR queries for addresses under a prefix.
@@ -266,10 +278,10 @@ pub struct BlockConfig {
     #[serde(default = "all_networks", deserialize_with = "networks")]
     pub clients: Vec<IpNet>,
     /// IPv4 addresses that are mapped.
-    #[serde(default = "all_ipv4", deserialize_with = "texts")]
+    #[serde(default = "all_ipv4", deserialize_with = "ipv4_networks")]
     pub mapped: Vec<Ipv4Net>,
     /// Exceptions, which are not mapped.
-    #[serde(default, deserialize_with = "texts")]
+    #[serde(default, deserialize_with = "ipv4_networks")]
     pub not_mapped: Vec<Ipv4Net>,
     /// Whether addresses that are not global are mapped under the well-known prefix (RFC 6052 section 3.1).
     #[serde(default)]

@@ -35,6 +35,7 @@ pub mod streams;
 mod subnet;
 mod table;
 mod transaction;
+mod tsig;
 mod upstream;
 
 pub use config::{Config, ConfigError};

@@ -12,7 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use wire::{Name, Pref64};
 
-use crate::config::{BlockConfig, Config, SynthesisConfig};
+use crate::config::{BlockConfig, Config, LeaveAlone, SynthesisConfig};
+use crate::question::KeyFlags;
 
 /// Blocks that serve a client, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,7 +69,7 @@ struct Block {
     only_global: bool,
     /// Networks whose AAAA records count as absent.
     exclude: Vec<Ipv6Net>,
-    /// Whether it serves only queries with RD, and whether it also serves those with DO and CD.
+    /// Whether it serves only queries with RD, and whether it also changes what validating clients get.
     recursive_only: bool,
     break_dnssec: bool,
 }
@@ -118,17 +119,31 @@ impl Policy {
         found.1
     }
 
-    /// Returns the blocks of a view that serve a query with these bits: a validator (DO and CD) gets
-    /// unchanged data (RFC 6147 section 5.5) unless a block is configured otherwise.
-    pub fn permitted(&self, view: View, recursion_desired: bool, validates: bool) -> View {
-        if recursion_desired && !validates {
+    /// Returns the blocks of a view that serve a query with these bits: a validator (DO and CD) gets unchanged data (RFC
+    /// 6147 section 5.5) unless the configuration says otherwise.
+    pub(crate) fn permitted(&self, view: View, flags: KeyFlags) -> View {
+        let validates = self.synthesis.leave_alone == LeaveAlone::Cd && flags.dnssec && flags.cd;
+        if flags.rd && !validates {
             return view;
         }
-        let serves = |block: &Block| {
-            (recursion_desired || !block.recursive_only) && (!validates || block.break_dnssec)
-        };
-        let bits = self.blocks.iter().enumerate().filter(|(_, block)| serves(block));
-        View(view.0 & bits.fold(0, |bits, (i, _)| bits | 1 << i))
+        self.only(view, |block| {
+            (flags.rd || !block.recursive_only) && (!validates || block.break_dnssec)
+        })
+    }
+
+    /// Returns the blocks of a view that change data for a query with these bits; `signed` says whether the data has
+    /// signatures.
+    pub(crate) fn changing(&self, view: View, flags: KeyFlags, signed: bool) -> View {
+        if !signed || !flags.dnssec || self.synthesis.leave_alone == LeaveAlone::Cd {
+            return view;
+        }
+        self.only(view, |block| block.break_dnssec)
+    }
+
+    /// Returns the blocks of a view that satisfy a condition.
+    fn only(&self, view: View, condition: impl Fn(&Block) -> bool) -> View {
+        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| condition(block));
+        View(view.0 & blocks.fold(0, |bits, (i, _)| bits | 1 << i))
     }
 
     /// Returns whether an AAAA record with this address counts as absent in a view: all its blocks must
@@ -220,8 +235,8 @@ impl Embedding {
     }
 }
 
-/// Returns whether an address is globally reachable by the IANA registry of special-purpose addresses (RFC
-/// 6890).
+/// Returns whether an address is global: not in the registry of special-purpose addresses (RFC 6890), nor in section 3 of
+/// RFC 5735, to which RFC 6052 section 3.1 refers and which also lists the anycast addresses of 6to4 relays.
 fn is_global(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
@@ -230,6 +245,7 @@ fn is_global(address: Ipv4Addr) -> bool {
             | [169, 254, ..]
             | [172, 16..=31, ..]
             | [192, 0, 0 | 2, _]
+            | [192, 88, 99, _]
             | [192, 168, ..]
             | [198, 18..=19, ..]
             | [198, 51, 100, _]
@@ -278,7 +294,7 @@ mod tests {
     fn the_well_known_prefix_maps_global_addresses_only() {
         let default = policy("");
         assert_eq!(mapped(&default, "8.8.8.8"), ["64:ff9b::808:808"]);
-        for address in ["10.1.2.3", "192.168.0.1", "100.64.0.1", "224.0.0.1", "192.0.0.170"] {
+        for address in ["10.1.2.3", "192.168.0.1", "100.64.0.1", "224.0.0.1", "192.0.0.170", "192.88.99.1"] {
             assert!(mapped(&default, address).is_empty(), "{address}");
         }
         let asked = policy("[[dns64]]\nprefix = \"64:ff9b::/96\"\nmap-non-global = true");
@@ -349,12 +365,29 @@ mod tests {
             "[[dns64]]\nprefix = \"2001:db8:1::/96\"\nrecursive-only = true\n\
              [[dns64]]\nprefix = \"2001:db8:2::/96\"\nbreak-dnssec = true\n[[dns64]]\nprefix = \"2001:db8:3::/96\"",
         );
-        let permitted = |rd, validates| policy.permitted(View(7), rd, validates).0;
+        let flags = |rd, dnssec| KeyFlags { rd, cd: dnssec, dnssec };
+        let permitted = |rd, dnssec| policy.permitted(View(7), flags(rd, dnssec)).0;
         assert_eq!(
             [permitted(true, false), permitted(false, false), permitted(true, true)],
             [0b111, 0b110, 0b010]
         );
-        assert_eq!(policy.permitted(View(1), false, false), View(0));
+        assert_eq!(policy.permitted(View(1), flags(false, false)), View(0));
+        assert_eq!(policy.changing(View(7), flags(true, true), true), View(7));
+    }
+
+    #[test]
+    fn signed_data_may_be_left_alone() {
+        let policy = policy(
+            "synthesis.leave-alone = \"signed\"\n[[dns64]]\nprefix = \"2001:db8:1::/96\"\n\
+             [[dns64]]\nprefix = \"2001:db8:2::/96\"\nbreak-dnssec = true",
+        );
+        let flags = |dnssec, cd| KeyFlags { rd: true, cd, dnssec };
+        for cd in [true, false] {
+            assert_eq!(policy.permitted(View(3), flags(true, cd)), View(3));
+            let changing = |dnssec, signed| policy.changing(View(3), flags(dnssec, cd), signed).0;
+            let all = [changing(true, true), changing(true, false), changing(false, true)];
+            assert_eq!(all, [0b10, 0b11, 0b11]);
+        }
     }
 
     proptest! {

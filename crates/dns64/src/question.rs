@@ -28,6 +28,15 @@ pub(crate) struct KeyFlags {
     pub(crate) dnssec: bool,
 }
 
+impl KeyFlags {
+    /// Returns the bits of a query.
+    #[inline]
+    pub(crate) fn of(query: &Query<'_>) -> Self {
+        let dnssec = query.edns.is_some_and(|edns| edns.do_bit);
+        KeyFlags { rd: query.rd, cd: query.cd, dnssec }
+    }
+}
+
 impl Key {
     /// Makes the key of a query of class IN from a client of `view`.
     pub(crate) fn new(query: &Query<'_>, view: View) -> Option<Self> {
@@ -36,11 +45,7 @@ impl Key {
             name: Name::from_wire(query.qname).ok()?.to_lowercase(),
             qtype: query.qtype,
             view: if depends { view } else { View::default() },
-            flags: KeyFlags {
-                rd: query.rd,
-                cd: query.cd,
-                dnssec: query.edns.is_some_and(|edns| edns.do_bit),
-            },
+            flags: KeyFlags::of(query),
             subnet: 0,
         })
     }

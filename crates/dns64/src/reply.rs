@@ -98,6 +98,8 @@ pub(crate) struct Reply<'a> {
     /// the number of SOA records.
     pub(crate) negative_ttl: Option<u32>,
     soas: u16,
+    /// Whether the records that the question asks for, or the statement that there are none, have signatures.
+    pub(crate) is_signed: bool,
     /// EDNS fields; `None` without EDNS.
     edns: Option<EdnsSeen<'a>>,
 }
@@ -119,6 +121,8 @@ pub(crate) struct Reading {
     pub(crate) hops: u32,
     /// Number of its records of the wanted type.
     pub(crate) wanted: u32,
+    /// Whether the chain has a CNAME record that the reply lacks.
+    pub(crate) mended: bool,
 }
 
 impl<'a> Reply<'a> {
@@ -141,6 +145,7 @@ impl<'a> Reply<'a> {
             answer_ttl: u32::MAX,
             negative_ttl: None,
             soas: 0,
+            is_signed: false,
             edns: None,
         };
         reply.walk(at).is_some_and(|end| end == bytes.len()).then_some(reply)
@@ -153,10 +158,12 @@ impl<'a> Reply<'a> {
         for _ in 0..answers {
             let (record, end) = Record::read(self.bytes, at)?;
             self.answer_ttl = self.answer_ttl.min(record.ttl);
+            self.is_signed |= covered(&record) == Some(self.qtype());
             at = end;
         }
         for _ in 0..authority {
             let (record, end) = Record::read(self.bytes, at)?;
+            self.is_signed |= record.rtype == Qtype::RRSIG;
             if record.rtype == Qtype::SOA {
                 self.soas += 1;
                 let ttl = negative_ttl(&record)?;
@@ -214,23 +221,31 @@ impl<'a> Reply<'a> {
         Answers { reply: self.bytes, at, count: self.header.counts[1], question: self.question }
     }
 
-    /// Follows the chain of aliases. Its aliases are appended to `chain` as whole uncompressed records; the
-    /// records of type `wanted` go to `found`. Returns `None` for a malformed chain or one of more than 16
-    /// aliases.
+    /// Follows the chain of aliases. Its aliases are written to `chain` as whole uncompressed records, with their
+    /// signatures if `dnssec`; the records of type `wanted` go to `found`. Returns `None` for a malformed chain or one
+    /// of more than 16 aliases.
     pub(crate) fn read(
         &self,
         wanted: Qtype,
+        dnssec: bool,
         chain: &mut Vec<u8>,
         found: &mut Vec<Found>,
     ) -> Option<Reading> {
+        chain.clear();
         found.clear();
         let bytes = self.bytes;
+        let mut dname = false;
         let end = self.answers().follow(wanted, &mut |seen| {
             match seen {
                 ChainEvent::Start => found.clear(),
                 ChainEvent::Alias(record) => {
                     found.clear();
+                    dname |= record.rtype == Qtype::DNAME;
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
+                    if dnssec {
+                        let owner = name_at(bytes, record.owner).ok_or(Invalid::Malformed)?;
+                        self.push_signatures(chain, &owner, record.rtype);
+                    }
                 }
                 // This CNAME has the name to which the DNAME has already led.
                 ChainEvent::Synthesized(record) => {
@@ -243,7 +258,24 @@ impl<'a> Reply<'a> {
             Ok(())
         });
         let ChainEnd { name, hops, wanted, .. } = end.ok()??;
-        Some(Reading { name: name.to_lowercase(), hops, wanted })
+        let qname = &self.question[..self.question.len() - 4];
+        let mended = dname && add_missing_cnames(chain, qname)?;
+        Some(Reading { name: name.to_lowercase(), hops, wanted, mended })
+    }
+
+    /// Appends the signatures of the records of a name and type in the answer section to `out`.
+    pub(crate) fn push_signatures(&self, out: &mut Vec<u8>, owner: &Name, rtype: Qtype) {
+        for record in self.records().take(usize::from(self.header.counts[1])) {
+            if covered(&record) == Some(rtype)
+                && name_at(self.bytes, record.owner).as_ref() == Some(owner)
+            {
+                // A signature that cannot be read is left out.
+                let before = out.len();
+                if self.push(out, &record).is_none() {
+                    out.truncate(before);
+                }
+            }
+        }
     }
 
     /// Returns the data of a found record.
@@ -374,8 +406,61 @@ fn negative_ttl(soa: &Record<'_>) -> Option<u32> {
     Some(soa.ttl.min(if minimum >> 31 == 0 { minimum } else { 0 }))
 }
 
-/// Longest chain over several replies, in octets: [`MAX_HOPS`] aliases with two long names each.
-pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * 530;
+/// Longest chain over several replies, in octets: [`MAX_HOPS`] aliases with two long names each, and their signatures.
+pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
+
+/// Returns the type of the records that a signature covers; `None` for other records.
+#[inline]
+fn covered(record: &Record<'_>) -> Option<Qtype> {
+    let signature = (record.rtype == Qtype::RRSIG).then_some(record.rdata)?;
+    signature.first_chunk().map(|rtype| Qtype(u16::from_be_bytes(*rtype)))
+}
+
+/// Adds the CNAME records to a chain from `qname` on that a server must make from DNAME records, for clients that do not
+/// know DNAME (RFC 6672 section 3.1). Returns whether some were missing; `None` for a chain that cannot be followed.
+fn add_missing_cnames(chain: &mut Vec<u8>, qname: &[u8]) -> Option<bool> {
+    let mut out = Vec::with_capacity(chain.len());
+    let mut name = qname.to_vec();
+    // The CNAME that belongs behind the last DNAME.
+    let mut expected: Option<(Vec<u8>, u32)> = None;
+    let mut mended = false;
+    let mut add = |out: &mut Vec<u8>, name: &mut Vec<u8>, expected: Option<(Vec<u8>, u32)>| {
+        if let Some((target, ttl)) = expected {
+            out.extend_from_slice(name);
+            out.extend_from_slice(&[0, 5, 0, 1]);
+            out.extend_from_slice(&ttl.to_be_bytes());
+            out.extend_from_slice(&(target.len() as u16).to_be_bytes());
+            out.extend_from_slice(&target);
+            *name = target;
+            mended = true;
+        }
+    };
+    let mut at = 0;
+    while at < chain.len() {
+        let (record, end) = Record::read(chain, at)?;
+        let owner = &chain[at..record.rdata_at - 10];
+        let is_alias = record.rtype == Qtype::CNAME || record.rtype == Qtype::DNAME;
+        if is_alias && !(record.rtype == Qtype::CNAME && owner.eq_ignore_ascii_case(&name)) {
+            add(&mut out, &mut name, expected.take());
+        }
+        out.extend_from_slice(&chain[at..end]);
+        match record.rtype {
+            Qtype::CNAME => {
+                expected = None;
+                name = record.rdata.to_vec();
+            }
+            Qtype::DNAME => {
+                let front = wire::name::strip_suffix(&name, owner)?;
+                expected = Some(([front, record.rdata].concat(), record.ttl));
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    add(&mut out, &mut name, expected.take());
+    *chain = out;
+    Some(mended)
+}
 
 /// Appends a record of `message` to `out` with uncompressed names: its owner, and the names in the data of
 /// types whose names may be compressed (RFC 1035 section 3.3, RFC 3597 section 4).
@@ -425,7 +510,7 @@ mod tests {
         assert_eq!((reply.rcode, reply.answer_ttl, reply.negative_ttl), (16, 100, Some(5)));
         assert_eq!((reply.additional, reply.additional().count()), (1, 1));
         let (mut chain, mut found) = (Vec::new(), Vec::new());
-        let reading = reply.read(Qtype::A, &mut chain, &mut found).expect("a chain");
+        let reading = reply.read(Qtype::A, false, &mut chain, &mut found).expect("a chain");
         assert_eq!(
             (reading.name.to_string().as_str(), reading.hops, reading.wanted),
             ("web.test", 1, 0)
@@ -491,7 +576,7 @@ mod tests {
             }
             if let Some(reply) = Reply::parse(&bytes) {
                 let (mut chain, mut found) = (Vec::new(), Vec::new());
-                let _ = reply.read(Qtype::A, &mut chain, &mut found);
+                let _ = reply.read(Qtype::A, true, &mut chain, &mut found);
                 prop_assert!(chain.len() <= MAX_CHAIN);
                 let mut answer = Answer::new();
                 let question = reply.question.to_vec();

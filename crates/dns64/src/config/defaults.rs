@@ -48,6 +48,7 @@ impl Default for SynthesisConfig {
             ipv4only_arpa: true,
             recursive_only: false,
             break_dnssec: false,
+            leave_alone: LeaveAlone::Cd,
             service_targets: true,
             ipv4hint: HintMode::Keep,
         }

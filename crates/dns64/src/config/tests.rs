@@ -38,11 +38,17 @@ fn errors_name_the_place_and_a_solution() {
         ("[[dns64]]\nprefix = \"64:ff9b::/95\"", &["line 2", "/96"]),
         ("[[dns64]]\n", &["prefix"]),
         (
+            "[[dns64]]\nprefix = \"64:ff9b::/96\"\nmapped = [\"10.0.0.1/8\"]",
+            &["line 3", "10.0.0.0/8"],
+        ),
+        ("[[dns64]]\nprefix = \"64:ff9b::/96\"\nmapped = [\"::1\"]", &["line 3", "not IPv4"]),
+        (
             "[[dns64]]\nprefix = \"2001:db8::/32\"\nsuffix = \"::100:0:0:0\"",
             &["dns64[0].suffix", "bits 64 to 71"],
         ),
         ("[[dns64]]\nprefix = \"64:ff9b::/96\"\nsuffix = \"::1\"", &["dns64[0].suffix"]),
         ("[synthesis]\nnever = [\"a..b\"]", &["line 2", "empty label"]),
+        ("[synthesis]\nleave-alone = \"do\"", &["line 2", "cd", "signed"]),
         ("[synthesis]\non-error = \"x\"", &["line 2", "ask-a", "pass"]),
         ("[upstream]\nservers = []", &["upstream.servers", "1 to 16"]),
         ("[upstream]\nservers = [\"127.0.0.1:53\"]", &["upstream.servers", "itself"]),
@@ -83,6 +89,10 @@ fn values_of_all_kinds_are_read() {
     assert_eq!((config.cache.size, config.metrics.listen), (Bytes(0), None));
     assert_eq!(config.upstream.first_timeout, Nanos::from_secs(1));
     assert_eq!(config.synthesis.never, [Name::ROOT]);
+    let block = "[[dns64]]\nprefix = \"64:ff9b::/96\"\nmapped = [\"any\"]\nnot-mapped = [\"10.1.2.3\"]";
+    let block = Config::parse(block).expect("it is right").dns64.remove(0);
+    assert_eq!(block.mapped, all_ipv4());
+    assert_eq!(block.not_mapped[0].to_string(), "10.1.2.3/32");
 }
 
 proptest::proptest! {

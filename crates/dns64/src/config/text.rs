@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::defaults::all_networks;
+use super::defaults::{all_ipv4, all_networks};
 
 /// Default port of DNS.
 const DNS_PORT: u16 = 53;
@@ -134,20 +134,45 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>,
             networks.extend(all_networks());
             continue;
         }
-        let alone = text.parse::<IpAddr>().map(IpNet::from);
-        let network: IpNet = text.parse().or(alone).map_err(|_| {
-            D::Error::custom(format!(
-                "`{text}` is not a network: write 10.0.0.0/8, 2001:db8::/32, an address, or any"
-            ))
-        })?;
-        if network.trunc() != network {
-            let right = network.trunc();
-            let error = format!("{network} has bits set beyond its prefix length: write {right}");
-            return Err(D::Error::custom(error));
-        }
-        networks.push(network);
+        networks.push(network(&text).map_err(D::Error::custom)?);
     }
     Ok(networks)
+}
+
+/// Parses a network, or an address for the network of this address alone.
+fn network(text: &str) -> Result<IpNet, String> {
+    let alone = text.parse::<IpAddr>().map(IpNet::from);
+    let network: IpNet = text.parse().or(alone).map_err(|_| {
+        format!("`{text}` is not a network: write 10.0.0.0/8, 2001:db8::/32, an address, or any")
+    })?;
+    let right = network.trunc();
+    if right != network {
+        return Err(format!("{network} has bits set beyond its prefix length: write {right}"));
+    }
+    Ok(network)
+}
+
+/// Reads a list of IPv4 networks: `10.0.0.0/8`, a single address, or `any`.
+pub(super) fn ipv4_networks<'de, D>(from: D) -> Result<Vec<Ipv4Net>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let list = Vec::<String>::deserialize(from)?;
+    let mut out = Vec::new();
+    for text in &list {
+        if text == "any" {
+            out.extend(all_ipv4());
+            continue;
+        }
+        match network(text).map_err(D::Error::custom)? {
+            IpNet::V4(network) => out.push(network),
+            IpNet::V6(_) => {
+                let error = format!("`{text}` is not IPv4: write 10.0.0.0/8, an IPv4 address, or any");
+                return Err(D::Error::custom(error));
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// Reads a list of networks that is optional.

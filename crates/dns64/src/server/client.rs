@@ -12,11 +12,12 @@ use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
 use crate::config::{Denied, Overload, PtrMode};
 use crate::policy::NameRule;
-use crate::question::Key;
+use crate::question::{Key, KeyFlags};
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
 use crate::table::slab::NONE;
 use crate::transaction::{Client, Phase, ReplyTo, Transaction, Waiter};
+use crate::tsig;
 
 /// Longest error reply: header, question and OPT record, in bytes.
 const MAX_ERROR: usize = 12 + 255 + 4 + 11;
@@ -82,6 +83,13 @@ impl Dns64 {
                 Denied::Drop => return self.send_error(to, facts.network, &[], now, tx),
             }
         }
+        if query.signed {
+            self.counters.bad_queries += 1;
+            return match tsig::unknown_key(message, &query) {
+                Some(reply) => self.send_error(to, facts.network, &reply, now, tx),
+                None => self.refuse(&client, &query, Rcode::FORMERR, now, tx),
+            };
+        }
         if let Some(rcode) = rejection(&query) {
             self.counters.bad_queries += 1;
             return self.refuse(&client, &query, rcode, now, tx);
@@ -116,8 +124,7 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let validates = query.cd && query.edns.is_some_and(|edns| edns.do_bit);
-        let view = self.settings.policy.permitted(facts.view, query.rd, validates);
+        let view = self.settings.policy.permitted(facts.view, KeyFlags::of(query));
         let Some(mut key) = Key::new(query, view) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let special = special::answer(
@@ -348,8 +355,8 @@ impl Dns64 {
 fn rejection(query: &Query<'_>) -> Option<Rcode> {
     match query.qtype {
         _ if query.bad_version() => Some(Rcode::BADVERS),
-        // No keys are configured, and a DNS64 server answers only class IN.
-        _ if query.signed || query.qclass != Qclass::IN => Some(Rcode::REFUSED),
+        // A DNS64 server answers only class IN.
+        _ if query.qclass != Qclass::IN => Some(Rcode::REFUSED),
         Qtype::AXFR | Qtype::IXFR => Some(Rcode::REFUSED),
         Qtype::OPT | Qtype(0 | 128 | 249 | 250 | 253 | 254) => Some(Rcode::FORMERR),
         _ => None,

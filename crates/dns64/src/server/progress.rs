@@ -27,7 +27,7 @@ use super::target::without_hint;
 use crate::compose::Composer;
 use crate::config::{HintMode, OnError, OnTimeout};
 use crate::extended_error::ExtendedError;
-use crate::policy::View;
+use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
 use crate::transaction::{Path, Phase};
@@ -62,9 +62,9 @@ impl Dns64 {
     }
 
     /// Follows the chain of a reply into the scratch buffers; `None` if it cannot be followed.
-    pub(super) fn read(&mut self, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
-        self.scratch.chain.clear();
-        reply.read(qtype, &mut self.scratch.chain, &mut self.scratch.found)
+    pub(super) fn read(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
+        let dnssec = self.transactions[t].key.flags.dnssec;
+        reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)
     }
 
     fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
@@ -74,7 +74,7 @@ impl Dns64 {
         };
         let transaction = &self.transactions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
-        let Some(reading) = self.read(&reply, qtype) else { return self.fail(t, now, tx) };
+        let Some(reading) = self.read(t, &reply, qtype) else { return self.fail(t, now, tx) };
         if reply.ends_in_alias(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
             return self.follow(t, &reading, qtype, now, tx);
         }
@@ -108,7 +108,7 @@ impl Dns64 {
             Outcome::Nothing | Outcome::Refused => return self.query_a(t, now, tx),
             Outcome::Reply(reply) => reply,
         };
-        let reading = self.read(&reply, Qtype::AAAA);
+        let reading = self.read(t, &reply, Qtype::AAAA);
         let Some(reading) = reading else {
             return match settings.on_error {
                 OnError::Pass => self.fail(t, now, tx),
@@ -127,14 +127,17 @@ impl Dns64 {
             }
             _ => return self.query_a(t, now, tx),
         }
+        if reply.ends_in_alias(&reading) {
+            return self.follow(t, &reading, Qtype::AAAA, now, tx);
+        }
+        let Key { view, flags, .. } = self.transactions[t].key;
+        if policy.changing(view, flags, reply.is_signed).is_empty() || self.is_never(t, &reading) {
+            return self.pass_on(t, &reply, &reading, now, tx);
+        }
         if reading.wanted == 0 {
-            if reply.ends_in_alias(&reading) {
-                return self.follow(t, &reading, Qtype::AAAA, now, tx);
-            }
             self.transactions[t].negative_ttl = reply.negative_ttl;
             return self.query_a(t, now, tx);
         }
-        let view = self.transactions[t].key.view;
         let excluded = |data: &[u8]| {
             <[u8; 16]>::try_from(data).is_ok_and(|a| policy.is_excluded(view, Ipv6Addr::from(a)))
         };
@@ -191,12 +194,15 @@ impl Dns64 {
     fn proceed_a(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
         let always = self.transactions[t].phase == Phase::AlwaysA;
         let reading = match &outcome {
-            Outcome::Reply(reply) => self.read(reply, Qtype::A),
+            Outcome::Reply(reply) => self.read(t, reply, Qtype::A),
             Outcome::Refused | Outcome::Nothing => None,
         };
         if let (Outcome::Reply(reply), Some(reading)) = (outcome, &reading) {
             if reply.rcode == 0 && reading.wanted > 0 {
-                let view = self.current_view(t);
+                let view = self.current_view(t, &reply);
+                if view.is_empty() || self.is_never(t, reading) {
+                    return self.leave_alone(t, now, tx);
+                }
                 if self.maps_any(view, &reply) {
                     return self.synthesise(t, &reply, reading, view, now, tx);
                 }
@@ -225,18 +231,22 @@ impl Dns64 {
         self.start_lookup(t, 0, Qtype::AAAA, now, tx);
     }
 
-    /// Returns the blocks that serve a question now: after a reload the same bits may mean other blocks.
-    fn current_view(&self, t: u32) -> View {
+    /// Returns the blocks under which an A reply is synthesised now: after a reload the same bits may mean other blocks.
+    fn current_view(&self, t: u32, reply: &Reply<'_>) -> View {
         let policy = &self.settings.policy;
         let transaction = &self.transactions[t];
         let flags = transaction.key.flags;
-        match &transaction.client {
-            Some(client) => {
-                let view = policy.view(client.address);
-                policy.permitted(view, flags.rd, flags.cd && flags.dnssec)
-            }
+        let view = match &transaction.client {
+            Some(client) => policy.permitted(policy.view(client.address), flags),
             None => transaction.key.view,
-        }
+        };
+        policy.changing(view, flags, reply.is_signed)
+    }
+
+    /// Returns whether a chain has led to a name that is never synthesised.
+    fn is_never(&self, t: u32, reading: &Reading) -> bool {
+        let moved = reading.hops > 0 || self.transactions[t].name.is_some();
+        moved && self.settings.policy.rule(reading.name.as_wire()) == NameRule::Never
     }
 
     /// Returns whether an address of the found A records is mapped in a view.
@@ -329,7 +339,7 @@ impl Dns64 {
         let transaction = &self.transactions[t];
         let asked = transaction.lookups[0].qtype;
         let unmoved = transaction.chain.is_empty() && transaction.name.is_none();
-        if unmoved && reply.is_plain() && !self.strips_hints(t, reply) {
+        if unmoved && reply.is_plain() && !reading.mended && !self.strips_hints(t, reply) {
             if !reply.is_readable() {
                 self.counters.upstream_malformed += 1;
                 return self.fail(t, now, tx);
@@ -357,6 +367,8 @@ impl Dns64 {
     /// something was removed, changed or joined.
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, qtype: Qtype) {
         self.question_of(t);
+        // Signatures fit the records as long as none of them is missing or changed.
+        let whole = self.scratch.found.len() == reading.wanted as usize;
         let strips = self.strips_hints(t, reply);
         let transaction = &self.transactions[t];
         let dnssec = transaction.key.flags.dnssec;
@@ -374,6 +386,11 @@ impl Dns64 {
                     let data = stripped.as_deref().unwrap_or(record);
                     c.at_end(reading.name.as_wire(), qtype, found.ttl, data);
                 }
+            }
+            if dnssec && whole && !strips {
+                record.clear();
+                reply.push_signatures(record, &reading.name, qtype);
+                c.answers(record);
             }
             if !negative {
                 return pass_additional(c, reply, record);

@@ -89,7 +89,7 @@ impl Dns64 {
         if let Outcome::Reply(reply) = outcome {
             // The addresses are optional: after an error, which may hide bogus data, there are none.
             missing = false;
-            if reply.rcode == 0 && self.read(&reply, qtype).is_some() {
+            if reply.rcode == 0 && self.read(t, &reply, qtype).is_some() {
                 missing = self.add_addresses(t, &reply, qtype);
                 self.transactions[t].negative_ttl = reply.negative_ttl;
             }

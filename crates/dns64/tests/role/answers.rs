@@ -4,7 +4,7 @@ use crate::bench::Bench;
 use crate::text::SOA;
 
 /// A bench without a cache.
-fn bench(config: &str) -> Bench {
+fn uncached(config: &str) -> Bench {
     let cache = if config.ends_with("[cache]") { "size = 0" } else { "cache.size = 0" };
     Bench::new(&format!("{config}\n{cache}"))
 }
@@ -12,7 +12,7 @@ fn bench(config: &str) -> Bench {
 /// Checks a table of queries, scripts of upstream, and expected answers.
 fn check(config: &str, cases: &[(&str, &[(&str, &str)], &str)]) {
     for (query, script, expected) in cases {
-        assert_eq!(bench(config).exchange(query, script).answer, *expected, "{config}: {query}");
+        assert_eq!(uncached(config).exchange(query, script).answer, *expected, "{config}: {query}");
     }
 }
 
@@ -25,7 +25,7 @@ fn bogus_aaaa_are_never_papered_over() {
     for code in [1, 2, 5, 6, 7, 8, 9, 10, 11, 12] {
         let servfail = format!("SERVFAIL; ede {code}");
         for config in ["", "synthesis.parallel = true", "cache.serve-stale = \"1h\""] {
-            let mut bench = bench(config);
+            let mut bench = uncached(config);
             let exchange = bench.exchange(AAAA, &[(AAAA, &servfail), A]);
             assert_eq!(exchange.answer, servfail);
             let aaaa = exchange.asked.iter().filter(|asked| asked.contains("AAAA"));
@@ -41,17 +41,17 @@ fn bogus_aaaa_are_never_papered_over() {
         ("REFUSED", SYNTHESISED),
     ] {
         let script = [(AAAA, "SERVFAIL; ede 22"), ("v4.example AAAA +cd", cd), A];
-        let exchange = bench("").exchange(AAAA, &script);
+        let exchange = uncached("").exchange(AAAA, &script);
         assert_eq!(exchange.answer, answer, "{cd}");
         assert_eq!(exchange.asked[..2], checked, "{cd}");
     }
     // No answer to the second query either; other errors; a client that checks by itself; at the end of a chain.
-    let silent = bench("").exchange(AAAA, &[(AAAA, "SERVFAIL"), A]);
+    let silent = uncached("").exchange(AAAA, &[(AAAA, "SERVFAIL"), A]);
     assert_eq!(silent.answer, SYNTHESISED);
-    let refused = bench("").exchange(AAAA, &[(AAAA, "REFUSED"), A]);
+    let refused = uncached("").exchange(AAAA, &[(AAAA, "REFUSED"), A]);
     assert_eq!((refused.answer.as_str(), refused.asked.len()), (SYNTHESISED, 2));
     let cd = [("v4.example AAAA +cd", "SERVFAIL"), ("v4.example A +cd", "v4.example. 60 A 8.8.4.4")];
-    let exchange = bench("").exchange("v4.example AAAA +cd", &cd);
+    let exchange = uncached("").exchange("v4.example AAAA +cd", &cd);
     assert_eq!((exchange.answer.as_str(), exchange.asked.len()), (SYNTHESISED, 2));
     let chain = [
         ("www.example AAAA", "www.example. 60 CNAME v4.example."),
@@ -65,7 +65,7 @@ fn bogus_aaaa_are_never_papered_over() {
 #[test]
 fn bogus_data_is_neither_queried_elsewhere_nor_replaced_by_old_data() {
     let servers = "upstream.source-ports = 2\nupstream.servers = [\"127.0.0.1:5353\", \"127.0.0.2:5353\"]";
-    let exchange = bench(servers).exchange(AAAA, &[(AAAA, "SERVFAIL; ede 7"), A]);
+    let exchange = uncached(servers).exchange(AAAA, &[(AAAA, "SERVFAIL; ede 7"), A]);
     assert_eq!((exchange.answer.as_str(), exchange.asked.len()), ("SERVFAIL; ede 7", 1));
     for bogus in ["SERVFAIL; ede 6", "SERVFAIL"] {
         let mut bench = Bench::new("cache.serve-stale = \"1h\"");
@@ -85,7 +85,7 @@ fn the_target_of_a_service_gets_no_addresses_after_an_error() {
         ("target.example AAAA", "SERVFAIL; ede 6"),
         ("target.example A", "target.example. 60 A 8.8.4.4"),
     ];
-    let exchange = bench("").exchange("svc.example HTTPS", &script);
+    let exchange = uncached("").exchange("svc.example HTTPS", &script);
     assert_eq!(exchange.asked, ["svc.example HTTPS", "target.example AAAA"]);
     assert!(!exchange.answer.contains("64:ff9b"), "{}", exchange.answer);
 }
@@ -167,7 +167,7 @@ fn changed_data_is_never_authentic() {
     let without = format!("NOERROR; {NO_HINT}");
     check(config, &[("s.example HTTPS +ad", service, &without)]);
     // A client that validates gets what is signed.
-    let untouched = bench(config).exchange("s.example HTTPS +do", service).answer;
+    let untouched = uncached(config).exchange("s.example HTTPS +do", service).answer;
     assert!(untouched.starts_with("NOERROR; ad;") && untouched.contains("ipv4hint"), "{untouched}");
 }
 
@@ -182,7 +182,7 @@ fn the_ad_bit_is_believed_as_configured() {
         (servers("127.0.0.1:5353") + "\nupstream.trust-ad = \"never\"", false),
     ] {
         let script = [("v4.example A", "ad; v4.example. 60 A 8.8.4.4")];
-        let exchange = bench(&config).exchange("v4.example A +ad", &script);
+        let exchange = uncached(&config).exchange("v4.example A +ad", &script);
         let expected = if believed { "NOERROR; ad; v4.example. 60 A 8.8.4.4" } else { "NOERROR; v4.example. 60 A 8.8.4.4" };
         assert_eq!(exchange.answer, expected, "{config}");
     }
@@ -205,7 +205,7 @@ fn options_of_clients_end_here() {
         assert_eq!(exchange.asked, asked, "{option}");
     }
     // Clients with other options join a pending question.
-    let mut bench = bench("");
+    let mut bench = uncached("");
     assert_eq!(bench.ask(1, &crate::text::query("v4.example A")).upstream.len(), 1);
     for (port, option) in (2..).zip(OPTIONS) {
         let query = crate::text::query(&format!("v4.example A +option={option}"));
@@ -238,7 +238,7 @@ fn the_client_subnet_is_passed_or_added_as_configured() {
     }
     // Both queries of a synthesis have it.
     let script = [(AAAA, SOA), A];
-    let exchange = bench("upstream.client-subnet = \"pass\"").exchange(&format!("{AAAA} +option={}", SUBNETS[0]), &script);
+    let exchange = uncached("upstream.client-subnet = \"pass\"").exchange(&format!("{AAAA} +option={}", SUBNETS[0]), &script);
     assert_eq!(exchange.asked, ["v4.example AAAA option 8", "v4.example A option 8"]);
 }
 
@@ -312,16 +312,137 @@ fn reverse_names_follow_section_5_3_1_for_everybody() {
         (format!("{PUBLIC} TXT"), &no_data),
         (format!("{PUBLIC} CNAME"), &format!("NOERROR; {alias}")),
     ] {
-        assert_eq!(bench(config).exchange(&query, &script).answer, *answer, "{query}");
+        assert_eq!(uncached(config).exchange(&query, &script).answer, *answer, "{query}");
     }
     // Names above those of addresses exist, without records.
     for name in [&PUBLIC[2..], &PRIVATE[16..]] {
-        let exchange = bench(config).exchange(&format!("{name} PTR"), &[]);
+        let exchange = uncached(config).exchange(&format!("{name} PTR"), &[]);
         assert!(exchange.asked.is_empty() && exchange.answer.starts_with("NOERROR; authority; "), "{}", exchange.answer);
         assert_eq!(exchange.answer.matches("SOA").count(), 1);
     }
     // The reverse names of the addresses of ipv4only.arpa have nothing but the PTR record.
-    let exchange = bench("").exchange("170.0.0.192.in-addr.arpa TXT", &[]);
+    let exchange = uncached("").exchange("170.0.0.192.in-addr.arpa TXT", &[]);
     let soa = "170.0.0.192.in-addr.arpa. 86400 SOA 170.0.0.192.in-addr.arpa. nobody.invalid. 1 3600 1200 604800 86400";
     assert_eq!(exchange.answer, format!("NOERROR; authority; {soa}"));
+}
+
+/// A signature of v4.example, of this type.
+fn signature(rtype: &str) -> String {
+    format!("v4.example. 60 RRSIG {rtype} 13 2 60 20300101000000 20200101000000 1 example. AAAA")
+}
+
+#[test]
+fn signed_data_alone_is_left_alone_if_so_configured() {
+    let signed_soa = format!("{SOA}; example. 200 RRSIG SOA 13 1 60 20300101000000 20200101000000 1 example. AAAA");
+    let signed_a = format!("v4.example. 60 A 8.8.4.4; {}", signature("A"));
+    let excluded = format!("v4.example. 60 AAAA ::ffff:1.2.3.4; {}", signature("AAAA"));
+    let config = "synthesis.leave-alone = \"signed\"";
+    for bits in ["", " +cd"] {
+        let query = format!("{AAAA} +do{bits}");
+        let (aaaa, a) = (format!("{AAAA}{bits}"), format!("v4.example A{bits}"));
+        let ask = |config: &str, aaaa_reply: &str, a_reply: &str| {
+            uncached(config).exchange(&query, &[(&aaaa, aaaa_reply), (&a, a_reply)])
+        };
+        // BIND as a forwarder sets DO and CD; its clients get what is not signed.
+        assert_eq!(ask(config, SOA, A.1).answer, SYNTHESISED);
+        let left = ask(config, &signed_soa, &signed_a);
+        assert!(left.answer.contains("RRSIG SOA") && left.asked.len() == 1, "{}", left.answer);
+        assert!(ask(config, &excluded, A.1).answer.contains("::ffff:1.2.3.4"));
+        // Only the A records are signed: AAAA is queried again and passed on.
+        let odd = ask(config, SOA, &signed_a);
+        assert_eq!(odd.asked, [aaaa.clone(), a.clone(), aaaa.clone()]);
+        assert_eq!(odd.answer, format!("NOERROR; {SOA}"));
+        let broken = format!("{config}\nsynthesis.break-dnssec = true");
+        assert_eq!(ask(&broken, &signed_soa, &signed_a).answer, SYNTHESISED);
+    }
+    // Without DO nothing says that the client validates; the default leaves all alone for DO and CD.
+    let script = [(AAAA, &signed_soa[..]), ("v4.example A", &signed_a)];
+    assert_eq!(uncached(config).exchange(AAAA, &script).answer, SYNTHESISED);
+    let cd = [("v4.example AAAA +cd", SOA), ("v4.example A +cd", A.1)];
+    assert_eq!(uncached("").exchange("v4.example AAAA +do +cd", &cd).answer, format!("NOERROR; {SOA}"));
+}
+
+#[test]
+fn a_name_that_is_always_synthesised_keeps_its_aaaa_if_no_a_is_mapped() {
+    let native = "v4.example. 60 AAAA 2001:db8::1";
+    for a in ["v4.example. 60 A 10.1.2.3", SOA, "SERVFAIL"] {
+        let script = [("v4.example A", a), (AAAA, native)];
+        let answer = uncached("synthesis.always = [\".\"]").exchange(AAAA, &script).answer;
+        assert_eq!(answer, format!("NOERROR; {native}"), "{a}");
+    }
+}
+
+#[test]
+fn a_name_that_is_never_synthesised_is_neither_at_the_end_of_a_chain() {
+    let config = "synthesis.never = [\"internal.example\"]";
+    let alias = "www.example. 60 CNAME host.internal.example.";
+    let a = format!("{alias}; host.internal.example. 60 A 8.8.4.4");
+    let script = [("www.example AAAA", &format!("{alias}; {SOA}")[..]), ("www.example A", &a)];
+    let exchange = uncached(config).exchange("www.example AAAA", &script);
+    assert_eq!((exchange.answer, exchange.asked.len()), (format!("NOERROR; {alias}; {SOA}"), 1));
+    // Also if only the A query leads there.
+    let script = [("www.example AAAA", SOA), ("www.example A", &a)];
+    let exchange = uncached(config).exchange("www.example AAAA", &script);
+    assert_eq!(exchange.answer, format!("NOERROR; {SOA}"));
+}
+
+#[test]
+fn signatures_of_aliases_are_kept() {
+    let alias = "www.example. 60 CNAME v4.example.";
+    let signed = format!("{alias}; {}", signature("CNAME").replace("v4.example.", "www.example."));
+    let a = format!("{signed}; v4.example. 60 A 8.8.4.4; {}", signature("A"));
+    let native = format!("v4.example. 60 AAAA 2001:db8::1; {}", signature("AAAA"));
+    let mixed = format!("{signed}; {native}; v4.example. 60 AAAA ::ffff:1.2.3.4");
+    let synthesised = format!("NOERROR; {signed}; v4.example. 60 AAAA 64:ff9b::808:404");
+    let filtered = format!("NOERROR; {signed}; v4.example. 60 AAAA 2001:db8::1");
+    let whole = format!("NOERROR; {signed}; {native}");
+    check(
+        "",
+        &[
+            ("www.example AAAA +do", &[("www.example AAAA", SOA), ("www.example A", &a)], &synthesised),
+            ("www.example AAAA +do", &[("www.example AAAA", &mixed)], &filtered),
+            ("www.example AAAA +do", &[("www.example AAAA", &signed), (AAAA, &native)], &whole),
+            ("www.example AAAA", &[("www.example AAAA", SOA), ("www.example A", &format!("{alias}; v4.example. 60 A 8.8.4.4"))], &format!("NOERROR; {alias}; v4.example. 60 AAAA 64:ff9b::808:404")),
+        ],
+    );
+}
+
+#[test]
+fn a_dname_gets_its_cname() {
+    let dname = "old.example. 50 DNAME new.example.";
+    let cname = "www.old.example. 50 CNAME www.new.example.";
+    for (upstream, qtype, end, answer) in [
+        (dname.to_owned(), "AAAA", "www.new.example. 60 AAAA 2001:db8::1", "www.new.example. 60 AAAA 2001:db8::1"),
+        (dname.to_owned(), "A", "www.new.example. 60 A 8.8.4.4", "www.new.example. 60 A 8.8.4.4"),
+        (format!("{dname}; {cname}"), "A", "www.new.example. 60 A 8.8.4.4", "www.new.example. 60 A 8.8.4.4"),
+        (dname.to_owned(), "TXT", "www.new.example. 60 CNAME end.example.; end.example. 60 TXT \"x\"", "www.new.example. 60 CNAME end.example.; end.example. 60 TXT \"x\""),
+    ] {
+        let query = format!("www.old.example {qtype}");
+        let script = [(&query[..], &format!("{upstream}; {end}")[..])];
+        let exchange = uncached("").exchange(&query, &script);
+        assert_eq!(exchange.answer, format!("NOERROR; {dname}; {cname}; {answer}"), "{upstream}");
+    }
+    // Two in a row, and synthesis behind them.
+    let dnames = format!("{dname}; new.example. 40 DNAME last.example.");
+    let script = [
+        ("www.old.example AAAA", &format!("{dnames}; {SOA}")[..]),
+        ("www.old.example A", &format!("{dnames}; www.last.example. 60 A 8.8.4.4")),
+    ];
+    let answer = uncached("").exchange("www.old.example AAAA", &script).answer;
+    let last = "new.example. 40 DNAME last.example.; www.new.example. 40 CNAME www.last.example.";
+    assert_eq!(answer, format!("NOERROR; {dname}; {cname}; {last}; www.last.example. 60 AAAA 64:ff9b::808:404"));
+}
+
+#[test]
+fn a_ttl_with_the_top_bit_set_is_zero() {
+    let huge = "v4.example. 4294967295 A 8.8.4.4";
+    let mut bench = Bench::new("");
+    for _ in 0..2 {
+        // A TTL of 0 is not cached.
+        let exchange = bench.exchange("v4.example A", &[("v4.example A", huge)]);
+        assert_eq!(exchange.answer, "NOERROR; v4.example. 0 A 8.8.4.4");
+        assert_eq!(exchange.asked.len(), 1);
+    }
+    let exchange = bench.exchange(AAAA, &[(AAAA, SOA), ("v4.example A", huge)]);
+    assert_eq!(exchange.answer, "NOERROR; v4.example. 0 AAAA 64:ff9b::808:404");
 }

@@ -92,6 +92,33 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "A DNAME without its CNAME: the CNAME is added",
+        rfc: "RFC 6672 3.1",
+        upstream: &[
+            (
+                "www.old.example AAAA",
+                "old.example 50 DNAME new.example; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+            (
+                "www.old.example A",
+                "old.example 50 DNAME new.example; www.new.example 40 A 192.0.2.33",
+            ),
+            ("www.new.example AAAA", ""),
+            ("www.new.example A", "www.new.example 40 A 192.0.2.33"),
+        ],
+        queries: &[
+            (
+                "www.old.example A",
+                "NOERROR; old.example DNAME new.example; www.old.example CNAME www.new.example; www.new.example A 192.0.2.33",
+            ),
+            (
+                "www.old.example AAAA",
+                "NOERROR; old.example DNAME new.example; www.old.example CNAME www.new.example; www.new.example AAAA 2001:db8:64::c000:221",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "A chain that ends in an alias is followed by another query",
         rfc: "RFC 6147 5.1.5",
         upstream: &[
@@ -249,6 +276,16 @@ pub(crate) const ROWS: &[Row] = &[
         differs: &[
             (Kind::Unbound, "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR"),
             (Kind::Bind, "it caches the answer"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "A TTL of 2^31 or more is 0",
+        rfc: "RFC 2181 8",
+        upstream: &[("huge.example A", "huge.example 4294967295 A 192.0.2.33"), ("huge.example AAAA", "")],
+        queries: &[
+            ("huge.example A", "NOERROR; huge.example 0 A 192.0.2.33"),
+            ("huge.example AAAA", "NOERROR; huge.example 0 AAAA 2001:db8:64::c000:221"),
         ],
         ..Row::NONE
     },

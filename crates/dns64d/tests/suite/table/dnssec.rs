@@ -7,6 +7,10 @@ use crate::row::Row;
 
 const SIGNED: &str = "v4.example 60 A 192.0.2.33; \
     v4.example 60 RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA";
+const SIGNED_SOA: &str = "authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300; \
+    example 3600 RRSIG SOA 13 1 3600 20300101000000 20200101000000 1 example. AAAA";
+const SIGNED_ALIAS: &str = "www.example 50 CNAME v4.example; \
+    www.example 50 RRSIG CNAME 13 2 60 20300101000000 20200101000000 1 example. AAAA";
 const AD: &[(&str, &str)] = &[
     ("v4.example A", "ad; v4.example 60 A 192.0.2.33"),
     (
@@ -132,6 +136,50 @@ pub(crate) const ROWS: &[Row] = &[
         differs: &[(
             Kind::Bind,
             "it synthesises nothing from signed records for a client that sets DO",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "leave-alone = signed: signed data is passed on to a client that sets DO",
+        rfc: "BIND break-dnssec",
+        config: "synthesis.leave-alone = \"signed\"",
+        unbound: Cannot("no such setting"),
+        bind: With("# as it is"),
+        upstream: &[("v4.example A", SIGNED), ("v4.example AAAA", SIGNED_SOA)],
+        queries: &[
+            ("v4.example AAAA +do", "NOERROR; none; soa 1"),
+            ("v4.example AAAA +do +cd", "NOERROR; none; soa 1"),
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "leave-alone = signed: unsigned data is synthesised, also for a client that sets DO and CD",
+        rfc: "BIND break-dnssec",
+        config: "synthesis.leave-alone = \"signed\"",
+        unbound: Cannot("no such setting"),
+        bind: With("# as it is"),
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +do +cd",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; -ad",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Signatures of aliases are kept for a client that sets DO",
+        rfc: "RFC 4035 3.1.1, RFC 6147 5.1.5",
+        upstream: &[
+            ("www.example AAAA", SIGNED_ALIAS),
+            ("www.example A", SIGNED_ALIAS),
+            ("v4.example A", "v4.example 60 A 192.0.2.33"),
+            ("v4.example AAAA", ""),
+        ],
+        queries: &[(
+            "www.example AAAA +do",
+            "NOERROR; www.example CNAME v4.example; \
+             www.example RRSIG CNAME 13 2 60 20300101000000 20200101000000 1 example. AAAA; \
+             v4.example AAAA 2001:db8:64::c000:221",
         )],
         ..Row::NONE
     },

@@ -194,6 +194,16 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "A signed query (TSIG) with an unknown key: NOTAUTH",
+        rfc: "RFC 8945 5.2.1",
+        upstream: V4,
+        queries: &[(
+            "v4.example AAAA +tsig",
+            "NOTAUTH; none; unasked v4.example AAAA; additional key TSIG hmac-sha256 1 300 \"\" 7453 BADKEY \"\"",
+        )],
+        ..Row::NONE
+    },
+    Row {
         name: "Twenty clients with one question: one upstream query",
         rfc: "RFC 5452 5",
         bind: With("options: clients-per-query 100;"),

@@ -14,6 +14,8 @@ const PRIVATE_AND_PUBLIC: &[(&str, &str)] = &[
     ("private.example AAAA", ""),
     ("public.example A", "public.example 60 A 198.41.0.4"),
     ("public.example AAAA", ""),
+    ("relay.example A", "relay.example 60 A 192.88.99.1"),
+    ("relay.example AAAA", ""),
     ("both.example A", "both.example 60 A 10.1.2.3; both.example 60 A 198.41.0.4"),
     ("both.example AAAA", ""),
 ];
@@ -70,6 +72,7 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: PRIVATE_AND_PUBLIC,
         queries: &[
             ("private.example AAAA", "NOERROR; none; soa 1"),
+            ("relay.example AAAA", "NOERROR; none; soa 1"),
             ("both.example AAAA", "NOERROR; both.example AAAA 64:ff9b::c629:4"),
         ],
         differs: &[

@@ -198,6 +198,10 @@ pub(crate) const ROWS: &[Row] = &[
             ),
             ("v4.example AAAA", ""),
         ],
+        differs: &[
+            (Kind::Unbound, "no authority section with a synthesised answer"),
+            (Kind::Bind, "no authority section with a synthesised answer"),
+        ],
         queries: &[(
             "v4.example AAAA",
             "NOERROR; v4.example AAAA 2001:db8:64::c000:221; authority example NS ns.example; additional ns.example A 192.0.2.53",
@@ -249,6 +253,43 @@ pub(crate) const ROWS: &[Row] = &[
                 "NOERROR; six.test AAAA 2001:db8:64::c000:221; unasked six.test AAAA",
             ),
         ],
+        ..Row::NONE
+    },
+    Row {
+        name: "The target of an alias is never synthesised either",
+        rfc: "Unbound #1249",
+        config: "synthesis.never = [\"internal.example\"]",
+        unbound: Cannot("no names that are never synthesised"),
+        bind: Cannot("no rules for names"),
+        upstream: &[
+            (
+                "www.example AAAA",
+                "www.example 50 CNAME host.internal.example; authority; example 3600 SOA ns.example host.example 1 2 3 4 300",
+            ),
+            (
+                "www.example A",
+                "www.example 50 CNAME host.internal.example; host.internal.example 40 A 192.0.2.33",
+            ),
+        ],
+        queries: &[(
+            "www.example AAAA",
+            "NOERROR; www.example CNAME host.internal.example; soa 1; unasked www.example A",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "A name that is always synthesised keeps its AAAA if no A is mapped",
+        rfc: "CoreDNS #7246",
+        config: "synthesis.always = [\"example\"]
+                 dns64 = [{ prefix = \"2001:db8:64::/96\", not-mapped = [\"10.0.0.0/8\"] }]",
+        unbound: Cannot("every IPv4 address is mapped"),
+        bind: With("exclude { any; }; mapped { !10.0.0.0/8; any; };"),
+        upstream: &[
+            ("six.example AAAA", "six.example 60 AAAA 2001:db8::1"),
+            ("six.example A", "six.example 60 A 10.1.2.3"),
+        ],
+        queries: &[("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1")],
+        differs: &[(Kind::Bind, "it removes the excluded records: an empty answer")],
         ..Row::NONE
     },
     Row {

@@ -106,12 +106,25 @@ pub(crate) const ROWS: &[Row] = &[
         queries: &[
             ("v4.example A +option=65001", "NOERROR; v4.example A 192.0.2.33; options 0"),
             ("v4.example A +option=65073", "NOERROR; v4.example A 192.0.2.33; options 0"),
-            ("v4.example A +ecs=198.51.100.0/24", "NOERROR; v4.example A 192.0.2.33; options 0"),
             (
                 "v4.example A",
                 "NOERROR; v4.example A 192.0.2.33; asked v4.example A 1; asked-with v4.example A no-options",
             ),
         ],
+        ..Row::NONE
+    },
+    Row {
+        name: "The client subnet stays here unless configured otherwise",
+        rfc: "RFC 7871 11.1",
+        upstream: V4,
+        queries: &[
+            ("v4.example A +ecs=198.51.100.0/24", "NOERROR; v4.example A 192.0.2.33; options 0"),
+            (
+                "v4.example A +ecs=203.0.113.0/24",
+                "NOERROR; asked v4.example A 1; asked-with v4.example A no-options",
+            ),
+        ],
+        differs: &[(Kind::Bind, "it repeats the client's option in its reply, with scope 0")],
         ..Row::NONE
     },
     Row {
