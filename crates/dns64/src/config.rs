@@ -327,9 +327,12 @@ pub struct UpstreamConfig {
     pub tls_name: String,
     /// PEM file of the certificate authorities; empty to accept any certificate.
     pub tls_authorities: PathBuf,
-    /// Timeout of the first attempt of a query.
+    /// Timeout of the first attempt of a query to a server whose round trip time is not known.
     #[serde(deserialize_with = "text")]
     pub first_timeout: Nanos,
+    /// Shortest timeout.
+    #[serde(deserialize_with = "text")]
+    pub min_timeout: Nanos,
     /// Number of attempts of a query.
     pub attempts: u8,
     /// Number of consecutive timeouts after which a server is dead.

@@ -24,6 +24,8 @@ const MAX_RUN: u32 = 64;
 const EXPLORE: u32 = 64;
 /// Number of replies in another letter case after which a server is considered to change case.
 const MAX_CASE_CHANGES: u8 = 3;
+/// Longest timeout of one query.
+const MAX_TIMEOUT: Nanos = Nanos::from_secs(20);
 /// Longest time between two probes of a dead server.
 const MAX_PROBE_WAIT: Nanos = Nanos::from_secs(8);
 
@@ -37,8 +39,11 @@ pub(crate) struct Server {
     /// Index of the current socket, and its number of queries so far.
     current: usize,
     run: u32,
-    /// Smoothed round trip time; zero before the first reply.
+    /// Smoothed round trip time, zero before the first reply, and its mean deviation (RFC 6298).
     pub(crate) rtt: Nanos,
+    rtt_deviation: Nanos,
+    /// Time of the last reply.
+    heard_at: Nanos,
     /// Number of consecutive timeouts.
     pub(crate) timeouts: u32,
     pub(crate) dead: bool,
@@ -236,26 +241,51 @@ impl Upstreams {
         }
     }
 
-    /// Notes a reply of a server with its round trip time; returns `false` if the server was dead.
+    /// Notes a reply of a server to a query sent at `sent`; returns `false` if the server was dead.
     #[inline]
-    pub(crate) fn answered(&mut self, server: ServerId, rtt: Nanos) -> bool {
+    pub(crate) fn answered(&mut self, server: ServerId, sent: Nanos, now: Nanos) -> bool {
         let probe_wait = self.config.probe_after;
         let server = &mut self.servers[usize::from(server)];
-        server.timeouts = 0;
-        server.rtt = match server.rtt {
-            Nanos::ZERO => rtt,
-            old => Nanos((old.0 * 7 + rtt.0) / 8),
-        };
+        (server.timeouts, server.heard_at) = (0, now);
+        // Zero stands for unknown.
+        let rtt = now.since(sent).max(Nanos(1));
+        match server.rtt {
+            Nanos::ZERO => (server.rtt, server.rtt_deviation) = (rtt, Nanos(rtt.0 / 2)),
+            old => {
+                let deviation = old.0.abs_diff(rtt.0);
+                server.rtt_deviation = Nanos((server.rtt_deviation.0 * 3 + deviation) / 4);
+                server.rtt = Nanos((old.0 * 7 + rtt.0) / 8);
+            }
+        }
         server.probe_wait = probe_wait;
         !std::mem::take(&mut server.dead)
     }
 
-    /// Notes a timeout of a server; returns `true` if the server becomes dead by it.
+    /// Returns the timeout of an attempt (the first one is 1) at a server, by RFC 6298: four deviations above the round
+    /// trip time, doubled with each attempt. So a lost query or a silent name costs little time. The second and further
+    /// attempts wait at least as long as at a server without a known round trip time: the name may be one that
+    /// takes the server long.
+    #[inline]
+    pub(crate) fn timeout(&self, server: ServerId, attempt: u8) -> Nanos {
+        let first = self.config.first_timeout;
+        let Server { rtt, rtt_deviation, .. } = self.servers[usize::from(server)];
+        let usual = match rtt {
+            Nanos::ZERO => first,
+            rtt => (rtt + Nanos(4 * rtt_deviation.0)).max(self.config.min_timeout.min(first)),
+        };
+        let doublings = attempt.saturating_sub(1).min(8);
+        let least = if attempt > 1 { usual.max(first) } else { usual };
+        Nanos(least.0 << doublings).min(MAX_TIMEOUT)
+    }
+
+    /// Notes a timeout of a server; returns `true` if the server becomes dead by it. A server that has replied within
+    /// the last `first-timeout` is alive.
     pub(crate) fn timed_out(&mut self, server: ServerId, now: Nanos) -> bool {
         let dead_after = self.config.dead_after;
         let server = &mut self.servers[usize::from(server)];
         server.timeouts = server.timeouts.saturating_add(1);
-        if server.dead || server.timeouts < dead_after {
+        let heard = now < server.heard_at + self.config.first_timeout;
+        if server.dead || heard || server.timeouts < dead_after {
             return false;
         }
         server.dead = true;
@@ -383,6 +413,8 @@ impl Server {
             current: 0,
             run: 0,
             rtt: Nanos::ZERO,
+            rtt_deviation: Nanos::ZERO,
+            heard_at: Nanos::ZERO,
             timeouts: 0,
             dead: false,
             probe_at: Nanos::ZERO,
@@ -446,7 +478,7 @@ mod tests {
     fn queries_go_to_the_fastest_server_alive() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"], 2);
         for (server, ms) in [(0, 30), (1, 10), (2, 20)] {
-            assert!(up.answered(server, Nanos::from_millis(ms)));
+            assert!(up.answered(server, Nanos::ZERO, Nanos::from_millis(ms)));
         }
         let chosen = |up: &mut Upstreams, rng: &mut ChaCha12Rng, not| {
             let mut counts = [0; 3];
@@ -457,21 +489,25 @@ mod tests {
         assert!(counts[1] > 950 && counts[0] > 0 && counts[2] > 0, "{counts:?}");
         assert_eq!(chosen(&mut up, &mut rng, Some(1))[1], 0);
         // After five timeouts a server is dead; after a reply it is alive again.
-        let died: Vec<bool> = (0..6).map(|_| up.timed_out(1, Nanos::ZERO)).collect();
+        let late = Nanos::from_secs(1);
+        assert!((0..9).all(|_| !up.timed_out(1, Nanos::from_millis(400))), "it has just replied");
+        assert!(up.answered(1, Nanos::ZERO, Nanos::from_millis(10)));
+        let died: Vec<bool> = (0..6).map(|_| up.timed_out(1, late)).collect();
         assert_eq!(died, [false, false, false, false, true, false]);
         let counts = chosen(&mut up, &mut rng, None);
         assert!(counts[1] == 0 && counts[2] > 950, "{counts:?}");
-        assert!(!up.answered(1, Nanos::from_millis(10)));
+        assert!(!up.answered(1, late, late + Nanos::from_millis(10)));
         assert!(chosen(&mut up, &mut rng, None)[1] > 950);
     }
 
     #[test]
     fn dead_servers_are_probed_at_growing_intervals() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 1);
-        (0..5).for_each(|_| assert_eq!(up.timed_out(0, Nanos::ZERO), up.server(0).dead));
+        let start = Nanos::from_secs(1);
+        (0..5).for_each(|_| assert_eq!(up.timed_out(0, start), up.server(0).dead));
         let mut probes = Vec::new();
         for ms in 0..20_000 {
-            if up.probe(Nanos::from_millis(ms)).is_some() {
+            if up.probe(start + Nanos::from_millis(ms)).is_some() {
                 probes.push(ms);
             }
         }
@@ -513,7 +549,7 @@ mod tests {
     #[test]
     fn a_reload_keeps_states_and_uses_sockets_of_removed_servers() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 4);
-        up.answered(1, Nanos::from_millis(5));
+        up.answered(1, Nanos::ZERO, Nanos::from_millis(5));
         let waiting = up.take_socket(0, &mut rng).expect("one");
         let servers = ["192.0.2.3:53", "192.0.2.2:53"].map(|s| s.parse().expect("an address"));
         let config = UpstreamConfig { servers: servers.to_vec(), ..up.config.clone() };
@@ -524,6 +560,26 @@ mod tests {
         assert_eq!(up.server_of(waiting), Some(0));
         assert!((0..500).all(|_| up.choose(None, &mut rng) != 0));
         assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
+    }
+
+    #[test]
+    fn timeouts_follow_the_round_trip_times() {
+        let (mut up, _) = upstreams(&["192.0.2.1:53"], 1);
+        let ms = Nanos::from_millis;
+        let timeouts = |up: &Upstreams| [1, 2, 3].map(|attempt| up.timeout(0, attempt));
+        assert_eq!(timeouts(&up), [ms(400), ms(800), ms(1_600)], "no reply yet");
+        // One round trip time and four deviations of half of it; the longest one counts for a slow server.
+        up.answered(0, Nanos::ZERO, ms(60));
+        assert_eq!(timeouts(&up), [ms(180), ms(800), ms(1_600)]);
+        up.answered(0, Nanos::ZERO, ms(2_060));
+        assert_eq!(up.server(0).rtt, ms(310));
+        assert_eq!(up.timeout(0, 1), ms(310) + Nanos(4 * (30 * 3 + 2_000) * 1_000_000 / 4));
+        assert_eq!(up.timeout(0, 9), MAX_TIMEOUT);
+        // A fast server: no less than the minimum.
+        for _ in 0..100 {
+            up.answered(0, Nanos::ZERO, Nanos::from_micros(100));
+        }
+        assert_eq!(timeouts(&up), [ms(100), ms(800), ms(1_600)]);
     }
 
     #[test]

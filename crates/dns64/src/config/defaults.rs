@@ -63,6 +63,7 @@ impl Default for UpstreamConfig {
             tls_name: String::new(),
             tls_authorities: PathBuf::from("/etc/ssl/certs/ca-certificates.crt"),
             first_timeout: Nanos::from_millis(400),
+            min_timeout: Nanos::from_millis(100),
             attempts: 3,
             dead_after: 5,
             probe_after: Nanos::from_millis(250),

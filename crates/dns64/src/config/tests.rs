@@ -54,6 +54,7 @@ fn errors_name_the_place_and_a_solution() {
         ("[upstream]\nservers = [\"127.0.0.1:53\"]", &["upstream.servers", "itself"]),
         ("[upstream]\nattempts = 0", &["upstream.attempts"]),
         ("[upstream]\nfirst-timeout = \"1h\"", &["upstream.first-timeout", "10ms"]),
+        ("[upstream]\nmin-timeout = \"1ms\"", &["upstream.min-timeout", "10ms"]),
         ("[upstream]\nfirst-timeout = 5", &["line 2"]),
         ("[upstream]\nsource-ports = 5000", &["upstream.source-ports", "2048"]),
         ("[upstream]\nclient-subnet = \"yes\"", &["line 2", "pass", "add"]),

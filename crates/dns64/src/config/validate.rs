@@ -42,8 +42,12 @@ impl Config {
             return bad("upstream.attempts", format!("write 1 to {MAX_ATTEMPTS}"));
         }
         let (least, most) = (FIRST_TIMEOUT.start(), FIRST_TIMEOUT.end());
-        if !FIRST_TIMEOUT.contains(&self.upstream.first_timeout) {
-            return bad("upstream.first-timeout", format!("write {least} to {most}"));
+        let first = self.upstream.first_timeout;
+        let timeouts = [("first-timeout", first), ("min-timeout", self.upstream.min_timeout)];
+        for (key, timeout) in timeouts {
+            if !FIRST_TIMEOUT.contains(&timeout) {
+                return bad(&format!("upstream.{key}"), format!("write {least} to {most}"));
+            }
         }
         let UpstreamConfig { client_subnet_ipv4_bits: v4, client_subnet_ipv6_bits: v6, .. } =
             self.upstream;

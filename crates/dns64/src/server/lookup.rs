@@ -22,8 +22,6 @@ use crate::upstream::{OtherCase, ServerId};
 const ID_TRIES: usize = 16;
 /// Longest query to upstream, in bytes.
 const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED + MAX_SUBNET;
-/// Longest timeout of one query.
-const MAX_TIMEOUT: Nanos = Nanos::from_secs(20);
 
 /// Outcome of a lookup.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +76,7 @@ impl Dns64 {
         let server = only.unwrap_or_else(|| self.upstreams.choose(not, &mut self.rng));
         if self.uses_streams_only() {
             let lookup = &mut self.transactions[t].lookups[slot];
-            lookup.attempts += 1;
+            lookup.attempts = lookup.attempts.saturating_add(1);
             (lookup.server, lookup.sent) = (server, now);
             self.counters.upstream_queries += 1;
             self.counters.upstream_retries += u64::from(lookup.attempts > 1);
@@ -89,20 +87,16 @@ impl Dns64 {
             Some(socket) => self.send_on(socket, t, slot, seed, tx),
             None => Path::Unsent,
         };
-        let config = &self.settings.config.upstream;
         let lookup = &mut self.transactions[t].lookups[slot];
-        lookup.attempts += 1;
+        lookup.attempts = lookup.attempts.saturating_add(1);
         (lookup.path, lookup.server) = (path, server);
         (lookup.case_seed, lookup.sent) = (seed, now);
         self.counters.upstream_queries += 1;
         self.counters.upstream_retries += u64::from(lookup.attempts > 1);
-        // The timeout doubles with each attempt and is at least three round trip times; it varies by up to
-        // 10 %.
-        let usual = self.upstreams.server(server).rtt;
-        let base = config.first_timeout.max(Nanos(usual.0.saturating_mul(3)));
-        let backed_off = Nanos(base.0 << (lookup.attempts - 1).min(8)).min(MAX_TIMEOUT);
-        let jitter = self.rng.next_u64() % (backed_off.0 / 5 + 1);
-        let timeout = Nanos(backed_off.0 - backed_off.0 / 10 + jitter);
+        // The timeout varies by up to 10 %.
+        let usual = self.upstreams.timeout(server, lookup.attempts);
+        let jitter = self.rng.next_u64() % (usual.0 / 5 + 1);
+        let timeout = Nanos(usual.0 - usual.0 / 10 + jitter);
         self.wheel.set(number(t, slot), now + timeout);
     }
 
@@ -201,7 +195,7 @@ impl Dns64 {
             }
         }
         self.counters.upstream_replies += 1;
-        self.upstreams.answered(server, now.since(asked.sent));
+        self.upstreams.answered(server, asked.sent, now);
         if reply.is_truncated() {
             self.release(t, slot);
             return self.send_on_stream(t, slot, now);
@@ -255,7 +249,7 @@ impl Dns64 {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
                 if self.uses_streams_only() {
-                    self.upstreams.answered(asked.server, now.since(asked.sent));
+                    self.upstreams.answered(asked.server, asked.sent, now);
                 }
                 self.end_lookup(t, slot, Outcome::Reply(reply), now, tx);
             }
@@ -310,9 +304,25 @@ impl Dns64 {
         let again = lookup.attempts < self.settings.config.upstream.attempts && !dead;
         if again && usual && self.transactions[t].only_server.is_none() {
             self.send(t, slot, Some(lookup.server), now, tx);
+            if slot == 0 {
+                self.query_a_too(t, now, tx);
+            }
         } else {
             self.proceed(t, slot, Outcome::Nothing, now, tx);
         }
+    }
+
+    /// Lets the AAAA lookup end after one more timeout from now on if it had no reply to its first query: the A reply is
+    /// there, and was fast.
+    pub(super) fn limit_wait(&mut self, t: u32, now: Nanos) {
+        let lookup = &mut self.transactions[t].lookups[0];
+        if lookup.path == Path::None || lookup.attempts < 2 {
+            return;
+        }
+        lookup.attempts = u8::MAX;
+        let timeout = self.upstreams.timeout(lookup.server, 1);
+        self.wheel.clear(number(t, 0));
+        self.wheel.set(number(t, 0), now + timeout);
     }
 
     /// Returns whether upstream queries use streams only.

@@ -6,7 +6,7 @@
 //! | AAAA | SERVFAIL because of DNSSEC | pass it on | 5.5 |
 //! | AAAA | SERVFAIL | query AAAA with CD: an answer means bogus data and SERVFAIL | 5.5 |
 //! | AAAA | another error | query A, or pass the error on | 5.1.2 |
-//! | AAAA | none in time | query A, or SERVFAIL | 5.1.3 |
+//! | AAAA | none in time | query A (after the first timeout, beside AAAA), or SERVFAIL | 5.1.3 |
 //! | AAAA | AAAA records, not all excluded | pass them on, without the excluded ones | 5.1.1, 5.1.4 |
 //! | AAAA | no AAAA records, or only excluded ones | query A | 5.1.1, 5.1.4 |
 //! | A | A records, some of them mapped | synthesise | 5.1.7 |
@@ -30,7 +30,11 @@ use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
-use crate::transaction::{Path, Phase};
+use crate::transaction::{Path, Phase, Transaction};
+
+/// Longest TTL of records synthesised after a timeout of the AAAA query, in seconds: whether there are AAAA records is
+/// not known.
+const TTL_AFTER_TIMEOUT: u32 = 60;
 
 impl Dns64 {
     /// Continues a question after one of its lookups has ended.
@@ -47,6 +51,9 @@ impl Dns64 {
             // The A reply has to wait for the AAAA reply.
             if let Outcome::Reply(reply) = outcome {
                 transaction.early = Some(reply.bytes().into());
+                if reply.rcode == 0 && reply.header.counts[1] > 0 {
+                    self.limit_wait(t, now);
+                }
             }
             return;
         }
@@ -105,7 +112,13 @@ impl Dns64 {
                 return self.fail(t, now, tx);
             }
             Outcome::Refused if settings.on_error == OnError::Pass => return self.fail(t, now, tx),
-            Outcome::Nothing | Outcome::Refused => return self.query_a(t, now, tx),
+            Outcome::Nothing if self.a_has_failed(t) => return self.fail(t, now, tx),
+            Outcome::Nothing => {
+                let longest = settings.ttl_without_soa.min(TTL_AFTER_TIMEOUT);
+                self.transactions[t].negative_ttl = Some(longest);
+                return self.query_a(t, now, tx);
+            }
+            Outcome::Refused => return self.query_a(t, now, tx),
             Outcome::Reply(reply) => reply,
         };
         let reading = self.read(t, &reply, Qtype::AAAA);
@@ -183,12 +196,27 @@ impl Dns64 {
                 None => self.fail(t, now, tx),
             };
         }
-        // The A query is already pending. A chain that has moved on needs a new one.
-        if transaction.lookups[1].path != Path::None && transaction.name.is_none() {
-            return;
+        // The A query may already be pending.
+        if transaction.lookups[1].path == Path::None {
+            self.start_lookup(t, 0, Qtype::A, now, tx);
         }
-        self.release(t, 1);
-        self.start_lookup(t, 0, Qtype::A, now, tx);
+    }
+
+    /// Queries A beside AAAA after the first timeout of the AAAA query, so that a name about which upstream is silent
+    /// costs little more than this timeout.
+    pub(super) fn query_a_too(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        let transaction = &self.transactions[t];
+        let queried = transaction.lookups[1].attempts > 0;
+        let on_timeout = self.settings.policy.synthesis.on_timeout;
+        if transaction.phase == Phase::Aaaa && !queried && on_timeout == OnTimeout::AskA {
+            self.start_lookup(t, 1, Qtype::A, now, tx);
+        }
+    }
+
+    /// Returns whether A was queried beside AAAA and had no reply.
+    fn a_has_failed(&self, t: u32) -> bool {
+        let Transaction { lookups: [_, a], early, .. } = &self.transactions[t];
+        a.attempts > 0 && a.path == Path::None && early.is_none()
     }
 
     fn proceed_a(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
@@ -275,6 +303,10 @@ impl Dns64 {
         }
         transaction.chain.extend_from_slice(&self.scratch.chain);
         transaction.name = Some(Box::new(reading.name));
+        // An A query beside that for AAAA was for the name before.
+        transaction.early = None;
+        self.release(t, 1);
+        self.transactions[t].lookups[1].attempts = 0;
         self.start_lookup(t, 0, qtype, now, tx);
     }
 

@@ -446,3 +446,51 @@ fn a_ttl_with_the_top_bit_set_is_zero() {
     let exchange = bench.exchange(AAAA, &[(AAAA, SOA), ("v4.example A", huge)]);
     assert_eq!(exchange.answer, "NOERROR; v4.example. 0 AAAA 64:ff9b::808:404");
 }
+
+#[test]
+fn a_silent_aaaa_costs_one_timeout() {
+    // Nothing is known of the server: 400 ms, and 100 ms for a reply that comes a little later.
+    let mut bench = Bench::new("cache.size = 0");
+    let unknown = bench.exchange(AAAA, &[A]);
+    assert_eq!(unknown.answer, "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404");
+    assert!((350..=570).contains(&unknown.ms), "{}", unknown.ms);
+    // A fast server: twice the smallest timeout.
+    let known = bench.exchange(AAAA, &[("v4.example A", "v4.example. 600 A 8.8.4.4")]);
+    assert!((180..=230).contains(&known.ms), "{}", known.ms);
+    // Whether there is AAAA is not known: the TTL is short.
+    assert_eq!(known.answer, "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404");
+    assert_eq!(known.asked, [AAAA, AAAA, "v4.example A"]);
+    // A lost query: the second one brings the AAAA record, and A is not used.
+    let mut lost = Bench::new("cache.size = 0");
+    let first = lost.ask(1, &crate::text::query(AAAA)).upstream;
+    let second = lost.wait(500).remove(0).1.upstream;
+    let [aaaa, a] = &second[..] else { panic!("two queries") };
+    assert!(lost.reply(a, &crate::text::reply(&a.bytes, A.1)).clients.is_empty());
+    let native = crate::text::reply(&aaaa.bytes, "v4.example. 60 AAAA 2001:db8::1");
+    let clients = lost.reply(aaaa, &native).clients;
+    assert!(crate::text::shown(&clients[0].1).contains("2001:db8::1"));
+    assert_ne!(first[0].bytes[..2], aaaa.bytes[..2]);
+    // A slow name keeps the time that it had: three attempts, 2.8 s.
+    let mut slow = Bench::new("cache.size = 0");
+    slow.exchange("v4.example A", &[A]);
+    let mut sent = slow.ask(1, &crate::text::query("slow.example A")).upstream;
+    sent.extend(slow.wait(2_000).into_iter().flat_map(|(_, out)| out.upstream));
+    let last = sent.pop().expect("a query");
+    let reply = crate::text::reply(&last.bytes, "slow.example. 60 A 8.8.4.4");
+    assert_eq!((sent.len(), slow.reply(&last, &reply).clients.len()), (2, 1));
+}
+
+#[test]
+fn a_chain_that_moves_on_needs_a_new_a_query() {
+    // The A reply for the first name is there before the AAAA reply, which leads to another name.
+    let mut bench = uncached("synthesis.parallel = true");
+    let asked = bench.ask(1, &crate::text::query("www.example AAAA")).upstream;
+    let alias = "www.example. 60 CNAME v4.example.";
+    let a = crate::text::reply(&asked[1].bytes, &format!("{alias}; v4.example. 60 A 8.8.4.4"));
+    bench.reply(&asked[1], &a);
+    let next = bench.reply(&asked[0], &crate::text::reply(&asked[0].bytes, alias)).upstream;
+    let next = bench.reply(&next[0], &crate::text::reply(&next[0].bytes, SOA)).upstream;
+    let out = bench.reply(&next[0], &crate::text::reply(&next[0].bytes, A.1));
+    let expected = format!("NOERROR; {alias}; v4.example. 60 AAAA 64:ff9b::808:404");
+    assert_eq!(crate::text::shown(&out.clients[0].1), expected);
+}

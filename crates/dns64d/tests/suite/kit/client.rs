@@ -9,6 +9,10 @@ use domain::base::{MessageBuilder, Name};
 
 use super::message::{self, ECS, Edns, Reply};
 
+/// A TSIG record (RFC 8945) of a key that no server knows.
+const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x21\x0bhmac-sha256\0\0\0\0\0\0\x09\x01\x2c\0\x04abcd\
+    \x12\x34\0\0\0\0";
+
 /// A query and how it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
@@ -20,7 +24,7 @@ pub(crate) struct Query {
 
 impl Query {
     /// Reads `NAME TYPE` and options: `+do +cd +ad -rd +tcp +v6 +noedns +bufsize=N +version=N +ecs=NET +option=N +class=CH
-    /// +from=ADDRESS +opcode=N`. EDNS with 1232 octets is the default.
+    /// +from=ADDRESS +opcode=N +tsig`. EDNS with 1232 octets is the default.
     pub(crate) fn parse(text: &str) -> Self {
         let mut words = text.split_ascii_whitespace();
         let (name, rtype) = (words.next().expect("a name"), words.next().expect("a type"));
@@ -31,7 +35,7 @@ impl Query {
         let header = builder.header_mut();
         header.set_id(text.bytes().fold(0x1d1d, |id: u16, b| id.rotate_left(3) ^ u16::from(b)));
         header.set_rd(true);
-        let mut class = Class::IN;
+        let (mut class, mut signed) = (Class::IN, false);
         for word in words {
             let (word, value) = word.split_once('=').unwrap_or((word, ""));
             let number = || value.parse::<u16>().unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -42,6 +46,7 @@ impl Query {
                 ("+opcode", _) => {
                     header.set_opcode(domain::base::iana::Opcode::from_int(number() as u8));
                 }
+                ("+tsig", _) => signed = true,
                 ("+tcp", _) => query.tcp = true,
                 ("+v6", _) => query.v6 = true,
                 ("+from", _) => query.from = Some(value.parse().expect("an address")),
@@ -63,6 +68,10 @@ impl Query {
             message::push_opt(&mut additional, edns, OptRcode::NOERROR);
         }
         query.octets = additional.finish();
+        if signed {
+            query.octets[11] += 1;
+            query.octets.extend_from_slice(TSIG);
+        }
         query
     }
 

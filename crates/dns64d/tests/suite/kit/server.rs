@@ -270,6 +270,7 @@ fn dns64d(port: u16, metrics: SocketAddr, upstreams: &[SocketAddr], config: &str
         [upstream]
         servers = [{}]
         first-timeout = \"1500ms\"
+        min-timeout = \"1500ms\"
         attempts = 2
         source-ports = 16
         [metrics]
