@@ -7,8 +7,20 @@ pub(crate) const EXTENDED_ERROR: u16 = 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum ExtendedError {
+    /// The answer has expired.
+    StaleAnswer = 3,
     /// The data does not validate.
     DnssecBogus = 6,
+    /// The configuration removes all records: excluded AAAA, or A that are not mapped.
+    Filtered = 17,
+    /// The client is not permitted.
+    Prohibited = 18,
+    /// The answer that the name does not exist has expired.
+    StaleNxdomain = 19,
+    /// Upstream does not reply.
+    NetworkError = 23,
+    /// The records are synthesised.
+    Synthesized = 29,
 }
 
 impl ExtendedError {

@@ -11,6 +11,7 @@ use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::Answer;
 use crate::config::PtrMode;
+use crate::extended_error::ExtendedError;
 use crate::policy::{Policy, ReverseName, View};
 use crate::question::Key;
 
@@ -191,6 +192,7 @@ fn ipv4only(
     answer: &mut Answer,
 ) {
     let zone = Zone { apex: IPV4ONLY, ttl: IPV4ONLY_TTL };
+    let mut synthesised = false;
     answer.compose(question, |c| {
         let mut found = false;
         let mut add = |rtype, data: &[u8]| {
@@ -203,6 +205,7 @@ fn ipv4only(
             Qtype::AAAA => {
                 let mapped = WELL_KNOWN.iter().flat_map(|&a| policy.map_always(view, a));
                 mapped.for_each(|a| add(Qtype::AAAA, &a.octets()));
+                synthesised = found;
             }
             Qtype::NS => add(Qtype::NS, IPV4ONLY),
             Qtype::SOA => add(Qtype::SOA, &zone.soa_data()),
@@ -216,6 +219,9 @@ fn ipv4only(
             c.limit_ttl(IPV4ONLY_TTL);
         }
     });
+    if synthesised {
+        ExtendedError::Synthesized.push(&mut answer.options);
+    }
 }
 
 /// Address in a reverse name.

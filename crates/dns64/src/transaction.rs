@@ -133,6 +133,8 @@ pub(crate) struct Transaction {
     pub(crate) only_server: Option<ServerId>,
     /// TTL of the absence of AAAA, in seconds, if it is known.
     pub(crate) negative_ttl: Option<u32>,
+    /// Whether there are AAAA records, which the configuration excludes.
+    pub(crate) filtered: bool,
     /// The aliases of earlier replies, and their target.
     pub(crate) chain: Vec<u8>,
     pub(crate) name: Option<Box<Name>>,
@@ -160,6 +162,7 @@ impl Transaction {
             lookups: [Lookup::NONE; 2],
             only_server: None,
             negative_ttl: None,
+            filtered: false,
             chain: Vec::new(),
             name: None,
             hops: 0,

@@ -9,6 +9,7 @@ use wire::Qtype;
 
 use super::Dns64;
 use super::lookup::Outcome;
+use crate::extended_error::ExtendedError;
 use crate::reply::{MAX_CHAIN, Reading};
 use crate::transaction::Phase;
 
@@ -17,7 +18,7 @@ impl Dns64 {
     pub(super) fn query_soa(&mut self, t: u32, reading: &Reading, now: Nanos, tx: &mut TxBatch) {
         let transaction = &mut self.transactions[t];
         if transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN {
-            return self.fail(t, now, tx);
+            return self.fail(t, None, now, tx);
         }
         transaction.chain.extend_from_slice(&self.scratch.chain);
         if reading.hops > 0 {
@@ -31,7 +32,7 @@ impl Dns64 {
         self.start_lookup(t, 0, Qtype::SOA, now, tx);
     }
 
-    /// Answers that there are no records; without an SOA record the answer is not cached.
+    /// Answers that there are no records, as the configuration filters them; without an SOA record the answer is not cached.
     pub(super) fn proceed_soa(
         &mut self,
         t: u32,
@@ -56,6 +57,7 @@ impl Dns64 {
             }
             c.limit_ttl(ttl.unwrap_or(0));
         });
+        ExtendedError::Filtered.push(&mut self.scratch.answer.options);
         self.finish(t, now, tx);
     }
 }

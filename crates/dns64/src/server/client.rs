@@ -11,6 +11,7 @@ use super::Dns64;
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
 use crate::config::{Denied, Overload, PtrMode};
+use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::question::{Key, KeyFlags};
 use crate::special::{self, Special};
@@ -79,7 +80,7 @@ impl Dns64 {
         if !facts.allowed {
             self.counters.denied += 1;
             match self.settings.config.server.denied {
-                Denied::Refuse => return self.refuse(&client, &query, Rcode::REFUSED, now, tx),
+                Denied::Refuse => return self.prohibit(client, &query, message.len(), now, tx),
                 Denied::Drop => return self.send_error(to, facts.network, &[], now, tx),
             }
         }
@@ -106,13 +107,36 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
+        self.answer_bare(query, rcode);
+        self.deliver(client, Age::Fresh, now, tx);
+    }
+
+    /// Refuses a client that is not permitted. Over UDP, where its address may be forged, the reply is no longer than its
+    /// query of `len` octets: without the reason if there is no room.
+    fn prohibit(
+        &mut self,
+        mut client: Client,
+        query: &Query<'_>,
+        len: usize,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        if matches!(client.to, ReplyTo::Datagram(_)) {
+            client.wants.limit = client.wants.limit.min(len as u16);
+        }
+        self.answer_bare(query, Rcode::REFUSED);
+        ExtendedError::Prohibited.push(&mut self.scratch.answer.options);
+        self.deliver(&client, Age::Fresh, now, tx);
+    }
+
+    /// Makes an answer with the question of a query and a return code only.
+    fn answer_bare(&mut self, query: &Query<'_>, rcode: Rcode) {
         let mut question = [0; 259];
         let question = &mut question[..query.question.len()];
         question.copy_from_slice(query.question);
         let name_end = question.len() - 4;
         question[..name_end].make_ascii_lowercase();
         self.scratch.answer.bare(question, rcode);
-        self.deliver(client, Age::Fresh, now, tx);
     }
 
     /// Answers a valid query of a permitted client, or starts its lookup.
@@ -248,7 +272,7 @@ impl Dns64 {
                 Overload::RefuseOldest => {
                     self.counters.displaced += 1;
                     let question = std::mem::take(&mut self.scratch.question);
-                    self.fail(self.oldest, now, tx);
+                    self.fail(self.oldest, None, now, tx);
                     self.scratch.question = question;
                 }
                 Overload::DropOldest => {

@@ -10,6 +10,7 @@ use super::Dns64;
 use crate::admission::{Admission, Verdict};
 use crate::answer::{Age, AnswerRef, MAX_MESSAGE};
 use crate::counters::Counters;
+use crate::extended_error::ExtendedError;
 use crate::streams::Outbox;
 use crate::table::slab::NONE;
 use crate::transaction::{Client, ReplyTo, Waiter};
@@ -70,14 +71,32 @@ impl Dns64 {
     }
 
     /// Ends a question without a valid reply: with a recently expired answer if that is allowed and stored,
-    /// otherwise with SERVFAIL.
-    pub(super) fn fail(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
-        if self.serve_stale(t, now, tx) {
-            return;
+    /// otherwise with SERVFAIL and its reason.
+    pub(super) fn fail(
+        &mut self,
+        t: u32,
+        reason: Option<ExtendedError>,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        if !self.serve_stale(t, now, tx) {
+            self.fail_now(t, reason, now, tx);
         }
+    }
+
+    /// Ends a question with SERVFAIL and its reason.
+    pub(super) fn fail_now(
+        &mut self,
+        t: u32,
+        reason: Option<ExtendedError>,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
         self.question_of(t);
-        self.scratch.answer.bare(&self.scratch.question, Rcode::SERVFAIL);
-        self.scratch.answer.failure = true;
+        let answer = &mut self.scratch.answer;
+        answer.bare(&self.scratch.question, Rcode::SERVFAIL);
+        answer.failure = true;
+        reason.iter().for_each(|reason| reason.push(&mut answer.options));
         self.finish(t, now, tx);
     }
 
@@ -101,6 +120,11 @@ impl Dns64 {
             (out.question_end, out.optional_at) = (answer.question_end, answer.optional_at);
             out.rcode = answer.rcode;
             out.options.extend_from_slice(answer.options);
+            let error = match Rcode(answer.rcode) {
+                Rcode::NXDOMAIN => ExtendedError::StaleNxdomain,
+                _ => ExtendedError::StaleAnswer,
+            };
+            error.push(&mut out.options);
             self.deliver_to_all(t, age, now, tx);
             self.close(t);
             return true;

@@ -9,6 +9,7 @@ use wire::{Name, Qclass, Qtype};
 
 use super::Dns64;
 use crate::config::Transport;
+use crate::extended_error::ExtendedError;
 use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply};
@@ -42,6 +43,11 @@ impl Outcome<'_> {
             Outcome::Refused => true,
             Outcome::Nothing => false,
         }
+    }
+
+    /// Returns why there is no reply, for the client.
+    pub(super) fn reason(&self) -> Option<ExtendedError> {
+        matches!(self, Outcome::Nothing).then_some(ExtendedError::NetworkError)
     }
 
     /// Returns whether this may be the error of a server without EDNS (RFC 6891 section 7); a server with

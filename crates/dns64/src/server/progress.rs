@@ -77,11 +77,15 @@ impl Dns64 {
     fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
         let reply = match outcome {
             Outcome::Reply(reply) => reply,
-            Outcome::Refused | Outcome::Nothing => return self.fail(t, now, tx),
+            Outcome::Refused | Outcome::Nothing => {
+                return self.fail(t, outcome.reason(), now, tx);
+            }
         };
         let transaction = &self.transactions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
-        let Some(reading) = self.read(t, &reply, qtype) else { return self.fail(t, now, tx) };
+        let Some(reading) = self.read(t, &reply, qtype) else {
+            return self.fail(t, None, now, tx);
+        };
         if reply.ends_in_alias(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
             return self.follow(t, &reading, qtype, now, tx);
         }
@@ -108,11 +112,14 @@ impl Dns64 {
         let policy = self.settings.policy.clone();
         let settings = &policy.synthesis;
         let reply = match outcome {
-            Outcome::Nothing if settings.on_timeout == OnTimeout::Fail => {
-                return self.fail(t, now, tx);
+            Outcome::Nothing
+                if settings.on_timeout == OnTimeout::Fail || self.a_has_failed(t) =>
+            {
+                return self.fail(t, outcome.reason(), now, tx);
             }
-            Outcome::Refused if settings.on_error == OnError::Pass => return self.fail(t, now, tx),
-            Outcome::Nothing if self.a_has_failed(t) => return self.fail(t, now, tx),
+            Outcome::Refused if settings.on_error == OnError::Pass => {
+                return self.fail(t, None, now, tx);
+            }
             Outcome::Nothing => {
                 let longest = settings.ttl_without_soa.min(TTL_AFTER_TIMEOUT);
                 self.transactions[t].negative_ttl = Some(longest);
@@ -124,7 +131,7 @@ impl Dns64 {
         let reading = self.read(t, &reply, Qtype::AAAA);
         let Some(reading) = reading else {
             return match settings.on_error {
-                OnError::Pass => self.fail(t, now, tx),
+                OnError::Pass => self.fail(t, None, now, tx),
                 OnError::AskA => self.query_a(t, now, tx),
             };
         };
@@ -157,7 +164,10 @@ impl Dns64 {
         let total = self.scratch.found.len();
         self.scratch.found.retain(|found| !excluded(reply.data(found)));
         match self.scratch.found.len() {
-            0 => self.query_a(t, now, tx),
+            0 => {
+                self.transactions[t].filtered = true;
+                self.query_a(t, now, tx);
+            }
             n => {
                 self.counters.native += 1;
                 if n == total {
@@ -175,12 +185,7 @@ impl Dns64 {
     fn proceed_check(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
         match outcome {
             Outcome::Reply(reply) if matches!(reply.rcode, 0 | 3) => {
-                self.question_of(t);
-                let answer = &mut self.scratch.answer;
-                answer.bare(&self.scratch.question, Rcode::SERVFAIL);
-                answer.failure = true;
-                ExtendedError::DnssecBogus.push(&mut answer.options);
-                self.finish(t, now, tx);
+                self.fail_now(t, Some(ExtendedError::DnssecBogus), now, tx);
             }
             _ => self.query_a(t, now, tx),
         }
@@ -193,7 +198,7 @@ impl Dns64 {
         if let Some(early) = transaction.early.take() {
             return match Reply::parse(&early) {
                 Some(reply) => self.proceed_a(t, Outcome::Reply(reply), now, tx),
-                None => self.fail(t, now, tx),
+                None => self.fail(t, None, now, tx),
             };
         }
         // The A query may already be pending.
@@ -243,7 +248,7 @@ impl Dns64 {
                 return self.pass_on(t, &reply, reading, now, tx);
             }
         } else if !always {
-            return self.fail(t, now, tx);
+            return self.fail(t, outcome.reason(), now, tx);
         }
         self.leave_alone(t, now, tx);
     }
@@ -299,7 +304,7 @@ impl Dns64 {
         if transaction.hops > MAX_HOPS
             || transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN
         {
-            return self.fail(t, now, tx);
+            return self.fail(t, None, now, tx);
         }
         transaction.chain.extend_from_slice(&self.scratch.chain);
         transaction.name = Some(Box::new(reading.name));
@@ -351,6 +356,7 @@ impl Dns64 {
             pass_additional(c, reply, record);
         });
         reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
+        ExtendedError::Synthesized.push(&mut scratch.answer.options);
         self.counters.synthesised += 1;
         self.finish(t, now, tx);
     }
@@ -374,7 +380,7 @@ impl Dns64 {
         if unmoved && reply.is_plain() && !reading.mended && !self.strips_hints(t, reply) {
             if !reply.is_readable() {
                 self.counters.upstream_malformed += 1;
-                return self.fail(t, now, tx);
+                return self.fail(t, None, now, tx);
             }
             self.question_of(t);
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
@@ -391,6 +397,9 @@ impl Dns64 {
             };
         } else {
             self.rebuild(t, reply, reading, asked);
+        }
+        if self.transactions[t].filtered && reply.is_negative(reading.wanted) {
+            ExtendedError::Filtered.push(&mut self.scratch.answer.options);
         }
         self.finish_service(t, reply, reading, now, tx);
     }

@@ -18,7 +18,7 @@ fn check(config: &str, cases: &[(&str, &[(&str, &str)], &str)]) {
 
 const AAAA: &str = "v4.example AAAA";
 const A: (&str, &str) = ("v4.example A", "v4.example. 60 A 8.8.4.4");
-const SYNTHESISED: &str = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404";
+const SYNTHESISED: &str = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; ede 29";
 
 #[test]
 fn bogus_aaaa_are_never_papered_over() {
@@ -152,7 +152,7 @@ fn changed_data_is_never_authentic() {
         &[
             ("v4.example AAAA +ad", &[(AAAA, "ad; v4.example. 60 AAAA 2001:db8::1")], "NOERROR; ad; v4.example. 60 AAAA 2001:db8::1"),
             ("v4.example AAAA +ad", &[(AAAA, excluded)], "NOERROR; v4.example. 60 AAAA 2001:db8::1"),
-            ("v4.example AAAA +ad", &[(AAAA, "ad; v4.example. 60 AAAA ::ffff:1.2.3.4"), ("v4.example A", &empty)], soa),
+            ("v4.example AAAA +ad", &[(AAAA, "ad; v4.example. 60 AAAA ::ffff:1.2.3.4"), ("v4.example A", &empty)], &format!("{soa}; ede 17")),
             ("v4.example AAAA +ad", &[(AAAA, &empty), ("v4.example A", &empty)], soa),
             ("v4.example A +ad", &[("v4.example A", &empty)], &soa.replace("NOERROR", "NOERROR; ad")),
             (
@@ -262,14 +262,14 @@ fn an_empty_answer_has_the_soa_of_upstream() {
     check(
         "",
         &[
-            ("private.example AAAA", &[("private.example AAAA", SOA), private, in_zone], &format!("NOERROR; {soa}")),
-            ("private.example AAAA", &[("private.example AAAA", SOA), private, at_apex], "NOERROR; authority; private.example. 30 SOA ns.example. host.example. 1 2 3 4 100"),
-            ("private.example AAAA", &[("private.example AAAA", "private.example. 60 AAAA ::ffff:1.2.3.4"), private, in_zone], &format!("NOERROR; {soa}")),
-            ("www.example AAAA", &chain, "NOERROR; www.example. 60 CNAME private.example.; authority; example. 40 SOA ns.example. host.example. 1 2 3 4 100"),
-            ("www.example AAAA", &cut_chain, &format!("NOERROR; www.example. 60 CNAME private.example.; {soa}")),
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, in_zone], &format!("NOERROR; {soa}; ede 17")),
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, at_apex], "NOERROR; authority; private.example. 30 SOA ns.example. host.example. 1 2 3 4 100; ede 17"),
+            ("private.example AAAA", &[("private.example AAAA", "private.example. 60 AAAA ::ffff:1.2.3.4"), private, in_zone], &format!("NOERROR; {soa}; ede 17")),
+            ("www.example AAAA", &chain, "NOERROR; www.example. 60 CNAME private.example.; authority; example. 40 SOA ns.example. host.example. 1 2 3 4 100; ede 17"),
+            ("www.example AAAA", &cut_chain, &format!("NOERROR; www.example. 60 CNAME private.example.; {soa}; ede 17")),
             // No SOA, and one of a zone to which the name does not belong.
-            ("private.example AAAA", &[("private.example AAAA", SOA), private, ("private.example SOA", "REFUSED")], "NOERROR"),
-            ("private.example AAAA", &[("private.example AAAA", SOA), private, ("private.example SOA", "authority; test. 30 SOA ns.test. host.test. 1 2 3 4 5")], "NOERROR"),
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, ("private.example SOA", "REFUSED")], "NOERROR; ede 17"),
+            ("private.example AAAA", &[("private.example AAAA", SOA), private, ("private.example SOA", "authority; test. 30 SOA ns.test. host.test. 1 2 3 4 5")], "NOERROR; ede 17"),
         ],
     );
     // With an SOA record the answer is cached, without one it is not.
@@ -284,7 +284,7 @@ fn an_empty_answer_has_the_soa_of_upstream() {
 #[test]
 fn the_authority_section_of_the_a_reply_is_copied() {
     let a = "v4.example. 60 A 8.8.4.4; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53";
-    let answer = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53";
+    let answer = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53; ede 29";
     check("", &[(AAAA, &[(AAAA, SOA), ("v4.example A", a)], answer)]);
 }
 
@@ -393,7 +393,7 @@ fn signatures_of_aliases_are_kept() {
     let a = format!("{signed}; v4.example. 60 A 8.8.4.4; {}", signature("A"));
     let native = format!("v4.example. 60 AAAA 2001:db8::1; {}", signature("AAAA"));
     let mixed = format!("{signed}; {native}; v4.example. 60 AAAA ::ffff:1.2.3.4");
-    let synthesised = format!("NOERROR; {signed}; v4.example. 60 AAAA 64:ff9b::808:404");
+    let synthesised = format!("NOERROR; {signed}; v4.example. 60 AAAA 64:ff9b::808:404; ede 29");
     let filtered = format!("NOERROR; {signed}; v4.example. 60 AAAA 2001:db8::1");
     let whole = format!("NOERROR; {signed}; {native}");
     check(
@@ -402,7 +402,7 @@ fn signatures_of_aliases_are_kept() {
             ("www.example AAAA +do", &[("www.example AAAA", SOA), ("www.example A", &a)], &synthesised),
             ("www.example AAAA +do", &[("www.example AAAA", &mixed)], &filtered),
             ("www.example AAAA +do", &[("www.example AAAA", &signed), (AAAA, &native)], &whole),
-            ("www.example AAAA", &[("www.example AAAA", SOA), ("www.example A", &format!("{alias}; v4.example. 60 A 8.8.4.4"))], &format!("NOERROR; {alias}; v4.example. 60 AAAA 64:ff9b::808:404")),
+            ("www.example AAAA", &[("www.example AAAA", SOA), ("www.example A", &format!("{alias}; v4.example. 60 A 8.8.4.4"))], &format!("NOERROR; {alias}; v4.example. 60 AAAA 64:ff9b::808:404; ede 29")),
         ],
     );
 }
@@ -430,7 +430,7 @@ fn a_dname_gets_its_cname() {
     ];
     let answer = uncached("").exchange("www.old.example AAAA", &script).answer;
     let last = "new.example. 40 DNAME last.example.; www.new.example. 40 CNAME www.last.example.";
-    assert_eq!(answer, format!("NOERROR; {dname}; {cname}; {last}; www.last.example. 60 AAAA 64:ff9b::808:404"));
+    assert_eq!(answer, format!("NOERROR; {dname}; {cname}; {last}; www.last.example. 60 AAAA 64:ff9b::808:404; ede 29"));
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn a_ttl_with_the_top_bit_set_is_zero() {
         assert_eq!(exchange.asked.len(), 1);
     }
     let exchange = bench.exchange(AAAA, &[(AAAA, SOA), ("v4.example A", huge)]);
-    assert_eq!(exchange.answer, "NOERROR; v4.example. 0 AAAA 64:ff9b::808:404");
+    assert_eq!(exchange.answer, "NOERROR; v4.example. 0 AAAA 64:ff9b::808:404; ede 29");
 }
 
 #[test]
@@ -452,13 +452,13 @@ fn a_silent_aaaa_costs_one_timeout() {
     // Nothing is known of the server: 400 ms, and 100 ms for a reply that comes a little later.
     let mut bench = Bench::new("cache.size = 0");
     let unknown = bench.exchange(AAAA, &[A]);
-    assert_eq!(unknown.answer, "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404");
+    assert_eq!(unknown.answer, "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; ede 29");
     assert!((350..=570).contains(&unknown.ms), "{}", unknown.ms);
     // A fast server: twice the smallest timeout.
     let known = bench.exchange(AAAA, &[("v4.example A", "v4.example. 600 A 8.8.4.4")]);
     assert!((180..=230).contains(&known.ms), "{}", known.ms);
     // Whether there is AAAA is not known: the TTL is short.
-    assert_eq!(known.answer, "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404");
+    assert_eq!(known.answer, "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; ede 29");
     assert_eq!(known.asked, [AAAA, AAAA, "v4.example A"]);
     // A lost query: the second one brings the AAAA record, and A is not used.
     let mut lost = Bench::new("cache.size = 0");
@@ -491,6 +491,47 @@ fn a_chain_that_moves_on_needs_a_new_a_query() {
     let next = bench.reply(&asked[0], &crate::text::reply(&asked[0].bytes, alias)).upstream;
     let next = bench.reply(&next[0], &crate::text::reply(&next[0].bytes, SOA)).upstream;
     let out = bench.reply(&next[0], &crate::text::reply(&next[0].bytes, A.1));
-    let expected = format!("NOERROR; {alias}; v4.example. 60 AAAA 64:ff9b::808:404");
+    let expected = format!("NOERROR; {alias}; v4.example. 60 AAAA 64:ff9b::808:404; ede 29");
     assert_eq!(crate::text::shown(&out.clients[0].1), expected);
+}
+
+#[test]
+fn extended_errors_give_the_reason() {
+    // Those of upstream are passed on, those of DNSSEC and others.
+    for code in [0, 7, 9, 22] {
+        let servfail = format!("SERVFAIL; ede {code}");
+        check("", &[("v4.example A", &[("v4.example A", &servfail)], &servfail)]);
+    }
+    check("", &[("v4.example A", &[], "SERVFAIL; ede 23"), (AAAA, &[], "SERVFAIL; ede 23")]);
+    // Without EDNS there is no room for them.
+    check("", &[("v4.example AAAA +noedns", &[(AAAA, SOA), A], "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404")]);
+    // They are stored with the answer; an expired one gets its own.
+    let mut bench = Bench::new("cache.serve-stale = \"1h\"");
+    let script = [(AAAA, SOA), ("v4.example A", "v4.example. 1 A 8.8.4.4"), ("no.example A", "NXDOMAIN; authority; example. 1 SOA ns.example. host.example. 1 2 3 4 1")];
+    for _ in 0..2 {
+        assert_eq!(bench.exchange(AAAA, &script).answer, "NOERROR; v4.example. 1 AAAA 64:ff9b::808:404; ede 29");
+        assert!(bench.exchange("no.example A", &script).answer.starts_with("NXDOMAIN; authority; "));
+    }
+    bench.wait(2_000);
+    assert_eq!(bench.exchange(AAAA, &[]).answer, "NOERROR; v4.example. 30 AAAA 64:ff9b::808:404; ede 29; ede 3");
+    assert!(bench.exchange("no.example A", &[]).answer.ends_with("; ede 19"));
+    let known = uncached("").exchange("ipv4only.arpa AAAA", &[]).answer;
+    assert!(known.ends_with("; ede 29"), "{known}");
+}
+
+#[test]
+fn a_client_that_is_not_permitted_gets_the_reason_if_there_is_room() {
+    let stranger = "192.0.2.1:5000".parse().expect("an address");
+    let mut bench = uncached("");
+    for (text, shown) in [
+        ("www.test A", "REFUSED"),
+        ("www.test A +noedns", "REFUSED"),
+        ("www.test A +option=10:0123456789abcdef", "REFUSED; ede 18"),
+    ] {
+        let query = crate::text::query(text);
+        let out = bench.step(&[(crate::bench::LISTENING, stranger, &query)]);
+        let (_, answer) = &out.clients[0];
+        assert_eq!(crate::text::shown(answer), shown);
+        assert!(answer.len() <= query.len());
+    }
 }

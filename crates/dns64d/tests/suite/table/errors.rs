@@ -182,6 +182,96 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "Extended errors of upstream are passed on",
+        rfc: "RFC 8914",
+        unbound: With("ede: yes"),
+        bind: AS_IS,
+        upstream: &[("v4.example A", "SERVFAIL; ede 7")],
+        queries: &[("v4.example A", "SERVFAIL; none; ede 7")],
+        differs: &[
+            (Kind::Unbound, "it sends none"),
+            (Kind::Bind, "it sends none"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "Extended error 29 with synthesised records, none without EDNS",
+        rfc: "RFC 8914",
+        unbound: With("ede: yes"),
+        bind: AS_IS,
+        upstream: super::synthesis::V4,
+        queries: &[
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221; ede 29"),
+            ("v4.example AAAA +noedns", "NOERROR; v4.example AAAA 2001:db8:64::c000:221; no-opt"),
+        ],
+        differs: &[
+            (Kind::Unbound, "it sends none"),
+            (Kind::Bind, "it sends none"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "Extended error 17 if all AAAA are excluded, or no A is mapped",
+        rfc: "RFC 8914",
+        config: "dns64 = [{ prefix = \"2001:db8:64::/96\", not-mapped = [\"10.0.0.0/8\"] }]",
+        unbound: Cannot("no exclusion by address"),
+        bind: With("mapped { !10.0.0.0/8; any; };"),
+        upstream: &[
+            ("excluded.example AAAA", "excluded.example 60 AAAA ::ffff:192.0.2.1"),
+            ("private.example A", "private.example 60 A 10.1.2.3"),
+            ("private.example AAAA", ""),
+        ],
+        queries: &[
+            ("excluded.example AAAA", "NOERROR; none; soa 1; ede 17"),
+            ("private.example AAAA", "NOERROR; none; soa 1; ede 17"),
+        ],
+        differs: &[(Kind::Bind, "it sends none")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Extended error 18 for a client that is not permitted, if its query was as long",
+        rfc: "RFC 8914, RFC 5358",
+        config: "server.allow = [\"127.0.0.1\"]",
+        unbound: With("access-control: 127.0.0.9/32 refuse\nede: yes"),
+        bind: With("options: allow-query-cache { 127.0.0.1; };"),
+        upstream: super::synthesis::V4,
+        queries: &[
+            ("v4.example AAAA +from=127.0.0.9", "REFUSED; none; no-ede"),
+            ("v4.example AAAA +from=127.0.0.9 +option=65001", "REFUSED; none; ede 18"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "Extended error 23 if upstream does not reply",
+        rfc: "RFC 8914",
+        config: QUICK,
+        unbound: With("ede: yes"),
+        bind: AS_IS,
+        upstream: &[("v4.example A", "silent"), ("v4.example AAAA", "silent")],
+        queries: &[("v4.example AAAA", "SERVFAIL; none; ede 23")],
+        differs: &[(Kind::Unbound, "it retries for longer than a client waits")],
+        ..Row::NONE
+    },
+    Row {
+        name: "Extended error 3 with expired answers",
+        rfc: "RFC 8914, RFC 8767",
+        config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
+        unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes"),
+        bind: With(
+            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
+        ),
+        upstream: &[("v4.example A", "v4.example 1 A 192.0.2.33 || silent")],
+        queries: &[("v4.example A", "NOERROR; v4.example A 192.0.2.33; no-ede")],
+        check: Some(|server, _| {
+            // Until the record's TTL of one second has passed.
+            std::thread::sleep(std::time::Duration::from_millis(2200));
+            let reply = server.ask("v4.example A");
+            let stale = reply.errors().any(|code| code == 3);
+            if stale && reply.answer.len() == 1 { Ok(()) } else { Err(reply.to_string()) }
+        }),
+        ..Row::NONE
+    },
+    Row {
         name: "Expired answers are served while upstream fails",
         rfc: "RFC 8767",
         config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
