@@ -4,12 +4,12 @@
 //! values are validated by [`Config::parse`] at the end. `defaults.toml`, printed by `dns64d
 //! --print-defaults`, explains each setting; a test compares it with the defaults in the code.
 
+mod bounds;
 mod defaults;
 mod text;
 mod validate;
 
 use std::net::{Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -35,10 +35,6 @@ pub(crate) const MAX_BLOCKS: usize = 32;
 pub const MAX_UPSTREAMS: usize = 16;
 /// Highest number of upstream sockets of a worker, for all servers together.
 pub(crate) const MAX_SOURCE_PORTS: usize = 2_048;
-/// Highest number of attempts to ask upstream.
-const MAX_ATTEMPTS: u8 = 10;
-/// Bounds of the timeout of the first attempt.
-const FIRST_TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(10);
 /// Highest number of outstanding queries: an index has 31 bits, and each query takes about a kilobyte.
 pub const MAX_OUTSTANDING: usize = 1 << 22;
 

@@ -92,6 +92,7 @@ fn reverse(
     let zone = Zone { apex: &apex, ttl: REVERSE_TTL };
     match (found.inner, settings.ptr, key.qtype) {
         (Some(inner), ..) if settings.ipv4only_arpa && WELL_KNOWN.contains(&inner) => {
+            let zone = Zone { ttl: IPV4ONLY_TTL, ..zone };
             zone.pointer(key.qtype, IPV4ONLY, question, answer);
             return Special::Ipv4Only;
         }

@@ -19,17 +19,23 @@ mod upstream;
 use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, UdpSocket};
 use std::rc::Rc;
+use std::time::Duration;
 
 use dns64::streams::ToStreams;
 use streams::tls::ServerTls;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::budget::OutputBudget;
 pub(crate) use self::shared::{ActiveSettings, Outgoing, Shared};
 use self::shared::{Carrier, QUERY_BITS, Waiting};
+use crate::beat::Beat;
 use crate::worker::WorkerHandle;
 use client::Protocol;
+
+/// Time between two signs of life of the thread.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Listening socket for clients' streams, with its certificate.
 pub(crate) enum Listener {
@@ -50,6 +56,7 @@ pub(crate) struct Start {
     pub(crate) active: Shared,
     pub(crate) messages: mpsc::UnboundedReceiver<Outgoing>,
     pub(crate) end: CancellationToken,
+    pub(crate) beat: Beat,
 }
 
 /// Runs all streams until the end.
@@ -59,7 +66,7 @@ pub(crate) struct Start {
 pub(crate) fn run(start: Start) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let Start { listeners, workers, active, mut messages, end } = start;
+    let Start { listeners, workers, active, mut messages, end, beat } = start;
     let carrier = Rc::new(Carrier {
         workers,
         active,
@@ -83,9 +90,15 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
             let socket = tokio::net::TcpListener::from_std(socket)?;
             tokio::task::spawn_local(client::accept(socket, protocol, carrier.clone()));
         }
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let message = tokio::select! {
                 message = messages.recv() => message,
+                _ = ticks.tick() => {
+                    beat.give();
+                    continue;
+                }
                 () = end.cancelled() => return Ok(()),
             };
             match message {

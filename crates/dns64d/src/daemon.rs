@@ -22,16 +22,17 @@ use tokio_util::sync::CancellationToken;
 use udp::{UdpEngine, sys};
 
 use crate::args::Args;
+use crate::beat::Beat;
 use crate::carrier::{ActiveSettings, Listener};
 use crate::worker::{Worker, WorkerHandle};
-use crate::{carrier, log, metrics, privileges, worker};
+use crate::{beat, carrier, log, metrics, privileges, worker};
 
 /// Runs until a signal ends it.
 ///
 /// # Errors
 /// When an address cannot be bound, the user cannot be changed, or a worker failed.
 pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
-    log::start(&config.server);
+    log::start(&config.server).context("cannot start the log")?;
     sys::raise_open_files();
     let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("cannot handle signals")?;
     let workers = match config.server.workers {
@@ -122,18 +123,25 @@ impl Running {
 
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
+        let streams_beat = Beat::new("streams".into());
+        let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
+        beats.push(streams_beat.clone());
         let start = carrier::Start {
             listeners,
             workers: handles.clone(),
             active: shared.clone(),
             messages,
             end: end.clone(),
+            beat: streams_beat.clone(),
         };
         let mut others = vec![thread("streams".into(), move || carrier::run(start))?];
         if let Some(listener) = metrics {
-            let (handles, end) = (handles.clone(), end.clone());
-            others.push(thread("metrics".into(), move || metrics::run(listener, handles, end))?);
+            let (handles, beats, end) = (handles.clone(), beats.clone(), end.clone());
+            let serve = move || metrics::run(listener, handles, beats, end);
+            others.push(thread("metrics".into(), serve)?);
         }
+        let watched = end.clone();
+        others.push(thread("watchdog".into(), move || beat::watch(&beats, &watched))?);
         let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let blocks = config.blocks();
         let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();

@@ -1,12 +1,47 @@
 //! Log lines on standard error, as text or JSON.
+//!
+//! ```text
+//!   any thread ──line──> queue of QUEUE lines ──> thread "log" ──> standard error
+//!                 └ full: lost                        └ disk full, pipe closed: lost
+//! ```
+//!
+//! No thread of the server waits for standard error or depends on it: a full disk, a closed pipe or a pipe that nobody
+//! reads costs lines, which are counted.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use dns64::config::{LogFormat, LogLevel, ServerConfig};
 use tracing::level_filters::LevelFilter;
 
+/// Highest number of lines that wait for standard error.
+const QUEUE: usize = 1_024;
+/// Longest wait for standard error at the end of the program.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Lines that were not written.
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// The queue to the thread that writes.
+static LINES: OnceLock<SyncSender<Entry>> = OnceLock::new();
+
+/// Entry of the queue.
+enum Entry {
+    Line(Vec<u8>),
+    /// A request to reply when all lines before it are written.
+    Flush(SyncSender<()>),
+}
+
 /// Starts logging as configured.
-pub(crate) fn start(config: &ServerConfig) {
+///
+/// # Errors
+/// When the thread cannot be started.
+pub(crate) fn start(config: &ServerConfig) -> std::io::Result<()> {
+    let (sender, receiver) = sync_channel(QUEUE);
+    std::thread::Builder::new().name("log".into()).spawn(move || write(&receiver))?;
+    LINES.get_or_init(|| sender);
     let level = match config.log {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -15,7 +50,7 @@ pub(crate) fn start(config: &ServerConfig) {
     };
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Queue)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     match config.log_format {
@@ -25,5 +60,49 @@ pub(crate) fn start(config: &ServerConfig) {
             lines.without_time().init();
         }
         LogFormat::Text => lines.init(),
+    }
+    Ok(())
+}
+
+/// Returns how many lines were not written.
+pub(crate) fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Waits until the lines so far are written, at most for [`LAST_LINES`].
+pub(crate) fn flush() {
+    let (sender, receiver) = sync_channel(1);
+    if LINES.get().is_some_and(|lines| lines.try_send(Entry::Flush(sender)).is_ok()) {
+        // A pipe that nobody reads must not delay the end of the program any longer.
+        let _ = receiver.recv_timeout(LAST_LINES);
+    }
+}
+
+/// Writes the lines of the queue to standard error.
+fn write(entries: &Receiver<Entry>) {
+    for entry in entries {
+        match entry {
+            Entry::Line(line) => {
+                let failed = std::io::stderr().write_all(&line).is_err();
+                LOST.fetch_add(u64::from(failed), Ordering::Relaxed);
+            }
+            // The thread that waited may have given up.
+            Entry::Flush(done) => drop(done.send(())),
+        }
+    }
+}
+
+/// Writer of single lines that puts each one into the queue, and never fails.
+struct Queue;
+
+impl Write for Queue {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let sent = LINES.get().is_some_and(|lines| lines.try_send(Entry::Line(line.into())).is_ok());
+        LOST.fetch_add(u64::from(!sent), Ordering::Relaxed);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! `dns64d`: the DNS64 server as a daemon.
 
 mod args;
+mod beat;
 mod carrier;
 mod daemon;
 mod log;
@@ -8,6 +9,7 @@ mod metrics;
 mod privileges;
 mod worker;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -39,15 +41,17 @@ fn main() -> ExitCode {
         println!("{}: no errors found", args.config.display());
         return ExitCode::SUCCESS;
     }
-    match daemon::run(&args, config) {
+    let result = daemon::run(&args, config);
+    log::flush();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
 }
 
-/// Prints an error.
+/// Prints an error, if standard error can be written.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("dns64d: {error:#}");
+    let _ = writeln!(std::io::stderr(), "dns64d: {error:#}");
     ExitCode::FAILURE
 }
 

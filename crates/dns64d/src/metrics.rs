@@ -9,6 +9,8 @@ use engine::EngineCounters;
 use streams::scrape::{Exposition, Kind, Page, serve};
 use tokio_util::sync::CancellationToken;
 
+use crate::beat::Beat;
+use crate::log;
 use crate::worker::WorkerHandle;
 
 /// Serves metrics until `end`.
@@ -18,19 +20,20 @@ use crate::worker::WorkerHandle;
 pub(crate) fn run(
     listener: TcpListener,
     workers: Vec<WorkerHandle>,
+    beats: Vec<Beat>,
     end: CancellationToken,
 ) -> std::io::Result<()> {
     let started = Instant::now();
     let page = move |path: &str| match path {
         "/metrics" => Some(Page { ok: true, text: metrics(&workers, started.elapsed()) }),
-        "/health" => Some(health(&workers)),
+        "/health" => Some(health(&workers, &beats)),
         _ => None,
     };
     serve(listener, page, end.cancelled_owned())
 }
 
-/// Returns the health page: healthy if a worker has an upstream server that is alive.
-fn health(workers: &[WorkerHandle]) -> Page {
+/// Returns the health page: healthy if no thread hangs and a worker has an upstream server that is alive.
+fn health(workers: &[WorkerHandle], beats: &[Beat]) -> Page {
     let mut workers_alive = 0;
     let mut servers = std::collections::BTreeMap::new();
     for status in workers.iter().map(WorkerHandle::status) {
@@ -43,9 +46,14 @@ fn health(workers: &[WorkerHandle]) -> Page {
     for (address, alive) in servers {
         let _ = writeln!(text, "upstream {address}: {}", if alive { "alive" } else { "dead" });
     }
-    let ok = workers_alive > 0;
-    let summary = if ok { "ok" } else { "no upstream server answers" };
-    Page { ok, text: format!("{summary}\n{text}") }
+    let mut late = beats.iter().filter(|beat| beat.is_late()).peekable();
+    let summary = match workers_alive {
+        _ if late.peek().is_some() => "a thread hangs",
+        0 => "no upstream server answers",
+        _ => "ok",
+    };
+    late.for_each(|beat| drop(writeln!(text, "{} hangs", beat.name)));
+    Page { ok: summary == "ok", text: format!("{summary}\n{text}") }
 }
 
 /// Returns all metrics in Prometheus' text format.
@@ -71,6 +79,7 @@ fn metrics(workers: &[WorkerHandle], up: Duration) -> String {
             "Queries and answers of streams dropped because a queue was full.",
             lost,
         ),
+        ("log_lines_lost", "Lines of the log that could not be written.", log::lost()),
     ];
     for (name, help, value) in counters.list().into_iter().chain(own) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);

@@ -13,10 +13,13 @@ use measure::Nanos;
 use tokio::sync::mpsc;
 use udp::{Doorbell, UdpEngine, UdpOptions};
 
+use crate::beat::Beat;
 use crate::carrier::{Outgoing, OutputBudget};
 
 /// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
+/// Highest number of sockets that are opened or changed in one step: all of a worker.
+const MAX_CHANGES: usize = 4_096;
 /// Interval at which a worker publishes its counters.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
 /// Longest time that pending queries are waited for at the end.
@@ -43,6 +46,7 @@ pub(crate) struct WorkerHandle {
 }
 
 struct Shared {
+    beat: Beat,
     inbox: Mutex<Inbox>,
     status: Mutex<Status>,
     /// Set when the worker must end once no question is pending.
@@ -82,6 +86,11 @@ impl WorkerHandle {
     pub(crate) fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.bell.ring();
+    }
+
+    /// Returns the worker's signs of life.
+    pub(crate) fn beat(&self) -> &Beat {
+        &self.shared.beat
     }
 
     /// Returns the state that the worker published last.
@@ -127,6 +136,7 @@ impl Worker {
         let now = engine.now();
         let role = Dns64::new(settings, seed, now);
         let shared = Arc::new(Shared {
+            beat: Beat::new(format!("worker-{number}")),
             inbox: Mutex::default(),
             status: Mutex::default(),
             ending: AtomicBool::new(false),
@@ -158,6 +168,7 @@ impl Worker {
             &mut self;
         engine::drive_with_hook(engine, role, WaitMode::Sleep, &stop, |engine, role| {
             let now = engine.now();
+            handle.shared.beat.give();
             let mut result = HookResult::Nothing;
             if handle.take(role) {
                 result = HookResult::CallRole;
@@ -241,9 +252,10 @@ pub(crate) fn options(buffer: usize) -> UdpOptions {
     UdpOptions { timestamps: false, buffer, ..UdpOptions::default() }
 }
 
-/// Makes the socket changes that the role requests.
+/// Makes the socket changes that the role requests, a limited number in one step.
 fn change_sockets(engine: &mut UdpEngine, role: &mut Dns64, now: Nanos) -> std::io::Result<()> {
-    while let Some(change) = role.next_socket_change(now) {
+    for _ in 0..MAX_CHANGES {
+        let Some(change) = role.next_socket_change(now) else { break };
         match bind(engine, role, &change) {
             Ok(socket) => role.socket_changed(change, socket),
             Err(error) => {

@@ -1,9 +1,6 @@
 //! Validation of values against each other and their bounds.
 
-use super::{
-    BlockConfig, Config, ConfigError, FIRST_TIMEOUT, MAX_ATTEMPTS, MAX_BLOCKS, MAX_OUTSTANDING,
-    MAX_SOURCE_PORTS, MAX_UPSTREAMS, UpstreamConfig,
-};
+use super::{BlockConfig, Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS};
 
 /// Smallest and largest buffer of a socket, in octets: a packet, and what the kernel can count twice.
 const MIN_SOCKET_BUFFER: usize = 4 << 10;
@@ -30,47 +27,19 @@ impl Config {
                 return bad("upstream.servers", format!("{server} is this server itself"));
             }
         }
-        let ports = self.upstream.source_ports * self.upstream.servers.len();
-        if self.upstream.source_ports == 0 || ports > MAX_SOURCE_PORTS {
+        self.check_bounds()?;
+        if self.upstream.source_ports * self.upstream.servers.len() > MAX_SOURCE_PORTS {
             let most = MAX_SOURCE_PORTS / self.upstream.servers.len();
             return bad(
                 "upstream.source-ports",
                 format!("write 1 to {most} for {} servers", self.upstream.servers.len()),
             );
         }
-        if !(1..=MAX_ATTEMPTS).contains(&self.upstream.attempts) {
-            return bad("upstream.attempts", format!("write 1 to {MAX_ATTEMPTS}"));
-        }
-        let (least, most) = (FIRST_TIMEOUT.start(), FIRST_TIMEOUT.end());
-        let first = self.upstream.first_timeout;
-        let timeouts = [("first-timeout", first), ("min-timeout", self.upstream.min_timeout)];
-        for (key, timeout) in timeouts {
-            if !FIRST_TIMEOUT.contains(&timeout) {
-                return bad(&format!("upstream.{key}"), format!("write {least} to {most}"));
-            }
-        }
-        let UpstreamConfig { client_subnet_ipv4_bits: v4, client_subnet_ipv6_bits: v6, .. } =
-            self.upstream;
-        if v4 > 32 || v6 > 128 {
-            return bad(
-                "upstream.client-subnet-ipv4-bits",
-                "write at most 32 for IPv4 and 128 for IPv6".into(),
-            );
-        }
         if self.dns64.len() > MAX_BLOCKS {
             return bad("dns64", format!("write at most {MAX_BLOCKS} blocks"));
         }
-        if !(1..=MAX_OUTSTANDING).contains(&self.limits.outstanding) {
-            return bad("limits.outstanding", format!("write 1 to {MAX_OUTSTANDING}"));
-        }
         if !(self.limits.client_share > 0.0 && self.limits.client_share <= 1.0) {
             return bad("limits.client-share", "write a share above 0 and up to 1".into());
-        }
-        if self.limits.client_ipv4_bits > 32 || self.limits.client_ipv6_bits > 128 {
-            return bad(
-                "limits.client-ipv4-bits",
-                "write at most 32 for IPv4 and 128 for IPv6".into(),
-            );
         }
         if self.tls.listens() {
             for (key, path) in [("certificate", &self.tls.certificate), ("key", &self.tls.key)] {
@@ -81,9 +50,6 @@ impl Config {
                     );
                 }
             }
-        }
-        if self.limits.tcp_pipelined == 0 {
-            return bad("limits.tcp-pipelined", "write at least 1".into());
         }
         self.dns64.iter().enumerate().try_for_each(|(i, block)| block.validate(i))
     }

@@ -1,14 +1,23 @@
 //! Reloads and shutdown under load.
 
+use std::fs::File;
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use nix::sys::ptrace;
 use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, waitpid};
 
 use super::{MAX_WAIT, SYNTHESISED, dns64d, ipv4_only, is_right, recovers, wait_for};
 use crate::kit::client::{self, Query};
 use crate::kit::message::Reply;
+use crate::kit::server::{Kind, Server};
 
 /// The other prefix, which reloads switch to.
 const OTHER: &str = "2001:db8:65::c000:221";
@@ -57,6 +66,29 @@ fn reload_under_load_loses_no_query() {
 }
 
 #[test]
+fn values_out_of_bounds_are_refused_with_their_place() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("config");
+    for (setting, parts) in [
+        ("upstream.port-lifetime = \"0s\"", ["upstream.port-lifetime", "10ms"]),
+        ("upstream.tcp-timeout = \"2m\"", ["upstream.tcp-timeout", "1m"]),
+        ("cache.failure-ttl = \"1h\"", ["cache.failure-ttl", "5m"]),
+        ("limits.tcp-pipelined = 0", ["limits.tcp-pipelined", "1 to 65535"]),
+        ("server.workers = 5000", ["server.workers", "1024"]),
+    ] {
+        std::fs::write(&file, setting).expect("writes");
+        let check = Command::new(env!("CARGO_BIN_EXE_dns64d"))
+            .args(["--check", "--config"])
+            .arg(&file)
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&check.stderr);
+        assert_eq!(check.status.code(), Some(2), "{setting}: {said}");
+        assert!(parts.iter().all(|part| said.contains(part)), "{setting}: {said}");
+    }
+}
+
+#[test]
 fn a_configuration_with_errors_changes_nothing() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "");
@@ -71,6 +103,79 @@ fn a_configuration_with_errors_changes_nothing() {
         n += 1;
         server.ask(&format!("other-{n}.example AAAA")).answer[0].data == OTHER
     });
+}
+
+#[test]
+fn a_log_that_cannot_be_written_costs_lines_only() {
+    let full_disk = || Some(Stdio::from(File::options().write(true).open("/dev/full").ok()?));
+    let closed = || Some(Stdio::from(OwnedFd::from(UnixStream::pair().ok()?.0)));
+    // Nobody reads it, and it holds few lines.
+    let kept = Mutex::new(Vec::new());
+    let unread = || {
+        let (end, other) = UnixStream::pair().ok()?;
+        socket2::SockRef::from(&end).set_send_buffer_size(4_096).ok()?;
+        kept.lock().expect("no panic").push(other);
+        Some(Stdio::from(OwnedFd::from(end)))
+    };
+    let all: [(&str, &dyn Fn() -> Option<Stdio>, usize); 3] = [
+        ("a full disk", &full_disk, 1),
+        ("a closed pipe", &closed, 1),
+        ("a pipe that nobody reads", &unread, 1_200),
+    ];
+    for (what, stderr, reloads) in all {
+        let script = ipv4_only();
+        let upstreams = [script.address()];
+        let server = Server::start_with(Kind::Dns64d, &upstreams, "", |command| {
+            command.stderr(stderr().expect("a file"));
+        });
+        let mut server = server.expect("it starts");
+        // Each reload writes a line.
+        for n in 0..reloads {
+            server.signal(Signal::SIGHUP);
+            if n % 100 == 0 {
+                assert!(is_right(&server.ask(&format!("log-{n}.example AAAA"))), "{what}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        wait_for("lost lines are counted", || server.metric("dns64d_log_lines_lost_total") > 0);
+        assert!(is_right(&server.ask("still.example AAAA")), "{what}");
+        server.signal(Signal::SIGTERM);
+        assert!(server.wait().success(), "{what}");
+    }
+}
+
+#[test]
+fn a_worker_that_hangs_is_seen_by_health_and_the_watchdog() {
+    let script = ipv4_only();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).expect("a socket");
+    systemd.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout");
+    let server = Server::start_with(Kind::Dns64d, &[script.address()], "", |command| {
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "400000");
+    });
+    let server = server.expect("it starts");
+    // Reads all messages so far; returns whether one is of the watchdog.
+    let hears = || {
+        let mut room = [0; 256];
+        let messages = std::iter::from_fn(|| systemd.recv(&mut room).ok().map(|len| room[..len].to_vec()));
+        let all: Vec<Vec<u8>> = messages.take(1_000).collect();
+        all.iter().any(|message| message.starts_with(b"WATCHDOG=1"))
+    };
+    wait_for("the watchdog hears the server", hears);
+    let worker = server.thread("worker-0");
+    if let Err(error) = ptrace::attach(worker) {
+        return skip::because(format_args!("a thread cannot be stopped: {error}"));
+    }
+    waitpid(worker, Some(WaitPidFlag::__WALL)).expect("it stops");
+    wait_for("health sees it", || server.http("/health").starts_with("HTTP/1.1 503"));
+    assert!(server.http("/health").contains("worker-0 hangs"));
+    hears();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!hears(), "the watchdog hears a server that hangs");
+    ptrace::detach(worker, None).expect("it goes on");
+    wait_for("health is good again", || server.http("/health").starts_with("HTTP/1.1 200"));
+    wait_for("the watchdog hears the server again", hears);
 }
 
 #[test]

@@ -84,10 +84,20 @@ impl Server {
         upstreams: &[SocketAddr],
         config: &str,
     ) -> Result<Self, String> {
+        Self::start_with(kind, upstreams, config, |_| ())
+    }
+
+    /// Works as [`start`](Self::start); `prepare` changes the process before it starts.
+    pub(crate) fn start_with(
+        kind: Kind,
+        upstreams: &[SocketAddr],
+        config: &str,
+        prepare: impl Fn(&mut Command),
+    ) -> Result<Self, String> {
         // If another test takes the free port first, the start is tried again.
         let mut said = String::new();
         for _ in 0..3 {
-            match Self::try_start(kind, upstreams, config) {
+            match Self::try_start(kind, upstreams, config, &prepare) {
                 Ok(server) => return Ok(server),
                 Err(error) => said = error,
             }
@@ -95,7 +105,12 @@ impl Server {
         Err(said)
     }
 
-    fn try_start(kind: Kind, upstreams: &[SocketAddr], config: &str) -> Result<Self, String> {
+    fn try_start(
+        kind: Kind,
+        upstreams: &[SocketAddr],
+        config: &str,
+        prepare: &dyn Fn(&mut Command),
+    ) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
         let port = free_port();
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
@@ -113,13 +128,13 @@ impl Server {
             Kind::Unbound => command.args(["-d", "-c"]),
             Kind::Bind => command.args(["-g", "-n", "1", "-c"]),
         };
-        let child = command
+        command
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(|e| e.to_string())?)
-            .stderr(log)
-            .spawn()
-            .map_err(|e| format!("{}: {e}", kind.program()))?;
+            .stderr(log);
+        prepare(&mut command);
+        let child = command.spawn().map_err(|e| format!("{}: {e}", kind.program()))?;
         let mut server = Server { child, dir, port, metrics };
         // All servers answer this query: dns64d refuses it, none sends it upstream. BIND limits its rate
         // over UDP.
@@ -146,6 +161,17 @@ impl Server {
     /// Returns its IPv6 address.
     pub(crate) fn address6(&self) -> SocketAddr {
         (Ipv6Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Returns the id of the thread with this name.
+    pub(crate) fn thread(&self, name: &str) -> Pid {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it is alive");
+        let mut ids = tasks.map(|task| task.expect("a thread").path());
+        let found = ids.find(|task| {
+            fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        });
+        let id = found.and_then(|task| task.file_name()?.to_str()?.parse().ok());
+        Pid::from_raw(id.unwrap_or_else(|| panic!("no thread {name}")))
     }
 
     /// Sends dns64d a signal.

@@ -1,0 +1,63 @@
+//! Signs of life of the threads: each worker and the thread of the streams gives one at least every second. Without one
+//! for [`LATEST`] the thread hangs, which `/health` reports, and systemd's watchdog hears nothing more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+use tokio_util::sync::CancellationToken;
+
+/// Longest time between two signs of life; no step of a thread takes a tenth of it.
+pub(crate) const LATEST: Duration = Duration::from_secs(5);
+/// Longest time between two calls of the watchdog.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+
+/// The signs of life of one thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Beat {
+    /// Name of the thread.
+    pub(crate) name: String,
+    started: Instant,
+    /// Time of the last one, in milliseconds after `started`.
+    last_ms: Arc<AtomicU64>,
+}
+
+impl Beat {
+    /// Makes the first sign of life of a thread.
+    pub(crate) fn new(name: String) -> Self {
+        Beat { name, started: Instant::now(), last_ms: Arc::default() }
+    }
+
+    /// Gives a sign of life.
+    pub(crate) fn give(&self) {
+        self.last_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns whether the thread hangs.
+    pub(crate) fn is_late(&self) -> bool {
+        let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last) > LATEST
+    }
+}
+
+/// Reports to systemd's watchdog, if the unit has one, until `end` as long as no thread hangs.
+///
+/// # Errors
+/// Never; the type is that of all threads.
+pub(crate) fn watch(beats: &[Beat], end: &CancellationToken) -> std::io::Result<()> {
+    let mut usec = 0;
+    if !sd_notify::watchdog_enabled(false, &mut usec) {
+        return Ok(());
+    }
+    let pause = Duration::from_micros(usec / 4).min(MAX_PAUSE);
+    while !end.is_cancelled() {
+        match beats.iter().find(|beat| beat.is_late()) {
+            Some(late) => tracing::error!("{} hangs", late.name),
+            // Without systemd there is nobody to tell.
+            None => drop(sd_notify::notify(false, &[NotifyState::Watchdog])),
+        }
+        std::thread::sleep(pause);
+    }
+    Ok(())
+}
