@@ -331,7 +331,7 @@ pub struct UpstreamConfig {
     pub min_timeout: Nanos,
     /// Number of attempts of a query.
     pub attempts: u8,
-    /// Number of consecutive timeouts after which a server is dead.
+    /// Number of consecutive timeouts after which a server is probed; it is dead if it does not answer probes.
     pub dead_after: u32,
     /// Time until the first probe of a dead server.
     #[serde(deserialize_with = "text")]

@@ -1,8 +1,17 @@
 //! Upstream servers: how fast and whether alive each of them is, and the sockets connected to it.
 //!
-//! A query goes to the fastest server that is alive. One query in 64 goes to another server, so that its round trip time
-//! is known too. A server that leaves several queries in a row lookup_failed is dead until it answers a probe. When all
-//! servers are dead, the one that was the fastest still gets queries, since it may be back.
+//! A query goes to the fastest server that is alive and answers as large a share of its queries as the others. One query
+//! in 64 goes to another server, so that its round trip time is known too.
+//!
+//! ```text
+//!   alive ──timeouts in a row──> suspected ──probes without a reply──> dead
+//!     ^                              │                                  │
+//!     └──────────────── any reply ───┴──────────────────────────────────┘
+//! ```
+//!
+//! Some names have no answer, for example since their own servers are silent. So timeouts alone make no server dead: it
+//! also has to leave probes for the root, which any resolver answers at once, without a reply. When all servers are
+//! dead, the one that was the fastest still gets queries, since it may be back.
 //!
 //! Each server has its own sockets with random ports. They are connected, so that the kernel accepts only datagrams
 //! from its address and port. One socket is drawn at random for each batch of queries (so that a batch may leave as one
@@ -26,6 +35,12 @@ const EXPLORE: u32 = 64;
 const MAX_CASE_CHANGES: u8 = 3;
 /// Longest timeout of one query.
 const MAX_TIMEOUT: Nanos = Nanos::from_secs(20);
+/// Share of a server that answers all queries.
+const ALL: u32 = 1 << 16;
+/// Number of probes without a reply after which a suspected server is dead.
+const LOST_PROBES: u32 = 2;
+/// Time after which a suspected server is dead that has not replied to anything, when no probe can be sent.
+const MAX_SUSPICION: Nanos = Nanos::from_secs(2);
 /// Longest time between two probes of a dead server.
 const MAX_PROBE_WAIT: Nanos = Nanos::from_secs(8);
 
@@ -45,7 +60,12 @@ pub(crate) struct Server {
     /// Time of the last reply.
     heard_at: Nanos,
     /// Number of consecutive timeouts.
-    pub(crate) timeouts: u32,
+    timeouts: u32,
+    /// Share of answered queries, lately; [`ALL`] for all of them.
+    share: u32,
+    /// Since when it is suspected, and the number of probes without a reply since then.
+    suspected: Option<Nanos>,
+    lost_probes: u32,
     pub(crate) dead: bool,
     /// Time of the next probe, and the wait until the one after it.
     probe_at: Nanos,
@@ -178,9 +198,11 @@ impl Upstreams {
         let by_stream = self.uses_streams_only();
         let usable = |(_, server): &(usize, &Server)| server.is_usable(by_stream);
         let explore = rng.next_u32().is_multiple_of(EXPLORE);
+        let best_share = self.servers.iter().map(|server| server.share).max().unwrap_or(0);
         let rank = |(id, server): &(usize, &Server)| {
             let rtt = if explore && !server.dead { Nanos::ZERO } else { server.rtt };
-            (server.dead, not == Some(*id as ServerId), rtt)
+            let doubtful = server.suspected.is_some() || server.share < best_share / 2;
+            (server.dead, not == Some(*id as ServerId), doubtful, rtt)
         };
         let best = self.servers.iter().enumerate().filter(usable).min_by_key(rank);
         if let (true, Some((_, best))) = (explore, best) {
@@ -246,7 +268,8 @@ impl Upstreams {
     pub(crate) fn answered(&mut self, server: ServerId, sent: Nanos, now: Nanos) -> bool {
         let probe_wait = self.config.probe_after;
         let server = &mut self.servers[usize::from(server)];
-        (server.timeouts, server.heard_at) = (0, now);
+        (server.timeouts, server.heard_at, server.suspected) = (0, now, None);
+        server.share += (ALL - server.share) / 16;
         // Zero stands for unknown.
         let rtt = now.since(sent).max(Nanos(1));
         match server.rtt {
@@ -278,29 +301,43 @@ impl Upstreams {
         Nanos(least.0 << doublings).min(MAX_TIMEOUT)
     }
 
-    /// Notes a timeout of a server; returns `true` if the server becomes dead by it. A server that has replied within
-    /// the last `first-timeout` is alive.
-    pub(crate) fn timed_out(&mut self, server: ServerId, now: Nanos) -> bool {
-        let dead_after = self.config.dead_after;
+    /// Notes that a server did not reply in time; returns `true` if the server becomes dead by it. A server that has
+    /// replied within the last `first-timeout` is not suspected.
+    pub(crate) fn timed_out(&mut self, server: ServerId, is_probe: bool, now: Nanos) -> bool {
+        let (dead_after, probe_after) = (self.config.dead_after, self.config.probe_after);
         let server = &mut self.servers[usize::from(server)];
         server.timeouts = server.timeouts.saturating_add(1);
-        let heard = now < server.heard_at + self.config.first_timeout;
-        if server.dead || heard || server.timeouts < dead_after {
-            return false;
+        server.share -= server.share / 16;
+        match server.suspected {
+            _ if server.dead => false,
+            Some(since) => {
+                server.lost_probes += u32::from(is_probe);
+                let no_reply = server.lost_probes >= LOST_PROBES || now >= since + MAX_SUSPICION;
+                if no_reply {
+                    (server.dead, server.suspected) = (true, None);
+                }
+                no_reply
+            }
+            None => {
+                let heard = now < server.heard_at + self.config.first_timeout;
+                if server.timeouts >= dead_after && !heard {
+                    (server.suspected, server.lost_probes) = (Some(now), 0);
+                    (server.probe_at, server.probe_wait) = (now, probe_after);
+                }
+                false
+            }
         }
-        server.dead = true;
-        server.probe_at = now + server.probe_wait;
-        true
     }
 
-    /// Returns a dead server whose probe is due; its next probe is due after twice the wait.
+    /// Returns a dead or suspected server whose probe is due. Its next probe is due after the wait, which then doubles.
     pub(crate) fn probe(&mut self, now: Nanos) -> Option<ServerId> {
         let by_stream = self.uses_streams_only();
-        let due = |s: &Server| s.dead && s.is_usable(by_stream) && s.probe_at <= now;
+        let silent = |s: &Server| s.dead || s.suspected.is_some();
+        let due = |s: &Server| silent(s) && s.is_usable(by_stream) && s.probe_at <= now;
         let id = self.servers.iter().position(due)?;
         let server = &mut self.servers[id];
-        server.probe_wait = (server.probe_wait + server.probe_wait).min(MAX_PROBE_WAIT);
         server.probe_at = now + server.probe_wait;
+        server.probe_wait = (server.probe_wait + server.probe_wait).min(MAX_PROBE_WAIT);
         Some(id as ServerId)
     }
 
@@ -416,6 +453,9 @@ impl Server {
             rtt_deviation: Nanos::ZERO,
             heard_at: Nanos::ZERO,
             timeouts: 0,
+            share: ALL,
+            suspected: None,
+            lost_probes: 0,
             dead: false,
             probe_at: Nanos::ZERO,
             probe_wait,
@@ -488,12 +528,16 @@ mod tests {
         let counts = chosen(&mut up, &mut rng, None);
         assert!(counts[1] > 950 && counts[0] > 0 && counts[2] > 0, "{counts:?}");
         assert_eq!(chosen(&mut up, &mut rng, Some(1))[1], 0);
-        // After five timeouts a server is dead; after a reply it is alive again.
         let late = Nanos::from_secs(1);
-        assert!((0..9).all(|_| !up.timed_out(1, Nanos::from_millis(400))), "it has just replied");
-        assert!(up.answered(1, Nanos::ZERO, Nanos::from_millis(10)));
-        let died: Vec<bool> = (0..6).map(|_| up.timed_out(1, late)).collect();
-        assert_eq!(died, [false, false, false, false, true, false]);
+        let timeout =
+            |up: &mut Upstreams, is_probe: bool, now: Nanos| up.timed_out(1, is_probe, now);
+        assert!((0..99).all(|_| !timeout(&mut up, false, Nanos::from_millis(400))));
+        assert_eq!(up.probe(late), None, "it has just replied");
+        // Timeouts in a row make it suspected, probes without a reply dead.
+        assert!((0..9).all(|_| !timeout(&mut up, false, late)));
+        assert_eq!(up.probe(late), Some(1));
+        assert!(chosen(&mut up, &mut rng, None)[2] > 950);
+        assert_eq!([true, false, true].map(|probe| timeout(&mut up, probe, late)), [false, false, true]);
         let counts = chosen(&mut up, &mut rng, None);
         assert!(counts[1] == 0 && counts[2] > 950, "{counts:?}");
         assert!(!up.answered(1, late, late + Nanos::from_millis(10)));
@@ -504,14 +548,19 @@ mod tests {
     fn dead_servers_are_probed_at_growing_intervals() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 1);
         let start = Nanos::from_secs(1);
-        (0..5).for_each(|_| assert_eq!(up.timed_out(0, start), up.server(0).dead));
+        (0..5).for_each(|_| assert!(!up.timed_out(0, false, start)));
+        assert_eq!(up.probe(start), Some(0));
+        // No probe can be sent, but nothing else gets a reply either.
+        assert!(!up.timed_out(0, false, start));
+        let start = start + MAX_SUSPICION;
+        assert!(up.timed_out(0, false, start) && up.server(0).dead);
         let mut probes = Vec::new();
         for ms in 0..20_000 {
             if up.probe(start + Nanos::from_millis(ms)).is_some() {
                 probes.push(ms);
             }
         }
-        assert_eq!(probes, [250, 750, 1_750, 3_750, 7_750, 15_750]);
+        assert_eq!(probes, [0, 500, 1_500, 3_500, 7_500, 15_500]);
         assert_eq!(up.choose(None, &mut rng), 0);
     }
 
@@ -560,6 +609,27 @@ mod tests {
         assert_eq!(up.server_of(waiting), Some(0));
         assert!((0..500).all(|_| up.choose(None, &mut rng) != 0));
         assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
+    }
+
+    #[test]
+    fn a_server_that_answers_few_queries_is_avoided() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 1);
+        let now = Nanos::from_secs(1);
+        for n in 0..200 {
+            // The first is faster, but answers one query in five.
+            if n % 5 == 0 {
+                up.answered(0, now, now + Nanos::from_millis(1));
+            } else {
+                up.timed_out(0, false, now);
+            }
+            up.answered(1, now, now + Nanos::from_millis(30));
+        }
+        let first = (0..1_000).filter(|_| up.choose(None, &mut rng) == 0).count();
+        assert!(first < 50 && !up.server(0).dead, "{first}");
+        for _ in 0..100 {
+            up.answered(0, now, now + Nanos::from_millis(1));
+        }
+        assert!((0..1_000).filter(|_| up.choose(None, &mut rng) == 0).count() > 950);
     }
 
     #[test]

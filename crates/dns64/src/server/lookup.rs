@@ -297,17 +297,19 @@ impl Dns64 {
 
     /// Handles a lookup without a reply: sends it again or ends it.
     fn lookup_failed(&mut self, t: u32, slot: usize, now: Nanos, tx: &mut TxBatch) {
-        let lookup = self.transactions[t].lookups[slot];
+        let Transaction { lookups, phase, .. } = &self.transactions[t];
+        let (lookup, is_probe) = (lookups[slot], *phase == Phase::Probe);
         // Not after a truncated reply: that server is alive, and its query was the last attempt.
         let usual = matches!(lookup.path, Path::Stream(_)) == self.uses_streams_only();
         self.release(t, slot);
-        if usual && self.upstreams.timed_out(lookup.server, now) {
+        if usual && self.upstreams.timed_out(lookup.server, is_probe, now) {
             self.counters.upstream_deaths += 1;
         }
-        // When all servers are dead, no more attempts are made.
+        // When all servers are dead, one retry remains.
         let dead = self.upstreams.server(lookup.server).dead
             && self.upstreams.servers().all(|server| server.dead);
-        let again = lookup.attempts < self.settings.config.upstream.attempts && !dead;
+        let most = self.settings.config.upstream.attempts;
+        let again = lookup.attempts < if dead { most.min(2) } else { most };
         if again && usual && self.transactions[t].only_server.is_none() {
             self.send(t, slot, Some(lookup.server), now, tx);
             if slot == 0 {

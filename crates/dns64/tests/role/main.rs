@@ -311,6 +311,7 @@ fn a_dead_server_gets_only_probes_until_it_answers() {
             sent.retain(|sent| sent.name().to_lowercase().ends_with("test"));
         }
     }
+    bench.wait(3_000);
     let alive: Vec<bool> = bench.role.health().map(|server| server.alive).collect();
     assert_eq!(alive, [false, true]);
     for i in 0..50 {
@@ -329,6 +330,40 @@ fn a_dead_server_gets_only_probes_until_it_answers() {
     let probe = probe.expect("it came");
     bench.reply(&probe, &reply(&probe.bytes, Rcode::NOERROR, &[]));
     assert!(bench.role.health().all(|server| server.alive));
+}
+
+#[test]
+fn silent_names_make_no_server_dead() {
+    let mut bench = Bench::new("cache.size = 0\nupstream.dead-after = 3");
+    let mut probes = 0;
+    for i in 0..40 {
+        let mut pending = bench.ask(1, &query(&format!("silent{i}.test"), Qtype::A, 1)).upstream;
+        for _ in 0..4_000 {
+            // The root is all that this server knows.
+            for sent in std::mem::take(&mut pending).iter().filter(|sent| sent.name() == ".") {
+                probes += 1;
+                bench.reply(sent, &reply(&sent.bytes, Rcode::NOERROR, &[]));
+            }
+            pending.extend(bench.wait(1).into_iter().flat_map(|(_, out)| out.upstream));
+        }
+        assert!(bench.role.health().all(|server| server.alive), "after {i} names");
+    }
+    let counters = bench.role.counters();
+    assert!(probes > 10 && counters.upstream_deaths == 0 && counters.failures == 40);
+}
+
+#[test]
+fn one_retry_remains_when_all_servers_are_dead() {
+    let mut bench = Bench::new("cache.size = 0\nupstream.dead-after = 2");
+    bench.ask(1, &query("first.test", Qtype::A, 1));
+    bench.wait(10_000);
+    assert!(bench.role.health().all(|server| !server.alive));
+    bench.ask(1, &query("second.test", Qtype::A, 2));
+    let mut sent: Vec<Sent> = bench.wait(600).into_iter().flat_map(|(_, out)| out.upstream).collect();
+    sent.retain(|sent| sent.name() != ".");
+    let [retry] = &sent[..] else { panic!("one retry: {sent:?}") };
+    let out = bench.reply(retry, &reply(&retry.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    assert_eq!(rcode(&out.clients[0].1), 0);
 }
 
 #[test]

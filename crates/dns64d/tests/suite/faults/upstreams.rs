@@ -57,6 +57,31 @@ fn an_upstream_is_slower_than_the_timeout() {
 }
 
 #[test]
+fn silent_names_make_no_upstream_dead() {
+    let script = ipv4_only();
+    for n in 0..40 {
+        for rtype in ["A", "AAAA"] {
+            script.on(&format!("silent-{n}.example {rtype}"), "silent");
+        }
+    }
+    let server = dns64d(&[&script], &upstream(QUICK));
+    std::thread::scope(|scope| {
+        for n in 0..40 {
+            let server = &server;
+            scope.spawn(move || {
+                let reply = server.ask(&format!("silent-{n}.example AAAA"));
+                assert_eq!(reply.rcode, "SERVFAIL", "{reply}");
+                assert!(server.http("/health").starts_with("HTTP/1.1 200"));
+            });
+        }
+    });
+    assert_eq!(server.metric("dns64d_upstream_deaths_total"), 0);
+    assert!(is_right(&server.ask("spoken.example AAAA")));
+    // The server was suspected, and answered the probes.
+    assert!(script.asked().iter().any(|asked| asked.name.is_empty()));
+}
+
+#[test]
 fn one_of_two_upstreams_is_silent() {
     let (silent, good) = (ipv4_only(), ipv4_only());
     silent.set_silent(true);
