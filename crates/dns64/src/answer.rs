@@ -190,17 +190,16 @@ impl AnswerRef<'_> {
     /// it is truncated.
     pub(crate) fn deliver(&self, wants: &Wants, age: Age, out: &mut [u8]) -> (usize, bool) {
         let limit = usize::from(wants.limit).min(out.len());
-        // Options that do not fit are left out, like additional records.
-        let full_opt = OPT_FIXED + self.options.len();
-        let room = if wants.edns { limit.saturating_sub(full_opt) } else { limit };
-        let (body, with_options) = if self.bytes.len() <= room {
-            (self.bytes.len(), true)
-        } else if self.optional_at <= room {
-            (self.optional_at, true)
-        } else {
-            (self.question_end, false)
+        // Optional records that do not fit are left out, then the options.
+        let bare = if wants.edns { limit.saturating_sub(OPT_FIXED) } else { limit };
+        let room = if wants.edns { bare.saturating_sub(self.options.len()) } else { bare };
+        let truncated = self.optional_at > bare;
+        let body = match self.bytes.len() {
+            _ if truncated => self.question_end,
+            len if len <= room => len,
+            _ => self.optional_at,
         };
-        let truncated = !with_options;
+        let with_options = !truncated && body <= room;
         if limit < self.question_end + if wants.edns { OPT_FIXED } else { 0 } {
             return (0, true);
         }
@@ -221,7 +220,7 @@ impl AnswerRef<'_> {
             len += OPT_FIXED;
             out[len..len + options.len()].copy_from_slice(options);
             len += options.len();
-            if with_options {
+            if !truncated {
                 len = wants.options.add(out, body, len, limit);
             }
             header.counts[3] += 1;
@@ -405,6 +404,18 @@ mod tests {
             let counts = message.header_counts();
             assert_eq!((counts.ancount(), counts.nscount(), counts.arcount()), (10, authority, 0));
             assert!(!cut && message.authority().expect("fine").count() == usize::from(authority));
+        }
+    }
+
+    #[test]
+    fn options_without_room_are_left_out_before_anything_is_truncated() {
+        let mut some = answer(10, 1);
+        some.options = vec![0, 15, 0, 2, 0, 3];
+        let needed = (some.optional_at + OPT_FIXED) as u16;
+        for (limit, options, tc) in [(needed + 6, 6, false), (needed, 0, false), (needed - 1, 0, true)] {
+            let (message, cut) = deliver(&some, &wants(limit, true), Age::Fresh);
+            let got = message.opt().expect("an OPT").opt().as_ref().len();
+            assert_eq!((got, cut), (options, tc), "{limit}");
         }
     }
 

@@ -65,6 +65,11 @@ impl Composer<'_> {
         self.writer.rcode(rcode);
     }
 
+    /// Sets or clears flags.
+    pub(crate) fn flag(&mut self, bits: u16, set: bool) {
+        self.writer.flag(bits, set);
+    }
+
     /// Adds whole uncompressed records to the answer section.
     pub(crate) fn answers(&mut self, records: &[u8]) {
         let mut at = 0;

@@ -80,6 +80,8 @@ counters! {
     upstream_mismatched,
     /// Messages from upstream that could not be parsed.
     upstream_malformed,
+    /// Replies from which records were removed that do not belong to the question.
+    upstream_scrubbed,
     /// Number of times that an upstream server was declared dead.
     upstream_deaths,
     /// Failures (SERVFAIL) returned to clients.

@@ -107,6 +107,7 @@ pub(crate) struct Reply<'a> {
 /// A record of the wanted type: the position of its data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
+    pub(crate) rtype: Qtype,
     pub(crate) ttl: u32,
     pub(crate) at: usize,
     len: usize,
@@ -123,6 +124,8 @@ pub(crate) struct Reading {
     pub(crate) wanted: u32,
     /// Whether the chain has a CNAME record that the reply lacks.
     pub(crate) mended: bool,
+    /// Whether the answer section has records that do not belong to the question.
+    pub(crate) foreign: bool,
 }
 
 impl<'a> Reply<'a> {
@@ -208,6 +211,11 @@ impl<'a> Reply<'a> {
         self.edns.is_some()
     }
 
+    /// Returns whether upstream states that the data is authentic.
+    pub(crate) fn is_authentic(&self) -> bool {
+        self.header.flags & flag::AD != 0
+    }
+
     /// Returns whether upstream states that DNSSEC validation failed (RFC 8914).
     pub(crate) fn is_bogus(&self) -> bool {
         let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
@@ -234,7 +242,7 @@ impl<'a> Reply<'a> {
         chain.clear();
         found.clear();
         let bytes = self.bytes;
-        let mut dname = false;
+        let (mut dname, mut synthesized) = (false, 0);
         let end = self.answers().follow(wanted, &mut |seen| {
             match seen {
                 ChainEvent::Start => found.clear(),
@@ -249,10 +257,11 @@ impl<'a> Reply<'a> {
                 }
                 // This CNAME has the name to which the DNAME has already led.
                 ChainEvent::Synthesized(record) => {
+                    synthesized += 1;
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                 }
-                ChainEvent::Wanted(Record { ttl, rdata_at, rdata, .. }) => {
-                    found.push(Found { ttl, at: rdata_at, len: rdata.len() });
+                ChainEvent::Wanted(Record { rtype, ttl, rdata_at, rdata, .. }) => {
+                    found.push(Found { rtype, ttl, at: rdata_at, len: rdata.len() });
                 }
             }
             Ok(())
@@ -260,7 +269,31 @@ impl<'a> Reply<'a> {
         let ChainEnd { name, hops, wanted, .. } = end.ok()??;
         let qname = &self.question[..self.question.len() - 4];
         let mended = dname && add_missing_cnames(chain, qname)?;
-        Some(Reading { name: name.to_lowercase(), hops, wanted, mended })
+        let own = hops + synthesized + wanted;
+        let foreign = self.has_foreign(own, dnssec, chain, &name);
+        Some(Reading { name: name.to_lowercase(), hops, wanted, mended, foreign })
+    }
+
+    /// Returns whether the answer section has more than the `own` records that belong to the question: the chain, which
+    /// ends at `name`, the records there, and the signatures of all these if `dnssec`.
+    fn has_foreign(&self, own: u32, dnssec: bool, chain: &[u8], name: &Name) -> bool {
+        let answers = self.header.counts[1];
+        if own >= u32::from(answers) || !dnssec {
+            return own < u32::from(answers);
+        }
+        let belongs = |owner: Name| {
+            let mut at = 0;
+            let mut next = || {
+                let (record, end) = Record::read(chain, at)?;
+                let alias = &chain[std::mem::replace(&mut at, end)..record.rdata_at - 10];
+                Some(alias.eq_ignore_ascii_case(owner.as_wire()))
+            };
+            owner == *name || std::iter::from_fn(&mut next).any(|same| same)
+        };
+        let signatures = self.records().take(usize::from(answers)).filter(|record| {
+            covered(record).is_some() && name_at(self.bytes, record.owner).is_some_and(belongs)
+        });
+        own + (signatures.count() as u32) < u32::from(answers)
     }
 
     /// Appends the signatures of the records of a name and type in the answer section to `out`.
@@ -350,9 +383,51 @@ impl<'a> Reply<'a> {
     }
 
     /// Returns the records of the authority section.
-    pub(crate) fn authority(&self) -> impl Iterator<Item = Record<'a>> {
+    fn authority(&self) -> impl Iterator<Item = Record<'a>> {
         let [_, answers, authority, _] = self.header.counts;
         self.records().skip(usize::from(answers)).take(usize::from(authority))
+    }
+
+    /// Returns whether a record of the authority section may be in an answer about `name`: the SOA record of its zone,
+    /// NS records within its bailiwick, and proofs for a client that validates them.
+    fn may_be_authority(&self, record: &Record<'_>, name: &Name, dnssec: bool) -> bool {
+        let owner = || name_at(self.bytes, record.owner);
+        match record.rtype {
+            Qtype::SOA => owner().is_some_and(|owner| name.ends_with(&owner)),
+            Qtype::NS => owner().is_some_and(|owner| is_in_bailiwick(&owner, name)),
+            Qtype::NSEC | Qtype::NSEC3 | Qtype::RRSIG | Qtype::DS => dnssec,
+            _ => false,
+        }
+    }
+
+    /// Returns whether a record of the additional section may be in an answer about `name`.
+    pub(crate) fn may_be_additional(&self, record: &Record<'_>, name: &Name) -> bool {
+        name_at(self.bytes, record.owner).is_some_and(|owner| is_in_bailiwick(&owner, name))
+    }
+
+    /// Returns the records of the authority section that belong to an answer about `name`, with one SOA record at most.
+    pub(crate) fn own_authority(
+        &self,
+        name: &Name,
+        dnssec: bool,
+    ) -> impl Iterator<Item = Record<'a>> {
+        let mut soas = 0;
+        self.authority().filter(move |record| {
+            soas += u32::from(record.rtype == Qtype::SOA);
+            (record.rtype != Qtype::SOA || soas == 1)
+                && self.may_be_authority(record, name, dnssec)
+        })
+    }
+
+    /// Returns the additional records that belong to an answer about `name`.
+    pub(crate) fn own_additional(&self, name: &Name) -> impl Iterator<Item = Record<'a>> {
+        self.additional().filter(move |record| self.may_be_additional(record, name))
+    }
+
+    /// Returns whether all records behind the answer section belong to an answer about `name`.
+    pub(crate) fn has_own_records(&self, name: &Name, dnssec: bool) -> bool {
+        self.authority().all(|record| self.may_be_authority(&record, name, dnssec))
+            && self.additional().all(|record| self.may_be_additional(&record, name))
     }
 
     /// Appends the SOA record of the zone of `name` to `out`, from the answer or the authority section, and returns its
@@ -388,15 +463,24 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// Appends the data of a record of type `rtype` to `out`, with uncompressed names.
-    pub(crate) fn push_data(&self, out: &mut Vec<u8>, rtype: Qtype, found: &Found) -> Option<()> {
-        push_data(out, self.bytes, rtype, found.at, found.len)
+    /// Appends the data of a found record to `out`, with uncompressed names.
+    pub(crate) fn push_data(&self, out: &mut Vec<u8>, found: &Found) -> Option<()> {
+        push_data(out, self.bytes, found.rtype, found.at, found.len)
     }
 
     /// Appends one of its records to `out`, uncompressed.
     pub(crate) fn push(&self, out: &mut Vec<u8>, record: &Record<'_>) -> Option<()> {
         push_record(out, self.bytes, record)
     }
+}
+
+/// Returns whether `owner` is in the bailiwick of an answer about `name`: they have the last two labels in common, or all
+/// labels of a shorter name. Only such records may come with an answer: with others a server of one domain could speak for
+/// another one.
+fn is_in_bailiwick(owner: &Name, name: &Name) -> bool {
+    let skipped = name.labels().count().saturating_sub(2);
+    let start: usize = name.labels().take(skipped).map(|label| 1 + label.len()).sum();
+    wire::name::strip_suffix(owner.as_wire(), &name.as_wire()[start..]).is_some()
 }
 
 /// Returns the TTL of a negative answer with this SOA record, in seconds (RFC 2308 section 5); `None` if its data is too
@@ -534,6 +618,23 @@ mod tests {
         assert_eq!((copy.header.counts, copy.rcode), ([1, 1, 1, 1], 0));
         assert_eq!(copy.question, b"\x03www\x04test\0\0\x1c\0\x01");
         assert_eq!((answer.optional_at, answer.rcode), (reply.additional_at, 16));
+    }
+
+    #[test]
+    fn a_bailiwick_has_two_labels() {
+        for (owner, name, within) in [
+            ("ns.example.com", "www.example.com", true),
+            ("example.com", "a.b.example.com", true),
+            ("com", "www.example.com", false),
+            ("other.com", "www.example.com", false),
+            ("notexample.com", "example.com", false),
+            ("a.com", "com", true),
+            ("net", "com", false),
+            ("anything.net", ".", true),
+        ] {
+            let [owner, name] = [owner, name].map(|name| name.parse().expect("a name"));
+            assert_eq!(is_in_bailiwick(&owner, &name), within, "{owner} {name}");
+        }
     }
 
     #[test]

@@ -46,18 +46,25 @@ impl Beat {
 /// # Errors
 /// Never; the type is that of all threads.
 pub(crate) fn watch(beats: &[Beat], end: &CancellationToken) -> std::io::Result<()> {
-    let mut usec = 0;
-    if !sd_notify::watchdog_enabled(false, &mut usec) {
-        return Ok(());
-    }
-    let pause = Duration::from_micros(usec / 4).min(MAX_PAUSE);
+    let Some(timeout) = watchdog_timeout() else { return Ok(()) };
+    let pause = (timeout / 4).min(MAX_PAUSE);
     while !end.is_cancelled() {
         match beats.iter().find(|beat| beat.is_late()) {
             Some(late) => tracing::error!("{} hangs", late.name),
-            // Without systemd there is nobody to tell.
-            None => drop(sd_notify::notify(false, &[NotifyState::Watchdog])),
+            None => {
+                // Without systemd there is nobody to tell.
+                let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+            }
         }
         std::thread::sleep(pause);
     }
     Ok(())
+}
+
+/// Returns the time after which systemd ends a service that is silent; `None` without a watchdog for this process
+/// (sd_watchdog_enabled(3)).
+fn watchdog_timeout() -> Option<Duration> {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+    number("WATCHDOG_USEC").filter(|usec| is_ours && *usec > 0).map(Duration::from_micros)
 }

@@ -52,7 +52,9 @@ fn health(workers: &[WorkerHandle], beats: &[Beat]) -> Page {
         0 => "no upstream server answers",
         _ => "ok",
     };
-    late.for_each(|beat| drop(writeln!(text, "{} hangs", beat.name)));
+    for beat in late {
+        let _ = writeln!(text, "{} hangs", beat.name);
+    }
     Page { ok: summary == "ok", text: format!("{summary}\n{text}") }
 }
 

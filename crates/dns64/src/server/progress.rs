@@ -18,8 +18,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use engine::TxBatch;
 use measure::Nanos;
+use wire::message::flag;
 use wire::reply::chain::MAX_HOPS;
-use wire::{Qtype, Rcode};
+use wire::{Name, Qtype, Rcode};
 
 use super::Dns64;
 use super::lookup::Outcome;
@@ -173,7 +174,7 @@ impl Dns64 {
                 if n == total {
                     self.pass_on(t, &reply, &reading, now, tx)
                 } else {
-                    self.rebuild(t, &reply, &reading, Qtype::AAAA);
+                    self.rebuild(t, &reply, &reading);
                     self.finish(t, now, tx);
                 }
             }
@@ -329,6 +330,7 @@ impl Dns64 {
         let policy = &self.settings.policy;
         let transaction = &self.transactions[t];
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
+        let dnssec = transaction.key.flags.dnssec;
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
         scratch.answer.compose(&scratch.question, |c| {
@@ -344,16 +346,13 @@ impl Dns64 {
             c.limit_ttl(longest);
             // The authority and additional sections are those of the A reply (section 5.4).
             c.optional();
-            let mut soas = 0;
-            for authority in reply.authority() {
-                soas += u32::from(authority.rtype == Qtype::SOA);
+            for authority in reply.own_authority(&reading.name, dnssec) {
                 record.clear();
-                let is_second = authority.rtype == Qtype::SOA && soas > 1;
-                if !is_second && reply.push(record, &authority).is_some() {
+                if reply.push(record, &authority).is_some() {
                     c.authority(record);
                 }
             }
-            pass_additional(c, reply, record);
+            pass_additional(c, reply, &reading.name, record);
         });
         reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
         ExtendedError::Synthesized.push(&mut scratch.answer.options);
@@ -374,10 +373,11 @@ impl Dns64 {
         if !matches!(reply.rcode, 0 | 3) && !reply.is_bogus() && self.serve_stale(t, now, tx) {
             return;
         }
-        let transaction = &self.transactions[t];
-        let asked = transaction.lookups[0].qtype;
-        let unmoved = transaction.chain.is_empty() && transaction.name.is_none();
-        if unmoved && reply.is_plain() && !reading.mended && !self.strips_hints(t, reply) {
+        let dnssec = self.transactions[t].key.flags.dnssec;
+        let own = !reading.foreign && reply.has_own_records(&reading.name, dnssec);
+        self.counters.upstream_scrubbed += u64::from(!own);
+        let changes = reading.mended || self.strips_hints(t, reply);
+        if own && reply.is_plain() && !changes && self.is_unmoved(t) {
             if !reply.is_readable() {
                 self.counters.upstream_malformed += 1;
                 return self.fail(t, None, now, tx);
@@ -396,7 +396,7 @@ impl Dns64 {
                 reply.answer_ttl
             };
         } else {
-            self.rebuild(t, reply, reading, asked);
+            self.rebuild(t, reply, reading);
         }
         if self.transactions[t].filtered && reply.is_negative(reading.wanted) {
             ExtendedError::Filtered.push(&mut self.scratch.answer.options);
@@ -404,51 +404,60 @@ impl Dns64 {
         self.finish_service(t, reply, reading, now, tx);
     }
 
-    /// Composes the answer from a reply: all aliases, the found records, one SOA. It is never authentic (AD), since
-    /// something was removed, changed or joined.
-    fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, qtype: Qtype) {
+    /// Returns whether a question is still about its own name.
+    fn is_unmoved(&self, t: u32) -> bool {
+        let transaction = &self.transactions[t];
+        transaction.chain.is_empty() && transaction.name.is_none()
+    }
+
+    /// Composes the answer from a reply: all aliases, the found records, one SOA. It is authentic (AD) only if all
+    /// records of the answer section are those of upstream.
+    fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
-        let whole = self.scratch.found.len() == reading.wanted as usize;
         let strips = self.strips_hints(t, reply);
+        let whole = self.scratch.found.len() == reading.wanted as usize && !strips;
         let transaction = &self.transactions[t];
         let dnssec = transaction.key.flags.dnssec;
+        let same_question = self.is_unmoved(t) && reply.qtype() == transaction.key.qtype;
+        let same_answer = whole && !reading.mended && !reading.foreign && same_question;
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
         let negative = reply.is_negative(reading.wanted);
         scratch.answer.compose(&scratch.question, |c| {
             c.rcode(Rcode(reply.rcode & 0xf));
+            c.flag(flag::AD, reply.is_authentic() && same_answer);
             c.chain(&transaction.chain);
             c.chain(chain);
             for found in found {
                 record.clear();
-                if reply.push_data(record, qtype, found).is_some() {
+                if reply.push_data(record, found).is_some() {
                     let stripped = strips.then(|| without_hint(record)).flatten();
                     let data = stripped.as_deref().unwrap_or(record);
-                    c.at_end(reading.name.as_wire(), qtype, found.ttl, data);
+                    c.at_end(reading.name.as_wire(), found.rtype, found.ttl, data);
                 }
             }
-            if dnssec && whole && !strips {
+            if dnssec && whole {
                 record.clear();
-                reply.push_signatures(record, &reading.name, qtype);
+                reply.push_signatures(record, &reading.name, reply.qtype());
                 c.answers(record);
             }
-            if !negative {
-                return pass_additional(c, reply, record);
-            }
-            let mut soas = 0;
-            for authority in reply.authority() {
-                let is_soa = authority.rtype == Qtype::SOA;
-                soas += u32::from(is_soa);
-                let proof = matches!(authority.rtype, Qtype::NSEC | Qtype::NSEC3 | Qtype::RRSIG);
-                if is_soa && soas == 1 || dnssec && proof {
-                    record.clear();
-                    if reply.push(record, &authority).is_some() {
-                        c.authority(record);
-                    }
+            for authority in reply.own_authority(&reading.name, dnssec) {
+                let wanted = match authority.rtype {
+                    Qtype::SOA => negative,
+                    Qtype::NS => false,
+                    _ => true,
+                };
+                record.clear();
+                if wanted && reply.push(record, &authority).is_some() {
+                    c.authority(record);
                 }
             }
-            c.limit_ttl(reply.negative_ttl.unwrap_or(0));
+            if negative {
+                c.limit_ttl(reply.negative_ttl.unwrap_or(0));
+            } else {
+                pass_additional(c, reply, &reading.name, record);
+            }
         });
         if scratch.answer.rcode == reply.rcode & 0xf {
             scratch.answer.rcode = reply.rcode;
@@ -474,9 +483,9 @@ impl Dns64 {
     }
 }
 
-/// Adds the additional records of a reply unchanged (RFC 6147 section 5.3.2).
-fn pass_additional(c: &mut Composer<'_>, reply: &Reply<'_>, room: &mut Vec<u8>) {
-    for record in reply.additional() {
+/// Adds the additional records of a reply that belong to an answer about `name` (RFC 6147 section 5.3.2).
+fn pass_additional(c: &mut Composer<'_>, reply: &Reply<'_>, name: &Name, room: &mut Vec<u8>) {
+    for record in reply.own_additional(name) {
         room.clear();
         if reply.push(room, &record).is_some() {
             c.additional(room);

@@ -180,7 +180,7 @@ fn targets(reply: &Reply<'_>, found: &[Found], owner: &Name) -> Vec<Name> {
         }
     }
     let known = |name: &Name| {
-        reply.additional().any(|record| {
+        reply.own_additional(owner).any(|record| {
             record.rtype == Qtype::AAAA
                 && wire::message::name_at(reply.bytes(), record.owner).as_ref() == Some(name)
         })

@@ -283,9 +283,11 @@ fn an_empty_answer_has_the_soa_of_upstream() {
 
 #[test]
 fn the_authority_section_of_the_a_reply_is_copied() {
-    let a = "v4.example. 60 A 8.8.4.4; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53";
-    let answer = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; authority; example. 60 NS ns.example.; additional; ns.example. 60 A 192.0.2.53; ede 29";
-    check("", &[(AAAA, &[(AAAA, SOA), ("v4.example A", a)], answer)]);
+    let more = "authority; sub.example. 60 NS ns.sub.example.; additional; ns.sub.example. 60 A 192.0.2.53";
+    let a = format!("v4.sub.example. 60 A 8.8.4.4; {more}");
+    let answer = format!("NOERROR; v4.sub.example. 60 AAAA 64:ff9b::808:404; {more}; ede 29");
+    let script = [("v4.sub.example AAAA", SOA), ("v4.sub.example A", &a)];
+    check("", &[("v4.sub.example AAAA", &script, &answer)]);
 }
 
 /// Reverse names of 64:ff9b::8.8.4.4 and of 2001:db8:64::10.1.2.3.
@@ -328,12 +330,12 @@ fn reverse_names_follow_section_5_3_1_for_everybody() {
 
 /// A signature of v4.example, of this type.
 fn signature(rtype: &str) -> String {
-    format!("v4.example. 60 RRSIG {rtype} 13 2 60 20300101000000 20200101000000 1 example. AAAA")
+    format!("v4.example. 60 RRSIG {rtype} 13 2 60 1893456000 1577836800 1 example. AAAA")
 }
 
 #[test]
 fn signed_data_alone_is_left_alone_if_so_configured() {
-    let signed_soa = format!("{SOA}; example. 200 RRSIG SOA 13 1 60 20300101000000 20200101000000 1 example. AAAA");
+    let signed_soa = format!("{SOA}; example. 200 RRSIG SOA 13 1 60 1893456000 1577836800 1 example. AAAA");
     let signed_a = format!("v4.example. 60 A 8.8.4.4; {}", signature("A"));
     let excluded = format!("v4.example. 60 AAAA ::ffff:1.2.3.4; {}", signature("AAAA"));
     let config = "synthesis.leave-alone = \"signed\"";
@@ -534,4 +536,59 @@ fn a_client_that_is_not_permitted_gets_the_reason_if_there_is_room() {
         assert_eq!(crate::text::shown(answer), shown);
         assert!(answer.len() <= query.len());
     }
+}
+
+#[test]
+fn records_that_do_not_belong_to_the_question_are_removed() {
+    let bank = "www.bank.test. 3600 A 203.0.113.66";
+    let own = "www.sub.example. 60 CNAME v4.sub.example.; v4.sub.example. 60 A 8.8.4.4";
+    let soa = "sub.example. 200 SOA ns.sub.example. host.sub.example. 1 2 3 4 100";
+    let glue = "ns.sub.example. 60 A 192.0.2.53";
+    for (reply, answer) in [
+        (own.to_owned(), own.to_owned()),
+        (format!("{own}; {bank}"), own.to_owned()),
+        (format!("{bank}; {own}"), own.to_owned()),
+        (format!("{own}; v4.sub.example. 60 TXT \"x\""), own.to_owned()),
+        (format!("{own}; authority; bank.test. 60 NS ns.sub.example."), own.to_owned()),
+        (format!("{own}; authority; {bank}"), own.to_owned()),
+        (format!("{own}; additional; {bank}; {glue}"), format!("{own}; additional; {glue}")),
+        (format!("{own}; additional; {glue}"), format!("{own}; additional; {glue}")),
+        (format!("authority; {soa}; bank.test. 60 NS ns.sub.example."), format!("authority; {soa}")),
+        (format!("authority; {soa}; additional; {bank}"), format!("authority; {soa}")),
+        (format!("NXDOMAIN; authority; bank.test. 60 SOA a.test. b.test. 1 2 3 4 5"), "NXDOMAIN".to_owned()),
+    ] {
+        for (ad, dnssec) in [("", ""), ("", " +do"), ("ad; ", " +ad")] {
+            let query = format!("www.sub.example A{dnssec}");
+            let exchange = uncached("").exchange(&query, &[("www.sub.example A", &format!("{ad}{reply}"))]);
+            let expected = if answer.starts_with("NX") { answer.clone() } else { format!("NOERROR; {answer}") };
+            // What is left of a changed answer section is not authentic, nor is a statement without its SOA record.
+            let given = exchange.answer.replacen("; ad", "", 1);
+            assert_eq!(given, expected, "{reply}");
+            let changed = reply.contains(&format!("; {bank}")) && !reply.contains("authority") && !reply.contains("additional");
+            assert!(!changed || !exchange.answer.contains("; ad"), "{}", exchange.answer);
+        }
+    }
+    let script = [("v4.example AAAA", SOA), ("v4.example A", &format!("v4.example. 60 A 8.8.4.4; {bank}; authority; bank.test. 60 NS a.test.; additional; {bank}")[..])];
+    assert_eq!(uncached("").exchange(AAAA, &script).answer, SYNTHESISED);
+}
+
+#[test]
+fn signatures_and_proofs_belong_to_the_question_of_a_validator() {
+    let signed = format!("v4.example. 60 A 8.8.4.4; {}", signature("A"));
+    let proof = "authority; a.example. 60 NSEC z.example. A; a.example. 60 RRSIG NSEC 13 2 60 1893456000 1577836800 1 example. AAAA";
+    let reply = format!("ad; {signed}; {proof}");
+    let exchange = uncached("").exchange("v4.example A +do", &[("v4.example A", &reply)]);
+    assert_eq!(exchange.answer, format!("NOERROR; {reply}"));
+    // Also when something else is removed.
+    let more = format!("{reply}; additional; www.bank.test. 60 A 203.0.113.66");
+    let exchange = uncached("").exchange("v4.example A +do", &[("v4.example A", &more)]);
+    assert_eq!(exchange.answer, format!("NOERROR; {reply}"));
+}
+
+#[test]
+fn all_types_of_a_name_keep_their_types() {
+    let any = "v4.example. 60 A 8.8.4.4; v4.example. 60 TXT \"x\"";
+    let foreign = format!("{any}; additional; www.bank.test. 60 A 203.0.113.66");
+    let exchange = uncached("").exchange("v4.example ANY", &[("v4.example ANY", &foreign)]);
+    assert_eq!(exchange.answer, format!("NOERROR; {any}"));
 }

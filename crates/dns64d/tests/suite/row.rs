@@ -8,6 +8,7 @@
 //!   none                             an empty answer
 //!   soa 1                            SOA records in the authority section
 //!   authority REC, additional REC    a record of that section
+//!   no-authority                     nothing in the authority section
 //!   no-additional                    only OPT in the additional section
 //!   +ad -ad +tc -ra ...              header flags
 //!   asked NAME TYPE [times]          a query that upstream received; without a number: at least once
@@ -198,6 +199,7 @@ fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
         }
         "authority" => has(&reply.authority),
         "additional" => has(&reply.additional),
+        "no-authority" => reply.authority.is_empty(),
         "no-additional" => reply.additional.is_empty(),
         "size" => reply.octets <= number(),
         "opt" => reply.edns.is_some(),

@@ -201,6 +201,7 @@ pub(crate) const ROWS: &[Row] = &[
             "v4.example AAAA +tsig",
             "NOTAUTH; none; unasked v4.example AAAA",
         )],
+        differs: &[(Kind::Unbound, "it replies FORMERR")],
         ..Row::NONE
     },
     Row {

@@ -193,18 +193,18 @@ pub(crate) const ROWS: &[Row] = &[
         bind: With("options: minimal-responses no;"),
         upstream: &[
             (
-                "v4.example A",
-                "v4.example 60 A 192.0.2.33; authority; example 60 NS ns.example; additional; ns.example 60 A 192.0.2.53",
+                "v4.sub.example A",
+                "v4.sub.example 60 A 192.0.2.33; authority; sub.example 60 NS ns.sub.example; additional; ns.sub.example 60 A 192.0.2.53",
             ),
-            ("v4.example AAAA", ""),
+            ("v4.sub.example AAAA", ""),
         ],
         differs: &[
             (Kind::Unbound, "no authority section with a synthesised answer"),
             (Kind::Bind, "no authority section with a synthesised answer"),
         ],
         queries: &[(
-            "v4.example AAAA",
-            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; authority example NS ns.example; additional ns.example A 192.0.2.53",
+            "v4.sub.example AAAA",
+            "NOERROR; v4.sub.example AAAA 2001:db8:64::c000:221; authority sub.example NS ns.sub.example; additional ns.sub.example A 192.0.2.53",
         )],
         ..Row::NONE
     },

@@ -111,6 +111,7 @@ pub(crate) const ROWS: &[Row] = &[
                 "NOERROR; v4.example A 192.0.2.33; asked v4.example A 1; asked-with v4.example A no-options",
             ),
         ],
+        differs: &[(Kind::Bind, "it sends a cookie of its own upstream")],
         ..Row::NONE
     },
     Row {
@@ -138,7 +139,7 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: V4,
         queries: &[(
             "v4.example AAAA +from=127.0.0.9",
-            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; options 0; \
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; options 1; ede 29; \
              asked-with v4.example A ecs=127.0.0.0/24",
         )],
         ..Row::NONE
@@ -343,6 +344,22 @@ pub(crate) const ROWS: &[Row] = &[
             ("v4.example AAAA", ""),
         ],
         queries: &[("v4.example AAAA", SYNTHESISED)],
+        ..Row::NONE
+    },
+    Row {
+        name: "Records of other domains are removed from all sections",
+        rfc: "RFC 2181 5.4.1, RFC 5452 6",
+        unbound: With("minimal-responses: no"),
+        bind: With("options: minimal-responses no;"),
+        upstream: &[(
+            "v4.sub.example A",
+            "v4.sub.example 60 A 192.0.2.33; www.bank.test 3600 A 203.0.113.66; \
+             authority; bank.test 60 NS ns.sub.example; additional; www.bank.test 3600 A 203.0.113.66",
+        )],
+        queries: &[(
+            "v4.sub.example A",
+            "NOERROR; v4.sub.example 60 A 192.0.2.33; no-additional; no-authority",
+        )],
         ..Row::NONE
     },
     Row {
