@@ -26,7 +26,7 @@ const CONFIGS: [&str; 3] = [
 fn settings(which: u8) -> Arc<Settings> {
     static ALL: OnceLock<Vec<Arc<Settings>>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
-        let parse = |file: &&str| Arc::new(Settings::new(Config::parse(file).expect(file), 1));
+        let parse = |file: &&str| Arc::new(Settings::new(Config::parse(file).expect(file), 1, [0; 16]));
         CONFIGS.iter().map(parse).collect()
     });
     all[usize::from(which) % all.len()].clone()

@@ -46,7 +46,7 @@ impl Reply {
         kind: Kind::None,
         question_end: HEADER,
         has_opt: false,
-        options: ReplyOptions { keepalive: None, padded: false },
+        options: ReplyOptions { keepalive: None, padded: false, cookie: None },
         host: None,
         address_octet: None,
     };

@@ -14,6 +14,8 @@ use crate::policy::{Policy, View};
 const MAX_KNOWN_CLIENTS: usize = 1_024;
 /// Number of client networks with their own counts; beyond that, networks share counts.
 const NETWORKS: usize = 1 << 14;
+/// The same for answers to networks.
+const ANSWERS: usize = 1 << 16;
 
 /// Properties of a client.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +39,12 @@ pub(crate) struct Admission {
     /// Outstanding queries of each network.
     shares: Vec<u32>,
     share_limit: u32,
+    /// Limits of replies to a network, and of equal answers to it.
     rate: Rate,
+    same: Rate,
 }
 
-/// Rate limit of replies to each network.
+/// Rate limit of replies to each network, or of each answer to it.
 struct Rate {
     /// Replies per second; 0 for no limit.
     limit: u32,
@@ -71,8 +75,6 @@ impl Admission {
     /// Makes the rules of a configuration for a worker with `outstanding` places.
     pub(crate) fn new(config: &Config, policy: Arc<Policy>, outstanding: usize) -> Self {
         let limits = &config.limits;
-        let bucket = Bucket { tokens: 0, filled: Nanos::ZERO, over: 0 };
-        let buckets = if limits.responses_per_second == 0 { 0 } else { NETWORKS };
         Admission {
             allow: config.server.allow.clone(),
             deny: config.server.deny.clone(),
@@ -82,11 +84,8 @@ impl Admission {
             known_clients: vec![None; MAX_KNOWN_CLIENTS],
             shares: vec![0; NETWORKS],
             share_limit: ((outstanding as f64 * limits.client_share).ceil() as u32).max(1),
-            rate: Rate {
-                limit: limits.responses_per_second,
-                slip: limits.slip,
-                buckets: vec![bucket; buckets],
-            },
+            rate: Rate::new(limits.responses_per_second, limits.slip, NETWORKS),
+            same: Rate::new(limits.same_responses_per_second, limits.slip, ANSWERS),
         }
     }
 
@@ -143,14 +142,33 @@ impl Admission {
         *share = share.saturating_sub(1);
     }
 
-    /// Returns whether a network gets one more UDP reply.
+    /// Returns whether a network gets one more UDP reply; `answer` is what equal answers have in common.
     #[inline]
-    pub(crate) fn reply(&mut self, network: u16, now: Nanos) -> Verdict {
-        let Rate { limit, slip, buckets } = &mut self.rate;
+    pub(crate) fn reply(&mut self, network: u16, answer: &[u8], now: Nanos) -> Verdict {
+        let verdict = self.rate.take(network.into(), now);
+        if self.same.limit == 0 || verdict != Verdict::Send {
+            return verdict;
+        }
+        let place = self.hasher.hash_one((network, answer)) as usize % ANSWERS;
+        self.same.take(place, now)
+    }
+}
+
+impl Rate {
+    /// Makes a limit with this number of buckets.
+    fn new(limit: u32, slip: u32, buckets: usize) -> Self {
+        let bucket = Bucket { tokens: 0, filled: Nanos::ZERO, over: 0 };
+        Rate { limit, slip, buckets: vec![bucket; if limit == 0 { 0 } else { buckets }] }
+    }
+
+    /// Takes a reply out of a bucket.
+    #[inline]
+    fn take(&mut self, place: usize, now: Nanos) -> Verdict {
+        let Rate { limit, slip, buckets } = self;
         if *limit == 0 {
             return Verdict::Send;
         }
-        let bucket = &mut buckets[usize::from(network)];
+        let bucket = &mut buckets[place];
         // The bucket holds the replies of at most one second.
         let filled = now.since(bucket.filled).0.min(1_000_000_000) * u64::from(*limit);
         bucket.tokens = (bucket.tokens + filled).min(u64::from(*limit) * 1_000_000_000);
@@ -212,14 +230,27 @@ mod tests {
         let mut admission = admission("[limits]\nresponses-per-second = 10\nslip = 3");
         let second = Nanos::from_secs(5);
         let count = |admission: &mut Admission, now, of| {
-            (0..60).filter(|_| admission.reply(7, now) == of).count()
+            (0..60).filter(|_| admission.reply(7, b"", now) == of).count()
         };
         assert_eq!(count(&mut admission, second, Verdict::Send), 10);
         assert_eq!(count(&mut admission, second, Verdict::Slip), 20);
         // Half a second later five more replies are sent; another network has its own limit.
         assert_eq!(count(&mut admission, second + Nanos::from_millis(500), Verdict::Send), 5);
-        assert_eq!(admission.reply(8, second), Verdict::Send);
+        assert_eq!(admission.reply(8, b"", second), Verdict::Send);
         let mut unlimited = self::admission("");
         assert_eq!(count(&mut unlimited, second, Verdict::Send), 60);
+    }
+
+    #[test]
+    fn the_rate_of_equal_answers_is_limited() {
+        let mut admission = admission("[limits]\nsame-responses-per-second = 5\nslip = 0");
+        let mut sent = |answer: &[u8], network| {
+            let now = Nanos::from_secs(5);
+            (0..20).filter(|_| admission.reply(network, answer, now) == Verdict::Send).count()
+        };
+        assert_eq!(
+            [sent(b"one", 7), sent(b"two", 7), sent(b"one", 8), sent(b"one", 7)],
+            [5, 5, 5, 0]
+        );
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Wants {
     pub(crate) cd: bool,
     /// Whether the client wants to know if the data is authentic.
     pub(crate) ad: bool,
-    /// EDNS options wanted in replies on a stream.
+    /// EDNS options wanted in replies: keepalive and padding on a stream, a cookie everywhere.
     pub(crate) options: ReplyOptions,
 }
 
@@ -186,6 +186,11 @@ impl Answer {
 }
 
 impl AnswerRef<'_> {
+    /// Returns what equal answers have in common, for rate limits: the return code and the question.
+    pub(crate) fn identity(&self) -> &[u8] {
+        &self.bytes[3..self.question_end]
+    }
+
     /// Writes the reply for one client, at most as long as the client accepts; returns its length and whether
     /// it is truncated.
     pub(crate) fn deliver(&self, wants: &Wants, age: Age, out: &mut [u8]) -> (usize, bool) {
@@ -412,16 +417,19 @@ mod tests {
         let mut some = answer(10, 1);
         some.options = vec![0, 15, 0, 2, 0, 3];
         let needed = (some.optional_at + OPT_FIXED) as u16;
-        for (limit, options, tc) in [(needed + 6, 6, false), (needed, 0, false), (needed - 1, 0, true)] {
+        for (limit, options, tc) in
+            [(needed + 6, 1, false), (needed, 0, false), (needed - 1, 0, true)]
+        {
             let (message, cut) = deliver(&some, &wants(limit, true), Age::Fresh);
-            let got = message.opt().expect("an OPT").opt().as_ref().len();
+            let opt = message.opt().expect("an OPT");
+            let got = opt.opt().iter::<domain::base::opt::UnknownOptData<_>>().count();
             assert_eq!((got, cut), (options, tc), "{limit}");
         }
     }
 
     #[test]
     fn padding_and_keepalive_need_a_request() {
-        let options = ReplyOptions { keepalive: Some(100), padded: true };
+        let options = ReplyOptions { keepalive: Some(100), padded: true, cookie: None };
         let wants = Wants { options, ..wants(65_535, true) };
         let mut some = answer(2, 1);
         some.options = vec![0, 15, 0, 2, 0, 3];

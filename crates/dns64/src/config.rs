@@ -6,6 +6,7 @@
 
 mod bounds;
 mod defaults;
+pub(crate) mod ports;
 mod text;
 mod validate;
 
@@ -20,10 +21,11 @@ use wire::{Name, Pref64};
 
 use defaults::{all_ipv4, all_networks, no_suffix};
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks, networks_or_none, text,
-    texts, udp_size, udp_size_or_none,
+    address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks,
+    networks_or_none, text, texts, udp_size, udp_size_or_none,
 };
 
+pub use ports::PortRange;
 pub use text::Bytes;
 
 /// All settings with their defaults and explanations, as a configuration file.
@@ -79,6 +81,8 @@ pub struct ServerConfig {
     pub deny: Vec<IpNet>,
     /// Reply to other clients.
     pub denied: Denied,
+    /// Whether ANY queries over UDP get a minimal answer (RFC 8482).
+    pub minimal_any: bool,
     /// Largest UDP reply, in octets.
     #[serde(deserialize_with = "udp_size")]
     pub max_udp_size: u16,
@@ -338,6 +342,11 @@ pub struct UpstreamConfig {
     pub probe_after: Nanos,
     /// Number of sockets of each worker to each server.
     pub source_ports: usize,
+    /// Source ports that are never used, for example since firewalls drop their packets.
+    #[serde(deserialize_with = "texts")]
+    pub avoid_ports: Vec<PortRange>,
+    /// Largest share of the source ports that all workers together use.
+    pub port_share: f64,
     /// Interval at which one of the sockets gets a new port.
     #[serde(deserialize_with = "text")]
     pub port_lifetime: Nanos,
@@ -442,6 +451,8 @@ pub struct LimitsConfig {
     pub client_ipv6_bits: u8,
     /// Rate limit: UDP replies per second to one client network; 0 for no limit.
     pub responses_per_second: u32,
+    /// Rate limit: equal UDP answers per second to one client network; 0 for no limit.
+    pub same_responses_per_second: u32,
     /// Every n-th reply over the limit is truncated instead of dropped; 0 for none.
     pub slip: u32,
     /// Highest number of TCP connections.

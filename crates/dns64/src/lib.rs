@@ -23,6 +23,7 @@ mod answer;
 mod cache;
 mod compose;
 pub mod config;
+mod cookie;
 mod counters;
 mod extended_error;
 pub mod policy;

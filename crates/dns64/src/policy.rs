@@ -216,10 +216,12 @@ impl Block {
 }
 
 impl Embedding {
+    /// Returns the IPv6 address that embeds an IPv4 address.
     fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         Ipv6Addr::from(u128::from(self.prefix.embed(address)) | self.suffix)
     }
 
+    /// Returns the IPv4 address that an IPv6 address embeds, if it does.
     fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address);
         let inner = self.prefix.extract(Ipv6Addr::from(bits & !self.suffix))?;
@@ -294,7 +296,9 @@ mod tests {
     fn the_well_known_prefix_maps_global_addresses_only() {
         let default = policy("");
         assert_eq!(mapped(&default, "8.8.8.8"), ["64:ff9b::808:808"]);
-        for address in ["10.1.2.3", "192.168.0.1", "100.64.0.1", "224.0.0.1", "192.0.0.170", "192.88.99.1"] {
+        for address in
+            ["10.1.2.3", "192.168.0.1", "100.64.0.1", "224.0.0.1", "192.0.0.170", "192.88.99.1"]
+        {
             assert!(mapped(&default, address).is_empty(), "{address}");
         }
         let asked = policy("[[dns64]]\nprefix = \"64:ff9b::/96\"\nmap-non-global = true");

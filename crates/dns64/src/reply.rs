@@ -1,9 +1,12 @@
 //! Replies from upstream: one bounded walk over the message, and the records at the end of its chain of
 //! aliases.
 
+mod dname;
+mod normal;
+
 use wire::edns::EdnsSeen;
 use wire::extend::CLIENT_SUBNET;
-use wire::message::{HEADER, Header, Record, flag, name_at, question_end, skip_name};
+use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
 use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
 use wire::reply::readable::{self, Shape};
 use wire::{Invalid, Name, Opcode, Qtype, Rcode};
@@ -11,72 +14,12 @@ use wire::{Invalid, Name, Opcode, Qtype, Rcode};
 use crate::answer::{Answer, MAX_MESSAGE};
 use crate::extended_error::{EXTENDED_ERROR, is_dnssec};
 use crate::subnet::Subnet;
+use dname::add_missing_cnames;
+
+pub(crate) use normal::normalise;
 
 /// Longest options of a reply that a client gets, in octets; further ones are left out.
 const MAX_OPTIONS: usize = 512;
-
-/// Brings a received reply into the form that is read and stored: the name of the question in lower case, and
-/// with it all labels that the server copied from it, so that the random letter case of the query reaches no
-/// client; TTLs above 2^31 - 1 are 0 (RFC 2181 section 8); AD cleared unless it is to be trusted. A message that
-/// cannot be parsed is left as it is from there on.
-pub(crate) fn normalise(message: &mut [u8], trust_ad: bool) {
-    let (Some(header), Some(end)) = (Header::read(message), question_end(message)) else { return };
-    if !trust_ad {
-        message[3] &= !(flag::AD as u8);
-    }
-    let mut spelled = [0; 255];
-    let name = &mut message[HEADER..end - 4];
-    let spelled = &mut spelled[..name.len()];
-    spelled.copy_from_slice(name);
-    name.make_ascii_lowercase();
-    let is_mixed = spelled != name;
-    let [_, answers, authority, additional] = header.counts.map(u32::from);
-    let mut at = end;
-    for _ in 0..answers + authority + additional {
-        let Some((record, next)) = Record::read(message, at) else { return };
-        let (rtype, ttl, data_at) = (record.rtype, record.ttl, record.rdata_at);
-        if ttl >> 31 != 0 && rtype != Qtype::OPT {
-            message[data_at - 6..data_at - 2].fill(0);
-        }
-        if is_mixed {
-            restore_labels(message, at, spelled);
-            let Shape { front, names, .. } =
-                Shape::of(rtype).unwrap_or(Shape { front: 0, names: 0, after: 0 });
-            let mut name_at = Some(data_at + front);
-            for _ in 0..names {
-                name_at = name_at.and_then(|at| restore_labels(message, at, spelled));
-            }
-        }
-        at = next;
-    }
-}
-
-/// Puts the labels of the name at `at` that equal a label of `spelled` into lower case, up to the name's end or
-/// pointer; returns the position after it.
-fn restore_labels(message: &mut [u8], mut at: usize, spelled: &[u8]) -> Option<usize> {
-    let end = skip_name(message, at)?;
-    while let len @ 1..=63 = message[at] {
-        let label = &mut message[at..=at + usize::from(len)];
-        if has_label(spelled, label) {
-            label.make_ascii_lowercase();
-        }
-        at += 1 + usize::from(len);
-    }
-    Some(end)
-}
-
-/// Returns whether an uncompressed name has this label, given with its length octet, in the same letter case.
-fn has_label(name: &[u8], label: &[u8]) -> bool {
-    let mut rest = name;
-    while let Some(&len @ 1..) = rest.first() {
-        let Some((own, next)) = rest.split_at_checked(1 + usize::from(len)) else { return false };
-        if own == label {
-            return true;
-        }
-        rest = next;
-    }
-    false
-}
 
 /// A well-formed reply.
 #[derive(Clone, Copy, Debug)]
@@ -414,8 +357,7 @@ impl<'a> Reply<'a> {
         let mut soas = 0;
         self.authority().filter(move |record| {
             soas += u32::from(record.rtype == Qtype::SOA);
-            (record.rtype != Qtype::SOA || soas == 1)
-                && self.may_be_authority(record, name, dnssec)
+            (record.rtype != Qtype::SOA || soas == 1) && self.may_be_authority(record, name, dnssec)
         })
     }
 
@@ -498,52 +440,6 @@ pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
 fn covered(record: &Record<'_>) -> Option<Qtype> {
     let signature = (record.rtype == Qtype::RRSIG).then_some(record.rdata)?;
     signature.first_chunk().map(|rtype| Qtype(u16::from_be_bytes(*rtype)))
-}
-
-/// Adds the CNAME records to a chain from `qname` on that a server must make from DNAME records, for clients that do not
-/// know DNAME (RFC 6672 section 3.1). Returns whether some were missing; `None` for a chain that cannot be followed.
-fn add_missing_cnames(chain: &mut Vec<u8>, qname: &[u8]) -> Option<bool> {
-    let mut out = Vec::with_capacity(chain.len());
-    let mut name = qname.to_vec();
-    // The CNAME that belongs behind the last DNAME.
-    let mut expected: Option<(Vec<u8>, u32)> = None;
-    let mut mended = false;
-    let mut add = |out: &mut Vec<u8>, name: &mut Vec<u8>, expected: Option<(Vec<u8>, u32)>| {
-        if let Some((target, ttl)) = expected {
-            out.extend_from_slice(name);
-            out.extend_from_slice(&[0, 5, 0, 1]);
-            out.extend_from_slice(&ttl.to_be_bytes());
-            out.extend_from_slice(&(target.len() as u16).to_be_bytes());
-            out.extend_from_slice(&target);
-            *name = target;
-            mended = true;
-        }
-    };
-    let mut at = 0;
-    while at < chain.len() {
-        let (record, end) = Record::read(chain, at)?;
-        let owner = &chain[at..record.rdata_at - 10];
-        let is_alias = record.rtype == Qtype::CNAME || record.rtype == Qtype::DNAME;
-        if is_alias && !(record.rtype == Qtype::CNAME && owner.eq_ignore_ascii_case(&name)) {
-            add(&mut out, &mut name, expected.take());
-        }
-        out.extend_from_slice(&chain[at..end]);
-        match record.rtype {
-            Qtype::CNAME => {
-                expected = None;
-                name = record.rdata.to_vec();
-            }
-            Qtype::DNAME => {
-                let front = wire::name::strip_suffix(&name, owner)?;
-                expected = Some(([front, record.rdata].concat(), record.ttl));
-            }
-            _ => {}
-        }
-        at = end;
-    }
-    add(&mut out, &mut name, expected.take());
-    *chain = out;
-    Some(mended)
 }
 
 /// Appends a record of `message` to `out` with uncompressed names: its owner, and the names in the data of
@@ -637,37 +533,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_spelling_of_the_query_is_removed() {
-        // The question in mixed case; a CNAME with a copy of the question's labels, a pointer into the question,
-        // and a label in capitals of its own; TTLs of 2^31 and 2^31 - 1.
-        let mut reply = b"\0\x07\x81\x80\0\x01\0\x02\0\0\0\0\x03wWw\x04TeSt\0\0\x01\0\x01\
-            \x03wWw\xc0\x10\0\x05\0\x01\x80\0\0\0\0\x0a\x03WEB\x04TeSt\0\
-            \x03WEB\xc0\x10\0\x01\0\x01\x7f\xff\xff\xff\0\x04wWwT"
-            .to_vec();
-        reply[3] |= 0x20;
-        normalise(&mut reply, false);
-        let expected = b"\0\x07\x81\x80\0\x01\0\x02\0\0\0\0\x03www\x04test\0\0\x01\0\x01\
-            \x03www\xc0\x10\0\x05\0\x01\0\0\0\0\0\x0a\x03WEB\x04test\0\
-            \x03WEB\xc0\x10\0\x01\0\x01\x7f\xff\xff\xff\0\x04wWwT";
-        assert_eq!(reply, expected);
-    }
-
     proptest! {
-        #[test]
-        fn any_octets_can_be_normalised(mut octets: Vec<u8>, as_reply: bool) {
-            if as_reply {
-                octets.splice(0..0, ALIAS[..30].iter().copied());
-            }
-            let before = octets.clone();
-            normalise(&mut octets, true);
-            prop_assert_eq!(octets.len(), before.len());
-            // A normal form stays as it is.
-            let once = octets.clone();
-            normalise(&mut octets, true);
-            prop_assert_eq!(octets, once);
-        }
-
         #[test]
         fn changed_replies_are_parsed_or_refused(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
             let mut bytes = ALIAS.to_vec();

@@ -31,6 +31,8 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use crate::admission::Admission;
 use crate::answer::Answer;
 use crate::cache::Cache;
+use crate::config::ports;
+use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::reply::Found;
 use crate::settings::Settings;
@@ -61,6 +63,7 @@ pub struct Dns64 {
     oldest: u32,
     newest: u32,
     cache: Cache,
+    cookies: Cookies,
     hasher: RandomState,
     rng: ChaCha12Rng,
     tickets: u32,
@@ -138,6 +141,7 @@ impl Dns64 {
             oldest: NONE,
             newest: NONE,
             cache: Cache::new(settings.cache_size()),
+            cookies: Cookies::new(settings.cookie_secret),
             hasher: RandomState::new(),
             rng: ChaCha12Rng::from_seed(seed),
             tickets: 0,
@@ -157,15 +161,21 @@ impl Dns64 {
         }
     }
 
-    /// Replaces the settings; pending questions continue. The number of workers and the bound of outstanding
-    /// queries do not change.
+    /// Replaces the settings; pending questions continue, and the cache stays unless other rules may give other answers.
+    /// The number of workers and the bound of outstanding queries do not change.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         let outstanding = self.settings.outstanding();
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config.upstream);
-        // Other rules may give other answers.
-        self.cache = Cache::new(settings.cache_size());
+        if !settings.has_same_answers(&self.settings) {
+            self.cache = Cache::new(settings.cache_size());
+        }
         self.settings = settings;
+    }
+
+    /// Sets the Unix time, in seconds, at time `now`.
+    pub fn set_unix_time(&mut self, now: Nanos, unix: u64) {
+        self.cookies.set_time(now, unix);
     }
 
     /// Returns the counters since the start.
@@ -200,9 +210,16 @@ impl Dns64 {
         self.upstreams.next_socket_change(now, &mut self.rng)
     }
 
-    /// Returns a random source port, never a privileged one.
+    /// Returns a random source port, never a privileged or an avoided one.
     pub fn random_port(&mut self) -> u16 {
-        1_024 + (self.rng.next_u32() % (65_536 - 1_024)) as u16
+        let avoided = &self.settings.config.upstream.avoid_ports;
+        loop {
+            // A quarter of all ports is usable at least.
+            let port = self.rng.next_u32() as u16;
+            if ports::is_usable(port, avoided) {
+                return port;
+            }
+        }
     }
 
     /// Notes that a socket was opened or changed and has the number `socket`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, ports};
 use crate::policy::Policy;
 
 /// Settings of all workers; a reload replaces them.
@@ -14,13 +14,21 @@ pub struct Settings {
     pub policy: Arc<Policy>,
     /// Number of workers that share its limits.
     pub workers: usize,
+    /// Secret of the cookies of all workers.
+    pub cookie_secret: [u8; 16],
 }
 
 impl Settings {
-    /// Prepares a configuration for `workers` workers.
-    pub fn new(config: Config, workers: usize) -> Self {
-        let policy = Arc::new(Policy::new(&config));
-        Settings { config, policy, workers: workers.max(1) }
+    /// Prepares a configuration for `workers` workers. Each gets at most `upstream.source-ports` ports to each server, and
+    /// fewer if all of them together had more than their share of the ports.
+    /// `cookie_secret` must be drawn from the operating system.
+    pub fn new(mut config: Config, workers: usize, cookie_secret: [u8; 16]) -> Self {
+        let (policy, workers) = (Arc::new(Policy::new(&config)), workers.max(1));
+        let upstream = &mut config.upstream;
+        let share = ports::usable(&upstream.avoid_ports) as f64 * upstream.port_share;
+        let most = share as usize / (workers * upstream.servers.len().max(1));
+        upstream.source_ports = upstream.source_ports.min(most.max(1));
+        Settings { config, policy, workers, cookie_secret }
     }
 
     /// Returns how many queries one worker may have outstanding.
@@ -28,8 +36,33 @@ impl Settings {
         self.config.limits.outstanding.div_ceil(self.workers)
     }
 
+    /// Returns whether answers that were cached under `other` are right under these settings too: the rules, the upstream
+    /// servers and the cache are the same.
+    pub(crate) fn has_same_answers(&self, other: &Settings) -> bool {
+        let (new, old) = (&self.config, &other.config);
+        (&new.synthesis, &new.dns64, &new.cache) == (&old.synthesis, &old.dns64, &old.cache)
+            && new.upstream.servers == old.upstream.servers
+            && self.workers == other.workers
+    }
+
     /// Returns the cache size of one worker, in octets.
     pub(crate) fn cache_size(&self) -> usize {
         self.config.cache.size.0 / self.workers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_workers_together_have_a_share_of_the_ports() {
+        let config = Config::default();
+        let all = ports::usable(&config.upstream.avoid_ports);
+        for (workers, each) in [(1, 128), (100, 128), (1_000, 16), (100_000, 1)] {
+            let settings = Settings::new(config.clone(), workers, [0; 16]);
+            assert_eq!(settings.config.upstream.source_ports, each, "{workers}");
+            assert!(workers * each <= all / 4 || each == 1);
+        }
     }
 }

@@ -349,14 +349,14 @@ mod tests {
 
     /// Reverse names under 64:ff9b::/96: 8.8.4.4, which is mapped, and 10.0.0.1, which is not.
     const PUBLIC: &str = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
-    const PRIVATE: &str = "1.0.0.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
+    const PRIVATE: &str =
+        "1.0.0.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
 
     #[test]
     fn reverse_names_follow_the_ptr_mode() {
         let ptr =
             |mode| format!("synthesis.ptr = \"{mode}\"\nsynthesis.ptr-zone = \"nat64.example\"");
-        let asked =
-            |name: &str| Special::QueryReverse(Box::new(name.parse().expect("a name")));
+        let asked = |name: &str| Special::QueryReverse(Box::new(name.parse().expect("a name")));
         let public = asked("4.4.8.8.in-addr.arpa");
         assert_eq!(ask("", PUBLIC, Qtype::PTR).0, public);
         assert_eq!(ask("", PRIVATE, Qtype::PTR).0, asked("1.0.0.10.in-addr.arpa"));

@@ -62,7 +62,7 @@ impl Subnet {
         // Bits beyond the prefix are zero.
         let beyond = address.last().is_some_and(|last| {
             let used = usize::from(source) - 8 * (needed - 1);
-            last.checked_shl(used as u32).unwrap_or(0) & 0xff != 0
+            last.checked_shl(used as u32).unwrap_or(0) != 0
         });
         let valid = source <= most && address.len() == needed && !beyond;
         valid.then(|| Self::new(data, true))
@@ -84,6 +84,7 @@ impl Subnet {
         Self::new(&data[..4 + len], false)
     }
 
+    /// Makes an option of its data.
     fn new(data: &[u8], from_client: bool) -> Self {
         let mut option = [0; MAX_SUBNET];
         option[..2].copy_from_slice(&CLIENT_SUBNET.to_be_bytes());

@@ -25,6 +25,8 @@ pub(crate) enum ReplyTo {
 pub(crate) struct Client {
     pub(crate) to: ReplyTo,
     pub(crate) wants: Wants,
+    /// Whether it has shown that it is at its address, by a cookie.
+    pub(crate) proven: bool,
     /// Client network, for its share of the places.
     pub(crate) network: u16,
     /// Address of the client, for the rules after a reload.

@@ -65,7 +65,10 @@ mod tests {
         assert_eq!(record.owner().to_string(), "key");
         let tsig = record.data();
         assert_eq!((tsig.error(), tsig.mac_slice().len()), (TsigRcode::BADKEY, 0));
-        assert_eq!((tsig.time_signed().into(), tsig.fudge(), tsig.original_id()), (9u64, 300, 0x1234));
+        assert_eq!(
+            (tsig.time_signed().into(), tsig.fudge(), tsig.original_id()),
+            (9u64, 300, 0x1234)
+        );
         for len in 0..signed.len() {
             if let Ok(query) = Query::parse(&signed[..len]) {
                 assert_eq!(unknown_key(&signed[..len], &query), None, "{len}");

@@ -33,6 +33,8 @@ const MAX_RUN: u32 = 64;
 const EXPLORE: u32 = 64;
 /// Number of replies in another letter case after which a server is considered to change case.
 const MAX_CASE_CHANGES: u8 = 3;
+/// Time for which a server that changes case gets names in lower case.
+const CASE_DISTRUST: Nanos = Nanos::from_secs(3_600);
 /// Longest timeout of one query.
 const MAX_TIMEOUT: Nanos = Nanos::from_secs(20);
 /// Share of a server that answers all queries.
@@ -83,16 +85,8 @@ enum CaseTrust {
     /// It is not known; holds the number of replies in another case, while none had the right one.
     Unknown(u8),
     Keeps,
-    Changes,
-}
-
-/// Meaning of a reply in another letter case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OtherCase {
-    /// The reply is forged, since the server keeps the case.
-    Forged,
-    /// The server may change the case: the query must be sent over a stream.
-    Unclear,
+    /// It does not, and is tried again at this time.
+    Changes(Nanos),
 }
 
 /// One of the sockets to a server.
@@ -269,7 +263,8 @@ impl Upstreams {
         let probe_wait = self.config.probe_after;
         let server = &mut self.servers[usize::from(server)];
         (server.timeouts, server.heard_at, server.suspected) = (0, now, None);
-        server.share += (ALL - server.share) / 16;
+        // One that was dead starts anew.
+        server.share = if server.dead { ALL } else { server.share + (ALL - server.share) / 16 };
         // Zero stands for unknown.
         let rtt = now.since(sent).max(Nanos(1));
         match server.rtt {
@@ -343,8 +338,9 @@ impl Upstreams {
 
     /// Returns whether names to this server are sent in mixed case.
     #[inline]
-    pub(crate) fn mixes_case(&self, server: ServerId) -> bool {
-        self.config.mixed_case && self.servers[usize::from(server)].case != CaseTrust::Changes
+    pub(crate) fn mixes_case(&self, server: ServerId, now: Nanos) -> bool {
+        let case = self.servers[usize::from(server)].case;
+        self.config.mixed_case && !matches!(case, CaseTrust::Changes(until) if now < until)
     }
 
     /// Notes that a server kept the letter case.
@@ -353,15 +349,15 @@ impl Upstreams {
         self.servers[usize::from(server)].case = CaseTrust::Keeps;
     }
 
-    /// Notes a reply of a server in another letter case; returns what it means.
-    pub(crate) fn note_case_changed(&mut self, server: ServerId) -> OtherCase {
+    /// Notes a reply of a server in another letter case than its query. One that has kept the case before is trusted to
+    /// keep it: such a reply is forged.
+    pub(crate) fn note_case_changed(&mut self, server: ServerId, now: Nanos) {
         let case = &mut self.servers[usize::from(server)].case;
         *case = match *case {
-            CaseTrust::Keeps => return OtherCase::Forged,
+            CaseTrust::Keeps => CaseTrust::Keeps,
             CaseTrust::Unknown(n) if n < MAX_CASE_CHANGES => CaseTrust::Unknown(n + 1),
-            _ => CaseTrust::Changes,
+            _ => CaseTrust::Changes(now + CASE_DISTRUST),
         };
-        OtherCase::Unclear
     }
 
     /// Returns a socket that must be opened or changed now, if there is one; see
@@ -537,7 +533,10 @@ mod tests {
         assert!((0..9).all(|_| !timeout(&mut up, false, late)));
         assert_eq!(up.probe(late), Some(1));
         assert!(chosen(&mut up, &mut rng, None)[2] > 950);
-        assert_eq!([true, false, true].map(|probe| timeout(&mut up, probe, late)), [false, false, true]);
+        assert_eq!(
+            [true, false, true].map(|probe| timeout(&mut up, probe, late)),
+            [false, false, true]
+        );
         let counts = chosen(&mut up, &mut rng, None);
         assert!(counts[1] == 0 && counts[2] > 950, "{counts:?}");
         assert!(!up.answered(1, late, late + Nanos::from_millis(10)));
@@ -655,8 +654,20 @@ mod tests {
     #[test]
     fn mixed_case_is_used_until_a_server_changes_it() {
         let (mut up, _) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 1);
+        let now = Nanos::from_secs(9);
         up.note_case_kept(0);
-        assert!((0..9).all(|_| up.note_case_changed(0) == OtherCase::Forged) && up.mixes_case(0));
-        assert!((0..4).all(|_| up.note_case_changed(1) == OtherCase::Unclear) && !up.mixes_case(1));
+        (0..9).for_each(|_| up.note_case_changed(0, now));
+        assert!(up.mixes_case(0, now));
+        (0..3).for_each(|_| up.note_case_changed(1, now));
+        assert!(up.mixes_case(1, now));
+        up.note_case_changed(1, now);
+        assert!(!up.mixes_case(1, now));
+        // Later it is tried again; one more such reply is enough.
+        let later = now + CASE_DISTRUST;
+        assert!(up.mixes_case(1, later));
+        up.note_case_changed(1, later);
+        assert!(!up.mixes_case(1, later));
+        up.note_case_kept(1);
+        assert!(up.mixes_case(1, later));
     }
 }

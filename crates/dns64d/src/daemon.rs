@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
         0 => sys::allowed_cpus()?.len(),
         workers => workers,
     };
-    let settings = Arc::new(Settings::new(config, workers));
+    let settings = Arc::new(Settings::new(config, workers, random()?));
     let mut running = Running::start(settings)?;
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
     for signal in &mut signals {
@@ -98,22 +98,13 @@ impl Running {
 
         let (sender, messages) = mpsc::unbounded_channel();
         let budget = carrier::OutputBudget::default();
-        let mut handles = Vec::new();
-        let mut ready = Vec::new();
-        for (number, engine) in engines.into_iter().enumerate() {
-            let mut seed = [0; 32];
-            OsRng.try_fill_bytes(&mut seed).context("the system gives no random numbers")?;
-            let worker = Worker::new(
-                engine,
-                settings.clone(),
-                seed,
-                number,
-                sender.clone(),
-                budget.clone(),
-            )?;
-            handles.push(worker.handle());
-            ready.push(worker);
-        }
+        let new_worker = |(number, engine)| {
+            let seed = random()?;
+            Worker::new(engine, settings.clone(), seed, number, sender.clone(), budget.clone())
+        };
+        let ready: Vec<Worker> =
+            engines.into_iter().enumerate().map(new_worker).collect::<Result<_, _>>()?;
+        let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let cpus = config.server.cpus.clone();
         let workers = ready.into_iter().enumerate().map(|(number, worker)| {
             let cpu = (!cpus.is_empty()).then(|| cpus[number % cpus.len()]);
@@ -184,7 +175,8 @@ impl Running {
                 tracing::warn!("a change of {key} needs a restart");
             }
         }
-        self.settings = Arc::new(Settings::new(config, self.settings.workers));
+        let Settings { workers, cookie_secret, .. } = *self.settings;
+        self.settings = Arc::new(Settings::new(config, workers, cookie_secret));
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
             ActiveSettings { settings: self.settings.clone(), upstream_tls };
         for handle in &self.handles {
@@ -214,6 +206,13 @@ impl Running {
         }
         result
     }
+}
+
+/// Returns random octets of the operating system.
+fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut octets = [0; N];
+    OsRng.try_fill_bytes(&mut octets).context("the system gives no random numbers")?;
+    Ok(octets)
 }
 
 /// Binds the addresses of the encrypted transports; returns their certificates.

@@ -97,7 +97,8 @@ struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let sent = LINES.get().is_some_and(|lines| lines.try_send(Entry::Line(line.into())).is_ok());
+        let sent =
+            LINES.get().is_some_and(|lines| lines.try_send(Entry::Line(line.into())).is_ok());
         LOST.fetch_add(u64::from(!sent), Ordering::Relaxed);
         Ok(line.len())
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use dns64::streams::{FromStreams, ToStreams};
@@ -228,7 +229,10 @@ impl WorkerHandle {
     }
 
     /// Publishes the state of the worker, and logs which servers have died or come back.
-    fn publish(&self, engine: &UdpEngine, role: &Dns64) {
+    fn publish(&self, engine: &mut UdpEngine, role: &mut Dns64) {
+        // Before 1970 there is no DNS.
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        role.set_unix_time(engine.now(), unix);
         let health: Vec<ServerHealth> = role.health().collect();
         let mut status = lock(&self.shared.status);
         for server in &health {

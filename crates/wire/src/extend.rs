@@ -64,11 +64,14 @@ fn set_rdata(place: &mut [u8], opt: usize, end: usize) -> Option<()> {
     Some(())
 }
 
+/// A cookie of a reply (RFC 7873): the client's part and that of the server (RFC 9018), in octets.
+pub type Cookie = [u8; 24];
+
 /// Block size to which replies are padded, in octets (RFC 8467 section 4.1).
 pub const REPLY_BLOCK: usize = 468;
 
 /// Largest number of octets that [`ReplyOptions::add`] adds.
-pub const MAX_REPLY_OPTIONS: usize = 4 + 2 + 4 + REPLY_BLOCK;
+pub const MAX_REPLY_OPTIONS: usize = 4 + 24 + 4 + 2 + 4 + REPLY_BLOCK;
 
 /// The options that a reply over a stream carries because the query requested them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub struct ReplyOptions {
     pub keepalive: Option<u16>,
     /// Whether the reply is padded, because the query was (RFC 7830).
     pub padded: bool,
+    /// Cookie, because the query has one.
+    pub cookie: Option<Cookie>,
 }
 
 impl ReplyOptions {
@@ -109,12 +114,20 @@ impl ReplyOptions {
         }
         let limit = limit.min(place.len());
         let mut end = len;
-        if let Some(keepalive) = self.keepalive
-            && len + 6 <= limit
+        if let Some(cookie) = &self.cookie
+            && end + 28 <= limit
         {
-            place[len..len + 2].copy_from_slice(&KEEPALIVE.to_be_bytes());
-            place[len + 2..len + 4].copy_from_slice(&[0, 2]);
-            place[len + 4..len + 6].copy_from_slice(&keepalive.to_be_bytes());
+            place[end..end + 2].copy_from_slice(&COOKIE.to_be_bytes());
+            place[end + 2..end + 4].copy_from_slice(&[0, 24]);
+            place[end + 4..end + 28].copy_from_slice(cookie);
+            end += 28;
+        }
+        if let Some(keepalive) = self.keepalive
+            && end + 6 <= limit
+        {
+            place[end..end + 2].copy_from_slice(&KEEPALIVE.to_be_bytes());
+            place[end + 2..end + 4].copy_from_slice(&[0, 2]);
+            place[end + 4..end + 6].copy_from_slice(&keepalive.to_be_bytes());
             end += 6;
         }
         if self.padded {
@@ -206,7 +219,7 @@ mod tests {
             ReplyOptions::requested(&Query::parse(&query).unwrap().edns.unwrap(), Some(300))
         };
         assert_eq!(requested(&[0, 10, 0, 0]), ReplyOptions::default());
-        let both = ReplyOptions { keepalive: Some(300), padded: true };
+        let both = ReplyOptions { keepalive: Some(300), padded: true, cookie: None };
         assert_eq!(requested(&[0, 12, 0, 1, 0, 0, 11, 0, 0]), both);
         for (limit, length, codes) in [
             (65_535, REPLY_BLOCK, vec![KEEPALIVE, PADDING]),
@@ -225,6 +238,20 @@ mod tests {
             let found: Vec<u16> = seen.options().map(|option| option.unwrap().0).collect();
             assert_eq!(found, codes, "{limit}");
         }
+    }
+
+    #[test]
+    fn a_cookie_comes_first() {
+        let mut place = extended(None, &[], 0).unwrap();
+        let len = place.len();
+        place.resize(1_000, 0xee);
+        let options = ReplyOptions { keepalive: Some(1), padded: false, cookie: Some([7; 24]) };
+        let end = options.add(&mut place, len - OPT_FIXED, len, 1_000);
+        assert_eq!(end, len + 28 + 6);
+        let seen = Query::parse(&place[..end]).unwrap().edns.unwrap();
+        let found: Vec<_> = seen.options().map(|option| option.unwrap()).collect();
+        assert_eq!(found, [(COOKIE, &[7; 24][..]), (KEEPALIVE, &[0, 1])]);
+        assert_eq!(options.add(&mut place, len - OPT_FIXED, len, len + 20), len + 6);
     }
 
     proptest! {

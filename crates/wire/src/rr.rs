@@ -23,6 +23,8 @@ impl Qtype {
     pub const SOA: Self = Self(6);
     /// A pointer, used for reverse names (RFC 1035).
     pub const PTR: Self = Self(12);
+    /// A host's hardware and system (RFC 1035).
+    pub const HINFO: Self = Self(13);
     /// A mail exchanger (RFC 1035).
     pub const MX: Self = Self(15);
     /// Text (RFC 1035).

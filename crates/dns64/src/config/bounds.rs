@@ -15,11 +15,13 @@ struct Bound<T> {
 }
 
 impl<T: PartialOrd + Display> Bound<T> {
+    /// Returns an error with the bounds for a value that is not within them.
     fn check(&self) -> Result<(), ConfigError> {
         if self.value >= self.least && self.value <= self.most {
             return Ok(());
         }
-        let problem = format!("{} is out of bounds: write {} to {}", self.value, self.least, self.most);
+        let problem =
+            format!("{} is out of bounds: write {} to {}", self.value, self.least, self.most);
         Err(ConfigError::Value { key: self.key.to_owned(), problem })
     }
 }
@@ -31,6 +33,7 @@ impl Config {
         self.durations().iter().try_for_each(Bound::check)
     }
 
+    /// Returns all durations with their bounds.
     fn durations(&self) -> [Bound<Nanos>; 13] {
         let (upstream, cache, limits) = (&self.upstream, &self.cache, &self.limits);
         let bound = |key, value, least, most| Bound { key, value, least, most };
@@ -50,10 +53,16 @@ impl Config {
             bound("cache.serve-stale", cache.serve_stale, s(0), s(7 * day)),
             bound("cache.stale-ttl", cache.stale_ttl, s(1), s(day)),
             bound("limits.tcp-idle", limits.tcp_idle, ms(100), s(day)),
-            bound("synthesis.ttl-without-soa", s(self.synthesis.ttl_without_soa.into()), s(0), s(7 * day)),
+            bound(
+                "synthesis.ttl-without-soa",
+                s(self.synthesis.ttl_without_soa.into()),
+                s(0),
+                s(7 * day),
+            ),
         ]
     }
 
+    /// Returns all counts with their bounds.
     fn counts(&self) -> [Bound<usize>; 15] {
         let (upstream, limits) = (&self.upstream, &self.limits);
         let bound = |key, value, least, most| Bound { key, value, least, most };
@@ -64,14 +73,29 @@ impl Config {
             bound("upstream.dead-after", upstream.dead_after as usize, 1, 1_000),
             bound("upstream.source-ports", upstream.source_ports, 1, MAX_SOURCE_PORTS),
             bound("upstream.tcp-connections", upstream.tcp_connections, 1, 1_000),
-            bound("upstream.client-subnet-ipv4-bits", upstream.client_subnet_ipv4_bits.into(), 0, 32),
-            bound("upstream.client-subnet-ipv6-bits", upstream.client_subnet_ipv6_bits.into(), 0, 128),
+            bound(
+                "upstream.client-subnet-ipv4-bits",
+                upstream.client_subnet_ipv4_bits.into(),
+                0,
+                32,
+            ),
+            bound(
+                "upstream.client-subnet-ipv6-bits",
+                upstream.client_subnet_ipv6_bits.into(),
+                0,
+                128,
+            ),
             bound("cache.size", self.cache.size.0, 0, 1 << 40),
             bound("limits.outstanding", limits.outstanding, 1, MAX_OUTSTANDING),
             bound("limits.client-ipv4-bits", limits.client_ipv4_bits.into(), 0, 32),
             bound("limits.client-ipv6-bits", limits.client_ipv6_bits.into(), 0, 128),
             bound("limits.tcp-connections", limits.tcp_connections, 1, 1_000_000),
-            bound("limits.tcp-connections-per-client", limits.tcp_connections_per_client, 1, 1_000_000),
+            bound(
+                "limits.tcp-connections-per-client",
+                limits.tcp_connections_per_client,
+                1,
+                1_000_000,
+            ),
             bound("limits.tcp-pipelined", limits.tcp_pipelined, 1, 65_535),
         ]
     }

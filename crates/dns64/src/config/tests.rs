@@ -57,6 +57,9 @@ fn errors_name_the_place_and_a_solution() {
         ("[upstream]\nmin-timeout = \"1ms\"", &["upstream.min-timeout", "10ms"]),
         ("[upstream]\nfirst-timeout = 5", &["line 2"]),
         ("[upstream]\nsource-ports = 5000", &["upstream.source-ports", "2048"]),
+        ("[upstream]\navoid-ports = [\"x\"]", &["line 2", "`x`", "5060-5061"]),
+        ("[upstream]\navoid-ports = [\"1-60000\"]", &["upstream.avoid-ports", "16384"]),
+        ("[upstream]\nport-share = 0.9", &["upstream.port-share", "0.5"]),
         ("[upstream]\nclient-subnet = \"yes\"", &["line 2", "pass", "add"]),
         ("[upstream]\nclient-subnet-ipv4-bits = 33", &["upstream.client-subnet", "32"]),
         ("[cache]\nsize = \"64 MB\"", &["line 2", "64MiB"]),
@@ -90,7 +93,8 @@ fn values_of_all_kinds_are_read() {
     assert_eq!((config.cache.size, config.metrics.listen), (Bytes(0), None));
     assert_eq!(config.upstream.first_timeout, Nanos::from_secs(1));
     assert_eq!(config.synthesis.never, [Name::ROOT]);
-    let block = "[[dns64]]\nprefix = \"64:ff9b::/96\"\nmapped = [\"any\"]\nnot-mapped = [\"10.1.2.3\"]";
+    let block =
+        "[[dns64]]\nprefix = \"64:ff9b::/96\"\nmapped = [\"any\"]\nnot-mapped = [\"10.1.2.3\"]";
     let block = Config::parse(block).expect("it is right").dns64.remove(0);
     assert_eq!(block.mapped, all_ipv4());
     assert_eq!(block.not_mapped[0].to_string(), "10.1.2.3/32");

@@ -167,7 +167,8 @@ where
         match network(text).map_err(D::Error::custom)? {
             IpNet::V4(network) => out.push(network),
             IpNet::V6(_) => {
-                let error = format!("`{text}` is not IPv4: write 10.0.0.0/8, an IPv4 address, or any");
+                let error =
+                    format!("`{text}` is not IPv4: write 10.0.0.0/8, an IPv4 address, or any");
                 return Err(D::Error::custom(error));
             }
         }

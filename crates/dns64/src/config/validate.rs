@@ -1,6 +1,9 @@
 //! Validation of values against each other and their bounds.
 
-use super::{BlockConfig, Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS};
+use super::{BlockConfig, Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, ports};
+
+/// Least number of source ports from which to draw; with fewer a forger has little to guess.
+const MIN_PORTS: usize = 16_384;
 
 /// Smallest and largest buffer of a socket, in octets: a packet, and what the kernel can count twice.
 const MIN_SOCKET_BUFFER: usize = 4 << 10;
@@ -34,6 +37,12 @@ impl Config {
                 "upstream.source-ports",
                 format!("write 1 to {most} for {} servers", self.upstream.servers.len()),
             );
+        }
+        if !(self.upstream.port_share > 0.0 && self.upstream.port_share <= 0.5) {
+            return bad("upstream.port-share", "write a share above 0 and up to 0.5".into());
+        }
+        if ports::usable(&self.upstream.avoid_ports) < MIN_PORTS {
+            return bad("upstream.avoid-ports", format!("leave at least {MIN_PORTS} ports"));
         }
         if self.dns64.len() > MAX_BLOCKS {
             return bad("dns64", format!("write at most {MAX_BLOCKS} blocks"));

@@ -11,6 +11,7 @@ use super::Dns64;
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
 use crate::config::{Denied, Overload, PtrMode};
+use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::question::{Key, KeyFlags};
@@ -22,6 +23,11 @@ use crate::tsig;
 
 /// Longest error reply: header, question and OPT record, in bytes.
 const MAX_ERROR: usize = 12 + 255 + 4 + 11;
+
+/// HINFO data of a minimal answer to ANY (RFC 8482 section 4.2).
+const MINIMAL_ANY: &[u8] = b"\x07RFC8482\0";
+/// TTL of that record, in seconds.
+const MINIMAL_ANY_TTL: u32 = 3_600;
 
 /// Unit of the keepalive option (RFC 7828), in nanoseconds.
 const TENTH: u64 = 100_000_000;
@@ -51,6 +57,7 @@ impl Dns64 {
         self.query(ReplyTo::Stream(stream), client, idle, message, now, tx);
     }
 
+    /// Handles a message of a client, over UDP or a stream.
     fn query(
         &mut self,
         to: ReplyTo,
@@ -76,12 +83,23 @@ impl Dns64 {
         let stream = matches!(to, ReplyTo::Stream(_));
         let udp_limit = self.settings.config.server.max_udp_size.into();
         let wants = Wants::new(&query, udp_limit, stream, idle);
-        let client = Client { to, wants, network: facts.network, address };
+        let mut client = Client { to, wants, proven: stream, network: facts.network, address };
         if !facts.allowed {
             self.counters.denied += 1;
             match self.settings.config.server.denied {
                 Denied::Refuse => return self.prohibit(client, &query, message.len(), now, tx),
                 Denied::Drop => return self.send_error(to, facts.network, &[], now, tx),
+            }
+        }
+        match Shown::of(&query) {
+            Ok(None) => {}
+            Ok(Some(shown)) => {
+                client.proven |= self.cookies.is_valid(&shown, address, now);
+                client.wants.options.cookie = Some(self.cookies.reply(&shown, address, now));
+            }
+            Err(rcode) => {
+                self.counters.bad_queries += 1;
+                return self.refuse(&client, &query, rcode, now, tx);
             }
         }
         if query.signed {
@@ -168,6 +186,13 @@ impl Dns64 {
                 return self.deliver(&client, Age::Fresh, now, tx);
             }
             Special::No | Special::QueryReverse(_) => {}
+        }
+        let minimal = self.settings.config.server.minimal_any;
+        if minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_)) {
+            self.scratch.answer.compose(&self.scratch.question, |c| {
+                c.at_question(Qtype::HINFO, MINIMAL_ANY_TTL, MINIMAL_ANY);
+            });
+            return self.deliver(&client, Age::Fresh, now, tx);
         }
         let subnet = match Subnet::of(query, client.address, &self.settings.config.upstream) {
             Ok(subnet) => subnet,

@@ -48,7 +48,7 @@ impl Dns64 {
                 self.counters.unsent += u64::from(!sent);
             }
             ReplyTo::Datagram(to) if !message.is_empty() => {
-                if self.admission.reply(network, now) != Verdict::Send {
+                if self.admission.reply(network, &message[2..], now) != Verdict::Send {
                     self.counters.rate_limited += 1;
                     return;
                 }
@@ -253,7 +253,11 @@ pub(super) fn deliver(
         }
         ReplyTo::Datagram(to) => {
             let mut wants = client.wants;
-            match admission.reply(client.network, now) {
+            let verdict = match client.proven {
+                true => Verdict::Send,
+                false => admission.reply(client.network, answer.identity(), now),
+            };
+            match verdict {
                 Verdict::Send => {}
                 Verdict::Slip => {
                     // Room for the question only.

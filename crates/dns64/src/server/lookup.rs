@@ -5,7 +5,7 @@ use measure::Nanos;
 use rand_chacha::rand_core::RngCore;
 use wire::edns::opt_fixed;
 use wire::message::{HEADER, Header, OPT_FIXED, flag};
-use wire::{Name, Qclass, Qtype};
+use wire::{Name, Opcode, Qclass, Qtype};
 
 use super::Dns64;
 use crate::config::Transport;
@@ -16,7 +16,7 @@ use crate::reply::{self, Reply};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
 use crate::transaction::{Path, Phase, Transaction};
-use crate::upstream::{OtherCase, ServerId};
+use crate::upstream::ServerId;
 
 /// Number of ids that are tried until one is free on a socket. With 64 queries on one socket nearly every
 /// first try succeeds.
@@ -88,7 +88,7 @@ impl Dns64 {
             self.counters.upstream_retries += u64::from(lookup.attempts > 1);
             return self.send_on_stream(t, slot, now);
         }
-        let seed = if self.upstreams.mixes_case(server) { self.rng.next_u64() } else { 0 };
+        let seed = if self.upstreams.mixes_case(server, now) { self.rng.next_u64() } else { 0 };
         let path = match self.upstreams.take_socket(server, &mut self.rng) {
             Some(socket) => self.send_on(socket, t, slot, seed, tx),
             None => Path::Unsent,
@@ -157,16 +157,24 @@ impl Dns64 {
         reply::normalise(&mut message, self.upstreams.trusts(server));
         match Reply::parse(&message) {
             Some(reply) => self.on_parsed(server, lookup, &reply, received.bytes, now, tx),
-            // Servers that could not parse or would not answer the query may leave the question out.
-            None if header.is_response()
-                && message.len() == HEADER
-                && !matches!(header.rcode(), 0 | 3) =>
-            {
-                self.end_lookup(lookup / 2, lookup as usize % 2, Outcome::Refused, now, tx);
-            }
+            None if is_short_error(&message, &header) => self.on_short_error(lookup, now, tx),
             None => self.counters.upstream_malformed += 1,
         }
         self.scratch.reply = message;
+    }
+
+    /// Handles an error without a question, from a server that could not parse the query or would not answer it, or from
+    /// anyone who knows port and id: the query is sent again without EDNS, then over a stream, where no third party can
+    /// forge the reply.
+    fn on_short_error(&mut self, lookup: u32, now: Nanos, tx: &mut TxBatch) {
+        let (t, slot) = (lookup / 2, lookup as usize % 2);
+        let edns = self.settings.config.upstream.udp_size > 0;
+        if edns && !self.transactions[t].lookups[slot].plain {
+            return self.end_lookup(t, slot, Outcome::Refused, now, tx);
+        }
+        self.counters.upstream_errors += 1;
+        self.release(t, slot);
+        self.send_on_stream(t, slot, now);
     }
 
     /// Handles a well-formed reply with the id of a pending lookup; `octets` is the message as received.
@@ -188,12 +196,10 @@ impl Dns64 {
             Match::Exact => {}
             Match::OtherCase => {
                 self.counters.upstream_mismatched += 1;
-                if self.upstreams.note_case_changed(server) == OtherCase::Unclear {
-                    // Over a stream no third party can forge the reply.
-                    self.release(t, slot);
-                    self.send_on_stream(t, slot, now);
-                }
-                return;
+                self.upstreams.note_case_changed(server, now);
+                // The server changes case, or the reply is forged; over a stream no third party can do that.
+                self.release(t, slot);
+                return self.send_on_stream(t, slot, now);
             }
             Match::No => {
                 self.counters.upstream_mismatched += 1;
@@ -324,7 +330,8 @@ impl Dns64 {
     /// there, and was fast.
     pub(super) fn limit_wait(&mut self, t: u32, now: Nanos) {
         let lookup = &mut self.transactions[t].lookups[0];
-        if lookup.path == Path::None || lookup.attempts < 2 {
+        // One over a stream has had a reply, which was too long.
+        if matches!(lookup.path, Path::None | Path::Stream(_)) || lookup.attempts < 2 {
             return;
         }
         lookup.attempts = u8::MAX;
@@ -385,6 +392,17 @@ impl Dns64 {
             self.start_lookup(t, 0, Qtype::NS, now, tx);
         }
     }
+}
+
+/// Returns whether a message is an error without a question that a server may send (RFC 1035 section 4.1.1): FORMERR,
+/// SERVFAIL, NOTIMP or REFUSED, a header alone whose counts are zero.
+fn is_short_error(message: &[u8], header: &Header) -> bool {
+    header.is_response()
+        && header.opcode() == Opcode::QUERY
+        && !header.is_truncated()
+        && message.len() == HEADER
+        && header.counts == [0; 4]
+        && matches!(header.rcode(), 1 | 2 | 4 | 5)
 }
 
 /// Returns the number of a lookup.

@@ -113,9 +113,7 @@ impl Dns64 {
         let policy = self.settings.policy.clone();
         let settings = &policy.synthesis;
         let reply = match outcome {
-            Outcome::Nothing
-                if settings.on_timeout == OnTimeout::Fail || self.a_has_failed(t) =>
-            {
+            Outcome::Nothing if settings.on_timeout == OnTimeout::Fail || self.a_has_failed(t) => {
                 return self.fail(t, outcome.reason(), now, tx);
             }
             Outcome::Refused if settings.on_error == OnError::Pass => {
@@ -159,6 +157,20 @@ impl Dns64 {
             self.transactions[t].negative_ttl = reply.negative_ttl;
             return self.query_a(t, now, tx);
         }
+        self.use_aaaa(t, &reply, &reading, now, tx);
+    }
+
+    /// Answers with the found AAAA records that are not excluded; without any A is queried.
+    fn use_aaaa(
+        &mut self,
+        t: u32,
+        reply: &Reply<'_>,
+        reading: &Reading,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let policy = &self.settings.policy;
+        let view = self.transactions[t].key.view;
         let excluded = |data: &[u8]| {
             <[u8; 16]>::try_from(data).is_ok_and(|a| policy.is_excluded(view, Ipv6Addr::from(a)))
         };
@@ -172,9 +184,9 @@ impl Dns64 {
             n => {
                 self.counters.native += 1;
                 if n == total {
-                    self.pass_on(t, &reply, &reading, now, tx)
+                    self.pass_on(t, reply, reading, now, tx)
                 } else {
-                    self.rebuild(t, &reply, &reading);
+                    self.rebuild(t, reply, reading);
                     self.finish(t, now, tx);
                 }
             }

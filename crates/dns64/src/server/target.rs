@@ -237,10 +237,7 @@ mod tests {
             (&[hint], Some(&[])),
             (&[alpn, hint], Some(&[alpn])),
             (&[b"\0\0\0\x02\0\x04", hint], Some(&[])),
-            (
-                &[b"\0\0\0\x04\0\x01\0\x04", alpn, hint],
-                Some(&[b"\0\0\0\x02\0\x01", alpn]),
-            ),
+            (&[b"\0\0\0\x04\0\x01\0\x04", alpn, hint], Some(&[b"\0\0\0\x02\0\x01", alpn])),
             (&[alpn], None),
             (&[hint, b"\0"], None),
         ];

@@ -55,7 +55,7 @@ impl Bench {
         let servers = if file.contains("servers =") { "" } else { "upstream.source-ports = 4\n" };
         let config = Config::parse(&format!("{servers}{file}")).expect(file);
         let now = Nanos::from_secs(100);
-        let role = Dns64::new(Arc::new(Settings::new(config, 1)), [7; 32], now);
+        let role = Dns64::new(Arc::new(Settings::new(config, 1, [7; 16])), [7; 32], now);
         let mut bench = Bench { role, now, sockets: 1 };
         bench.open_sockets();
         bench

@@ -1,8 +1,10 @@
-//! Tests of the server as a role, step by step: upstream queries and their times, answers to clients, limits. `answers` has
-//! the rules for their content.
+//! Tests of the server as a role, step by step: upstream queries and their times, answers to clients, limits. `answers`,
+//! `dnssec` and `options` have the rules for their content.
 
 mod answers;
 mod bench;
+mod dnssec;
+mod options;
 mod text;
 
 use std::net::SocketAddr;
@@ -83,7 +85,10 @@ fn a_silent_upstream_gets_retries_and_the_client_servfail() {
     // AAAA at 0, 400 and 1,200 ms, A beside it from 400 ms on, 400 and 800 ms later; SERVFAIL when both have ended; with
     // 10 % of jitter at each step and ticks of 4 ms.
     for (at, expected) in times.iter().zip([400, 800, 1_200, 1_600, 3_200]) {
-        assert!(at + expected / 10 >= expected && *at <= expected + expected / 10 + 13, "{times:?}");
+        assert!(
+            at + expected / 10 >= expected && *at <= expected + expected / 10 + 13,
+            "{times:?}"
+        );
     }
     assert_eq!(times.len(), 5);
     let types: Vec<Vec<Qtype>> =
@@ -125,13 +130,56 @@ fn only_a_matching_reply_is_accepted() {
         counters.upstream_unexpected + counters.upstream_mismatched + counters.upstream_malformed;
     assert_eq!(ignored, 7);
     assert_eq!(bench.reply(sent, &good).clients.len(), 1);
-    // The server is known to keep case: from now on another case means a forged reply.
+    // The server is known to keep case: a reply in another case is forged, and the query is repeated over a stream.
     let asked = bench.ask(1, &query("www.example.test", Qtype::A, 2));
     let sent = &asked.upstream[0];
     let mut lower = reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]);
     lower[HEADER..HEADER + 17].make_ascii_lowercase();
     assert!(bench.reply(sent, &lower).clients.is_empty());
-    assert_eq!(bench.role.drain_to_streams().count(), 0);
+    assert_eq!(answer_stream(&mut bench).clients.len(), 1);
+    let again = bench.ask(1, &query("www.example.test", Qtype::A, 3)).upstream;
+    assert_ne!(again[0].name(), "www.example.test", "the next name is in mixed case again");
+}
+
+/// Replies to the only query that was sent over a stream.
+fn answer_stream(bench: &mut Bench) -> Out {
+    let commands: Vec<ToStreams> = bench.role.drain_to_streams().collect();
+    let [ToStreams::Query { lookup, ticket, message, .. }] = &commands[..] else {
+        panic!("{commands:?}")
+    };
+    let message = Some(reply(message, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    let reply = FromStreams::Reply { lookup: *lookup, ticket: *ticket, message };
+    bench.role.push_from_streams(reply);
+    bench.step(&[])
+}
+
+#[test]
+fn an_error_without_a_question_is_checked_and_confirmed() {
+    let mut bench = Bench::new("cache.size = 0");
+    let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
+    let short =
+        |sent: &Sent, flags: [u8; 2], counts: [u8; 8]| [&sent.bytes[..2], &flags, &counts].concat();
+    for (what, flags, counts) in [
+        ("a query", [0x01, 0x81], [0; 8]),
+        ("another opcode", [0xa9, 0x81], [0; 8]),
+        ("truncated", [0x83, 0x81], [0; 8]),
+        ("NOERROR", [0x81, 0x80], [0; 8]),
+        ("NXDOMAIN", [0x81, 0x83], [0; 8]),
+        ("a return code of another opcode", [0x81, 0x89], [0; 8]),
+        ("records that are not there", [0x81, 0x82], [0, 1, 0, 0, 0, 0, 0, 0]),
+    ] {
+        let out = bench.reply(&sent, &short(&sent, flags, counts));
+        assert!(out.clients.is_empty() && out.upstream.is_empty(), "{what}");
+        assert_eq!(bench.role.drain_to_streams().count(), 0, "{what}");
+    }
+    assert_eq!(bench.role.counters().upstream_malformed, 7);
+    // FORMERR: without EDNS; SERVFAIL to that: over a stream.
+    let out = bench.reply(&sent, &short(&sent, [0x81, 0x81], [0; 8]));
+    let [plain] = &out.upstream[..] else { panic!("one query") };
+    assert_eq!(plain.bytes[10..12], [0, 0]);
+    let out = bench.reply(plain, &short(plain, [0x81, 0x82], [0; 8]));
+    assert!(out.clients.is_empty() && out.upstream.is_empty());
+    assert_eq!(rcode(&answer_stream(&mut bench).clients[0].1), 0);
 }
 
 #[test]
@@ -359,7 +407,8 @@ fn one_retry_remains_when_all_servers_are_dead() {
     bench.wait(10_000);
     assert!(bench.role.health().all(|server| !server.alive));
     bench.ask(1, &query("second.test", Qtype::A, 2));
-    let mut sent: Vec<Sent> = bench.wait(600).into_iter().flat_map(|(_, out)| out.upstream).collect();
+    let mut sent: Vec<Sent> =
+        bench.wait(600).into_iter().flat_map(|(_, out)| out.upstream).collect();
     sent.retain(|sent| sent.name() != ".");
     let [retry] = &sent[..] else { panic!("one retry: {sent:?}") };
     let out = bench.reply(retry, &reply(&retry.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
@@ -455,7 +504,7 @@ fn a_reload_keeps_pending_questions() {
     let mut bench = Bench::new("cache.size = 0");
     let aaaa = bench.ask(1, &query("www.test", Qtype::AAAA, 1)).upstream.remove(0);
     let other = "upstream.servers = [\"127.0.0.9:53\"]\nupstream.source-ports = 4\n[[dns64]]\nprefix = \"2001:db8::/96\"";
-    let settings = Settings::new(Config::parse(other).expect(other), 1);
+    let settings = Settings::new(Config::parse(other).expect(other), 1, [7; 16]);
     bench.role.reload(Arc::new(settings));
     bench.open_sockets();
     // The old server may still answer; the next lookup goes to the new one, by the new rules.
@@ -467,6 +516,37 @@ fn a_reload_keeps_pending_questions() {
         bench.role.health().map(|s| s.address.to_string()).collect::<Vec<_>>(),
         ["127.0.0.9:53"]
     );
+}
+
+#[test]
+fn a_reload_keeps_the_cache_unless_the_rules_change() {
+    let base = "upstream.source-ports = 4\n";
+    for (change, kept) in [
+        ("", true),
+        (
+            "server.log = \"debug\"\nlimits.responses-per-second = 1000\nserver.allow = [\"any\"]",
+            true,
+        ),
+        ("upstream.first-timeout = \"1s\"", true),
+        ("synthesis.never = [\"other.test\"]", false),
+        ("cache.max-ttl = \"1h\"", false),
+        ("upstream.servers = [\"127.0.0.9:53\"]", false),
+        ("[[dns64]]\nprefix = \"2001:db8::/96\"", false),
+    ] {
+        let mut bench = Bench::new("");
+        let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
+        bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+        let file = format!("{base}{change}");
+        let settings = Settings::new(Config::parse(&file).expect(&file), 1, [7; 16]);
+        bench.role.reload(Arc::new(settings));
+        bench.open_sockets();
+        let out = bench.ask(1, &query("www.test", Qtype::A, 2));
+        assert_eq!(
+            (out.clients.len(), out.upstream.len()),
+            if kept { (1, 0) } else { (0, 1) },
+            "{change}"
+        );
+    }
 }
 
 #[test]

@@ -210,3 +210,26 @@ fn asked(sent: &Sent) -> String {
     }
     text
 }
+
+/// A question, a reply with an A record for its name, and the synthesised answer.
+pub(crate) const AAAA: &str = "v4.example AAAA";
+pub(crate) const A: (&str, &str) = ("v4.example A", "v4.example. 60 A 8.8.4.4");
+pub(crate) const SYNTHESISED: &str = "NOERROR; v4.example. 60 AAAA 64:ff9b::808:404; ede 29";
+
+/// A signature of v4.example, of this type.
+pub(crate) fn signature(rtype: &str) -> String {
+    format!("v4.example. 60 RRSIG {rtype} 13 2 60 1893456000 1577836800 1 example. AAAA")
+}
+
+/// A bench without a cache.
+pub(crate) fn uncached(config: &str) -> Bench {
+    let cache = if config.ends_with("[cache]") { "size = 0" } else { "cache.size = 0" };
+    Bench::new(&format!("{config}\n{cache}"))
+}
+
+/// Checks a table of queries, scripts of upstream, and expected answers.
+pub(crate) fn check(config: &str, cases: &[(&str, &[(&str, &str)], &str)]) {
+    for (query, script, expected) in cases {
+        assert_eq!(uncached(config).exchange(query, script).answer, *expected, "{config}: {query}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Validating resolvers behind dns64d: Unbound and BIND with a trust anchor for a signed `arpa`, whose delegation of
+//! Resolvers behind dns64d: BIND as a plain forwarder, and validating ones, Unbound and BIND with a trust anchor for a signed `arpa`, whose delegation of
 //! `ipv4only.arpa` is insecure as in the real zone (RFC 8880).
 //!
 //! ```text
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::faults::{SYNTHESISED, ipv4_only};
 use crate::kit::client::Query;
 use crate::kit::message::Reply;
 use crate::kit::server::{Kind, Server, free_port};
@@ -235,4 +236,28 @@ fn a_validating_unbound_finds_ipv4only_arpa_usable() {
 #[test]
 fn a_validating_bind_finds_ipv4only_arpa_usable() {
     check("named", bind_validator);
+}
+
+#[test]
+fn clients_of_a_forwarding_bind_get_synthesised_records_if_so_configured() {
+    let script = ipv4_only();
+    let leave_signed = "synthesis.leave-alone = \"signed\"";
+    for (config, answers) in [("", &[][..]), (leave_signed, &[SYNTHESISED])] {
+        let server = Server::start(Kind::Dns64d, &[script.address()], config).expect("it starts");
+        let to = server.address();
+        let forwarder = Daemon::start("named", |port, dir| {
+            let options = format!(
+                "recursion yes; allow-recursion {{ any; }}; dnssec-validation no; forward only;
+                forwarders {{ {} port {}; }}; }};",
+                to.ip(),
+                to.port()
+            );
+            bind(port, dir, &options)
+        });
+        let Some(forwarder) = forwarder else { return };
+        // It sets DO and CD, whatever its client sets.
+        let reply = forwarder.ask("v4.example AAAA");
+        let seen: Vec<&str> = reply.answer.iter().map(|seen| seen.data.as_str()).collect();
+        assert_eq!((reply.rcode.as_str(), &seen[..]), ("NOERROR", answers), "{config}: {reply}");
+    }
 }

@@ -10,7 +10,8 @@ use domain::base::{MessageBuilder, Name};
 use super::message::{self, ECS, Edns, Reply};
 
 /// A TSIG record (RFC 8945) of a key that no server knows.
-const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x21\x0bhmac-sha256\0\0\0\0\0\0\x09\x01\x2c\0\x04abcd\
+const TSIG: &[u8] =
+    b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x21\x0bhmac-sha256\0\0\0\0\0\0\x09\x01\x2c\0\x04abcd\
     \x12\x34\0\0\0\0";
 
 /// A query and how it is sent.

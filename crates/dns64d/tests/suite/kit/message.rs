@@ -236,9 +236,9 @@ impl Reply {
     /// Returns the info codes of its extended errors.
     pub(crate) fn errors(&self) -> impl Iterator<Item = u16> {
         let options = self.edns.iter().flat_map(|edns| &edns.options);
-        options.filter(|(code, _)| *code == EXTENDED_ERROR).map(|(_, data)| {
-            u16::from_be_bytes(*data.first_chunk().expect("a code of two octets"))
-        })
+        options
+            .filter(|(code, _)| *code == EXTENDED_ERROR)
+            .map(|(_, data)| u16::from_be_bytes(*data.first_chunk().expect("a code of two octets")))
     }
 }
 

@@ -124,7 +124,9 @@ impl Scripted {
 
     /// Returns the octets of the reply to `query`; `None` for no reply.
     fn compose(&self, query: &Message<Vec<u8>>, tcp: bool) -> Option<Vec<u8>> {
-        if self.has("silent") || (tcp && self.has("silent-tcp")) {
+        // Nobody can forge a reply on a connection of others.
+        let forged_on_stream = tcp && self.has("wrong-case");
+        if self.has("silent") || (tcp && self.has("silent-tcp")) || forged_on_stream {
             return None;
         }
         if self.has("garbage") || (tcp && self.has("garbage-tcp")) {

@@ -282,7 +282,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "A TTL of 2^31 or more is 0",
         rfc: "RFC 2181 8",
-        upstream: &[("huge.example A", "huge.example 4294967295 A 192.0.2.33"), ("huge.example AAAA", "")],
+        upstream: &[
+            ("huge.example A", "huge.example 4294967295 A 192.0.2.33"),
+            ("huge.example AAAA", ""),
+        ],
         queries: &[
             ("huge.example A", "NOERROR; huge.example 0 A 192.0.2.33"),
             ("huge.example AAAA", "NOERROR; huge.example 0 AAAA 2001:db8:64::c000:221"),

@@ -188,10 +188,7 @@ pub(crate) const ROWS: &[Row] = &[
         bind: AS_IS,
         upstream: &[("v4.example A", "SERVFAIL; ede 7")],
         queries: &[("v4.example A", "SERVFAIL; none; ede 7")],
-        differs: &[
-            (Kind::Unbound, "it sends none"),
-            (Kind::Bind, "it sends none"),
-        ],
+        differs: &[(Kind::Unbound, "it sends none"), (Kind::Bind, "it sends none")],
         ..Row::NONE
     },
     Row {
@@ -204,10 +201,7 @@ pub(crate) const ROWS: &[Row] = &[
             ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221; ede 29"),
             ("v4.example AAAA +noedns", "NOERROR; v4.example AAAA 2001:db8:64::c000:221; no-opt"),
         ],
-        differs: &[
-            (Kind::Unbound, "it sends none"),
-            (Kind::Bind, "it sends none"),
-        ],
+        differs: &[(Kind::Unbound, "it sends none"), (Kind::Bind, "it sends none")],
         ..Row::NONE
     },
     Row {
@@ -263,7 +257,9 @@ pub(crate) const ROWS: &[Row] = &[
         name: "Extended error 3 with expired answers",
         rfc: "RFC 8914, RFC 8767",
         config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
-        unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes"),
+        unbound: With(
+            "serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes",
+        ),
         bind: With(
             "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
         ),

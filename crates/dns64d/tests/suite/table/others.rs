@@ -197,11 +197,27 @@ pub(crate) const ROWS: &[Row] = &[
         name: "A signed query (TSIG) with an unknown key: NOTAUTH",
         rfc: "RFC 8945 5.2.1",
         upstream: V4,
-        queries: &[(
-            "v4.example AAAA +tsig",
-            "NOTAUTH; none; unasked v4.example AAAA",
-        )],
+        queries: &[("v4.example AAAA +tsig", "NOTAUTH; none; unasked v4.example AAAA")],
         differs: &[(Kind::Unbound, "it replies FORMERR")],
+        ..Row::NONE
+    },
+    Row {
+        name: "ANY over UDP gets one record, over TCP all",
+        rfc: "RFC 8482",
+        unbound: With("deny-any: yes"),
+        bind: With("options: minimal-any yes;"),
+        upstream: &[("v4.example ANY", "v4.example 60 A 192.0.2.33; v4.example 60 TXT \"x\"")],
+        queries: &[
+            (
+                "v4.example ANY",
+                "NOERROR; v4.example HINFO \"RFC8482\" \"\"; unasked v4.example ANY",
+            ),
+            ("v4.example ANY +tcp", "NOERROR; v4.example A 192.0.2.33; v4.example TXT \"x\""),
+        ],
+        differs: &[
+            (Kind::Unbound, "an empty answer, over TCP too"),
+            (Kind::Bind, "one of the record sets of upstream"),
+        ],
         ..Row::NONE
     },
     Row {

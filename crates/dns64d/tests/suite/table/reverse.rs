@@ -116,7 +116,12 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[PTR],
         queries: &[(
             concat!(reverse!(), " PTR"),
-            concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+            concat!(
+                "NOERROR; ",
+                reverse!(),
+                " CNAME 33.2.0.192.in-addr.arpa; ",
+                "33.2.0.192.in-addr.arpa PTR v4.example"
+            ),
         )],
         ..Row::NONE
     },
@@ -126,7 +131,12 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[PTR],
         queries: &[(
             concat!(well_known_prefix!(), " PTR"),
-            concat!("NOERROR; ", well_known_prefix!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+            concat!(
+                "NOERROR; ",
+                well_known_prefix!(),
+                " CNAME 33.2.0.192.in-addr.arpa; ",
+                "33.2.0.192.in-addr.arpa PTR v4.example"
+            ),
         )],
         differs: &[
             (Kind::Unbound, "it knows only its own prefix"),
@@ -144,7 +154,12 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[PTR],
         queries: &[(
             concat!(reverse!(), " PTR +from=127.0.0.3"),
-            concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+            concat!(
+                "NOERROR; ",
+                reverse!(),
+                " CNAME 33.2.0.192.in-addr.arpa; ",
+                "33.2.0.192.in-addr.arpa PTR v4.example"
+            ),
         )],
         ..Row::NONE
     },
@@ -154,7 +169,12 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[PTR],
         queries: &[(
             concat!(reverse!(), " PTR +do +cd"),
-            concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; ", "33.2.0.192.in-addr.arpa PTR v4.example"),
+            concat!(
+                "NOERROR; ",
+                reverse!(),
+                " CNAME 33.2.0.192.in-addr.arpa; ",
+                "33.2.0.192.in-addr.arpa PTR v4.example"
+            ),
         )],
         differs: &[(Kind::Unbound, "it returns the PTR record under the original name")],
         ..Row::NONE
@@ -192,8 +212,14 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.3.1, RFC 8020",
         upstream: &[],
         queries: &[
-            ("c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR", "NOERROR; none; soa 1"),
-            ("0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR", "NOERROR; none; soa 1"),
+            (
+                "c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR",
+                "NOERROR; none; soa 1",
+            ),
+            (
+                "0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR",
+                "NOERROR; none; soa 1",
+            ),
             ("0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR", "NXDOMAIN"),
         ],
         differs: &[(Kind::Unbound, "it handles only complete addresses")],

@@ -99,10 +99,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "No other option reaches upstream, keeps a query from the cache, or comes back from upstream",
         rfc: "RFC 6891 6.2.6",
-        upstream: &[(
-            "v4.example A",
-            "option 3; option 65001; v4.example 60 A 192.0.2.33",
-        )],
+        upstream: &[("v4.example A", "option 3; option 65001; v4.example 60 A 192.0.2.33")],
         queries: &[
             ("v4.example A +option=65001", "NOERROR; v4.example A 192.0.2.33; options 0"),
             ("v4.example A +option=65073", "NOERROR; v4.example A 192.0.2.33; options 0"),
@@ -305,8 +302,14 @@ pub(crate) const ROWS: &[Row] = &[
                 "host.sub.example A",
                 "host.sub.example 40 A 192.0.2.33; additional; ns.sub.example 60 A 192.0.2.53",
             ),
-            ("no.sub.example AAAA", "authority; sub.example 60 SOA ns.sub.example host.sub.example 1 2 3 4 5"),
-            ("no.sub.example A", "authority; sub.example 60 SOA ns.sub.example host.sub.example 1 2 3 4 5"),
+            (
+                "no.sub.example AAAA",
+                "authority; sub.example 60 SOA ns.sub.example host.sub.example 1 2 3 4 5",
+            ),
+            (
+                "no.sub.example A",
+                "authority; sub.example 60 SOA ns.sub.example host.sub.example 1 2 3 4 5",
+            ),
         ],
         queries: &[
             (

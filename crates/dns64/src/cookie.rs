@@ -1,0 +1,195 @@
+//! DNS cookies for clients (RFC 7873): a client that shows the cookie that it got before is at its address, since a forger
+//! of addresses sees no replies. Its replies are not limited in rate.
+//!
+//! ```text
+//!   client cookie (8)   version 1 | 0 0 0 | time (4) | hash (8)      RFC 9018
+//!                                  hash: SipHash-2-4 of all before it and the client's address
+//! ```
+
+use std::net::IpAddr;
+
+use measure::Nanos;
+use wire::extend::{COOKIE, Cookie};
+use wire::{EdnsSeen, Query, Rcode};
+
+/// Time for which a cookie is valid, and how far its time may lie ahead, in seconds (RFC 9018 section 4.3).
+const MAX_AGE: u32 = 3_600;
+const MAX_AHEAD: u32 = 300;
+
+/// Makes and checks the server's part of cookies.
+#[derive(Clone, Debug)]
+pub(crate) struct Cookies {
+    secret: [u8; 16],
+    /// Unix time of the time 0 of this worker, in seconds.
+    unix_zero: u64,
+}
+
+/// The cookie of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    client: [u8; 8],
+    /// The server's part; `None` if it is missing or none of ours.
+    server: Option<[u8; 16]>,
+}
+
+impl Shown {
+    /// Returns the cookie of a query, if it has one.
+    ///
+    /// # Errors
+    /// The return code for an option of an invalid length (RFC 7873 section 5.2.2).
+    #[inline]
+    pub(crate) fn of(query: &Query<'_>) -> Result<Option<Self>, Rcode> {
+        let mut options = query.edns.iter().flat_map(EdnsSeen::options).flatten();
+        let Some((_, data)) = options.find(|(code, _)| *code == COOKIE) else { return Ok(None) };
+        match (data.split_first_chunk::<8>(), data.len()) {
+            (Some((client, server)), 8 | 16..=40) => {
+                Ok(Some(Shown { client: *client, server: server.try_into().ok() }))
+            }
+            _ => Err(Rcode::FORMERR),
+        }
+    }
+}
+
+impl Cookies {
+    /// Makes cookies with this secret.
+    pub(crate) fn new(secret: [u8; 16]) -> Self {
+        Cookies { secret, unix_zero: 0 }
+    }
+
+    /// Sets the Unix time, in seconds, at time `now`.
+    pub(crate) fn set_time(&mut self, now: Nanos, unix: u64) {
+        self.unix_zero = unix.saturating_sub(now.0 / 1_000_000_000);
+    }
+
+    /// Returns the Unix time in seconds, modulo 2^32.
+    fn time(&self, now: Nanos) -> u32 {
+        (self.unix_zero + now.0 / 1_000_000_000) as u32
+    }
+
+    /// Returns whether a client has shown a cookie that it got here at this address.
+    pub(crate) fn is_valid(&self, shown: &Shown, client: IpAddr, now: Nanos) -> bool {
+        let Some(server) = shown.server else { return false };
+        let time = u32::from_be_bytes([server[4], server[5], server[6], server[7]]);
+        let age = self.time(now).wrapping_sub(time);
+        let current = age <= MAX_AGE || age.wrapping_neg() <= MAX_AHEAD;
+        current && server == self.made(&shown.client, time, client)
+    }
+
+    /// Returns the cookie for the reply to a client.
+    pub(crate) fn reply(&self, shown: &Shown, client: IpAddr, now: Nanos) -> Cookie {
+        let mut cookie = [0; 24];
+        cookie[..8].copy_from_slice(&shown.client);
+        cookie[8..].copy_from_slice(&self.made(&shown.client, self.time(now), client));
+        cookie
+    }
+
+    /// Makes the server's part.
+    fn made(&self, client: &[u8; 8], time: u32, address: IpAddr) -> [u8; 16] {
+        let mut input = [0; 32];
+        input[..8].copy_from_slice(client);
+        input[8] = 1;
+        input[12..16].copy_from_slice(&time.to_be_bytes());
+        let len = match address.to_canonical() {
+            IpAddr::V4(address) => {
+                input[16..20].copy_from_slice(&address.octets());
+                20
+            }
+            IpAddr::V6(address) => {
+                input[16..].copy_from_slice(&address.octets());
+                32
+            }
+        };
+        let mut out = [0; 16];
+        out[..8].copy_from_slice(&input[8..16]);
+        out[8..].copy_from_slice(&siphash(&self.secret, &input[..len]).to_le_bytes());
+        out
+    }
+}
+
+/// Returns the SipHash-2-4 of `input` (Aumasson and Bernstein 2012).
+fn siphash(key: &[u8; 16], input: &[u8]) -> u64 {
+    let word = |octets: &[u8]| {
+        let mut word = [0; 8];
+        word[..octets.len()].copy_from_slice(octets);
+        u64::from_le_bytes(word)
+    };
+    let (k0, k1) = (word(&key[..8]), word(&key[8..]));
+    let mut v = [
+        k0 ^ 0x736f_6d65_7073_6575,
+        k1 ^ 0x646f_7261_6e64_6f6d,
+        k0 ^ 0x6c79_6765_6e65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ];
+    let (words, rest) = input.as_chunks::<8>();
+    let last = word(rest) | (input.len() as u64) << 56;
+    for m in words.iter().map(|octets| u64::from_le_bytes(*octets)).chain([last]) {
+        v[3] ^= m;
+        (0..2).for_each(|_| round(&mut v));
+        v[0] ^= m;
+    }
+    v[2] ^= 0xff;
+    (0..4).for_each(|_| round(&mut v));
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+/// One round of SipHash.
+fn round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[0] = v[0].rotate_left(32);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[2] = v[2].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[2] = v[2].rotate_left(32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads hexadecimal digits.
+    fn hex<const N: usize>(text: &str) -> [u8; N] {
+        let octet = |i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).expect("two digits");
+        std::array::from_fn(octet)
+    }
+
+    #[test]
+    fn siphash_agrees_with_its_paper() {
+        let key: [u8; 16] = std::array::from_fn(|i| i as u8);
+        let input: Vec<u8> = (0..15).collect();
+        assert_eq!(siphash(&key, &input), 0xa129_ca61_49be_45e5);
+    }
+
+    #[test]
+    fn cookies_agree_with_rfc_9018() {
+        // Appendix A.1.
+        let mut cookies = Cookies::new(hex("e5e973e5a6b2a43f48e7dc849e37bfcf"));
+        let now = Nanos::from_secs(77);
+        cookies.set_time(now, 1_559_731_985);
+        let shown = Shown { client: hex("2464c4abcf10c957"), server: None };
+        let client = "198.51.100.100".parse().expect("an address");
+        let reply = cookies.reply(&shown, client, now);
+        assert_eq!(reply, hex("2464c4abcf10c957010000005cf79f111f8130c3eee29480"));
+
+        let shown = Shown { server: reply[8..].try_into().ok(), ..shown };
+        let later = |seconds: u64| Nanos::from_secs(77 + seconds);
+        let other = "198.51.100.101".parse().expect("an address");
+        for (client, at, valid) in [
+            (client, later(0), true),
+            (client, later(3_600), true),
+            (client, later(3_601), false),
+            (other, later(0), false),
+        ] {
+            assert_eq!(cookies.is_valid(&shown, client, at), valid, "{client} {at}");
+        }
+        cookies.set_time(now, 1_559_731_985 - 300);
+        assert!(cookies.is_valid(&shown, client, now));
+        cookies.set_time(now, 1_559_731_985 - 301);
+        assert!(!cookies.is_valid(&shown, client, now));
+        let bare = Shown { server: None, ..shown };
+        assert!(!cookies.is_valid(&bare, client, now));
+    }
+}

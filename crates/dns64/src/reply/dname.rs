@@ -1,0 +1,68 @@
+//! DNAME records without the CNAME records that belong to them.
+
+use wire::Qtype;
+use wire::message::Record;
+
+/// Adds the CNAME records to a chain from `qname` on that a server must make from DNAME records, for clients that do not
+/// know DNAME (RFC 6672 section 3.1). Returns whether some were missing; `None` for a chain that cannot be followed.
+pub(super) fn add_missing_cnames(chain: &mut Vec<u8>, qname: &[u8]) -> Option<bool> {
+    let mut out = Vec::with_capacity(chain.len());
+    let mut name = qname.to_vec();
+    // The CNAME that belongs behind the last DNAME.
+    let mut expected: Option<(Vec<u8>, u32)> = None;
+    let mut mended = false;
+    let mut add = |out: &mut Vec<u8>, name: &mut Vec<u8>, expected: Option<(Vec<u8>, u32)>| {
+        if let Some((target, ttl)) = expected {
+            out.extend_from_slice(name);
+            out.extend_from_slice(&[0, 5, 0, 1]);
+            out.extend_from_slice(&ttl.to_be_bytes());
+            out.extend_from_slice(&(target.len() as u16).to_be_bytes());
+            out.extend_from_slice(&target);
+            *name = target;
+            mended = true;
+        }
+    };
+    let mut at = 0;
+    while at < chain.len() {
+        let (record, end) = Record::read(chain, at)?;
+        let owner = &chain[at..record.rdata_at - 10];
+        let is_alias = record.rtype == Qtype::CNAME || record.rtype == Qtype::DNAME;
+        if is_alias && !(record.rtype == Qtype::CNAME && owner.eq_ignore_ascii_case(&name)) {
+            add(&mut out, &mut name, expected.take());
+        }
+        out.extend_from_slice(&chain[at..end]);
+        match record.rtype {
+            Qtype::CNAME => {
+                expected = None;
+                name = record.rdata.to_vec();
+            }
+            Qtype::DNAME => {
+                let front = wire::name::strip_suffix(&name, owner)?;
+                expected = Some(([front, record.rdata].concat(), record.ttl));
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    add(&mut out, &mut name, expected.take());
+    *chain = out;
+    Some(mended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_cname_is_added_behind_its_dname() {
+        let dname = b"\x03old\0\0\x27\0\x01\0\0\0\x32\0\x05\x03new\0";
+        let cname = b"\x01a\x03old\0\0\x05\0\x01\0\0\0\x32\0\x07\x01a\x03new\0";
+        let whole = [&dname[..], cname].concat();
+        for (chain, mended) in [(dname.to_vec(), true), (whole.clone(), false)] {
+            let mut chain = chain;
+            assert_eq!(add_missing_cnames(&mut chain, b"\x01a\x03old\0"), Some(mended));
+            assert_eq!(chain, whole);
+        }
+        assert_eq!(add_missing_cnames(&mut dname.to_vec(), b"\x01a\x05other\0"), None);
+    }
+}
