@@ -13,10 +13,10 @@
 //! request it delays, drops or falsifies replies, stalls, or answers at a known rate, to test a DUT and a Tester.
 
 mod asked;
-pub mod behaviour;
-pub mod config;
+mod behaviour;
+mod config;
 mod delay;
-pub mod faults;
+mod faults;
 mod records;
 mod reply;
 mod responder;

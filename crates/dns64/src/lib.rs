@@ -26,7 +26,7 @@ pub mod config;
 mod cookie;
 mod counters;
 mod extended_error;
-pub mod policy;
+mod policy;
 mod question;
 mod reply;
 mod server;

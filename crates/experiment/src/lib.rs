@@ -7,18 +7,18 @@
 //!
 //! This crate starts no process and reads no clock, so that a search is tested against a scripted bench.
 
-pub mod bench;
+mod bench;
 pub mod certify;
 pub mod conformance;
-pub mod custom;
+mod custom;
 mod error;
 pub mod file;
 mod generator;
 pub mod mlrsearch;
-pub mod names;
-pub mod plan;
-pub mod repeats;
-pub mod replication;
+mod names;
+mod plan;
+mod repeats;
+mod replication;
 pub mod search;
 pub mod settings;
 mod validate;

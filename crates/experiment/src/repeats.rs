@@ -41,7 +41,7 @@ pub struct Repeats {
 }
 
 /// A record, and the error that ended the repeats early.
-pub type Measured = (CellRecord, Option<BenchError>);
+type Measured = (CellRecord, Option<BenchError>);
 
 impl Repeats {
     /// Runs all searches against `server`. An error keeps the results measured before it.

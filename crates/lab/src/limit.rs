@@ -37,7 +37,7 @@ pub struct LimitError {
 
 /// Limits processes to a share of CPU time until it is dropped.
 #[derive(Debug)]
-pub struct CpuLimit(Means);
+pub(crate) struct CpuLimit(Means);
 
 #[derive(Debug)]
 enum Means {
@@ -51,7 +51,7 @@ impl CpuLimit {
     ///
     /// # Errors
     /// If a control group was made but does not accept them.
-    pub fn apply(pids: &[u32], cores: f64, cpus: usize) -> Result<Self, LimitError> {
+    pub(crate) fn apply(pids: &[u32], cores: f64, cpus: usize) -> Result<Self, LimitError> {
         let all: Vec<u32> = pids.iter().flat_map(|pid| procfs::tree(*pid)).collect();
         match group(cores) {
             Some(path) => {
@@ -69,7 +69,7 @@ impl CpuLimit {
     }
 
     /// Returns the means of the limit, in words.
-    pub fn means(&self) -> &'static str {
+    pub(crate) fn means(&self) -> &'static str {
         match &self.0 {
             Means::Group(_) => "a control group's quota",
             Means::DutyCycle { .. } => "stopping and continuing it (SIGSTOP, SIGCONT)",

@@ -16,7 +16,7 @@ mod group;
 mod look;
 mod material;
 mod member;
-pub mod part;
+pub(crate) mod part;
 mod visit;
 
 use std::net::Ipv4Addr;

@@ -68,7 +68,7 @@ pub struct RunOptions {
 }
 
 /// Type of [`RunOptions::certify`]; its error is a message.
-pub type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
+type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
 
 impl RunOptions {
     /// Returns the choices of the command line, for the record and for [`RunOptions::go_on`].

@@ -15,61 +15,61 @@ use crate::replication::part::Part;
 /// Variables of an adapter's templates. In addition there is `since("1.2")`: whether the server's version is at least
 /// that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// Directory of the run: configuration, zone, state.
-    pub dir: String,
+    pub(crate) dir: String,
     /// Path of the server's own program.
-    pub program: String,
+    pub(crate) program: String,
     /// Role of the server.
-    pub role: Role,
+    pub(crate) role: Role,
     /// Version of the server as it prints it; empty if it prints none.
-    pub version: String,
+    pub(crate) version: String,
     /// Cores of the server, as `1-3`.
-    pub cpus: String,
+    pub(crate) cpus: String,
     /// Number of threads or processes: one for each core.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// Power of two at or above `threads`, for tables split among them.
-    pub slabs: usize,
+    pub(crate) slabs: usize,
     /// Size of all caches, in megabytes.
-    pub cache_mb: u64,
+    pub(crate) cache_mb: u64,
     /// Bytes of socket buffer that every server is to have; sockets that ask for none have it already.
-    pub buffer: u64,
+    pub(crate) buffer: u64,
     /// Whether the lab runs as the real root.
-    pub privileged: bool,
+    pub(crate) privileged: bool,
     /// Zone of the namespace, without a final dot.
-    pub zone: String,
+    pub(crate) zone: String,
     /// Block of addresses of the names.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Zone of the addresses' reverse names, without a final dot.
-    pub reverse_zone: String,
+    pub(crate) reverse_zone: String,
     /// Prefix of synthesised addresses.
-    pub pref64: String,
+    pub(crate) pref64: String,
     /// Addresses and port on which it must listen.
-    pub listen: Place,
+    pub(crate) listen: Place,
     /// Addresses and port of the AuthDNS.
-    pub upstream: Place,
+    pub(crate) upstream: Place,
     /// Addresses and port of the server behind it; present only for a front.
-    pub behind: Option<Place>,
+    pub(crate) behind: Option<Place>,
     /// Path of the generated zone file; empty for a server without one.
-    pub zone_file: String,
+    pub(crate) zone_file: String,
     /// Role in a group that replicates a zone; absent outside of a group.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub replication: Option<Part>,
+    pub(crate) replication: Option<Part>,
     /// Variables of the experiment's `[variables]`; a template gives each a default.
     #[serde(flatten)]
-    pub variables: BTreeMap<String, String>,
+    pub(crate) variables: BTreeMap<String, String>,
 }
 
 /// Addresses and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub(crate) struct Place {
     /// The IPv4 address.
-    pub v4: Ipv4Addr,
+    pub(crate) v4: Ipv4Addr,
     /// The IPv6 address.
-    pub v6: Ipv6Addr,
+    pub(crate) v6: Ipv6Addr,
     /// The port of both.
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 impl Setting {

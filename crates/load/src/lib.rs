@@ -8,20 +8,20 @@
 //! The roles here run on an engine. They read no clock and open no socket, so that pacing, expiry and early
 //! stops are tested to the nanosecond on the simulated engine.
 
-pub mod clients;
+mod clients;
 mod connections;
 mod flight;
-pub mod live;
+mod live;
 pub mod lockstep;
-pub mod measurer;
+mod measurer;
 mod outcome;
 mod outstanding;
 mod pace;
 mod permutation;
 pub mod pipeline;
-pub mod plan;
-pub mod population;
-pub mod replay;
+mod plan;
+mod population;
+mod replay;
 mod rings;
 mod stall_watch;
 pub mod tally;

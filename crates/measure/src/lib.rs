@@ -7,22 +7,22 @@
 //!
 //! This crate is pure: it reads no clock, opens no socket and prints nothing.
 
-pub mod goal;
+mod goal;
 pub mod histogram;
 pub mod limiter;
-pub mod link;
+mod link;
 pub mod pacing;
 pub mod procfs;
-pub mod proof;
+mod proof;
 pub mod rng;
 pub mod stall;
 pub mod stats;
-pub mod sustained;
-pub mod transport;
-pub mod units;
-pub mod update_rate;
+mod sustained;
+mod transport;
+mod units;
+mod update_rate;
 pub mod warning;
-pub mod zipf;
+mod zipf;
 
 pub use goal::Goal;
 pub use histogram::Histogram;

@@ -9,26 +9,26 @@
 //! versions.
 
 pub mod compare;
-pub mod connections;
-pub mod csv;
-pub mod dns_metrics;
-pub mod file;
+mod connections;
+mod csv;
+mod dns_metrics;
+mod file;
 pub mod host;
-pub mod limiters;
-pub mod lockstep;
-pub mod name;
-pub mod plan;
+mod limiters;
+mod lockstep;
+mod name;
+mod plan;
 pub mod request;
-pub mod run;
-pub mod series;
-pub mod snapshot;
-pub mod source;
+mod run;
+mod series;
+mod snapshot;
+mod source;
 pub mod store;
 pub mod testbed;
-pub mod times;
-pub mod trace;
-pub mod transfers;
-pub mod trial;
+mod times;
+mod trace;
+mod transfers;
+mod trial;
 pub mod updates;
 mod v1;
 

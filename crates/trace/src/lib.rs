@@ -14,19 +14,19 @@
 //! (`udp::capture`), or tcpdump through a pipe.
 
 pub mod anonymise;
-pub mod capture;
-pub mod dns;
+mod capture;
+mod dns;
 pub mod export;
 mod fragments;
-pub mod messages;
+mod messages;
 mod packet;
-pub mod select;
+mod select;
 pub mod source;
 pub mod stats;
 mod tcp;
 pub mod transactions;
 pub mod transfers;
-pub mod write;
+mod write;
 
 pub use anonymise::Anonymiser;
 pub use capture::{Capture, CaptureError, Frame};

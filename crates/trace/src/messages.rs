@@ -9,9 +9,6 @@ use crate::fragments::Fragments;
 use crate::packet::{self, Body, Content, Ends};
 use crate::tcp::{Segment, Streams, TcpCounts};
 
-/// The port of DNS.
-pub const DNS_PORT: u16 = 53;
-
 /// The transport of a captured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {

@@ -128,7 +128,7 @@ impl Select {
 }
 
 /// Returns the client of a message: the sender of a query, the receiver of a reply.
-pub fn client(message: &Message<'_>, dns: Option<&Dns>) -> IpAddr {
+fn client(message: &Message<'_>, dns: Option<&Dns>) -> IpAddr {
     let end = if dns.is_some_and(Dns::is_response) { message.destination } else { message.source };
     end.ip()
 }

@@ -11,13 +11,13 @@
 pub mod apply;
 pub mod check;
 mod connection;
-pub mod generate;
+mod generate;
 pub mod message;
 pub mod outcome;
 pub mod script;
-pub mod send;
+mod send;
 pub mod stream;
-pub mod tsig;
+mod tsig;
 
 pub use check::{CheckError, Checked, Lag};
 pub use generate::{Generate, GenerateError, Prerequisites};

@@ -24,7 +24,7 @@ pub mod message;
 pub mod name;
 pub mod namespace;
 pub mod pref64;
-pub mod prefix;
+mod prefix;
 pub mod query;
 pub mod reply;
 pub mod rr;

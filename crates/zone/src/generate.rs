@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use dns64::{Dns64Zone, Style, ZoneRecords};
 pub use leaf::LeafZone;
-pub use tld::{TldError, TldZone};
+pub use tld::TldZone;
 
 /// The addresses of the zone's own name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,10 +15,10 @@
 mod background_writer;
 pub mod compare;
 mod expand;
-pub mod generate;
+mod generate;
 pub mod labels;
 pub mod queries;
-pub mod reader;
+mod reader;
 pub mod slice;
 pub mod stats;
 mod text;

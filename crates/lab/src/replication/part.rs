@@ -22,36 +22,36 @@ pub enum Signing {
 /// Role of a server: `replication` in the templates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub(crate) struct Part {
     /// Whether it is the primary, with the file `zone` beside its configuration; otherwise it is a secondary.
-    pub primary: bool,
+    pub(crate) primary: bool,
     /// How the zone of a primary is signed.
-    pub signing: Signing,
+    pub(crate) signing: Signing,
     /// IPv4 addresses that it listens on.
-    pub v4: Vec<Ipv4Addr>,
+    pub(crate) v4: Vec<Ipv4Addr>,
     /// IPv6 addresses that it listens on.
-    pub v6: Vec<Ipv6Addr>,
+    pub(crate) v6: Vec<Ipv6Addr>,
     /// IPv4 address from which it sends notifications and requests transfers, one of `v4`.
-    pub source: Ipv4Addr,
+    pub(crate) source: Ipv4Addr,
     /// Secondaries of a primary, or the primary of a secondary.
-    pub peers: Vec<Peer>,
+    pub(crate) peers: Vec<Peer>,
     /// Key of updates, notifications and transfers.
-    pub key: Key,
+    pub(crate) key: Key,
 }
 
 /// Another server of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// Address of the server.
-    pub address: Ipv4Addr,
+    pub(crate) address: Ipv4Addr,
     /// Port of the server.
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 impl Peer {
     /// Makes the peer at an address of the lab.
-    pub fn at(address: Ipv4Addr) -> Self {
+    pub(crate) fn at(address: Ipv4Addr) -> Self {
         Peer { address, port: PORT }
     }
 }
@@ -59,17 +59,17 @@ impl Peer {
 /// A TSIG key (RFC 8945).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Key {
+pub(crate) struct Key {
     /// Name of the key.
-    pub name: Cow<'static, str>,
+    pub(crate) name: Cow<'static, str>,
     /// Algorithm of the key.
-    pub algorithm: Cow<'static, str>,
+    pub(crate) algorithm: Cow<'static, str>,
     /// Secret of the key, Base64.
-    pub secret: Cow<'static, str>,
+    pub(crate) secret: Cow<'static, str>,
 }
 
 /// Key of the lab. It is public, since the namespaces contain only servers of the lab.
-pub const KEY: Key = Key {
+pub(crate) const KEY: Key = Key {
     name: Cow::Borrowed("lab"),
     algorithm: Cow::Borrowed("hmac-sha256"),
     secret: Cow::Borrowed("ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw=="),
