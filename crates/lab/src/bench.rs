@@ -63,7 +63,7 @@ const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::fr
 
 /// Bench that runs trials in the lab.
 #[derive(Debug)]
-pub struct LabBench<'a> {
+pub(crate) struct LabBench<'a> {
     lab: &'a Lab,
     testbed: &'a Testbed,
     dir: &'a Path,
@@ -114,7 +114,7 @@ enum Starts<'a> {
 
 impl<'a> LabBench<'a> {
     /// Makes a bench of the Measurer against the AuthDNS itself: the self-test.
-    pub fn self_test(
+    pub(crate) fn self_test(
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
@@ -126,7 +126,7 @@ impl<'a> LabBench<'a> {
     }
 
     /// Makes a bench of the Measurer against a server that the user runs, queried from the network `outside`.
-    pub fn remote(
+    pub(crate) fn remote(
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
@@ -236,17 +236,17 @@ impl<'a> LabBench<'a> {
     }
 
     /// Returns the server; `None` while it is stopped.
-    pub fn server(&self) -> Option<&Server> {
+    pub(crate) fn server(&self) -> Option<&Server> {
         self.server.as_ref()?.server.as_ref()
     }
 
     /// Returns the means of the server's CPU limit, in words; `None` without a limit.
-    pub fn limited(&self) -> Option<&'static str> {
+    pub(crate) fn limited(&self) -> Option<&'static str> {
         Some(self.server.as_ref()?.limit.as_ref()?.means())
     }
 
     /// Stops the server as its adapter says, and the AuthDNS.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         self.stop_server();
         if let Some(group) = self.group {
             group.stop();

@@ -143,7 +143,7 @@ impl CpuPlan {
     }
 
     /// Returns whether the server under test shares a core with the Tester, which then slows it down.
-    pub(crate) fn dut_shares(&self) -> bool {
+    pub fn dut_shares(&self) -> bool {
         self.dut.shares_with(&self.tester) || self.dut.shares_with(&self.auth)
     }
 }

@@ -31,9 +31,9 @@ use crate::netns::Namespace;
 /// Port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;
 /// IPv4 source addresses of the tester beyond its links' own, with the prefix length.
-const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
+pub(crate) const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
 /// IPv6 source addresses of the tester beyond its links' own, with the prefix length.
-const SOURCES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 9, 0xffff, 0, 0, 0, 0, 0), 64);
+pub(crate) const SOURCES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 9, 0xffff, 0, 0, 0, 0, 0), 64);
 
 /// A host of the testbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -179,8 +179,13 @@ mod tests {
                 (trial.passed, trial.limiter) = (Some(passed), *limiter);
                 trial.void = Voidness(None);
                 trial.warnings = Vec::new();
-                let busy =
-                    LimiterProof::Busy { side: Side::Dut, share: 0.99, counterpart: Some(0.4) };
+                let busy = LimiterProof::Busy {
+                    side: Side::Dut,
+                    share: 0.99,
+                    waited: None,
+                    counterpart: Some(0.4),
+                    cpus: vec![1],
+                };
                 trial.limiter_proof = (*limiter == Limiter::Dut && !passed).then_some(busy);
                 trial.outstanding = Some(Outstanding { middle: 10.0, end: 12.0, allowed: 20.0 });
                 (trial.conditions.link, trial.conditions.path) =
@@ -224,7 +229,7 @@ mod tests {
         assert_eq!(words(3)[7], "8,000; >= 9,000");
         assert_eq!(words(4), ["dns64d", "-", "-", "-", "void 1 of 1", "-", "not conforming"]);
         for line in [
-            "unbound: limiter: the server busy 99 % of the time, the AuthDNS 40 % (searches 1, 2)",
+            "unbound: limiter: the server's core 1 busy 99 % of the time, the AuthDNS 40 % (searches 1, 2)",
             "bind9: limiter: no single limiter was proven (search 2)",
             "bind9: repeat 3 of 3 void: 3 of 3 trials: starved",
             "dns64d: its cache cannot be switched off",

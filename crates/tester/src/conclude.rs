@@ -371,6 +371,7 @@ mod tests {
             seed: 1,
             live: None,
             dut_cpus: Vec::new(),
+            auth_cpus: Vec::new(),
         };
         Setup::new(request, String::new()).expect("a good request")
     }

@@ -99,6 +99,8 @@ pub struct Qclass(pub u16);
 impl Qclass {
     /// The Internet.
     pub const IN: Self = Self(1);
+    /// Chaos, used to query the version of a server.
+    pub const CH: Self = Self(3);
     /// Any class.
     pub const ANY: Self = Self(255);
 }

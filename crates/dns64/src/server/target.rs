@@ -233,7 +233,8 @@ mod tests {
         let service = |params: &[u8]| [b"\0\x01\0", params].concat();
         let hint = b"\0\x04\0\x04\xc0\0\x02\x21";
         let alpn = b"\0\x01\0\x03\x02h2";
-        let cases: [(&[&[u8]], Option<&[&[u8]]>); 6] = [
+        type Records<'a> = &'a [&'a [u8]];
+        let cases: [(Records<'_>, Option<Records<'_>>); 6] = [
             (&[hint], Some(&[])),
             (&[alpn, hint], Some(&[alpn])),
             (&[b"\0\0\0\x02\0\x04", hint], Some(&[])),

@@ -341,7 +341,7 @@ fn records_that_do_not_belong_to_the_question_are_removed() {
         ),
         (format!("authority; {soa}; additional; {bank}"), format!("authority; {soa}")),
         (
-            format!("NXDOMAIN; authority; bank.test. 60 SOA a.test. b.test. 1 2 3 4 5"),
+            "NXDOMAIN; authority; bank.test. 60 SOA a.test. b.test. 1 2 3 4 5".to_owned(),
             "NXDOMAIN".to_owned(),
         ),
     ] {

@@ -45,7 +45,8 @@ pub(crate) fn reply(query: &[u8], text: &str) -> Vec<u8> {
     let mut builder = MessageBuilder::from_target(target).expect("room");
     let header = builder.header_mut();
     header.set_id(query.header().id());
-    (header.set_qr(true), header.set_ra(true));
+    header.set_qr(true);
+    header.set_ra(true);
     for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
         match item {
             "authority" => section = 1,
@@ -227,8 +228,11 @@ pub(crate) fn uncached(config: &str) -> Bench {
     Bench::new(&format!("{config}\n{cache}"))
 }
 
-/// Checks a table of queries, scripts of upstream, and expected answers.
-pub(crate) fn check(config: &str, cases: &[(&str, &[(&str, &str)], &str)]) {
+/// A query, the queries to upstream with their replies, and the expected answer.
+pub(crate) type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
+/// Checks a table of cases.
+pub(crate) fn check(config: &str, cases: &[Case<'_>]) {
     for (query, script, expected) in cases {
         assert_eq!(uncached(config).exchange(query, script).answer, *expected, "{config}: {query}");
     }

@@ -203,7 +203,7 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
             (None, Some(false)) => "failed".into(),
             (None, None) => "–".into(),
         };
-        let proof = t.limiter_proof.map(|proof| proof.to_string());
+        let proof = t.limiter_proof.as_ref().map(|proof| proof.to_string());
         html! {
             (name_cell("cell", &cell.name))
             (number_cell("search", Some(f64::from(r.repeat)), (r.repeat + 1).to_string()))

@@ -90,7 +90,7 @@ impl Exchange for Http3 {
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let http = self.driver.poll_close(cx).map(|error| match error {
             error if error.is_h3_no_error() => End::ByPeer,
-            ConnectionError::Timeout { .. } => End::ByPeer,
+            ConnectionError::Timeout => End::ByPeer,
             _ => End::Failed(Failure::Protocol),
         });
         let going_away = self.requests.is_closing();
@@ -120,7 +120,7 @@ fn no_reply(
 ) -> NoReply {
     match (connection.close_reason(), error) {
         (Some(reason), _) => NoReply::Over(quic::end(&reason, false)),
-        (None, StreamError::RemoteClosing { .. }) => NoReply::TurnedAway,
+        (None, StreamError::RemoteClosing) => NoReply::TurnedAway,
         (None, StreamError::RemoteTerminate { code, .. }) => match *code {
             Code::H3_REQUEST_REJECTED if state.is_closing() => NoReply::TurnedAway,
             Code::H3_REQUEST_REJECTED => NoReply::Refused,

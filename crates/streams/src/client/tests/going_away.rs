@@ -143,7 +143,8 @@ fn a_goaway_at_any_point_leaves_no_query_without_an_end() {
     let closed = QueryFailure::Connection(Failure::ClosedEarly);
     // The queries with tags 1 to 4 have the streams 1, 3, 5, 7.
     type Tags = &'static [u8];
-    let table: [(&str, Vec<Step>, Tags, Tags, &[(u8, QueryFailure)]); 9] = [
+    type Point<'a> = (&'a str, Vec<Step>, Tags, Tags, &'a [(u8, QueryFailure)]);
+    let table: [Point<'_>; 9] = [
         ("before all", vec![(0, vec![go_away(0)])], &[], &[1, 2, 3, 4], &[]),
         ("after the first", vec![(1, vec![go_away(1), reply(1)])], &[1], &[2, 3, 4], &[]),
         ("after a reply", vec![(2, vec![reply(1)]), (2, vec![go_away(1)])], &[1], &[2, 3, 4], &[]),
