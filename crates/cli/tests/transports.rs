@@ -245,7 +245,7 @@ fn a_mix_of_transports_is_told_apart() {
     assert_eq!((&c["peak"], &c["failed"]), (&28.into(), &serde_json::json!({})), "{c}");
     for (wrong, why) in [
         ("tls=3,tls=2", "twice"),
-        ("dot=1", "no transport"),
+        ("dot=1", "is not a transport"),
         ("tcp=0", "1 to 1000"),
         ("tcp", "TRANSPORT=SHARE"),
         ("tcp=600,udp=600", "more than 1000"),

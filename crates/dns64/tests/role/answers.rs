@@ -355,12 +355,15 @@ fn records_that_do_not_belong_to_the_question_are_removed() {
                 format!("NOERROR; {answer}")
             };
             // What is left of a changed answer section is not authentic, nor is a statement without its SOA record.
-            let given = exchange.answer.replacen("; ad", "", 1);
+            let mut given: Vec<&str> = exchange.answer.split("; ").collect();
+            let authentic = given.contains(&"ad");
+            given.retain(|part| *part != "ad");
+            let given = given.join("; ");
             assert_eq!(given, expected, "{reply}");
             let changed = reply.contains(&format!("; {bank}"))
                 && !reply.contains("authority")
                 && !reply.contains("additional");
-            assert!(!changed || !exchange.answer.contains("; ad"), "{}", exchange.answer);
+            assert!(!changed || !authentic, "{}", exchange.answer);
         }
     }
     let script = [
@@ -386,6 +389,6 @@ fn all_types_of_a_name_keep_their_types() {
     let minimal = uncached("").exchange("v4.example ANY", &[]);
     assert_eq!(
         (minimal.answer.as_str(), minimal.asked.len()),
-        ("NOERROR; v4.example. 3600 HINFO RFC8482 \"\"", 0)
+        ("NOERROR; v4.example. 3600 HINFO \"RFC8482\" \"\"", 0)
     );
 }
