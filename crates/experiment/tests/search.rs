@@ -8,7 +8,7 @@ use experiment::{
     Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Rule, Search, TrialSpec,
     add_visit, certify, differs, visit,
 };
-use measure::{Goal, Limiter, Nanos, OpenPacing, Pacing, Qps, Void};
+use measure::{Goal, Limiter, Nanos, OpenPacing, Outstanding, Pacing, Qps, Void};
 use record::{CellRecord, Trial};
 
 /// Outcome of a rate on the scripted bench.
@@ -250,6 +250,24 @@ fn mlrsearch_goes_down_to_what_the_tester_can_send() {
     // The Tester can do nothing at all.
     let found = run(&mlr, |_| Fate::Void);
     assert!(found.contains("=> void at every rate down to"), "{found}");
+}
+
+#[test]
+fn mlrsearch_takes_no_rate_that_was_not_sustained() {
+    /// A server that answers everything, and falls behind above 26,000 queries a second.
+    struct Behind;
+    impl Bench for Behind {
+        fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+            let mut trial = scripted::trial(spec, rate(spec), true, Limiter::Dut, None);
+            let end = if rate(spec) > 26_000.0 { 5_000.0 } else { 50.0 };
+            trial.outstanding = Some(Outstanding { middle: 50.0, end, allowed: 100.0 });
+            Ok(trial)
+        }
+    }
+    let mut names = NameBudget::new(1 << 30, false);
+    let found = mlrsearch().run(&mut Behind, &mut names, 0, &mut |_| ()).expect("a result");
+    let qps = found.capacity.qps.expect("a rate");
+    assert!((24_000.0..=26_000.0).contains(&qps), "{}", found.capacity.verdict);
 }
 
 #[test]

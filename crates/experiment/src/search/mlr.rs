@@ -117,13 +117,13 @@ fn mlr_goal(search: &Search, goal: &Goal, duration_sum: Nanos) -> MlrGoal {
 }
 
 /// Returns the share of planned queries without a valid answer; 1 if the trial misses a latency bound that every goal
-/// has.
+/// has, or if the server did not keep up with the rate until the end.
 fn loss(trial: &Trial, goals: &[&Goal]) -> f64 {
     let planned = trial.planned.max(1);
     let lost = planned.saturating_sub(trial.valid) as f64 / planned as f64;
     let histogram = trial.latency_us.histogram();
     let slow = |goal: &&Goal| histogram.as_ref().is_ok_and(|h| goal.too_slow(planned, h));
-    if goals.iter().all(slow) { 1.0 } else { lost }
+    if goals.iter().all(slow) || !trial.is_sustained() { 1.0 } else { lost }
 }
 
 /// Returns the limiter of the failing trials at a rate, if they agree.
