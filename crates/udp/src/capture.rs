@@ -14,6 +14,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::clock::monotonic;
 use measure::Nanos;
@@ -70,8 +71,12 @@ pub struct LiveCapture {
     until: Until,
     end: Option<Nanos>,
     lost: Arc<AtomicU64>,
-    /// Bytes of the next packet; those before `given` are already returned.
-    ready: Vec<u8>,
+    /// Time since 1970 at which the capture was over: what the kernel took before is still returned.
+    over_at: Option<Nanos>,
+    /// Room for a packet, of one size: filling it with zeros for each packet took longer than receiving it.
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are a packet with its header; those before `given` are already returned.
+    ready: usize,
     given: usize,
 }
 
@@ -122,8 +127,19 @@ impl LiveCapture {
             return Err(io::Error::last_os_error());
         }
         let end = until.duration.map(|duration| Nanos(monotonic().0.saturating_add(duration.0)));
-        let ready = HEADER.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Ok(LiveCapture { socket, until, end, lost: Arc::default(), ready, given: 0 })
+        let mut buffer: Vec<u8> = HEADER.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let ready = buffer.len();
+        buffer.resize(RECORD + MAX_PACKET, 0);
+        Ok(LiveCapture {
+            socket,
+            until,
+            end,
+            lost: Arc::default(),
+            over_at: None,
+            buffer,
+            ready,
+            given: 0,
+        })
     }
 
     /// Returns the number of packets lost because they were not read in time; known at the end.
@@ -136,49 +152,58 @@ impl LiveCapture {
         self.given = 0;
         loop {
             let over = self.end.is_some_and(|end| monotonic() >= end);
-            if over || self.until.stop.load(Ordering::Relaxed) {
-                self.ready.clear();
-                self.lost.fetch_add(lost(&self.socket), Ordering::Relaxed);
-                return Ok(false);
+            if self.over_at.is_none() && (over || self.until.stop.load(Ordering::Relaxed)) {
+                self.over_at = Some(since_1970());
             }
-            self.ready.resize(RECORD + MAX_PACKET, 0);
-            let packet = match receive(&self.socket, &mut self.ready[RECORD..]) {
+            let wait = if self.over_at.is_some() { libc::MSG_DONTWAIT } else { 0 };
+            let packet = match receive(&self.socket, &mut self.buffer[RECORD..], wait) {
                 Ok(packet) => packet,
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    ) =>
-                {
-                    continue;
-                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && wait == 0 => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(self.finish()),
                 Err(e) => return Err(e),
             };
+            if self.over_at.is_some_and(|over_at| packet.time() > over_at) {
+                return Ok(self.finish());
+            }
             if !packet.is_taken {
                 continue;
             }
             let caught = packet.length.min(MAX_PACKET);
             let words = [packet.at.0, packet.at.1, caught as u32, packet.length as u32];
-            for (place, word) in self.ready.chunks_exact_mut(4).zip(words) {
+            for (place, word) in self.buffer.chunks_exact_mut(4).zip(words) {
                 place.copy_from_slice(&word.to_ne_bytes());
             }
-            self.ready.truncate(RECORD + caught);
+            self.ready = RECORD + caught;
             return Ok(true);
         }
+    }
+
+    /// Counts what was lost; returns that there is no further packet.
+    fn finish(&mut self) -> bool {
+        self.ready = 0;
+        self.lost.fetch_add(lost(&self.socket), Ordering::Relaxed);
+        false
     }
 }
 
 impl Read for LiveCapture {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if out.is_empty() || (self.given == self.ready.len() && !self.next_packet()?) {
+        if out.is_empty() || (self.given == self.ready && !self.next_packet()?) {
             return Ok(0);
         }
-        let part = &self.ready[self.given..];
+        let part = &self.buffer[self.given..self.ready];
         let length = part.len().min(out.len());
         out[..length].copy_from_slice(&part[..length]);
         self.given += length;
         Ok(length)
     }
+}
+
+/// Returns the time since 1970, by the clock of the timestamps.
+fn since_1970() -> Nanos {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(Nanos::ZERO, Nanos::from)
 }
 
 /// Returns the number of an interface; 0 means all.
@@ -245,8 +270,15 @@ struct Packet {
     is_taken: bool,
 }
 
-/// Receives one packet into `buffer`.
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet> {
+impl Packet {
+    /// Returns the time of capture since 1970.
+    fn time(&self) -> Nanos {
+        Nanos(u64::from(self.at.0) * 1_000_000_000 + u64::from(self.at.1))
+    }
+}
+
+/// Receives one packet into `buffer`, with `flags` of recvmsg(2).
+fn receive(socket: &OwnedFd, buffer: &mut [u8], flags: i32) -> io::Result<Packet> {
     // SAFETY: zeroes are valid values of these plain structs.
     let (mut from, mut message): (libc::sockaddr_ll, libc::msghdr) = unsafe { std::mem::zeroed() };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -259,7 +291,8 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet> {
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     // SAFETY: all that the message points to lives through the call, with the sizes stated.
-    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
+    let length =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC | flags) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
     let mut at = (0, 0);
     // SAFETY: the kernel has filled the control buffer up to `msg_controllen`; CMSG_* stay within that, and the data
@@ -343,6 +376,21 @@ mod tests {
         let ours = all.iter().filter(is_udp).filter(|packet| packet.ends_with(word.as_bytes()));
         assert_eq!(ours.count(), 1);
         assert_eq!(capture.lost().load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_was_taken_before_the_end_is_returned() {
+        let Some((mut capture, stop)) = listen(Only::Ip) else { return };
+        let server = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let to = server.local_addr().expect("bound");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        for _ in 0..100 {
+            socket.send_to(b"queued", to).expect("sent");
+        }
+        stop.store(true, Ordering::Relaxed);
+        let all = packets(&mut capture, &stop, |_| false);
+        let port = to.port().to_be_bytes();
+        assert_eq!(all.iter().filter(|packet| packet[22..24] == port).count(), 100);
     }
 
     #[test]
