@@ -19,7 +19,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     auth, compare, host, load, man, report, run, runs, search, selftest, servers, trace, update,
-    zone,
+    verify, zone,
 };
 
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
@@ -41,6 +41,9 @@ enum Command {
     /// Test the Tester itself: the Measurer against our AuthDNS (RFC 8219 section 9.2)
     #[command(after_help = selftest::EXAMPLES)]
     Selftest(Box<selftest::SelftestArgs>),
+    /// Hold the Tester against servers of known behaviour, and against a capture beside them
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(verify::VerifyArgs),
     /// Serve synthetic zones: every answer is computed from the name
     #[command(after_help = auth::EXAMPLES)]
     Auth(Box<auth::AuthArgs>),
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Measure { result } => load::measure(&result),
         Command::Search(args) => search::run(*args),
         Command::Selftest(args) => selftest::run(*args),
+        Command::Verify(args) => verify::run(&args),
         Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(args),
         Command::Update(args) => update::run(*args),

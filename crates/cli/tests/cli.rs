@@ -323,7 +323,7 @@ fn lock_step_prints_the_table_of_seed_000() {
 
 #[test]
 fn the_help_of_every_command_shows_two_examples() {
-    for command in ["load", "search", "selftest", "auth", "run"] {
+    for command in ["load", "search", "selftest", "auth", "run", "verify"] {
         let (code, out, _) = dnsdyno(&[command, "--help"]);
         assert_eq!(code, 0);
         let examples = &out[out.find("Examples:").expect("examples")..];

@@ -92,8 +92,8 @@ fn a_server_at_an_address_is_measured_by_the_network_alone() {
         let roles: Vec<&String> = trial["cpu"].as_object().expect("roles").keys().collect();
         assert_eq!(roles, ["tester"]);
     }
-    let differs = cell["differs"].to_string();
-    assert!(differs.contains("the server is remote: its processor"), "{differs}");
+    let notes = cell["notes"].to_string();
+    assert!(notes.contains("the server is remote: its processor"), "{notes}");
     assert!(cell["settings"].get("cores").is_none(), "{cell}");
 }
 

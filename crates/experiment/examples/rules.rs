@@ -4,7 +4,9 @@
 //! an exponential distribution. What arrives meanwhile waits in a socket buffer of so many datagrams, and is lost beyond.
 //! The table shows the rate found over the true rate: the median, and 5 to 95 % of the runs.
 
-use experiment::{Bench, BenchError, NameBudget, Repeats, RuleName, Search, TrialSpec};
+use experiment::{
+    Bench, BenchError, Circumstances, NameBudget, Repeats, RuleName, Search, TrialSpec,
+};
 use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps, Rng, stats};
 use record::{Conditions, Drops, SCHEMA, Second, Times, Trial, Voidness};
 
@@ -213,7 +215,11 @@ fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
             spent_s: 0.0,
             no_times: no_times.clone(),
         };
-        let repeats = Repeats { search: search.clone(), repeats: row.repeats, over_ipv6: true };
+        let repeats = Repeats {
+            search: search.clone(),
+            repeats: row.repeats,
+            circumstances: Circumstances::default(),
+        };
         let mut names = NameBudget::new(1 << 40, true);
         let (cell, _) = repeats.run(&mut bench, "simulated", &mut names, None, &mut |_| ());
         found.push(cell.median_qps.unwrap_or(0.0) / CAPACITY);

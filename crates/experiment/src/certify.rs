@@ -39,6 +39,8 @@ pub fn certify(
         timeout_s: timeout.as_secs_f64(),
         duration_s: duration.as_secs_f64(),
         passed: false,
+        shortened_s: None,
+        checks: Vec::new(),
         trials: Vec::new(),
     };
     let mut rate = wished.get() * RATE_FACTOR;

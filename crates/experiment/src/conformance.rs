@@ -1,8 +1,9 @@
 //! Differences from RFC 8219 section 9: a shorter or more tolerant run is useful, and its report lists them.
 
-use measure::{Goal, Nanos, Qps};
+use measure::{Goal, Link, Nanos, Path, Qps};
 use record::Certificate;
 
+use crate::certify::TIMEOUT_FACTOR;
 use crate::search::Search;
 
 /// RFC 8219 section 9.2: a trial lasts at least 60 s.
@@ -12,17 +13,63 @@ pub const TIMEOUT: Nanos = Nanos::from_secs(1);
 /// RFC 8219 section 9.2: the search is repeated at least 20 times.
 pub const REPEATS: u32 = 20;
 
-/// Lists the differences of a measurement from RFC 8219; empty if it conforms.
-///
-/// `highest` is the highest capacity found; `reused` says whether names were used twice; `over_ipv6` says whether the
-/// clients used IPv6 (unknown counts as no).
+/// Circumstances of a measurement, beside its search.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Circumstances {
+    /// Whether a name was used twice.
+    pub names_reused: bool,
+    /// Whether the clients used IPv6; unknown counts as no.
+    pub over_ipv6: bool,
+    /// What lies between the Tester and a server on the same host; `None` if the server is on another.
+    pub one_host: Option<OneHost>,
+    /// Duration to which a test shortened every trial; `None` if none did.
+    pub shortened: Option<Nanos>,
+}
+
+/// What lies between the Tester and the server where both are on one host: no wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneHost {
+    /// Kind of the virtual link (veth); `None` for the loopback.
+    pub link: Option<Link>,
+    /// How a datagram crosses it.
+    pub path: Path,
+    /// Whether the Tester sends segmented messages.
+    pub gso: bool,
+    /// Whether the Tester receives coalesced replies.
+    pub gro: bool,
+    /// Whether the queries use TCP.
+    pub tcp: bool,
+}
+
+impl OneHost {
+    /// Lists the differences from two hosts on a wire: the link, and every offload.
+    fn differences(&self) -> Vec<String> {
+        let between = match self.link {
+            Some(link) => format!("a veth pair ({link})"),
+            None => "the loopback".to_owned(),
+        };
+        let offloads = [
+            (true, "no checksums are computed"),
+            (self.path == Path::HostOffload, "segmented messages cross it whole"),
+            (self.tcp, "segments of TCP cross it joined (tx-tcp-segmentation)"),
+            (self.link == Some(Link::Moderated), "packets are joined on arrival (rx-gro)"),
+            (self.gso, "the Tester sends segmented messages (UDP_SEGMENT)"),
+            (self.gro, "the Tester receives joined replies (UDP_GRO)"),
+        ];
+        let offloads = offloads.into_iter().filter(|(on, _)| *on);
+        let first = format!("the Tester and the server are on one host, joined by {between}");
+        [first].into_iter().chain(offloads.map(|(_, what)| format!("offload: {what}"))).collect()
+    }
+}
+
+/// Lists the differences of a measurement from RFC 8219; empty if it conforms. `highest` is the highest capacity found,
+/// in queries a second.
 pub fn differs(
     search: &Search,
     repeats: u32,
     certificate: Option<&Certificate>,
     highest: Option<f64>,
-    reused: bool,
-    over_ipv6: bool,
+    circumstances: &Circumstances,
 ) -> Vec<String> {
     let mut out = Vec::new();
     let mut say = |wrong: bool, what: String| {
@@ -43,20 +90,15 @@ pub fn differs(
         format!("the goal `{}` instead of zero loss", search.goal),
     );
     say(repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}"));
-    say(reused, "names were used more than once".into());
-    say(!over_ipv6, "the clients did not speak IPv6".into());
+    say(circumstances.names_reused, "names were used more than once".into());
+    say(!circumstances.over_ipv6, "the clients did not speak IPv6".into());
     match certificate {
         None => say(true, "no self-test of the Tester".into()),
         Some(c) if !c.passed => say(true, "the Tester failed its self-test".into()),
         Some(c) => {
             let short = highest.is_some_and(|rate| rate > c.certified_qps);
-            say(
-                short,
-                format!(
-                    "the Tester is certified for {} only",
-                    Qps::new(c.certified_qps).unwrap_or_default()
-                ),
-            );
+            let certified = Qps::new(c.certified_qps).unwrap_or_default();
+            say(short, format!("the Tester is certified for {certified} only"));
             say(
                 c.duration_s < DURATION.as_secs_f64(),
                 format!(
@@ -65,7 +107,21 @@ pub fn differs(
                     DURATION.as_secs_f64()
                 ),
             );
+            let timeout_s = search.timeout.as_secs_f64() * TIMEOUT_FACTOR;
+            say(
+                c.timeout_s > timeout_s,
+                format!("a self-test with a timeout of {} s instead of {timeout_s} s", c.timeout_s),
+            );
+            say(
+                c.shortened_s.is_some() && circumstances.shortened.is_none(),
+                "a self-test that a test hook shortened".into(),
+            );
+            let missed = c.checks.iter().filter(|check| check.is_failed());
+            missed.for_each(|check| {
+                say(true, format!("the Tester missed a known truth: {}", check.name))
+            });
         }
     }
+    out.extend(circumstances.one_host.iter().flat_map(OneHost::differences));
     out
 }

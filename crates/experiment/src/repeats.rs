@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use measure::stats;
+use measure::{Nanos, stats};
 use record::{Capacity, CellRecord, Certificate, TrialRecord, VoidRepeat};
 
 use crate::bench::{Bench, BenchError};
-use crate::conformance::differs;
+use crate::conformance::{Circumstances, differs};
 use crate::names::NameBudget;
 use crate::search::{Search, SearchTrace};
 
@@ -36,8 +36,8 @@ pub struct Repeats {
     pub search: Search,
     /// Number of searches.
     pub repeats: u32,
-    /// Whether the clients use IPv6.
-    pub over_ipv6: bool,
+    /// Circumstances of the searches; whether names were used twice comes from the names themselves.
+    pub circumstances: Circumstances,
 }
 
 /// A record, and the error that ended the repeats early.
@@ -82,20 +82,18 @@ impl Repeats {
             trials,
             ..CellRecord::new(server, BTreeMap::new(), "search")
         };
-        sum_up(&mut record, &self.search, self.repeats, names.reused(), self.over_ipv6);
+        let circumstances = Circumstances { names_reused: names.reused(), ..self.circumstances };
+        sum_up(&mut record, &self.search, self.repeats, &circumstances);
         (record, error)
     }
 }
 
 /// Computes the summary of the repeats in `record`, out of `planned` repeats.
-///
-/// `reused` says whether a name was used twice, `over_ipv6` whether the clients used IPv6.
 pub(crate) fn sum_up(
     record: &mut CellRecord,
     search: &Search,
     planned: u32,
-    reused: bool,
-    over_ipv6: bool,
+    circumstances: &Circumstances,
 ) {
     let found = record.found_qps();
     let highest = found.iter().copied().reduce(f64::max);
@@ -117,7 +115,8 @@ pub(crate) fn sum_up(
     };
     (record.p01_qps, record.p99_qps) = (percentile(1.0), percentile(99.0));
     let certificate = record.certificate.as_ref();
-    record.differs = differs(search, repeats, certificate, highest, reused, over_ipv6);
+    record.differs = differs(search, repeats, certificate, highest, circumstances);
+    record.shortened_s = circumstances.shortened.map(Nanos::as_secs_f64);
     if repeats < planned {
         record.differs.push(format!("ended after {repeats} of {planned} searches"));
     }

@@ -12,6 +12,7 @@ use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, Void
 use crate::bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec, pause_after,
 };
+use crate::conformance::Circumstances;
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
@@ -271,14 +272,12 @@ fn void(tries: u32, why: &Void) -> BenchError {
     BenchError::Void(format!("{tries} of {tries} trials: {why}"))
 }
 
-/// Adds the result of a visit to its cell, as a repeat or as a void one. `reused` says whether a name was used twice,
-/// `over_ipv6` whether the clients used IPv6.
+/// Adds the result of a visit to its cell, as a repeat or as a void one.
 pub fn add_visit(
     cell: &mut CellRecord,
     settings: &Settings,
     found: Found,
-    reused: bool,
-    over_ipv6: bool,
+    circumstances: &Circumstances,
 ) {
     let mut told = None;
     cell.repeats += u32::from(!matches!(found, Found::Void(_)));
@@ -296,7 +295,7 @@ pub fn add_visit(
     }
     match settings.search() {
         Some(search) if settings.method == Method::Search => {
-            sum_up(cell, &search, settings.repeats, reused, over_ipv6);
+            sum_up(cell, &search, settings.repeats, circumstances);
         }
         // Only a search finds a capacity; the limiter of the trials is reported too.
         _ => {

@@ -6,8 +6,8 @@ mod scripted;
 use std::path::Path;
 
 use experiment::{
-    Bench, BenchError, Experiment, Found, NameBudget, Replication, Sizes, TrialSpec, UpdateSpec,
-    Updated, add_visit, visit, visit_estimate,
+    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, TrialSpec,
+    UpdateSpec, Updated, add_visit, visit, visit_estimate,
 };
 use measure::{Histogram, Limiter, Nanos, UpdateRate, Void};
 use record::{
@@ -240,7 +240,7 @@ fn measure(text: &str, mut group: Group) -> (Result<CellRecord, BenchError>, Vec
     let found = visit(settings, &mut group, &mut names, 0, &mut |trial| trials.push(trial.clone()));
     cell.trials = trials;
     let cell = found.map(|found: Found| {
-        add_visit(&mut cell, settings, found, false, false);
+        add_visit(&mut cell, settings, found, &Circumstances::default());
         cell
     });
     (cell, group.calls)

@@ -5,11 +5,15 @@ mod scripted;
 use std::collections::BTreeSet;
 
 use experiment::{
-    Bench, BenchError, Experiment, Found, NameBudget, Repeats, Replay, Rule, Search, TrialSpec,
-    add_visit, certify, differs, visit,
+    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, OneHost, Repeats, Replay,
+    Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
 };
-use measure::{Goal, Limiter, Nanos, OpenPacing, Outstanding, Pacing, Qps, Void};
+use measure::{Goal, Limiter, Link, Nanos, OpenPacing, Outstanding, Pacing, Path, Qps, Void};
 use record::{CellRecord, Trial};
+
+/// Two hosts that speak IPv6.
+const CIRCUMSTANCES: Circumstances =
+    Circumstances { names_reused: false, over_ipv6: true, one_host: None, shortened: None };
 
 /// Outcome of a rate on the scripted bench.
 #[derive(Clone, Copy)]
@@ -170,8 +174,11 @@ fn repeats_give_percentiles_and_say_what_differs() {
     };
     let mut bench = Scripted { fate, ranges: Vec::new() };
     let mut names = NameBudget::new(1 << 30, false);
-    let repeats =
-        Repeats { search: Search { resolution: 0.001, ..search() }, repeats: 5, over_ipv6: true };
+    let repeats = Repeats {
+        search: Search { resolution: 0.001, ..search() },
+        repeats: 5,
+        circumstances: CIRCUMSTANCES,
+    };
     let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
     assert_eq!(error, None);
     assert_eq!(record.repeats, 5);
@@ -190,7 +197,7 @@ fn repeats_give_percentiles_and_say_what_differs() {
 fn running_out_of_names_ends_the_repeats_and_keeps_what_was_measured() {
     let mut bench = Scripted { fate: below(26_000.0), ranges: Vec::new() };
     let mut names = NameBudget::new(550_000, false);
-    let repeats = Repeats { search: search(), repeats: 5, over_ipv6: true };
+    let repeats = Repeats { search: search(), repeats: 5, circumstances: CIRCUMSTANCES };
     let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
     assert!(matches!(error, Some(BenchError::Names(_))));
     assert_eq!(record.repeats, 2);
@@ -201,7 +208,7 @@ fn running_out_of_names_ends_the_repeats_and_keeps_what_was_measured() {
 fn twenty_repeats_have_percentiles() {
     let mut bench = Scripted { fate: below(26_000.0), ranges: Vec::new() };
     let mut names = NameBudget::new(1 << 30, false);
-    let repeats = Repeats { search: search(), repeats: 20, over_ipv6: true };
+    let repeats = Repeats { search: search(), repeats: 20, circumstances: CIRCUMSTANCES };
     let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
     assert_eq!((error, record.repeats), (None, 20));
     assert!(record.p01_qps < record.p99_qps, "starts differ, and what is found with them");
@@ -224,7 +231,7 @@ fn lower_bounds_combine_by_their_maximum() {
     };
     let mut bench = Scripted { fate, ranges: Vec::new() };
     let mut names = NameBudget::new(1 << 30, false);
-    let repeats = Repeats { search: search(), repeats: 2, over_ipv6: true };
+    let repeats = Repeats { search: search(), repeats: 2, circumstances: CIRCUMSTANCES };
     let (record, _) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
     let found: Vec<f64> = record.capacities.iter().filter_map(|c| c.qps).collect();
     assert_eq!(found.len(), 2);
@@ -314,10 +321,51 @@ fn the_certificate_goes_down_until_it_passes() {
     assert!((certificate.certified_qps - 128_000.0).abs() < 1.0);
     let conforming = Search { duration: minute, ..search() };
     assert_eq!(
-        differs(&conforming, 20, Some(&certificate), Some(100_000.0), false, true),
+        differs(&conforming, 20, Some(&certificate), Some(100_000.0), &CIRCUMSTANCES),
         Vec::<String>::new()
     );
-    assert_eq!(differs(&conforming, 20, Some(&certificate), Some(129_000.0), false, true).len(), 1);
+    assert_eq!(
+        differs(&conforming, 20, Some(&certificate), Some(129_000.0), &CIRCUMSTANCES).len(),
+        1
+    );
+}
+
+#[test]
+fn one_host_is_named_with_its_link_and_offloads() {
+    let bare =
+        OneHost { link: Some(Link::Plain), path: Path::Wire, gso: false, gro: false, tcp: false };
+    let all = OneHost { link: None, path: Path::HostOffload, gso: true, gro: true, tcp: true };
+    let of = |one_host| {
+        let conforming = Search { duration: Nanos::from_secs(60), ..search() };
+        let circumstances = Circumstances { one_host: Some(one_host), ..CIRCUMSTANCES };
+        differs(&conforming, 20, None, None, &circumstances)[1..].join("; ")
+    };
+    insta::assert_snapshot!(of(bare), @"the Tester and the server are on one host, joined by a veth pair (plain); offload: no checksums are computed");
+    insta::assert_snapshot!(of(all), @"the Tester and the server are on one host, joined by the loopback; offload: no checksums are computed; offload: segmented messages cross it whole; offload: segments of TCP cross it joined (tx-tcp-segmentation); offload: the Tester sends segmented messages (UDP_SEGMENT); offload: the Tester receives joined replies (UDP_GRO)");
+}
+
+#[test]
+fn a_shortened_plan_keeps_its_label() {
+    let minute = Nanos::from_secs(60);
+    let mut script = Scripted { fate: below(26_000.0), ranges: Vec::new() };
+    let mut bench = Shortened::new(&mut script, Nanos::from_millis(100));
+    let certificate =
+        certify(&mut bench, qps(10_000.0), minute, Nanos::from_secs(1), 1 << 30, &mut |_| ());
+    let mut certificate = certificate.expect("runs");
+    certificate.shortened_s = Some(0.1);
+    assert!(certificate.passed && certificate.duration_s == 60.0);
+    assert_eq!(certificate.trials[0].trial.duration_s, 0.1);
+    let search = Search { duration: minute, max: qps(10_000.0), ..search() };
+    let shortened = Circumstances { shortened: Some(Nanos::from_millis(100)), ..CIRCUMSTANCES };
+    let repeats = Repeats { search, repeats: 20, circumstances: shortened };
+    let mut names = NameBudget::new(1 << 40, false);
+    let given = Some(certificate.clone());
+    let (record, _) = repeats.run(&mut bench, "x", &mut names, given, &mut |_| ());
+    assert!(record.conforming, "{:?}", record.differs);
+    assert_eq!(record.shortened_s, Some(0.1));
+    assert!(record.trials.iter().all(|t| t.trial.duration_s == 0.1));
+    let differs = differs(&repeats.search, 20, Some(&certificate), None, &CIRCUMSTANCES);
+    assert_eq!(differs, ["a self-test that a test hook shortened"], "the search itself was not");
 }
 
 /// A search interrupted after any of its trials reaches the same result, and runs only the remaining trials.
@@ -354,7 +402,7 @@ search = { goal = "zero-loss", start = "10k", max = "1M", resolution = 0.05, dur
         assert!(second.ranges.iter().all(|r| first.ranges.contains(r)), "and with the same names");
     }
     let mut cell = CellRecord::new("a", Default::default(), "search");
-    add_visit(&mut cell, settings, found, false, true);
+    add_visit(&mut cell, settings, found, &CIRCUMSTANCES);
     assert_eq!((cell.repeats, cell.capacities.len()), (1, 1));
     assert!(
         cell.differs.iter().any(|why| why == "ended after 1 of 2 searches"),

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use experiment::{
-    Bench, BenchError, Experiment, GeneratorSpec, GeneratorTimes, LockStepSpec, NameBudget,
-    TrialSpec, add_visit, visit,
+    Bench, BenchError, Circumstances, Experiment, GeneratorSpec, GeneratorTimes, LockStepSpec,
+    NameBudget, TrialSpec, add_visit, visit,
 };
 use measure::{Limiter, Void};
 use record::{CellRecord, LockStepRow, Trial};
@@ -88,7 +88,7 @@ fn run(method: &str, void: impl FnMut(usize) -> bool) -> CellRecord {
         })
         .expect("a void repeat is no error");
         cell.trials.extend(trials);
-        add_visit(&mut cell, settings, found, false, true);
+        add_visit(&mut cell, settings, found, &Circumstances::default());
     }
     cell
 }

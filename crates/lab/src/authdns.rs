@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use experiment::VerifyPlan;
 use wire::{Namespace, Pref64};
 
 use crate::enter::{Lab, program};
@@ -25,6 +26,8 @@ pub enum Serves {
     },
     /// The Measurer itself, for a self-test: every name has an AAAA record.
     SelfTest,
+    /// The same, with a known behaviour that the Measurer must find.
+    Truth,
 }
 
 impl Serves {
@@ -32,7 +35,7 @@ impl Serves {
     fn client(self) -> Host {
         match self {
             Serves::Dut { .. } => Host::Dut,
-            Serves::SelfTest => Host::Tester,
+            Serves::SelfTest | Serves::Truth => Host::Tester,
         }
     }
 
@@ -61,6 +64,7 @@ pub fn start(
     let name = match serves {
         Serves::Dut { .. } => "authdns",
         Serves::SelfTest => "authdns-selftest",
+        Serves::Truth => "authdns-truth",
     };
     let mut command: Vec<OsString> = vec![program().into(), "auth".into()];
     let mut option = |flag: &str, value: String| command.extend([flag.into(), value.into()]);
@@ -74,13 +78,16 @@ pub fn start(
     let shares = testbed.cpus(Host::Auth).shares_with(testbed.cpus(Host::Tester));
     option("--wait", if shares { "sleep" } else { "auto" }.to_owned());
     match serves {
-        Serves::SelfTest => option("--aaaa", "always".to_owned()),
+        Serves::SelfTest | Serves::Truth => option("--aaaa", "always".to_owned()),
         Serves::Dut { aaaa_share } if aaaa_share > 0.0 => {
             option("--aaaa-share", aaaa_share.to_string());
         }
         Serves::Dut { .. } => {}
     }
     command.push("--remember".into());
+    if serves == Serves::Truth {
+        command.extend(VerifyPlan::behaviour().arguments().into_iter().map(OsString::from));
+    }
     let mut process = Process::start(&Launch {
         name,
         namespace: testbed.namespace(Host::Auth),

@@ -8,17 +8,18 @@
 //! Queries go only to an address that the user has named, in the experiment's file or by a flag.
 
 use experiment::file::Role;
-use experiment::{Method, NameBudget, Visit};
+use experiment::{Circumstances, Method, NameBudget, OneHost, Visit};
+use measure::Path;
 
 use crate::bench::LabBench;
 use crate::netns::Namespace;
 use crate::ready::{Question, answers};
-use crate::run::Event;
+use crate::run::{Event, is_local};
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
 use crate::visit::Started;
 
-/// Difference from a server in the lab.
+/// Note on a server that is not in the lab.
 const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
                         started anew";
 /// Settings of a server or its host that cannot be varied here.
@@ -53,16 +54,29 @@ impl Session<'_> {
         }
         let authoritative = settings.role == Role::Authoritative;
         let size = if authoritative { u64::MAX } else { asked.namespace.size() };
+        let tester = &settings.tester;
+        let path = if tester.gso { Path::HostOffload } else { Path::Wire };
+        let tcp = !tester.transport.is_datagram();
+        let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
+        let differs = (settings.role != Role::Dns64 && settings.method == Method::Search)
+            .then(|| "the server is not a DNS64 server".to_owned());
         let started = Started {
             bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
             names: NameBudget::new(size, !authoritative),
-            over_ipv6: target.is_ipv6(),
-            differs: Some(NOT_SEEN.to_owned()),
-            conforms: false,
+            circumstances: Circumstances {
+                over_ipv6: target.is_ipv6(),
+                one_host: is_local(target).then_some(loopback),
+                ..Circumstances::default()
+            },
+            differs,
+            conforms: settings.method == Method::Search,
         };
         let found = self.measure_started(v, cell, started, notify)?;
+        if !cell.record.notes.iter().any(|note| note == NOT_SEEN) {
+            cell.record.notes.push(NOT_SEEN.to_owned());
+        }
         self.visited(v, cell, &found, notify);
         Ok(())
     }

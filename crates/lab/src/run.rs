@@ -9,6 +9,7 @@
 //! Results are kept also after an error: if a server does not start, or the run is interrupted, the
 //! [`record::Run`] is marked incomplete and lists what is missing.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,15 +17,15 @@ use experiment::{BenchError, Custom, Experiment, FileError, Found, Method, Point
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CellRecord, Certificate, Choices, CustomHow, CustomServer, HostFacts, PacketSteering, Plan,
-    Run, SCHEMA, Skipped, TestbedFacts, TrialRecord,
+    CellRecord, Certificate, CertificateFile, Choices, CustomHow, CustomServer, EngineKind,
+    HostFacts, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested, TrialRecord,
 };
 
 use crate::adapter::{Adapter, AdapterError};
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
-use crate::host::read_cpu;
+use crate::host::{Depth, fingerprint, read_cpu};
 use crate::process::ProcessError;
 use crate::question_plan::QuestionPlan;
 use crate::reserve::{IdlePolling, default_buffer};
@@ -50,6 +51,8 @@ pub struct RunOptions {
     pub path: Option<Path>,
     /// Seed of the order of names and of the order of visits.
     pub seed: u64,
+    /// The Tester's certificate, instead of a self-test.
+    pub certificate: Option<CertificateFile>,
     /// Whether the directory of the run is kept, with configurations and logs.
     pub keep: bool,
     /// Command line, for the record.
@@ -105,6 +108,7 @@ impl RunOptions {
         if !choices.servers.is_empty() {
             self.only = choices.servers;
         }
+        self.certificate = run.plan.certificate.clone();
         self.resumed = Some(Box::new(run));
     }
 }
@@ -160,6 +164,9 @@ pub enum RunError {
     /// A value of the experiment is not valid in the lab.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The certificate of the Tester is not for the trials.
+    #[error("the certificate is refused: {0}")]
+    Certificate(String),
     /// A requested server is not part of the experiment.
     #[error("the experiment has no server `{name}`; it has {known}")]
     NotInExperiment {
@@ -192,7 +199,7 @@ impl RunError {
     /// Returns whether the input is invalid (exit code 2); otherwise the run failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {
-            RunError::File(_) | RunError::NotInExperiment { .. } => true,
+            RunError::File(_) | RunError::NotInExperiment { .. } | RunError::Certificate(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
             RunError::Testbed(e) => matches!(e, TestbedError::Cpus { .. }),
@@ -254,7 +261,49 @@ pub fn check<'e>(
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
+    if let Some(file) = &options.certificate {
+        certified(file, experiment, &adapters, options).map_err(RunError::Certificate)?;
+    }
     Ok(Checked { experiment, adapters, companions, questions })
+}
+
+/// Checks that a certificate is for the trials at every point of an experiment.
+fn certified(
+    file: &CertificateFile,
+    experiment: &Experiment,
+    adapters: &[Adapter],
+    options: &RunOptions,
+) -> Result<(), String> {
+    let host = fingerprint(Depth::Facts, &CpuList::allowed());
+    for point in &experiment.points {
+        let (tester, path) =
+            (&point.settings.tester, options.path.unwrap_or(point.settings.host.path));
+        let datagrams = tester.transport.is_datagram();
+        let engine = if datagrams { EngineKind::Sockets } else { EngineKind::Streams };
+        for adapter in adapters {
+            let path = match adapter.remote {
+                Some(address) if is_local(address) && tester.gso => Path::HostOffload,
+                Some(_) => Path::Wire,
+                None => path,
+            };
+            let transport = tester.transport.to_string();
+            file.covers(&Tested { network: None, link: None, path, engine, transport }, &host)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether an address belongs to this host, which then answers from that address.
+pub(crate) fn is_local(address: SocketAddr) -> bool {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
+        socket.connect(address)?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address.ip())
 }
 
 /// Runs a checked experiment in the lab.
@@ -290,6 +339,7 @@ pub fn run_experiment(
             choices: options.choices(),
             testbed: Some(describe(&testbed, lab, checked.experiment, idle.is_some())),
             host: options.host.clone(),
+            certificate: options.certificate.as_ref().map(CertificateFile::without_trials),
             ..Plan::default()
         },
         complete: true,

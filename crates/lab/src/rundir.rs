@@ -16,7 +16,7 @@ const LOCK: &str = "lock";
 
 /// A directory that is removed when it is dropped, or by a later run when this one was killed.
 #[derive(Debug)]
-pub(crate) struct RunDir {
+pub struct RunDir {
     dir: TempDir,
     // Held, not read: the kernel unlocks it when the process ends.
     _lock: Flock<File>,
@@ -35,7 +35,7 @@ impl RunDir {
     ///
     /// # Errors
     /// The error of the file system.
-    pub(crate) fn create() -> Result<Self, RunDirError> {
+    pub fn create() -> Result<Self, RunDirError> {
         let parent = std::env::temp_dir();
         sweep(&parent);
         Self::create_in(&parent).map_err(|source| RunDirError { parent, source })
@@ -52,7 +52,7 @@ impl RunDir {
     }
 
     /// Returns its path.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.dir.path()
     }
 

@@ -6,18 +6,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use experiment::file::Role;
+use experiment::settings::TesterSettings;
 use experiment::visit::Found;
-use experiment::{BenchError, Method, NameBudget, Point, Visit, certify, visit_estimate, visits};
-use measure::{Nanos, Transport};
-use record::request::Workload;
+use experiment::{
+    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
+};
+use measure::Nanos;
 use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
-use wire::{Namespace, Qtype};
+use wire::Namespace;
 use zone::ZoneRecords;
 
 use crate::adapter::{Adapter, AdapterError};
 use crate::authdns::{self, Serves};
 use crate::bench::LabBench;
-use crate::bench::measurer::base_request;
 use crate::enter::Lab;
 use crate::process::Process;
 use crate::question_plan::QuestionPlan;
@@ -30,9 +31,6 @@ use crate::variables;
 use crate::visit::Started;
 use crate::zone_load::{ZoneLoad, zone_load};
 use crate::zonefile::write_zone;
-
-/// Names of a self-test: enough for every rate and duration, since the AuthDNS computes its answers.
-const SELF_TEST_NAMES: &str = "0.0.0.0/2";
 
 /// Reason why a visit ended without findings.
 pub(crate) enum Shortfall {
@@ -235,59 +233,6 @@ impl<'a> Session<'a> {
         self.lab.interrupted().load(Ordering::Relaxed)
     }
 
-    /// Returns the Tester's certificate if the method needs one: that of the resumed run, or a new one.
-    fn certificate(
-        &mut self,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Option<Certificate>, RunError> {
-        let common = self.checked.experiment.common();
-        let wanted = common.method == Method::Search
-            && common.search.as_ref().is_some_and(|search| search.self_test);
-        if !wanted {
-            return Ok(None);
-        }
-        let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
-        let known = resumed.into_iter().find_map(|cell| cell.certificate.clone());
-        let certificate = match known {
-            Some(certificate) => certificate,
-            None => self.certify(notify)?,
-        };
-        notify(Event::Certified(&certificate));
-        Ok(Some(certificate))
-    }
-
-    /// Runs the self-test: the Measurer against the AuthDNS over their own link.
-    fn certify(&self, notify: &mut dyn FnMut(Event<'_>)) -> Result<Certificate, RunError> {
-        notify(Event::SelfTest);
-        let point = &self.checked.experiment.points[0];
-        let asked = &self.checked.questions[0];
-        let namespace =
-            Namespace::with_default_zone(SELF_TEST_NAMES.parse().expect("a prefix of IPv4"));
-        let (pref64, serves) = (asked.pref64, Serves::SelfTest);
-        let (testbed, dir) = (&self.testbed, self.dir);
-        let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
-        let mut tester = point.settings.tester.clone();
-        // The AuthDNS is queried over UDP, as servers query it, also if their clients use another transport.
-        tester.transport = Transport::Udp;
-        let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64 };
-        let (target, workload) =
-            (serves.addresses()[0], Workload::Namespace(asked.names(false, false)));
-        let base = base_request(target, workload, &tester, self.options.seed, None);
-        let mut bench = LabBench::self_test(self.lab, testbed, dir, base, authdns)
-            .watched_by(self.options.watcher.clone());
-        let search = point.settings.search.as_ref().expect("a search has its table");
-        let certificate = certify(
-            &mut bench,
-            search.max,
-            search.duration,
-            search.timeout,
-            namespace.size(),
-            &mut |trial| notify(Event::SelfTestTrial(trial)),
-        );
-        bench.stop();
-        certificate.map_err(RunError::SelfTest)
-    }
-
     /// Makes one visit; its findings are added to the cell.
     fn visit(
         &mut self,
@@ -440,6 +385,17 @@ impl<'a> Session<'a> {
         Ok((service, believed))
     }
 
+    /// Returns what lies between the Tester and a server of the testbed.
+    fn between(&self, tester: &TesterSettings) -> OneHost {
+        OneHost {
+            link: Some(self.testbed.link()),
+            path: self.testbed.path(),
+            gso: tester.gso,
+            gro: tester.gro,
+            tcp: !tester.transport.is_datagram(),
+        }
+    }
+
     /// Starts the server, measures it with the method, and stops it.
     fn measure(
         &mut self,
@@ -466,7 +422,6 @@ impl<'a> Session<'a> {
             target.set_port(transport_port(point.settings.tester.transport));
         }
         let base = asked.request(point, self.options.seed, target, believed);
-        let over_ipv6 = target.is_ipv6();
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
         let bench = LabBench::start(ground, base, authdns, installed, &service, limit)?;
@@ -481,7 +436,11 @@ impl<'a> Session<'a> {
             title: installed.adapter().title.clone(),
             version: installed.version(),
             names: NameBudget::new(size, false),
-            over_ipv6,
+            circumstances: Circumstances {
+                over_ipv6: target.is_ipv6(),
+                one_host: Some(self.between(&point.settings.tester)),
+                ..Circumstances::default()
+            },
             differs,
             conforms: true,
         };

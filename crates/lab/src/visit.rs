@@ -1,7 +1,7 @@
 //! A visit to a server that has started: warm-up, method, findings.
 
 use experiment::visit::{Found, Replay, add_visit};
-use experiment::{Bench, BenchError, Method, NameBudget, TrialSpec, Visit, visit};
+use experiment::{Bench, BenchError, Circumstances, Method, NameBudget, TrialSpec, Visit, visit};
 use measure::{Nanos, Pacing};
 use record::CellRecord;
 
@@ -21,8 +21,8 @@ pub(crate) struct Started<'a> {
     pub(crate) title: String,
     pub(crate) version: Option<&'a str>,
     pub(crate) names: NameBudget,
-    /// Whether the Tester sends over IPv6.
-    pub(crate) over_ipv6: bool,
+    /// Circumstances of the measurement, without those of its names.
+    pub(crate) circumstances: Circumstances,
     /// Difference from RFC 8219 that the kind of server makes.
     pub(crate) differs: Option<String>,
     /// Whether the visit can conform to RFC 8219 at all.
@@ -52,8 +52,9 @@ impl Session<'_> {
         let mut names = started.names;
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();
-        let (found, over_ipv6) = (found?, started.over_ipv6);
-        add_visit(&mut cell.record, settings, found.clone(), names.reused(), over_ipv6);
+        let found = found?;
+        let circumstances = Circumstances { names_reused: names.reused(), ..started.circumstances };
+        add_visit(&mut cell.record, settings, found.clone(), &circumstances);
         cell.record.differs.extend(handicap.into_iter().chain(started.differs));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();
         Ok(found)

@@ -8,6 +8,8 @@
 //! Top-level names are a contract with scripts: names are added, never renamed. [`SCHEMA`] counts the incompatible
 //! versions.
 
+pub mod certificate;
+pub mod check;
 pub mod compare;
 mod connections;
 mod csv;
@@ -33,6 +35,8 @@ pub mod updates;
 mod v1;
 
 pub use self::csv::{Table, write_csv};
+pub use certificate::{CertificateError, CertificateFile, EngineKind, Tested};
+pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use compare::{
     CompareTerms, Compared, Comparison, Decision, FailIf, FailIfError, Missing, Outcome, compare,
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::certificate::CertificateFile;
 use crate::host::HostFacts;
 use crate::testbed::{Choices, TestbedFacts};
 
@@ -36,6 +37,9 @@ pub struct Plan {
     /// Facts of the host, as `dnsdyno host` prints them; absent if they were not taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostFacts>,
+    /// Certificate of the Tester that the user gave, without trials; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub certificate: Option<CertificateFile>,
     /// Configuration files that belong to no cell, by name: those of the Tester and the AuthDNS.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,

@@ -11,7 +11,7 @@
 
 mod connections;
 mod sockets;
-mod text;
+pub(crate) mod text;
 mod workload;
 
 use std::io::Read;

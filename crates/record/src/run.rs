@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use measure::{Histogram, Limiter, Link, Path};
 use serde::{Deserialize, Serialize};
 
+use crate::check::Check;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
@@ -76,7 +77,10 @@ pub struct CellRecord {
     pub conforming: bool,
     /// Differences from RFC 8219.
     pub differs: Vec<String>,
-    /// Shortcomings of the server at these settings, such as a cache that cannot be switched off.
+    /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no measurement.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub shortened_s: Option<f64>,
+    /// Shortcomings of the server at these settings, such as a cache that cannot be switched off, and what was not seen of it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
     /// Limiter of the capacity.
@@ -285,6 +289,12 @@ pub struct Certificate {
     pub duration_s: f64,
     /// Whether the self-test passed.
     pub passed: bool,
+    /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no self-test.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub shortened_s: Option<f64>,
+    /// Known values, and what the Tester found; empty if none were checked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub checks: Vec<Check>,
     /// Trials of the self-test; the last one decides.
     pub trials: Vec<TrialRecord>,
 }

@@ -2,6 +2,7 @@
 //! so that every report can be rebuilt from its record.
 
 mod cells;
+mod checks;
 mod comparison;
 mod host;
 mod html;
@@ -16,6 +17,7 @@ mod trial;
 mod updates;
 pub mod view;
 
+pub use checks::{certificate, check_line, checks};
 pub use comparison::comparison;
 pub use host::host;
 pub use html::html;

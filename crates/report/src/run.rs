@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use measure::warning::summarise;
-use record::{CellRecord, Run};
+use record::{CellRecord, Certificate, Run};
 
 use crate::cells;
+use crate::checks::{certified, check_line};
 use crate::spread::spread;
 use crate::view::Align::{Left, Right};
 use crate::view::conditions::Conditions;
@@ -34,6 +35,9 @@ pub fn run(run: &Run) -> String {
     }
     for (what, how) in run.plan.words() {
         let _ = writeln!(out, "{what}: {how}");
+    }
+    if let Some(file) = &run.plan.certificate {
+        let _ = writeln!(out, "{}", certified(file));
     }
     let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
     if void > 0 {
@@ -103,7 +107,7 @@ fn of_cell(r: &CellRecord, percentiles: bool) -> Vec<String> {
         latency(0.99),
         repeats(r),
         if limiters.is_empty() { "-".to_owned() } else { limiters },
-        if r.conforming { "conforming" } else { "not conforming" }.to_owned(),
+        conforming(r).to_owned(),
         each_search(r),
     ]);
     row
@@ -138,10 +142,34 @@ fn notes(r: &CellRecord) -> Vec<String> {
         }
         None => {}
     }
+    if let Some(missed) = r.certificate.as_ref().and_then(missed_truths) {
+        out.push(missed);
+    }
+    if let Some(s) = r.shortened_s {
+        out.push(format!(
+            "SHORTENED by a test: each trial sent for {s} s, whatever its plan says; this is no measurement"
+        ));
+    }
     if !r.differs.is_empty() {
         out.push(format!("differs from RFC 8219: {}", r.differs.join("; ")));
     }
     out
+}
+
+/// Returns the known values that the Tester missed in its self-test, if it missed any.
+fn missed_truths(certificate: &Certificate) -> Option<String> {
+    let missed: Vec<String> =
+        certificate.checks.iter().filter(|check| check.is_failed()).map(check_line).collect();
+    (!missed.is_empty()).then(|| format!("the Tester missed known values: {}", missed.join("; ")))
+}
+
+/// Returns whether a cell conforms to RFC 8219, as words.
+pub(crate) fn conforming(r: &CellRecord) -> &'static str {
+    match (r.conforming, r.shortened_s) {
+        (true, None) => "conforming",
+        (true, Some(_)) => "conforming, SHORTENED",
+        (false, _) => "not conforming",
+    }
 }
 
 #[cfg(test)]

@@ -193,7 +193,7 @@ impl Setup {
     }
 
     /// Returns whether the server's address is one of this host.
-    fn target_is_local(&self) -> bool {
+    pub fn target_is_local(&self) -> bool {
         // The kernel answers from an address of this host by itself; a bind to any address may succeed.
         let any: IpAddr = match self.request.target {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

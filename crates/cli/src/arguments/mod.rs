@@ -1,6 +1,7 @@
 //! Arguments that several commands share, each group with the part of a request that it becomes.
 
 pub(crate) mod address;
+pub(crate) mod certificate;
 pub(crate) mod choice;
 pub(crate) mod fields;
 pub(crate) mod keep;

@@ -13,4 +13,5 @@ pub(crate) mod selftest;
 pub(crate) mod servers;
 pub(crate) mod trace;
 pub(crate) mod update;
+pub(crate) mod verify;
 pub(crate) mod zone;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use record::Run;
+use record::{CertificateError, CertificateFile, EngineKind, HostFacts, Run, Tested};
 
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
@@ -17,6 +17,10 @@ pub(crate) struct ReportArgs {
     /// The file of the page; `-` is the standard output
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
+    /// Show this certificate of the Tester, from `verify` or `selftest`, with the runs; it must be for their path, engine
+    /// and transport
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -30,10 +34,36 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let runs: Result<Vec<Run>, _> = args.runs.iter().map(|run| args.store.load(run)).collect();
-    let page = report::html(&runs?);
+    let mut runs = runs?;
+    if let Some(path) = &args.certificate {
+        let file = CertificateFile::read(path).map_err(Failure::input)?;
+        runs.iter_mut().try_for_each(|run| show(run, &file, path))?;
+    }
+    let page = report::html(&runs);
     record::write_bytes(&args.output, page.as_bytes()).map_err(Failure::run)?;
     if args.output != Path::new("-") {
         println!("{}", args.output.display());
     }
+    Ok(())
+}
+
+/// Adds a certificate to a run, if it is for the run's trials.
+fn show(run: &mut Run, file: &CertificateFile, path: &Path) -> Result<(), Failure> {
+    let unknown = HostFacts::default();
+    let host = run.plan.host.as_ref().unwrap_or(&unknown);
+    for record in run.results.iter().flat_map(|cell| &cell.trials) {
+        let trial = &record.trial;
+        let engine =
+            if trial.connections.is_some() { EngineKind::Streams } else { EngineKind::Sockets };
+        let trials = Tested {
+            path: trial.conditions.path.unwrap_or(file.tested.path),
+            engine,
+            transport: trial.conditions.transport.clone(),
+            ..file.tested.clone()
+        };
+        let refused = |why| CertificateError::Refused { path: path.to_owned(), why };
+        file.matches(&trials, host).map_err(refused).map_err(Failure::input)?;
+    }
+    run.plan.certificate = Some(file.without_trials());
     Ok(())
 }

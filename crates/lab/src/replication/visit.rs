@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use experiment::settings::ReplicationSettings;
-use experiment::{Method, NameBudget, Point, Visit};
+use experiment::{Circumstances, Method, NameBudget, Point, Visit};
 use record::Secondary;
 use record::request::{Edns, Expect, Query, Workload};
 
@@ -68,7 +68,7 @@ impl Session<'_> {
             version: installed.version(),
             // An authoritative server has no cache, so that names may repeat.
             names: NameBudget::new(u64::MAX, false),
-            over_ipv6: false,
+            circumstances: Circumstances::default(),
             differs: None,
             conforms: false,
         };

@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serializer, de};
 
-pub(super) fn serialize<S: Serializer, T: Display>(
+pub(crate) fn serialize<S: Serializer, T: Display>(
     value: &T,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)

@@ -131,7 +131,7 @@ fn row(r: &CellRecord, percentiles: bool) -> Markup {
             (limiter_names(r))
             @for proof in proofs(r) { small { (proof) } }
         }
-        td data-h="RFC 8219" { (if r.conforming { "conforming" } else { "not conforming" }) }
+        td data-h="RFC 8219" { (crate::run::conforming(r)) }
     }
 }
 

@@ -8,10 +8,11 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use maud::{Markup, html};
-use record::Run;
+use record::{CertificateFile, Check, Run};
 
 use super::cells::Cells;
-use super::parts::fold;
+use super::parts::{Narrow, fold, name_cell, table};
+use crate::checks::{COLUMNS, certified};
 use crate::view::name::server_name;
 use crate::view::{setting_words, thousands};
 
@@ -24,6 +25,7 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, number: usize) -> Markup {
         @if !words.is_empty() { (fold("Testbed", pairs(words.into_iter()))) }
         @if let Some(host) = &run.plan.host { (fold("Host", pairs(crate::host::lines(host).into_iter()))) }
         @if cells.cells.iter().any(|c| c.record.certificate.is_some()) { (fold("The Tester’s self-test", certificates(cells))) }
+        @if let Some(file) = &run.plan.certificate { (fold("The Tester’s certificate", certificate(file))) }
         (fold("Settings of the cells", settings(cells)))
         @if !run.plan.text.is_empty() { (fold("The experiment’s file", html! { pre { (run.plan.text) } })) }
         (files(run))
@@ -86,6 +88,27 @@ fn certificates(cells: &Cells<'_>) -> Markup {
         }
     }
     html! { ul { @for text in said { li { (text) } } } }
+}
+
+/// Renders a certificate file: what it certifies, and its checks.
+fn certificate(file: &CertificateFile) -> Markup {
+    html! { p { (certified(file)) } (checks(&file.checks)) }
+}
+
+/// Renders checks, and why values did not pass.
+fn checks(checks: &[Check]) -> Markup {
+    let row = |check: &Check| {
+        let [name, rest @ ..] = crate::checks::cells(check);
+        html! {
+            (name_cell(COLUMNS[0], &name))
+            @for (head, text) in COLUMNS[1..].iter().zip(rest) { td data-h=(head) { (text) } }
+        }
+    };
+    let rows: Vec<Markup> = checks.iter().map(row).collect();
+    html! {
+        @if !checks.is_empty() { (table("Known values, and what the Tester found", "", Narrow::Cards, &COLUMNS, &rows)) }
+        ul { @for check in checks { @if let Some(why) = &check.why { li { (check.name) " (" (check.truth) "): " (why) } } } }
+    }
 }
 
 fn settings(cells: &Cells<'_>) -> Markup {

@@ -27,6 +27,9 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
         if cell.certificate.as_ref().is_some_and(|c| !c.passed) {
             out.push(html! { (cell.server) ": the Tester failed its self-test: nothing here is the server’s capacity." });
         }
+        if let Some(s) = cell.shortened_s {
+            out.push(html! { (cell.server) ": " strong { "SHORTENED" } " by a test: each trial sent for " (s) " s, whatever its plan says; this is no measurement." });
+        }
     }
     for cell in &run.results {
         let name = record::cell_name(&cell.server, None, &cell.settings);

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ::auth::{AaaaPolicy, AuthConfig, Fault, FaultSpec};
+use clap::{Args as _, FromArgMatches as _};
 use streams::http::{ALPN_H2, ALPN_H3};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, Identity, ServerTls, TlsError};
 use tester::{AuthListen, AuthServer, EncryptedListen};
@@ -116,6 +117,13 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         println!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
     }
     Ok(())
+}
+
+/// Returns the configuration of an AuthDNS with these arguments of `dnsdyno auth`.
+pub(crate) fn config_of(arguments: impl Iterator<Item = String>) -> Result<AuthConfig, Failure> {
+    let command = AuthArgs::augment_args(clap::Command::new("auth").no_binary_name(true));
+    let matches = command.try_get_matches_from(arguments).map_err(Failure::input)?;
+    config(&AuthArgs::from_arg_matches(&matches).map_err(Failure::input)?)
 }
 
 /// Returns the configuration of the arguments.

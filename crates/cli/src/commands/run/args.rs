@@ -54,6 +54,10 @@ pub(crate) struct RunArgs {
     /// Also measure a running server, over the network only: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
+    /// Take this certificate of the Tester, from `verify` or `selftest`, made on this machine with the path, engine and
+    /// transport of the trials, instead of a self-test; no rate is above it
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) certificate: Option<PathBuf>,
     /// Longest wait for cores that another run measures on; without it the second run is refused
     #[arg(
         long,

@@ -13,7 +13,7 @@ use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{Checked, Entered, Event, Reservation, RunOptions, run_experiment};
-use record::{CellRecord, HostFacts, Run, Store};
+use record::{CellRecord, CertificateFile, Check, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
@@ -39,7 +39,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
             if args.quick { experiment.quick() } else { experiment }
         }
     };
-    let options = options(&args, resumed);
+    let options = options(&args, resumed)?;
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     if args.dry_run {
         plan::show(&checked);
@@ -98,13 +98,18 @@ fn again(run: &Run) -> Result<Experiment, Failure> {
 }
 
 /// Returns the options of the lab; a resumed run has those that it began with.
-fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
+fn options(args: &RunArgs, resumed: Option<Run>) -> Result<RunOptions, Failure> {
     let mut options = RunOptions {
         servers_dir: args.servers_dir.clone(),
         only: args.servers.clone(),
         custom: args.custom.iter().chain(&args.remote).cloned().collect(),
         link: args.link,
         path: args.path,
+        certificate: args
+            .certificate
+            .as_ref()
+            .map(|path| CertificateFile::read(path).map_err(Failure::input))
+            .transpose()?,
         seed: args.seed,
         keep: args.keep,
         command: command_line(),
@@ -118,7 +123,7 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> RunOptions {
     if let Some(run) = resumed {
         options.go_on(run);
     }
-    options
+    Ok(options)
 }
 
 /// Measures the host before the run; `None` for a resumed run, which has the facts from its start.
@@ -218,7 +223,14 @@ fn told(event: &Event<'_>) -> String {
         }
         Event::SelfTest => "self-test of the Tester: the Measurer against the AuthDNS".to_owned(),
         Event::Certified(c) if c.passed => {
-            format!("certified for servers up to {:.0} qps", c.certified_qps)
+            let missed: Vec<&Check> = c.checks.iter().filter(|check| check.is_failed()).collect();
+            let known = match (c.checks.len(), missed.len()) {
+                (0, _) => String::new(),
+                (all, missed) => format!("; {} of {all} known values found", all - missed),
+            };
+            let missed = missed.iter().map(|check| format!("\n  {}", report::check_line(check)));
+            format!("certified for servers up to {:.0} qps{known}", c.certified_qps)
+                + &missed.collect::<String>()
         }
         Event::Certified(_) => "the Tester passed no self-test".to_owned(),
         Event::Planned(cells, expected) => {

@@ -8,6 +8,7 @@ use experiment::RuleName;
 use measure::{Goal, Nanos, Qps};
 
 use crate::arguments::address::parse_target;
+use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -17,7 +18,11 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno search [fd00::2]:53 --namespace 10.0.0.0/8 --duration 5s --repeats 3 --json out.json
 
   The highest rate at which 99 % of the answers come within 5 ms, and at most one in a thousand is lost
-    dnsdyno search 192.0.2.1:53 --queries q.txt --goal \"p99 < 5ms, loss < 0.1%\" --max 500k";
+    dnsdyno search 192.0.2.1:53 --queries q.txt --goal \"p99 < 5ms, loss < 0.1%\" --max 500k
+
+  By RFC 8219 against a server on another host, with the certificate of this machine's Tester
+    dnsdyno selftest --rate 440k --certificate tester.json
+    dnsdyno search [2001:db8::53]:53 --rfc8219 --namespace 0.0.0.0/2 --certificate tester.json";
 
 /// `dnsdyno search`
 #[derive(Args, Clone, Debug)]
@@ -65,6 +70,8 @@ pub(crate) struct SearchArgs {
     /// Write the result with every trial to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) certificate: CertificateArgs,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     #[command(flatten)]

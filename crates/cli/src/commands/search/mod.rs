@@ -6,47 +6,53 @@ use std::path::Path;
 use std::time::Instant;
 
 use experiment::search::RESOLUTION;
-use experiment::{BenchError, NameBudget, Progress, Repeats, RuleName, Search, conformance};
+use experiment::{
+    Bench, BenchError, Circumstances, NameBudget, OneHost, Progress, Repeats, RuleName, Search,
+    Shortened, conformance,
+};
 use measure::{Nanos, OpenPacing};
-use record::request::{self, Engine};
-use record::{Plan, Run, SCHEMA, TrialRequest};
+use record::request::{self, Engine, Gso};
+use record::{CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::{Setup, unix_now};
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
+use crate::arguments::certificate::{shortened, tested};
 use crate::bench::OwnBench;
 use crate::failure::Failure;
 use crate::process::command_line;
 use crate::process::interruption;
 
 pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
-    let (search, repeats) = plan(&args)?;
-    let sockets = args.sockets.request();
-    let request = TrialRequest {
-        version: request::VERSION,
-        target: args.target,
-        engine: Engine::Udp,
-        workload: args.workload.request().map_err(Failure::BadInput)?,
-        pacing: search.pacing.at(search.start),
-        duration: search.duration,
-        timeout: search.timeout,
-        goal: Some(search.goal.clone()),
-        early_stop: false,
-        sockets,
-        seed: args.workload.seed,
-        live: None,
-        dut_cpus: Vec::new(),
-        auth_cpus: Vec::new(),
-    };
-    let setup = Setup::new(request, command_line())?;
+    let shortened = shortened()?;
+    let (mut search, repeats) = plan(&args)?;
+    let request = request(&args, &search)?;
+    let setup = Setup::new(request.clone(), command_line())?;
+    let local = setup.target_is_local();
+    let certificate = args.certificate.read(&tested(&request, local))?;
+    if let Some(file) = &certificate {
+        stay_within(&mut search, file)?;
+    }
     // Query files and generated names have no end: they may repeat names.
     let names = setup.names();
     let mut names = NameBudget::new(names.unwrap_or(u64::MAX), names.is_none() || !args.rfc8219);
-    let mut bench = OwnBench { setup, stop: interruption()? };
+    let mut own = OwnBench { setup, stop: interruption()? };
+    let mut shorter;
+    let bench: &mut dyn Bench = match shortened {
+        Some(time) => {
+            shorter = Shortened::new(&mut own, time);
+            &mut shorter
+        }
+        None => &mut own,
+    };
     let (began, started) = (Instant::now(), unix_now());
-    let repeats = Repeats { search, repeats, over_ipv6: args.target.is_ipv6() };
+    let one_host = local.then(|| loopback(&request));
+    let over_ipv6 = args.target.is_ipv6();
+    let circumstances = Circumstances { names_reused: false, over_ipv6, one_host, shortened };
+    let repeats = Repeats { search, repeats, circumstances };
     let server = args.target.to_string();
+    let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
     let (result, error) =
-        repeats.run(&mut bench, &server, &mut names, None, &mut |step| tell(&step));
+        repeats.run(bench, &server, &mut names, self_test, &mut |step| tell(&step));
     let run = Run {
         schema: SCHEMA,
         plan: Plan {
@@ -54,6 +60,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
             version: env!("CARGO_PKG_VERSION").into(),
             command: command_line(),
             started_unix_s: started,
+            certificate: certificate.map(|file| file.without_trials()),
             ..Plan::default()
         },
         elapsed_s: began.elapsed().as_secs_f64(),
@@ -74,6 +81,50 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         None if run.results[0].median_qps.is_none() => Err(Failure::Silent),
         None => Ok(()),
     }
+}
+
+/// Returns the request that all trials begin with.
+fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> {
+    Ok(TrialRequest {
+        version: request::VERSION,
+        target: args.target,
+        engine: Engine::Udp,
+        workload: args.workload.request().map_err(Failure::BadInput)?,
+        pacing: search.pacing.at(search.start),
+        duration: search.duration,
+        timeout: search.timeout,
+        goal: Some(search.goal.clone()),
+        early_stop: false,
+        sockets: args.sockets.request(),
+        seed: args.workload.seed,
+        live: None,
+        dut_cpus: Vec::new(),
+        auth_cpus: Vec::new(),
+    })
+}
+
+/// Returns what lies between the Tester and a server at an address of this host.
+fn loopback(request: &TrialRequest) -> OneHost {
+    let gso = request.sockets.gso == Gso::On;
+    let path = tested(request, true).path;
+    OneHost { link: None, path, gso, gro: request.sockets.gro, tcp: false }
+}
+
+/// Limits a search to the rate that a certificate certifies.
+fn stay_within(search: &mut Search, file: &CertificateFile) -> Result<(), Failure> {
+    let certified = file.certified();
+    if search.min.get() > certified.get() {
+        let why = format!("--min {} is above the certified rate, {certified}", search.min);
+        return Err(Failure::input(anyhow::anyhow!(
+            "{why}; lower it, or certify the Tester for more"
+        )));
+    }
+    if search.max.get() > certified.get() {
+        eprintln!("searching up to {certified}: the Tester is certified for no more");
+        search.max = certified;
+        search.start = if search.start.get() > certified.get() { certified } else { search.start };
+    }
+    Ok(())
 }
 
 /// Returns the search and its number of repeats.

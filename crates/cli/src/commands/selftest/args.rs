@@ -42,6 +42,9 @@ pub(crate) struct SelftestArgs {
     /// Cores of the AuthDNS, one worker on each [default: the last of this host]
     #[arg(long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
+    /// Write a certificate for `run`, `search` and `report` to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) certificate: Option<PathBuf>,
     /// Write the result to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -11,19 +11,23 @@ use experiment::certify::{RATE_FACTOR, TIMEOUT_FACTOR};
 use lab::CpuList;
 use measure::{Goal, Nanos, Pacing, Qps};
 use record::request::{self, Engine, Names, NamespaceExpect, Query, Workload};
-use record::{Certificate, TrialRecord, TrialRequest};
+use record::testbed::Network;
+use record::{Certificate, CertificateFile, Tested, TrialRecord, TrialRequest};
 use tester::{AuthListen, AuthServer, Setup, udp_options};
 use udp::UdpOptions;
 use wire::{Namespace, Qtype};
 
 pub(crate) use self::args::{EXAMPLES, SelftestArgs};
 use crate::arguments::address::{ipv4_net, ipv6_net};
+use crate::arguments::certificate::{shortened, tested};
+use crate::commands::verify;
 use crate::failure::Failure;
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::progress;
 
 pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
+    let shortened = shortened()?;
     let namespace = Namespace::with_default_zone(args.namespace);
     let names = namespace.size();
     let planned = args.rate.queries_in(args.duration);
@@ -54,7 +58,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         engine: Engine::Udp,
         workload: Workload::Namespace(names),
         pacing: Pacing::Constant { rate: args.rate },
-        duration: args.duration,
+        duration: shortened.unwrap_or(args.duration),
         timeout: args.timeout,
         goal: Some(Goal::zero_loss()),
         early_stop: true,
@@ -65,7 +69,9 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         auth_cpus: Vec::new(),
     };
     let (live, progress) = progress::show(format!("self-test at {}", args.rate));
-    let outcome = Setup::new(request, command_line())?.run(&live, &stop)?;
+    let setup = Setup::new(request.clone(), command_line())?;
+    let local = setup.target_is_local();
+    let outcome = setup.run(&live, &stop)?;
     drop(progress);
     if let Some(server) = server {
         // The Measurer has seen what a worker could not do.
@@ -78,10 +84,28 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         timeout_s: args.timeout.as_secs_f64(),
         duration_s: args.duration.as_secs_f64(),
         passed,
+        shortened_s: shortened.map(Nanos::as_secs_f64),
+        checks: Vec::new(),
         trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial: outcome.trial }],
     };
+    keep(&args, &certificate, &request, local)?;
     tell(&args, &certificate)?;
     if passed { Ok(()) } else { Err(Failure::Silent) }
+}
+
+/// Writes the certificate file, if one is wanted. `local` says whether the AuthDNS is on this host.
+fn keep(
+    args: &SelftestArgs,
+    certificate: &Certificate,
+    request: &TrialRequest,
+    local: bool,
+) -> Result<(), Failure> {
+    let Some(path) = &args.certificate else { return Ok(()) };
+    let network = local.then_some(Network::Loopback);
+    let tested = Tested { network, ..tested(request, local) };
+    let file = verify::certificate(tested, certificate.certified_qps, Vec::new());
+    let file = CertificateFile { self_test: Some(certificate.clone()), ..file };
+    record::write(path, &file).map_err(Failure::run)
 }
 
 /// Prints the result and writes it to the file.

@@ -1,0 +1,75 @@
+//! Arguments of `dnsdyno verify`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use measure::{Link, Nanos, Path as WirePath, Qps};
+
+use crate::arguments::address::parse_target;
+use crate::arguments::number::parse_share;
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  Does this machine's Tester find what is known? A quarter of a minute, then about two minutes
+    dnsdyno verify --quick
+    dnsdyno verify --certificate tester.json
+
+  The certificate then goes with what is measured
+    dnsdyno search [2001:db8::53]:53 --rfc8219 --namespace 0.0.0.0/2 --certificate tester.json
+
+  A load against a server elsewhere, held against the capture that tcpdump took there
+    dnsdyno load 192.0.2.1:53 --rate 20k --duration 5s --json load.json
+    dnsdyno verify --trial load.json --pcap capture.pcap
+
+  Does verify notice a wrong value? It must fail, with exit code 1
+    dnsdyno verify --quick --wrong-truth 0.05";
+
+/// `dnsdyno verify`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VerifyArgs {
+    /// The short form: fewer rates and shorter trials
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Capacities of the servers that are searched [default: 5k,20k,50k,100k; 5k,20k in the short form]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) capacities: Vec<Qps>,
+    /// Number of searches for each capacity
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeats: u32,
+    /// Stay on the loopback of this host, also where network namespaces are allowed
+    #[arg(long, conflicts_with_all = ["link", "path"])]
+    pub(crate) loopback: bool,
+    /// Links between the namespaces: plain, moderated or steered (docs/testbed.md) [default: plain]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) link: Option<Link>,
+    /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload) [default: wire]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) path: Option<WirePath>,
+    /// Longest wait for cores that another run measures on; without it the second one is refused
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1h"
+    )]
+    pub(crate) wait: Option<Nanos>,
+    /// Make the known values wrong by this share (0 to 1): verify must fail then
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0")]
+    pub(crate) wrong_truth: f64,
+    /// Make no trials, but hold this trial (from `load --json`) against the capture --pcap
+    #[arg(long, value_name = "FILE", requires = "pcap", conflicts_with_all = ["quick", "capacities", "loopback", "certificate"])]
+    pub(crate) trial: Option<PathBuf>,
+    /// A capture beside the server of --trial, pcap or pcapng
+    #[arg(long, value_name = "FILE", requires = "trial")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Address of the server in the capture [default: the target of the trial]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, requires = "pcap")]
+    pub(crate) server: Option<SocketAddr>,
+    /// Write a certificate for `run`, `search` and `report` to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Write the checks to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}

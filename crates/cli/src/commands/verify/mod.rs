@@ -1,0 +1,195 @@
+//! `dnsdyno verify`: the Tester, held against known truths and against a capture beside the server.
+
+mod args;
+mod captured;
+mod ground;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use experiment::verify::against_capture;
+use experiment::{Verified, VerifyPlan, verify};
+use lab::host::Depth;
+use lab::{EnterError, Entered, Lab, Network, Reservation, RunDir};
+use measure::{Link, Path as WirePath, Qps};
+use record::certificate::CERTIFICATE_VERSION;
+use record::{CertificateFile, Check, Tested, Trial};
+use tester::unix_now;
+use trace::Capture;
+
+pub(crate) use self::args::{EXAMPLES, VerifyArgs};
+use self::captured::summary;
+use self::ground::{Cores, Ground, Place};
+use crate::commands::host;
+use crate::failure::Failure;
+use crate::process::{command_line, interruption};
+
+pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
+    if let (Some(trial), Some(pcap)) = (&args.trial, &args.pcap) {
+        return foreign(args, trial, pcap);
+    }
+    let plan = plan(args)?;
+    let cores = Cores::choose();
+    let wait = args.wait.map_or(Duration::ZERO, Duration::from);
+    let _reserved = Reservation::take(&cores.all(), wait).map_err(Failure::run)?;
+    match enter(args)? {
+        Entry::Outside(0) => Ok(()),
+        Entry::Outside(code) => Err(Failure::Verdict(code)),
+        Entry::Loopback(why) => {
+            eprintln!("verify: on the loopback of this host: {why}");
+            conduct(args, &plan, Ground::new(Place::Loopback, cores, interruption()?))
+        }
+        Entry::Inside(lab) => {
+            let dir = RunDir::create().map_err(Failure::run)?;
+            let (link, path) =
+                (args.link.unwrap_or(Link::Plain), args.path.unwrap_or(WirePath::Wire));
+            let place = Place::namespaces(&lab, &dir, &cores, link, path)?;
+            conduct(args, &plan, Ground::new(place, cores, lab.interrupted().clone()))
+        }
+    }
+}
+
+/// The side of the lab's re-execution, or the loopback.
+enum Entry {
+    Inside(Lab),
+    Outside(u8),
+    /// Reason for the loopback.
+    Loopback(String),
+}
+
+/// Enters namespaces of its own; stays outside where the kernel refuses them.
+fn enter(args: &VerifyArgs) -> Result<Entry, Failure> {
+    if args.loopback {
+        return Ok(Entry::Loopback("--loopback".to_owned()));
+    }
+    match lab::enter_with(&[], Network::Own) {
+        Ok(Entered::Inside(lab)) => Ok(Entry::Inside(lab)),
+        Ok(Entered::Outside(code)) => Ok(Entry::Outside(code)),
+        Err(e @ EnterError::Namespaces { .. }) if args.link.is_none() && args.path.is_none() => {
+            Ok(Entry::Loopback(e.to_string()))
+        }
+        Err(e) => Err(Failure::run(e)),
+    }
+}
+
+/// Returns the plan that the arguments want.
+fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
+    let mut plan = if args.quick { VerifyPlan::quick() } else { VerifyPlan::full() };
+    let (min, max) = (plan.search.min.get(), 4.0 * plan.search.max.get());
+    if let Some(bad) = args.capacities.iter().find(|qps| !(min..=max).contains(&qps.get())) {
+        let why = "a capacity is searched between";
+        return Err(Failure::input(anyhow!("--capacities {bad}: {why} {min:.0} and {max:.0} qps")));
+    }
+    if !args.capacities.is_empty() {
+        plan.capacities.clone_from(&args.capacities);
+        let highest = plan
+            .capacities
+            .iter()
+            .copied()
+            .fold(plan.search.max, |a, b| if b.get() > a.get() { b } else { a });
+        plan.search.max = highest;
+    }
+    (plan.repeats, plan.wrong) = (args.repeats, args.wrong_truth);
+    Ok(plan)
+}
+
+/// Makes the checks, prints them, and writes the files.
+fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(), Failure> {
+    let tested = ground.tested();
+    eprintln!("verify: {tested}");
+    if let Some(why) = ground.link_refused() {
+        eprintln!("verify: other links were refused: {why}");
+    }
+    let verified =
+        verify(plan, &mut ground, &mut |check| eprintln!("  {}", report::check_line(check)));
+    ground.end();
+    let Verified { checks, certified_qps, error } = verified;
+    let file = certificate(tested, certified_qps, checks);
+    if let Some(path) = &args.certificate {
+        record::write(path, &file).map_err(Failure::run)?;
+    }
+    show(args, &file)?;
+    match error {
+        Some(e) => Err(Failure::run(e)),
+        None => conclude(args, &file),
+    }
+}
+
+/// Makes a certificate of this host, now.
+pub(crate) fn certificate(
+    tested: Tested,
+    certified_qps: f64,
+    checks: Vec<Check>,
+) -> CertificateFile {
+    CertificateFile {
+        version: CERTIFICATE_VERSION,
+        certified_qps,
+        tested,
+        made_unix_s: unix_now(),
+        made_by: env!("CARGO_PKG_VERSION").to_owned(),
+        command: command_line(),
+        host: host::take(Depth::Facts),
+        self_test: None,
+        checks,
+    }
+}
+
+/// Prints the table, or writes the JSON.
+fn show(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
+    if let Some(path) = &args.json {
+        record::write(path, file).map_err(Failure::run)?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print!("{}", report::certificate(file));
+    }
+    Ok(())
+}
+
+/// Returns the exit code of the checks: 1 if one failed, or if a certificate was wanted that certifies nothing.
+fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
+    let failed = file.checks.iter().filter(|check| check.is_failed()).count();
+    if failed > 0 {
+        return Err(Failure::run(anyhow!(
+            "{failed} of {} values are beyond their bounds, and the machine does not explain it",
+            file.checks.len()
+        )));
+    }
+    if args.certificate.is_some() && file.certified_qps <= 0.0 {
+        return Err(Failure::run(anyhow!(
+            "no capacity was found right, so that the certificate certifies no rate: try again when the machine is quiet"
+        )));
+    }
+    Ok(())
+}
+
+/// Holds a trial against a capture that others took.
+fn foreign(args: &VerifyArgs, trial: &Path, pcap: &Path) -> Result<(), Failure> {
+    let record: Trial = record::read(trial).map_err(Failure::input)?;
+    let target = record.conditions.target.parse().ok();
+    let server = args.server.or(target).ok_or_else(|| {
+        Failure::input(anyhow!("{}: its target is no address; give --server", trial.display()))
+    })?;
+    let mut capture = Capture::open(pcap).map_err(Failure::input)?;
+    let captured = summary(&mut capture, server).map_err(Failure::input)?;
+    if captured.queries == 0 {
+        let why = format!("there is no query to {server}: name the server with --server");
+        return Err(Failure::input(anyhow!("{}: {why}", pcap.display())));
+    }
+    // A rate that was constant is in the description of the pacing.
+    let planned = record.planned as f64 / record.duration_s;
+    let constant = matches!(record.conditions.pacing.split_once(' '), Some(("constant", _)));
+    let rate = constant.then(|| Qps::new(planned)).flatten();
+    let checks = against_capture(&record, rate, captured);
+    if let Some(path) = &args.json {
+        record::write(path, &checks).map_err(Failure::run)?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print!("{}", report::checks(&checks));
+    }
+    let failed = checks.iter().filter(|check| check.is_failed()).count();
+    if failed == 0 {
+        return Ok(());
+    }
+    Err(Failure::run(anyhow!("{failed} of {} values differ from the capture", checks.len())))
+}

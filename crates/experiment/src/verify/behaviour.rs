@@ -1,0 +1,74 @@
+//! The behaviour of a server that a Tester is checked against, as arguments of `dnsdyno auth`.
+
+use measure::{Nanos, Qps};
+
+/// Known behaviour of a server; by default it answers every query correctly and at once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Behaviour {
+    /// Rate of its answers; `None` for as many as there is time for.
+    pub capacity: Option<TokenBucket>,
+    /// Two latencies; `None` for none.
+    pub latency: Option<Bimodal>,
+    /// Share (0 to 1) of replies that are not sent.
+    pub loss: f64,
+    /// Share (0 to 1) of replies that are sent twice.
+    pub duplicates: f64,
+    /// Replies after the Tester's timeout.
+    pub late: Option<Late>,
+}
+
+/// A rate of answers, with a burst after a pause.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenBucket {
+    /// Answers a second in the long run.
+    pub rate: Qps,
+    /// Time whose answers may come at once.
+    pub burst: Nanos,
+}
+
+/// Two latencies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bimodal {
+    /// Share (0 to 1) of replies with the low latency.
+    pub share: f64,
+    /// Latency of these replies.
+    pub low: Nanos,
+    /// Latency of the others.
+    pub high: Nanos,
+}
+
+/// Late replies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Late {
+    /// Share (0 to 1) of the replies.
+    pub share: f64,
+    /// Their time after the query.
+    pub after: Nanos,
+}
+
+impl TokenBucket {
+    /// Returns the highest rate at which a trial of `duration` gets every answer: the burst is spent within the trial.
+    pub fn lossless(&self, duration: Nanos) -> f64 {
+        let burst = (self.rate.get() * self.burst.as_secs_f64()).round().max(1.0);
+        self.rate.get() + burst / duration.as_secs_f64()
+    }
+}
+
+impl Behaviour {
+    /// Returns the arguments of `dnsdyno auth` for it.
+    pub fn arguments(&self) -> Vec<String> {
+        let share = |flag: &str, share: f64| (share > 0.0).then(|| format!("{flag}={share}"));
+        let capacity = self.capacity.map(|c| format!("--capacity={}:{}", c.rate.exact(), c.burst));
+        let latency = self.latency.map(|l| {
+            format!("--latency=bimodal:{}:{}:{}", l.share, compact(l.low), compact(l.high))
+        });
+        let late = self.late.map(|l| format!("--late={}:{}", l.share, compact(l.after)));
+        let shares = [share("--loss", self.loss), share("--duplicate", self.duplicates)];
+        shares.into_iter().chain([capacity, latency, late]).flatten().collect()
+    }
+}
+
+/// Formats a time without the spaces of its units.
+fn compact(time: Nanos) -> String {
+    time.to_string().replace(' ', "")
+}

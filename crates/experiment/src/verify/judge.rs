@@ -1,0 +1,308 @@
+//! Comparison of what was found with what is known, and whether the machine is to blame for a difference.
+
+use measure::{Disturbances, Nanos, Qps, Stall};
+use record::{Bound, Check, CheckVerdict, Known, Trial, TrialRecord, TruthSource};
+
+use super::behaviour::Behaviour;
+use super::{Capture, Captured, INTERVAL};
+use crate::search::SearchTrace;
+
+/// Largest error of a capacity, in percent: the issue's own requirement.
+const CAPACITY: Bound = Bound::Percent(2.0);
+/// Largest error of a rate over a trial, in percent.
+const RATE: Bound = Bound::Percent(0.2);
+/// Largest number of percentage points of uneven intervals.
+const EVEN: Bound = Bound::Absolute(5.0);
+/// An interval is even within this share of its queries, and within two queries.
+const EVEN_WITHIN: f64 = 0.02;
+/// Largest error of a percentile, in microseconds: the way there and back, and waking the server up.
+const LATENCY_SET: Bound = Bound::Absolute(500.0);
+/// Largest difference between the percentiles of the Tester and of the capture, in microseconds.
+const LATENCY_CAPTURED: Bound = Bound::Absolute(250.0);
+/// The same over connections, where the Tester takes the time when it reads and writes.
+const LATENCY_STREAMS: Bound = Bound::Absolute(1_000.0);
+/// Counts are exact; a share of all queries may be rounded, and begin with any query.
+const COUNT: Bound = Bound::Absolute(2.0);
+const EXACT: Bound = Bound::Absolute(0.0);
+const NO_CAPTURE: CheckVerdict = CheckVerdict::NotMade;
+
+/// Makes the checks of a trial of `rate` against a server that answers at once: what left and when, by the capture.
+pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -> Vec<Check> {
+    let at = |what: &str| format!("{what} at {}", rate.exact());
+    let sent = counted(TruthSource::Capture, trial.sent as f64, EXACT);
+    let received = trial.answered + trial.late + trial.duplicates + trial.unexpected;
+    let asked = Known { value: rate.get() * (1.0 + wrong), unit: "qps", ..set(RATE) };
+    let even = Known { value: 100.0, unit: "%", ..set(EVEN) };
+    let captured = match usable(capture) {
+        Ok(captured) => captured,
+        Err(why) => {
+            let names = [("queries sent", sent), ("sending rate", asked), ("even intervals", even)];
+            let missing =
+                |(what, known)| Check::without(at(what), known, NO_CAPTURE).because(why.clone());
+            return names.map(missing).into();
+        }
+    };
+    let count = |what: &str, known: u64, found: u64| {
+        let check = Check::compare(
+            at(what),
+            counted(TruthSource::Capture, known as f64, EXACT),
+            found as f64,
+        );
+        blamed(check, || void(trial).or_else(|| dropped(trial)))
+    };
+    let (share, uneven) = evenness(captured, rate);
+    let disturbed = disturbed_intervals(&trial.disturbances);
+    // So many intervals may be uneven, and so many that are disturbed explain a rate.
+    let few = EVEN.value() / 100.0 * captured.intervals.len() as f64;
+    let still = |explains: bool| stood_still(trial).filter(|_| explains);
+    vec![
+        count("queries sent", captured.queries, trial.sent),
+        count("replies received", captured.replies, received),
+        blamed(Check::compare(at("sending rate"), asked, captured.rate_qps), || {
+            void(trial).or_else(|| still(disturbed as f64 >= few))
+        }),
+        blamed(Check::compare(at("even intervals"), even, share), || {
+            void(trial).or_else(|| still(uneven.saturating_sub(disturbed) as f64 <= few))
+        }),
+    ]
+}
+
+/// Makes the checks of a trial against a server of a known behaviour: counts, percentiles, and the percentiles of a
+/// capture if one was wanted. `wrong` is the share by which the known values are wrong on purpose.
+pub fn behaviour_checks(
+    behaviour: &Behaviour,
+    trial: &Trial,
+    capture: Option<&Capture>,
+    wrong: f64,
+) -> Vec<Check> {
+    let right = 1.0 + wrong;
+    let sent = trial.sent as f64;
+    let late = behaviour.late.map_or(0.0, |late| late.share);
+    let count = |what: &str, share: f64, found: u64| {
+        // A wrong value differs by more than the bound, however few queries there are.
+        let value = sent * share * right + if wrong == 0.0 { 0.0 } else { 2.0 * COUNT.value() };
+        Check::compare(what, counted(TruthSource::Set, value, COUNT), found as f64)
+    };
+    let mut checks = Vec::new();
+    if behaviour.loss > 0.0 {
+        // The machine can only add losses.
+        let check = count("lost", behaviour.loss, trial.lost);
+        let (above, allowed) = (check.is_above(), (sent * (behaviour.loss + late)).round() as u64);
+        let excuse = || void(trial).or_else(|| lost_by_stalls(trial, allowed));
+        checks.push(blamed(check, || if above { excuse() } else { None }));
+    }
+    if behaviour.duplicates > 0.0 {
+        // The machine can only lose some.
+        let check = count("duplicates", behaviour.duplicates, trial.duplicates);
+        let lost = !check.is_above();
+        checks.push(blamed(check, || dropped(trial).filter(|_| lost)));
+    }
+    if let Some(late) = behaviour.late {
+        // What would come after the last query has timed out is not waited for.
+        let beyond = late.after.as_secs_f64() - trial.conditions.timeout_s;
+        let seen = (1.0 - beyond.max(0.0) / trial.duration_s.max(1e-9)).clamp(0.0, 1.0);
+        let check = count("late", late.share * seen, trial.late);
+        let above = check.is_above();
+        let excuse =
+            || if above { void(trial).or_else(|| stood_still(trial)) } else { dropped(trial) };
+        checks.push(blamed(check, excuse));
+    }
+    checks.extend(percentiles(behaviour, trial, capture, right));
+    checks
+}
+
+/// Makes the checks of the percentiles of a server with two latencies.
+fn percentiles(
+    behaviour: &Behaviour,
+    trial: &Trial,
+    capture: Option<&Capture>,
+    right: f64,
+) -> Vec<Check> {
+    let Some(latency) = behaviour.latency else { return Vec::new() };
+    let (due, sent) = (&trial.latency_us, &trial.latency_from_send_us);
+    let all = [
+        ("latency p50", 0.5, latency.low, due.p50, sent.p50),
+        ("latency p99", 0.99, latency.high, due.p99, sent.p99),
+    ];
+    let mut checks = Vec::new();
+    for (name, quantile, known, from_due, from_sent) in all {
+        let known = Known { value: known.as_micros_f64() * right, unit: "us", ..set(LATENCY_SET) };
+        let captured = capture.map(usable);
+        let beside = captured.as_ref().and_then(|c| c.as_ref().ok());
+        let beside = beside.map(|c| c.latency.quantile(quantile).as_micros_f64());
+        let check = Check::compare(name, known, from_due);
+        let above = check.is_above();
+        let server = || {
+            // What the Tester and the capture both see, the server has done.
+            let beside =
+                beside.filter(|us| above && (us - from_sent).abs() <= LATENCY_CAPTURED.value())?;
+            Some(format!("the server itself was late: the capture beside it shows {beside:.0} us"))
+        };
+        let departures = || stood_still(trial).filter(|_| many_late(trial, quantile));
+        // The machine can only make a reply later.
+        let excuse = || void(trial).or_else(server).or_else(departures);
+        checks.push(blamed(check, || if above { excuse() } else { None }));
+        let known = |value| Known {
+            truth: TruthSource::Capture,
+            value,
+            unit: "us",
+            bound: LATENCY_CAPTURED,
+        };
+        match (beside, captured) {
+            (Some(beside), _) => {
+                let check = Check::compare(name, known(beside), from_sent);
+                checks.push(blamed(check, || void(trial)));
+            }
+            (None, Some(Err(why))) => {
+                checks.push(Check::without(name, known(from_sent), NO_CAPTURE).because(why));
+            }
+            (None, _) => {}
+        }
+    }
+    checks
+}
+
+/// Makes the check of a capacity of `rate`, whose highest rate without loss is `known`, in queries a second.
+pub(super) fn capacity(rate: Qps, known: f64, trace: &SearchTrace) -> Check {
+    let name = format!("capacity {}", rate.exact());
+    let known = Known { value: known, unit: "qps", ..set(CAPACITY) };
+    let capacity = &trace.capacity;
+    let check = match capacity.qps {
+        Some(found) => Check::compare(name, known, found),
+        None => Check::without(name, known, CheckVerdict::Failed),
+    };
+    let above = check.is_above();
+    let check = blamed(check, || if above { None } else { below(known.value, trace) });
+    match check.verdict {
+        CheckVerdict::Failed => check.because(&capacity.verdict),
+        _ => check,
+    }
+}
+
+/// Returns the reason of the machine for which a search ended below the known capacity, if there is one: the search says
+/// that the Tester could go no higher, or every trial that failed below the capacity is void, or its losses lie by stalls.
+fn below(known: f64, trace: &SearchTrace) -> Option<String> {
+    let found = trace.capacity.qps.unwrap_or(0.0);
+    let beyond = trace.trials.iter().rev().filter(|record| record.rate_qps > found);
+    let stopped = beyond.filter_map(|record| void(&record.trial)).next();
+    if let (true, Some(why)) = (trace.capacity.at_least, stopped) {
+        return Some(format!("{}: {why}", trace.capacity.verdict));
+    }
+    let between = |record: &&TrialRecord| record.rate_qps > found && record.rate_qps <= known;
+    let failed = |record: &&TrialRecord| record.trial.void.is_void() || record.trial.bad() > 0;
+    let trials: Vec<_> = trace.trials.iter().filter(between).filter(failed).collect();
+    let whys = trials
+        .iter()
+        .map(|record| void(&record.trial).or_else(|| lost_by_stalls(&record.trial, 0)));
+    match whys.collect::<Option<Vec<String>>>() {
+        Some(whys) => whys.into_iter().next_back(),
+        None => None,
+    }
+}
+
+/// Turns a failure into a Tester-limited value if `why` has a reason.
+fn blamed(check: Check, why: impl FnOnce() -> Option<String>) -> Check {
+    if !check.is_failed() {
+        return check;
+    }
+    match why() {
+        Some(why) => Check { verdict: CheckVerdict::TesterLimited, ..check }.because(why),
+        None => check,
+    }
+}
+
+/// A value that was set; the caller gives value and unit.
+fn set(bound: Bound) -> Known {
+    Known { truth: TruthSource::Set, value: 0.0, unit: "", bound }
+}
+
+/// A known count.
+fn counted(truth: TruthSource, value: f64, bound: Bound) -> Known {
+    Known { truth, value, unit: "", bound }
+}
+
+/// Returns the capture, or why it says nothing.
+fn usable(capture: &Capture) -> Result<&Captured, String> {
+    match capture {
+        Capture::Missing(why) => Err(why.clone()),
+        Capture::Taken(captured) if captured.dropped > 0 => {
+            Err(format!("the capture lost {} packets", captured.dropped))
+        }
+        Capture::Taken(captured) if captured.queries < 2 => Err("the capture is empty".to_owned()),
+        Capture::Taken(captured) => Ok(captured),
+    }
+}
+
+/// Returns why a trial is void.
+fn void(trial: &Trial) -> Option<String> {
+    trial.void.0.as_ref().map(ToString::to_string)
+}
+
+/// Returns the stall that explains the lost queries of a trial beyond `allowed`, if one does.
+fn lost_by_stalls(trial: &Trial, allowed: u64) -> Option<String> {
+    let round_trip = Nanos((trial.latency_from_send_us.min * 1e3) as u64);
+    trial.disturbances.void(trial.bad(), allowed, round_trip).map(|void| void.to_string())
+}
+
+/// Returns what the Tester's own receive queue dropped.
+fn dropped(trial: &Trial) -> Option<String> {
+    let drops = trial.drops.tester_receive;
+    (drops > 0).then(|| format!("the Tester's receive queue dropped {drops} replies"))
+}
+
+/// Returns the longest stall or late departure of the Tester.
+fn stood_still(trial: &Trial) -> Option<String> {
+    let noted = &trial.disturbances;
+    let stall = noted.stalls.iter().max_by_key(|stall| stall.length).map(Stall::to_string);
+    let late = noted.late.iter().map(|span| span.worst).max();
+    let late = late.map(|worst| format!("a query left {:.1} ms late", worst.as_secs_f64() * 1e3));
+    stall.map(|stall| format!("the longest stall was {stall}")).or(late)
+}
+
+/// Returns whether so many queries left late that the latency at `quantile`, from the due time, is theirs.
+fn many_late(trial: &Trial, quantile: f64) -> bool {
+    let late: u64 = trial.disturbances.late.iter().map(|span| span.queries).sum();
+    late as f64 >= (1.0 - quantile) / 2.0 * trial.sent as f64
+}
+
+/// Counts the intervals that stalls and late departures may have changed.
+fn disturbed_intervals(noted: &Disturbances) -> usize {
+    let late = noted.late.iter().map(|span| span.until.since(span.from));
+    let stalls = noted.stalls.iter().map(|stall| stall.length);
+    // What was held back arrives in the interval after it.
+    late.chain(stalls).map(|length| (length.0 / INTERVAL.0) as usize + 2).sum()
+}
+
+/// Returns the percentage of even intervals, and the number of the others.
+fn evenness(captured: &Captured, rate: Qps) -> (f64, usize) {
+    let due = rate.get() * INTERVAL.as_secs_f64();
+    let within = (due * EVEN_WITHIN).max(2.0);
+    let uneven =
+        captured.intervals.iter().filter(|count| (f64::from(**count) - due).abs() > within);
+    let (all, uneven) = (captured.intervals.len(), uneven.count());
+    (100.0 * (all - uneven) as f64 / all.max(1) as f64, uneven)
+}
+
+/// Makes the checks of a trial whose capture was taken by others: what was sent and received, its rate, its evenness and
+/// its latencies. A closed loop has no rate to check.
+pub fn against_capture(trial: &Trial, rate: Option<Qps>, captured: Captured) -> Vec<Check> {
+    let offered = Qps::new(trial.offered_qps).unwrap_or_default();
+    let capture = Capture::Taken(captured);
+    let mut checks = sending(rate.unwrap_or(offered), trial, &capture, 0.0);
+    if rate.is_none() {
+        checks.truncate(2);
+    }
+    if let Ok(captured) = usable(&capture) {
+        let sent = &trial.latency_from_send_us;
+        let streams = trial.connections.is_some();
+        let bound = if streams { LATENCY_STREAMS } else { LATENCY_CAPTURED };
+        for (name, quantile, found) in
+            [("latency p50", 0.5, sent.p50), ("latency p99", 0.99, sent.p99)]
+        {
+            let value = captured.latency.quantile(quantile).as_micros_f64();
+            let known = Known { truth: TruthSource::Capture, value, unit: "us", bound };
+            checks.push(blamed(Check::compare(name, known, found), || void(trial)));
+        }
+    }
+    checks
+}

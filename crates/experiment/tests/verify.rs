@@ -1,0 +1,287 @@
+//! Known truths against a scripted bench: what passes, what fails, and what the machine is to blame for.
+
+mod scripted;
+
+use experiment::verify::{INTERVAL, against_capture};
+use experiment::{
+    Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench, Verified, VerifyPlan,
+    verify,
+};
+use measure::stall::{LateSpan, LostQuery, Side};
+use measure::{Histogram, Limiter, Nanos, Pacing, Qps, Stall, Void};
+use record::{Check, CheckVerdict, Times, Trial, TruthSource};
+
+/// Way to the server and back.
+const ROUND_TRIP: Nanos = Nanos::from_micros(50);
+
+/// What a Tester or its machine does wrong.
+#[derive(Clone, Copy, Default)]
+struct Wrongs {
+    /// Replies that the Tester loses in each trial.
+    loses: u64,
+    /// Length of a stall at that time.
+    stall: Option<Nanos>,
+    /// Rate above which the Tester is void.
+    void_above: Option<f64>,
+    /// Share by which the Tester's latencies are wrong.
+    latency: f64,
+    /// Delay of the server beyond what was set.
+    server_late: Nanos,
+    /// Packets that the capture lost.
+    dropped: u64,
+    /// Whether nobody may capture.
+    no_capture: bool,
+    /// Queries that the Tester claims and did not send.
+    claims: u64,
+    /// Share of the intervals that are empty; their queries come in the next.
+    uneven: f64,
+}
+
+/// A perfect server of a behaviour, and a Tester with its wrongs.
+struct Scripted {
+    behaviour: Behaviour,
+    wrongs: Wrongs,
+    captures: u32,
+}
+
+impl Scripted {
+    fn latencies(&self, spec: &TrialSpec, wrong: f64, add: Nanos) -> Histogram {
+        let mut all = Histogram::new();
+        let mut record = |time: Nanos, count: u64| {
+            let time = Nanos(((time + add).0 as f64 * (1.0 + wrong)) as u64);
+            (0..count).for_each(|_| all.record(time));
+        };
+        let late = self.wrongs.server_late;
+        match self.behaviour.latency {
+            Some(two) => {
+                let low = (spec.names as f64 * two.share) as u64;
+                record(two.low + late, low);
+                record(two.high + late, spec.names - low);
+            }
+            None => record(late, spec.names),
+        }
+        all
+    }
+}
+
+impl Bench for Scripted {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        let Pacing::Constant { rate } = spec.pacing else { panic!("{:?}", spec.pacing) };
+        let (rate, seconds) = (rate.get(), spec.duration.as_secs_f64());
+        let starved = Void::Starved { run_delay: 0.5, foreign: 0.0 };
+        let void = self.wrongs.void_above.filter(|most| rate > *most).map(|_| starved);
+        let limiter = void.as_ref().map_or(Limiter::Target, Void::limiter);
+        let mut trial = scripted::trial(spec, rate, true, limiter, void);
+        let share = |share: f64| (spec.names as f64 * share).round() as u64;
+        let (over, behaviour) =
+            (|all: f64| (spec.names as f64 - all).max(0.0) as u64, &self.behaviour);
+        let dropped = behaviour
+            .capacity
+            .map_or(0, |bucket| over(bucket.lossless(spec.duration) * seconds + 0.5));
+        let late = behaviour.late.map_or(0, |late| share(late.share));
+        trial.lost = share(behaviour.loss) + late + dropped + self.wrongs.loses;
+        (trial.answered, trial.valid) = (spec.names - trial.lost, spec.names - trial.lost);
+        (trial.late, trial.duplicates) = (late, share(behaviour.duplicates));
+        trial.conditions.timeout_s = spec.timeout.as_secs_f64();
+        trial.latency_us = Times::from(&self.latencies(spec, self.wrongs.latency, ROUND_TRIP));
+        trial.latency_from_send_us = trial.latency_us.clone();
+        trial.sent += self.wrongs.claims;
+        if let Some(length) = self.wrongs.stall {
+            let at = Nanos::from_millis(100);
+            trial.disturbances.add_stall(Stall { side: Side::Tester, at, length });
+            let late = LateSpan { from: at, until: at + length, queries: 10, worst: length };
+            trial.disturbances.late.push(late);
+            for _ in 0..self.wrongs.loses {
+                let lost = LostQuery {
+                    due: at,
+                    sent: at,
+                    socket: 0,
+                    address: None,
+                    port: None,
+                    id: 0,
+                    seen_by_authdns: None,
+                };
+                trial.disturbances.add_lost(lost);
+            }
+        }
+        Ok(trial)
+    }
+}
+
+impl TruthBench for Scripted {
+    fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError> {
+        self.behaviour = behaviour.clone();
+        Ok(())
+    }
+
+    fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
+        self.captures += 1;
+        let trial = self.trial(spec)?;
+        if self.wrongs.no_capture {
+            return Ok((trial, Capture::Missing("no right to capture".into())));
+        }
+        let each =
+            (spec.names as f64 / spec.duration.as_secs_f64() * INTERVAL.as_secs_f64()) as u32;
+        let mut intervals = vec![each; (spec.duration.0 / INTERVAL.0) as usize];
+        let uneven = (intervals.len() as f64 * self.wrongs.uneven) as usize;
+        for pair in intervals.chunks_exact_mut(2).take(uneven.div_ceil(2)) {
+            pair.copy_from_slice(&[0, 2 * each]);
+        }
+        let captured = Captured {
+            queries: spec.names,
+            replies: trial.answered + trial.duplicates + trial.late,
+            dropped: self.wrongs.dropped,
+            rate_qps: spec.names as f64 / spec.duration.as_secs_f64(),
+            intervals,
+            latency: self.latencies(spec, 0.0, Nanos::ZERO),
+        };
+        Ok((trial, Capture::Taken(captured)))
+    }
+}
+
+fn verified(plan: &VerifyPlan, wrongs: Wrongs) -> (Verified, u32) {
+    let mut bench = Scripted { behaviour: Behaviour::default(), wrongs, captures: 0 };
+    let mut seen = 0;
+    let verified = verify(plan, &mut bench, &mut |_| seen += 1);
+    assert_eq!((&verified.error, seen), (&None, verified.checks.len()));
+    (verified, bench.captures)
+}
+
+/// The checks that did not pass: name, source, verdict.
+fn missed(checks: &[Check]) -> Vec<String> {
+    let others = checks.iter().filter(|check| check.verdict != CheckVerdict::Passed);
+    others.map(|c| format!("{} ({}): {}", c.name, c.truth, c.verdict.words())).collect()
+}
+
+fn of<'a>(checks: &'a [Check], name: &str) -> &'a Check {
+    checks.iter().find(|check| check.name == name).unwrap_or_else(|| panic!("{name}: {checks:?}"))
+}
+
+#[test]
+fn a_right_tester_finds_every_truth() {
+    for (plan, highest, rows) in [(VerifyPlan::quick(), 20e3, 13), (VerifyPlan::full(), 100e3, 27)]
+    {
+        let (verified, _) = verified(&plan, Wrongs::default());
+        assert_eq!(missed(&verified.checks), Vec::<String>::new(), "{:?}", verified.checks);
+        assert_eq!((verified.certified_qps, verified.checks.len()), (highest, rows));
+    }
+}
+
+#[test]
+fn wrong_truths_are_noticed() {
+    for wrong in [0.05, 0.3] {
+        let plan = VerifyPlan { wrong, ..VerifyPlan::quick() };
+        let (verified, _) = verified(&plan, Wrongs::default());
+        assert_eq!(verified.certified_qps, 0.0);
+        for name in
+            ["capacity 5k", "capacity 20k", "sending rate at 20k", "lost", "duplicates", "late"]
+        {
+            assert!(of(&verified.checks, name).is_failed(), "{wrong}: {name}");
+        }
+    }
+}
+
+#[test]
+fn lost_replies_are_the_testers_fault_unless_it_stood_still() {
+    let loses = Wrongs { loses: 30, ..Wrongs::default() };
+    let (bare, captures) = verified(&VerifyPlan::quick(), loses);
+    assert!(of(&bare.checks, "lost").is_failed() && bare.certified_qps == 0.0);
+    assert_eq!(captures, 3, "a failure is not tried again");
+    let stalls = Wrongs { stall: Some(Nanos::from_millis(8)), ..loses };
+    let (stalled, captures) = verified(&VerifyPlan::quick(), stalls);
+    let lost = of(&stalled.checks, "lost");
+    assert_eq!(lost.verdict, CheckVerdict::TesterLimited);
+    assert!(
+        lost.why.as_ref().is_some_and(|why| why.contains("8.0 ms of the Tester's core")),
+        "{lost:?}"
+    );
+    assert!(captures > 3, "what the machine spoils is tried again");
+    assert!(!stalled.checks.iter().any(Check::is_failed), "{:?}", missed(&stalled.checks));
+}
+
+#[test]
+fn a_capacity_beyond_the_tester_is_no_failure_and_not_certified() {
+    let wrongs = Wrongs { void_above: Some(12_000.0), ..Wrongs::default() };
+    let plan = VerifyPlan { rates: Vec::new(), ..VerifyPlan::quick() };
+    let (verified, _) = verified(&plan, wrongs);
+    assert_eq!(missed(&verified.checks), ["capacity 20k (set): Tester-limited"]);
+    assert_eq!(verified.certified_qps, 5e3);
+    let why = of(&verified.checks, "capacity 20k").why.clone().expect("a reason");
+    assert!(why.contains("the Tester was starved"), "{why}");
+}
+
+#[test]
+fn latencies_are_the_testers_or_the_servers() {
+    let (tester, _) = verified(&VerifyPlan::quick(), Wrongs { latency: 0.3, ..Wrongs::default() });
+    let failed = [
+        "latency p50 (set): FAILED",
+        "latency p50 (capture): FAILED",
+        "latency p99 (set): FAILED",
+        "latency p99 (capture): FAILED",
+    ];
+    assert_eq!(missed(&tester.checks), failed);
+    let late = Wrongs { server_late: Nanos::from_millis(1), ..Wrongs::default() };
+    let (server, _) = verified(&VerifyPlan::quick(), late);
+    let limited = ["latency p50 (set): Tester-limited", "latency p99 (set): Tester-limited"];
+    assert_eq!(missed(&server.checks), limited);
+}
+
+#[test]
+fn a_capture_that_is_missing_or_cut_checks_nothing() {
+    for wrongs in [
+        Wrongs { no_capture: true, ..Wrongs::default() },
+        Wrongs { dropped: 3, ..Wrongs::default() },
+    ] {
+        let (verified, _) = verified(&VerifyPlan::quick(), wrongs);
+        let not_made = |c: &&Check| c.verdict == CheckVerdict::NotMade;
+        assert_eq!(verified.checks.iter().filter(not_made).count(), 5);
+        assert!(verified.checks.iter().all(|c| !c.is_failed()), "{:?}", missed(&verified.checks));
+        assert_eq!(verified.certified_qps, 20e3);
+    }
+}
+
+#[test]
+fn what_left_is_what_the_capture_has() {
+    let (claims, _) = verified(&VerifyPlan::quick(), Wrongs { claims: 1, ..Wrongs::default() });
+    assert!(missed(&claims.checks).contains(&"queries sent at 20k (capture): FAILED".to_owned()));
+    let uneven = Wrongs { uneven: 0.2, ..Wrongs::default() };
+    let (bare, _) = verified(&VerifyPlan::quick(), uneven);
+    assert_eq!(missed(&bare.checks), ["even intervals at 20k (set): FAILED"]);
+    let excused = Wrongs { stall: Some(Nanos::from_millis(200)), ..uneven };
+    let (stalled, _) = verified(&VerifyPlan::quick(), excused);
+    assert_eq!(missed(&stalled.checks), ["even intervals at 20k (set): Tester-limited"]);
+    let short = Wrongs { stall: Some(Nanos::from_millis(8)), ..uneven };
+    let (short, _) = verified(&VerifyPlan::quick(), short);
+    assert_eq!(missed(&short.checks), ["even intervals at 20k (set): FAILED"], "not by that stall");
+}
+
+#[test]
+fn a_trial_is_held_against_the_capture_of_others() {
+    let rate = Qps::new(20e3).expect("a rate");
+    let spec = VerifyPlan::trial(rate, Nanos::from_secs(1));
+    let mut bench =
+        Scripted { behaviour: Behaviour::default(), wrongs: Wrongs::default(), captures: 0 };
+    let (mut trial, capture) = bench.captured(&spec).expect("runs");
+    let Capture::Taken(captured) = capture else { panic!("no capture") };
+    let checks = against_capture(&trial, Some(rate), captured.clone());
+    assert_eq!((missed(&checks), checks.len()), (vec![], 6));
+    assert_eq!(
+        against_capture(&trial, None, captured.clone()).len(),
+        4,
+        "a closed loop has no rate"
+    );
+    trial.sent -= 1;
+    let checks = against_capture(&trial, Some(rate), captured);
+    assert_eq!(missed(&checks), ["queries sent at 20k (capture): FAILED"]);
+    assert!(
+        checks.iter().all(|c| c.truth == TruthSource::Capture || c.unit == "qps" || c.unit == "%")
+    );
+}
+
+#[test]
+fn behaviours_are_arguments_of_the_authdns() {
+    let arguments = VerifyPlan::behaviour().arguments();
+    let wanted = ["--loss=0.005", "--duplicate=0.02", "--latency=bimodal:0.9:2ms:20ms"];
+    assert_eq!(arguments, wanted);
+    assert_eq!(Behaviour::default().arguments(), Vec::<String>::new());
+}

@@ -1,0 +1,273 @@
+//! Certificate files: how fast a Tester may measure, on what, and what shows it. `dnsdyno verify` and `selftest` write
+//! them; `search`, `run` and `report` read them.
+//!
+//! ```text
+//! verify    known truths ──> checks ─────┐
+//!                                        ├──> certificate file ──> search, run: label and highest rate
+//! selftest  RFC 8219 section 9.2 ────────┘                    └──> report: shown
+//! ```
+//!
+//! A certificate holds for one machine, path, engine and transport; for others it is refused, with the reason.
+
+use std::fmt;
+use std::path::{Path as FilePath, PathBuf};
+
+use measure::{Link, Path, Qps};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::check::Check;
+use crate::host::HostFacts;
+use crate::request::{Engine, TrialRequest, text};
+use crate::run::Certificate;
+use crate::testbed::Network;
+use crate::trial::optional_word;
+
+/// Version of a certificate file.
+pub const CERTIFICATE_VERSION: u32 = 1;
+
+/// A certificate file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CertificateFile {
+    /// Version of the file, [`CERTIFICATE_VERSION`]; other versions are refused.
+    #[serde(rename = "dnsdyno_certificate", deserialize_with = "version")]
+    pub version: u32,
+    /// Highest rate at which servers may be measured, in queries a second; zero if nothing passed.
+    #[serde(deserialize_with = "rate")]
+    pub certified_qps: f64,
+    /// Conditions of the trials.
+    pub tested: Tested,
+    /// Time at which it was made, in seconds since 1970.
+    pub made_unix_s: f64,
+    /// Version of dnsdyno that made it.
+    pub made_by: String,
+    /// Command line that made it.
+    pub command: String,
+    /// Facts of the host.
+    pub host: HostFacts,
+    /// Self-test of RFC 8219 section 9.2; absent if none was made.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub self_test: Option<Certificate>,
+    /// Known values, and what the Tester found; empty if none were checked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub checks: Vec<Check>,
+}
+
+/// Conditions of trials that a certificate covers or must cover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tested {
+    /// Network of the trials; absent if it was that of the machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub network: Option<Network>,
+    /// Kind of the virtual link; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
+    pub link: Option<Link>,
+    /// How a datagram crossed the network.
+    #[serde(with = "text")]
+    pub path: Path,
+    /// Engine that carried the queries.
+    pub engine: EngineKind,
+    /// Transports of the queries, separated by commas.
+    pub transport: String,
+}
+
+/// Kind of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineKind {
+    /// Batched UDP sockets.
+    Sockets,
+    /// Clients with connections, or with one UDP port each.
+    Streams,
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            EngineKind::Sockets => "sockets",
+            EngineKind::Streams => "streams",
+        })
+    }
+}
+
+/// Why a certificate file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The file cannot be read.
+    #[error("cannot read the certificate {}: {source}", path.display())]
+    Io {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the file system.
+        source: std::io::Error,
+    },
+    /// The file is no certificate.
+    #[error(
+        "{}:{line}:{column}: not a certificate: {why}; `dnsdyno verify --certificate FILE` and `dnsdyno selftest --certificate FILE` make one",
+        path.display()
+    )]
+    Bad {
+        /// Path of the file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong there, with the field.
+        why: String,
+    },
+    /// The certificate is not for these trials.
+    #[error("the certificate {} is refused: {why}", path.display())]
+    Refused {
+        /// Path of the file.
+        path: PathBuf,
+        /// The difference, and what to do.
+        why: String,
+    },
+}
+
+impl Tested {
+    /// Returns the conditions of a request's trials over `path`, in the network of the machine.
+    pub fn of(request: &TrialRequest, path: Path) -> Self {
+        let engine = match request.engine {
+            Engine::Udp => EngineKind::Sockets,
+            Engine::Streams(_) => EngineKind::Streams,
+        };
+        let mut words: Vec<String> =
+            request.transports().iter().map(|share| share.transport.to_string()).collect();
+        words.sort_unstable();
+        words.dedup();
+        Tested { network: None, link: None, path, engine, transport: words.join(",") }
+    }
+}
+
+impl fmt::Display for Tested {
+    /// Writes the conditions as words: "path wire, plain links, engine sockets, transport udp".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let network = match (self.network, self.link) {
+            (_, Some(link)) => format!(", {link} links between namespaces"),
+            (Some(Network::Namespaces), None) => ", namespaces".to_owned(),
+            (Some(Network::Loopback), None) => ", loopback".to_owned(),
+            (None, None) => String::new(),
+        };
+        write!(
+            f,
+            "path {}{network}, engine {}, transport {}",
+            self.path, self.engine, self.transport
+        )
+    }
+}
+
+impl CertificateFile {
+    /// Reads a certificate.
+    ///
+    /// # Errors
+    /// With the place of what is wrong.
+    pub fn read(path: &FilePath) -> Result<Self, CertificateError> {
+        let io = |source| CertificateError::Io { path: path.to_owned(), source };
+        Self::parse(&std::fs::read(path).map_err(io)?, path)
+    }
+
+    /// Parses a certificate; `path` is for messages.
+    ///
+    /// # Errors
+    /// With the place of what is wrong.
+    pub fn parse(json: &[u8], path: &FilePath) -> Result<Self, CertificateError> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        let read = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
+            let field = e.path().to_string();
+            (
+                e.into_inner(),
+                if field == "." { String::new() } else { format!("field `{field}`: ") },
+            )
+        });
+        let read =
+            read.and_then(|file| reader.end().map_err(|e| (e, String::new())).map(|()| file));
+        read.map_err(|(e, field)| CertificateError::Bad {
+            path: path.to_owned(),
+            line: e.line(),
+            column: e.column(),
+            why: format!("{field}{e}"),
+        })
+    }
+
+    /// Checks that the certificate [matches](Self::matches) the trials, and certifies a rate.
+    ///
+    /// # Errors
+    /// The first difference, and what to do.
+    pub fn covers(&self, trials: &Tested, host: &HostFacts) -> Result<(), String> {
+        self.matches(trials, host)?;
+        if self.certified_qps > 0.0 {
+            return Ok(());
+        }
+        let why = "nothing passed when it was made";
+        Err(format!("it certifies no rate: {why}; make another when the machine is quiet"))
+    }
+
+    /// Checks that the certificate is for trials under the conditions `trials` on `host`. The network and the kind of
+    /// link may differ: a certificate is about the Tester, and its trials may go to another machine.
+    ///
+    /// # Errors
+    /// The first difference, and what to do.
+    pub fn matches(&self, trials: &Tested, host: &HostFacts) -> Result<(), String> {
+        let tested = &self.tested;
+        let words = [
+            ("path", tested.path.to_string(), trials.path.to_string()),
+            ("engine", tested.engine.to_string(), trials.engine.to_string()),
+            ("transport", tested.transport.clone(), trials.transport.clone()),
+        ];
+        let again = "make a certificate for these trials, or leave it out";
+        for (what, certified, used) in words {
+            if certified != used {
+                return Err(format!(
+                    "it is for the {what} {certified}, the trials have the {what} {used}; {again}"
+                ));
+            }
+        }
+        let facts = |host: &HostFacts| {
+            [("processor", host.cpu.model.clone()), ("kernel", host.kernel.release.clone())]
+        };
+        for ((what, then), (_, now)) in facts(&self.host).into_iter().zip(facts(host)) {
+            if let (Some(then), Some(now)) = (then, now)
+                && then != now
+            {
+                let why = "certificates hold for the machine that they were made on";
+                return Err(format!("it was made with the {what} {then}, here is {now}; {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the highest rate at which servers may be measured.
+    pub fn certified(&self) -> Qps {
+        Qps::new(self.certified_qps).unwrap_or_default()
+    }
+
+    /// Returns the certificate without the trials of its self-test, for a plan.
+    pub fn without_trials(&self) -> Self {
+        let mut lean = self.clone();
+        if let Some(self_test) = &mut lean.self_test {
+            self_test.trials.clear();
+        }
+        lean
+    }
+}
+
+/// Reads the version; refuses all but this one.
+fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        CERTIFICATE_VERSION => Ok(CERTIFICATE_VERSION),
+        other => Err(de::Error::custom(format!(
+            "the certificate has version {other}, this program reads version {CERTIFICATE_VERSION}"
+        ))),
+    }
+}
+
+/// Reads a rate in queries a second.
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let found = f64::deserialize(deserializer)?;
+    let wrong = || de::Error::custom(format!("{found} is not a rate: write 0 or more"));
+    Qps::new(found).map(Qps::get).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests;

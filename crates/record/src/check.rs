@@ -1,0 +1,187 @@
+//! Checks of the Tester: what it found, held against a known value.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What the Tester found, held against a known value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Name of the value, such as `capacity 20k` or `lost`.
+    pub name: String,
+    /// Source of the known value.
+    pub truth: TruthSource,
+    /// Unit of both values: `qps`, `us`, `%`; empty for counts.
+    pub unit: String,
+    /// The known value.
+    pub known: f64,
+    /// The value that was found; absent if none was.
+    pub found: Option<f64>,
+    /// The found value less the known one, in the unit of the bound.
+    pub error: Option<f64>,
+    /// Largest error, either way.
+    pub bound: Bound,
+    /// Verdict on the value.
+    pub verdict: CheckVerdict,
+    /// Reason for any other verdict than `passed`, or a remark.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+}
+
+/// Source of a known value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TruthSource {
+    /// It was set at the server or at the Measurer.
+    Set,
+    /// It was counted in a capture beside the server.
+    Capture,
+}
+
+/// Largest error of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// Percent of the known value.
+    Percent(f64),
+    /// The unit of the value.
+    Absolute(f64),
+}
+
+/// Verdict on a value that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckVerdict {
+    /// The error is within its bound.
+    Passed,
+    /// The error is beyond its bound, and nothing shows that the machine caused it.
+    Failed,
+    /// The error is beyond its bound because the machine of the Tester stood still or was too slow.
+    TesterLimited,
+    /// The value could not be checked here.
+    NotMade,
+}
+
+impl CheckVerdict {
+    /// Returns the words of the verdict in tables.
+    pub fn words(self) -> &'static str {
+        match self {
+            CheckVerdict::Passed => "passed",
+            CheckVerdict::Failed => "FAILED",
+            CheckVerdict::TesterLimited => "Tester-limited",
+            CheckVerdict::NotMade => "not made",
+        }
+    }
+}
+
+impl fmt::Display for TruthSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            TruthSource::Set => "set",
+            TruthSource::Capture => "capture",
+        })
+    }
+}
+
+impl Bound {
+    /// Returns the error of `found` in the unit of this bound; infinite for a share of a known value of zero.
+    pub fn error(self, known: f64, found: f64) -> f64 {
+        match self {
+            Bound::Absolute(_) => found - known,
+            Bound::Percent(_) if found == known => 0.0,
+            Bound::Percent(_) => (found / known - 1.0) * 100.0,
+        }
+    }
+
+    /// Returns the largest error.
+    pub fn value(self) -> f64 {
+        match self {
+            Bound::Percent(value) | Bound::Absolute(value) => value,
+        }
+    }
+}
+
+impl Check {
+    /// Compares `found` with the known value: passed or failed.
+    pub fn compare(name: impl Into<String>, known: Known, found: f64) -> Self {
+        let error = known.bound.error(known.value, found);
+        let passed = error.abs() <= known.bound.value();
+        Check {
+            found: Some(found),
+            // JSON has no infinite numbers.
+            error: error.is_finite().then_some(error),
+            verdict: if passed { CheckVerdict::Passed } else { CheckVerdict::Failed },
+            ..Check::without(name, known, CheckVerdict::Failed)
+        }
+    }
+
+    /// Makes a check without a found value.
+    pub fn without(name: impl Into<String>, known: Known, verdict: CheckVerdict) -> Self {
+        let Known { truth, value, unit, bound } = known;
+        let (name, unit) = (name.into(), unit.to_owned());
+        Check {
+            name,
+            truth,
+            unit,
+            known: value,
+            found: None,
+            error: None,
+            bound,
+            verdict,
+            why: None,
+        }
+    }
+
+    /// Adds the reason for the verdict, or a remark.
+    pub fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into());
+        self
+    }
+
+    /// Returns whether the error is beyond its bound, whatever caused it.
+    pub fn is_failed(&self) -> bool {
+        self.verdict == CheckVerdict::Failed
+    }
+
+    /// Returns whether the found value is above the known one.
+    pub fn is_above(&self) -> bool {
+        self.found.is_some_and(|found| found > self.known)
+    }
+}
+
+/// A known value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// Source of the value.
+    pub truth: TruthSource,
+    /// The value.
+    pub value: f64,
+    /// Unit of the value.
+    pub unit: &'static str,
+    /// Largest error.
+    pub bound: Bound,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_held_against_their_bounds() {
+        let table = [
+            (Bound::Percent(2.0), 100.0, 101.9, CheckVerdict::Passed),
+            (Bound::Percent(2.0), 100.0, 97.9, CheckVerdict::Failed),
+            (Bound::Percent(2.0), 0.0, 0.0, CheckVerdict::Passed),
+            (Bound::Percent(2.0), 0.0, 1.0, CheckVerdict::Failed),
+            (Bound::Absolute(2.0), 100.0, 98.0, CheckVerdict::Passed),
+            (Bound::Absolute(2.0), 0.0, 3.0, CheckVerdict::Failed),
+            (Bound::Absolute(0.0), 7.0, f64::NAN, CheckVerdict::Failed),
+        ];
+        for (bound, value, found, verdict) in table {
+            let known = Known { truth: TruthSource::Set, value, unit: "", bound };
+            let check = Check::compare("x", known, found);
+            assert_eq!(check.verdict, verdict, "{known:?} {found}");
+            assert!(check.error.is_none_or(f64::is_finite));
+        }
+    }
+}
