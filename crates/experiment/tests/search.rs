@@ -260,6 +260,29 @@ fn mlrsearch_goes_down_to_what_the_tester_can_send() {
 }
 
 #[test]
+fn a_slow_tester_is_certified_for_what_it_sends() {
+    /// A Tester that sends 60,000 queries a second at most.
+    struct Slow;
+    impl Bench for Slow {
+        fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+            let behind_s = (rate(spec) / 60_000.0 - 1.0).max(0.0) * spec.duration.as_secs_f64();
+            let void =
+                Void::ScheduleNotKept { late: 0.9, tolerance: Nanos::from_millis(1), sent: 1.0 };
+            let void = (behind_s > 0.0).then_some(void);
+            let limiter = Limiter::TesterSchedule;
+            let mut trial = scripted::trial(spec, rate(spec), void.is_none(), limiter, void);
+            trial.schedule_error_us.max = behind_s * 1e6;
+            Ok(trial)
+        }
+    }
+    let (second, size) = (Nanos::from_secs(1), 1 << 24);
+    let certificate = certify(&mut Slow, qps(500_000.0), second, second, size, &mut |_| ())
+        .expect("the bench does not fail");
+    assert!(certificate.passed && certificate.trials.len() <= 3, "{}", certificate.trials.len());
+    assert!((47_000.0..=60_000.0).contains(&certificate.self_test_qps));
+}
+
+#[test]
 fn mlrsearch_takes_no_rate_that_was_not_sustained() {
     /// A server that answers everything, and falls behind above 26,000 queries a second.
     struct Behind;

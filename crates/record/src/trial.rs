@@ -107,6 +107,14 @@ impl Trial {
         if self.duration_s > 0.0 { self.valid as f64 / self.duration_s } else { 0.0 }
     }
 
+    /// Returns the queries sent a second until the last one left: fewer than offered by a Tester that fell behind its
+    /// schedule.
+    pub fn achieved_qps(&self) -> f64 {
+        // The duration of a trial that was stopped ends with its last query.
+        let late_s = if self.stopped_early { 0.0 } else { self.schedule_error_us.max / 1e6 };
+        if self.duration_s > 0.0 { self.sent as f64 / (self.duration_s + late_s) } else { 0.0 }
+    }
+
     /// Returns `count` as percent of the queries sent; 0 for a trial that sent none.
     pub fn percent_of_sent(&self, count: u64) -> f64 {
         if self.sent == 0 { 0.0 } else { 100.0 * count as f64 / self.sent as f64 }

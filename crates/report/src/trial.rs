@@ -303,7 +303,15 @@ pub fn trial_line(r: &TrialRecord) -> String {
                 Limiter::Unknown => "limiter not known",
                 known => known.word(),
             };
-            format!("{failed}lost {}{} of {} ({limiter})", t.lost, invalid.concat(), t.sent)
+            let falling = t.outstanding.filter(|numbers| !numbers.is_sustained());
+            let behind = falling.map(|n| {
+                format!(
+                    ", fell behind: {:.0} outstanding in the middle, {:.0} at the end",
+                    n.middle, n.end
+                )
+            });
+            let (invalid, behind) = (invalid.concat(), behind.unwrap_or_default());
+            format!("{failed}lost {}{invalid} of {}{behind} ({limiter})", t.lost, t.sent)
         }
     };
     format!("{:>11} qps  p99 {:>9}  {verdict}", thousands(r.rate_qps), time_us(t.latency_us.p99))

@@ -70,7 +70,7 @@ fn within(
         let duration = Nanos((next.duration_s * 1e9) as u64);
         let trial = trials.settled(next.rate, duration, false)?;
         if trial.void.is_void() {
-            let (rate, sent_qps) = (next.rate, trial.offered_qps);
+            let (rate, sent_qps) = (next.rate, trial.achieved_qps());
             let stop = Stop { rate, limiter: trial.limiter, sent_qps };
             return Ok((mlr.results(), Some(stop)));
         }
