@@ -142,6 +142,9 @@ pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     Some(SchedStat { run: fields.next()?.ok()?, delay: fields.next()?.ok()? })
 }
 
+/// Folders where the first control group of the CPU accounts may be.
+pub const CPU_ACCOUNTS: [&str; 2] = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct"];
+
 /// Parses how long each core ran processes, in nanoseconds, from `/proc/schedstat`: the seventh number of its line.
 pub fn parse_core_run_times(text: &str) -> BTreeMap<usize, u64> {
     let core = |line: &str| {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use engine::{Engine, WaitMode, drive};
 use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
@@ -99,7 +100,7 @@ impl Setup {
         sys::raise_open_files();
         let cpus = self.worker_cpus();
         let workers = cpus.len();
-        let (cores, drops) = (host::cores(), host::udp_receive_drops());
+        let (use_of_cores, drops) = (UseOfCores::now(), host::udp_receive_drops());
         let watch = CoreWatch::start(self.watched_cores(&cpus));
         let (facts, mut reports) = match &self.connections {
             None => self.run_datagrams(&cpus, live, stop)?,
@@ -114,7 +115,7 @@ impl Setup {
         let seen = Seen {
             facts,
             disturbances: watch.end(),
-            foreign: foreign_share(&pinned, &cores, &reports),
+            foreign: use_of_cores.foreign(&pinned, &reports),
             pinned,
             queue_drops: host::udp_receive_drops().saturating_sub(drops),
             interrupted: stop.load(std::sync::atomic::Ordering::Relaxed),
@@ -229,20 +230,38 @@ fn gather(
     threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
 }
 
-/// Returns the share (0 to 1) of the pinned cores that other processes and the hypervisor used.
-fn foreign_share(
-    pinned: &[usize],
-    before: &BTreeMap<usize, CoreTimes>,
-    reports: &[Report],
-) -> Option<f64> {
-    if pinned.is_empty() {
-        return None;
+/// How long each core was used until now, by two clocks.
+struct UseOfCores {
+    at: Instant,
+    /// Ticks: all uses, but a process that wakes up by timers may be taken for busy the whole tick.
+    ticks: BTreeMap<usize, CoreTimes>,
+    /// Run times of processes to the nanosecond, with the interrupts during them; by core.
+    run: BTreeMap<usize, u64>,
+}
+
+impl UseOfCores {
+    fn now() -> Self {
+        UseOfCores { at: Instant::now(), ticks: host::cores(), run: host::run_times() }
     }
-    let used = host::sum(&host::cores(), Some(pinned)).since(&host::sum(before, Some(pinned)));
-    let own: f64 =
-        reports.iter().map(|report| report.spent.cpu.as_secs_f64() * host::TICKS_PER_S).sum();
-    // Ticks are too coarse for less than half a second.
-    (used.total() >= 50).then(|| {
-        ((used.processes() as f64 - own).max(0.0) + used.steal as f64) / used.total() as f64
-    })
+
+    /// Returns the share (0 to 1) of the `pinned` cores that other processes and the hypervisor used since then: the
+    /// lesser of the two clocks.
+    fn foreign(&self, pinned: &[usize], reports: &[Report]) -> Option<f64> {
+        if pinned.is_empty() {
+            return None;
+        }
+        let (now, own) = (Self::now(), reports.iter().map(|report| report.spent.cpu.as_secs_f64()));
+        let own: f64 = own.sum();
+        let used = host::sum(&now.ticks, Some(pinned)).since(&host::sum(&self.ticks, Some(pinned)));
+        let by_ticks = used.processes() as f64 - own * host::TICKS_PER_S;
+        let by_ticks = by_ticks.max(0.0) / used.total().max(1) as f64;
+        let steal = used.steal as f64 / used.total().max(1) as f64;
+        let run = |times: &Self| pinned.iter().map(|cpu| times.run.get(cpu)).sum::<Option<u64>>();
+        let seconds = now.at.duration_since(self.at).as_secs_f64() * pinned.len() as f64;
+        let by_run = run(&now).zip(run(self)).map(|(now, then)| {
+            (now.saturating_sub(then) as f64 / 1e9 - own).max(0.0) / seconds.max(1e-9)
+        });
+        // Ticks are too coarse for less than half a second.
+        (used.total() >= 50).then(|| by_ticks.min(by_run.unwrap_or(f64::MAX)) + steal)
+    }
 }

@@ -185,7 +185,8 @@ fn below(known: f64, trace: &SearchTrace) -> Option<String> {
     let found = trace.capacity.qps.unwrap_or(0.0);
     let beyond = trace.trials.iter().rev().filter(|record| record.rate_qps > found);
     let stopped = beyond.filter_map(|record| void(&record.trial)).next();
-    if let (true, Some(why)) = (trace.capacity.at_least, stopped) {
+    // A search without a result that ended void says nothing of the server either.
+    if let (true, Some(why)) = (trace.capacity.at_least || trace.void().is_some(), stopped) {
         return Some(format!("{}: {why}", trace.capacity.verdict));
     }
     let between = |record: &&TrialRecord| record.rate_qps > found && record.rate_qps <= known;

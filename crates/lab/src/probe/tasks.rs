@@ -14,14 +14,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use measure::procfs::{parse_core_run_times, parse_schedstat, parse_usage_by_core};
+use measure::procfs::{CPU_ACCOUNTS, parse_core_run_times, parse_schedstat, parse_usage_by_core};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
 use super::procfs::{self, numbers};
 
-/// Folders where the first control group of the CPU accounts may be.
-const ACCOUNTS: [&str; 2] = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct"];
 /// Prefixes of the names of kernel threads that handle packets of the testbed's links.
 const PACKET_THREADS: [&str; 2] = ["ksoftirqd/", "napi/to-"];
 
@@ -44,7 +42,7 @@ impl CoreTasks {
                 .ok()
                 .filter(|_| is_first)
         };
-        let accounts = ACCOUNTS.iter().find_map(read);
+        let accounts = CPU_ACCOUNTS.iter().find_map(read);
         let (by_core, exact) = match accounts {
             Some(text) => (parse_usage_by_core(&text), true),
             None => (parse_core_run_times(&fs::read_to_string("/proc/schedstat").ok()?), false),
