@@ -130,13 +130,28 @@ impl Visiting<'_> {
         rate_qps: f64,
         mut run: impl FnMut(&mut Self) -> Result<Trial, BenchError>,
     ) -> Result<Trial, BenchError> {
+        self.valid(
+            |visit| {
+                let trial = run(visit)?;
+                Ok(visit.notify(rate_qps, trial))
+            },
+            |trial| trial.void.0.as_ref(),
+        )
+    }
+
+    /// Returns the first result of `run` that is not void; pauses after each that is. Returns [`BenchError::Void`] if
+    /// all are void.
+    fn valid<T>(
+        &mut self,
+        mut run: impl FnMut(&mut Self) -> Result<T, BenchError>,
+        void_of: impl Fn(&T) -> Option<&Void>,
+    ) -> Result<T, BenchError> {
         let mut tries = 0;
         loop {
-            let trial = run(self)?;
-            let trial = self.notify(rate_qps, trial);
+            let result = run(self)?;
             tries += 1;
-            match &trial.void.0 {
-                None => return Ok(trial),
+            match void_of(&result) {
+                None => return Ok(result),
                 Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
                 Some(_) => self.bench.pause(pause_after(tries)),
             }
@@ -211,23 +226,20 @@ impl Visiting<'_> {
         let s = &self.settings.lockstep;
         let queries = u64::from(s.experiments) * u64::from(EXPERIMENT);
         let (lanes, experiments, timeout) = (s.lanes, s.experiments, s.timeout);
-        let mut tries = 0;
-        let row = loop {
-            let (first_name, _) = self.names(queries, false)?;
-            let spec = LockStepSpec { lanes, experiments, timeout, first_name };
-            let row = self.bench.lockstep(&spec)?;
-            (self.seen)(&TrialRecord {
-                repeat: self.repeat,
-                rate_qps: row.qps,
-                trial: row.trial.clone(),
-            });
-            tries += 1;
-            match &row.trial.void.0 {
-                None => break row,
-                Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
-                Some(_) => {}
-            }
-        };
+        let row = self.valid(
+            |visit| {
+                let (first_name, _) = visit.names(queries, false)?;
+                let spec = LockStepSpec { lanes, experiments, timeout, first_name };
+                let row = visit.bench.lockstep(&spec)?;
+                (visit.seen)(&TrialRecord {
+                    repeat: visit.repeat,
+                    rate_qps: row.qps,
+                    trial: row.trial.clone(),
+                });
+                Ok(row)
+            },
+            |row| row.trial.void.0.as_ref(),
+        )?;
         let LockStepRow { mean_ms, std_dev_ms, max_ms, qps, cpu_percent, cpu_std_dev, .. } = row;
         Ok(figures([
             ("experiment_time", "ms", Some(mean_ms)),
@@ -242,19 +254,14 @@ impl Visiting<'_> {
     fn generators(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.generators;
         let (generator, experiments) = (s.generator, s.experiments);
-        let mut tries = 0;
-        let times = loop {
-            let queries = u64::from(experiments) * u64::from(EXPERIMENT);
-            let (first_name, _) = self.names(queries, false)?;
-            let spec = GeneratorSpec { generator, experiments, first_name };
-            let times = self.bench.generate(&spec)?;
-            tries += 1;
-            match &times.void {
-                None => break times,
-                Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
-                Some(_) => {}
-            }
-        };
+        let queries = u64::from(experiments) * u64::from(EXPERIMENT);
+        let times = self.valid(
+            |visit| {
+                let (first_name, _) = visit.names(queries, false)?;
+                visit.bench.generate(&GeneratorSpec { generator, experiments, first_name })
+            },
+            |times| times.void.as_ref(),
+        )?;
         let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered, .. } = times;
         let rate = (mean_s > 0.0).then(|| f64::from(EXPERIMENT) / mean_s);
         Ok(figures([
