@@ -12,7 +12,8 @@ DEMO_PACKAGES = unbound bind9:named pdns-recursor:pdns_recursor knot-resolver:kr
 TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_server \
 	pdns-backend-bind:/usr/lib/*/pdns/libbindbackend.so pdns-backend-lmdb:/usr/lib/*/pdns/liblmdbbackend.so dnsdist dnsmasq-base:dnsmasq \
 	nginx-light:nginx haproxy nghttp2-client:h2load bind9-dnsutils:dig knot-dnsutils:kxdpgun dnsperf tcpdump iproute2:ip \
-	bind9-utils:dnssec-signzone knot-dnssecutils:kzonesign ldnsutils:ldns-signzone chromium
+	bind9-utils:dnssec-signzone knot-dnssecutils:kzonesign ldnsutils:ldns-signzone chromium \
+	python3-venv:/usr/lib/python3*/ensurepip
 
 .PHONY: build demo test lint bench fuzz man deb clean help
 
@@ -33,6 +34,7 @@ demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the la
 
 test: ## run all tests; installs the real servers they use when root
 	scripts/install-packages $(TEST_PACKAGES)
+	scripts/install-aioquic
 	$(CARGO) test --workspace --locked
 
 lint: ## formatting, clippy and rustdoc with warnings denied; licences and advisories where cargo-deny is

@@ -1,9 +1,9 @@
 //! One query's failure is one query's: servers that fail a known part of the queries, over every transport, with what
-//! they count themselves beside what `load` says. nginx, HAProxy and h2load are referees where they are installed.
+//! they count themselves beside what `load` says. nginx, HAProxy, aioquic and h2load are referees where they are installed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -445,4 +445,68 @@ fn haproxy_denies_a_query_in_ten() {
         (&json!({ "http-503": 50 }), &4.into()),
         "{c}"
     );
+}
+
+/// Python with aioquic: of `DNSDYNO_AIOQUIC`, or as `make test` installs it. Says so where there is none.
+fn aioquic() -> Option<PathBuf> {
+    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/aioquic/bin/python");
+    let python = std::env::var_os("DNSDYNO_AIOQUIC").unwrap_or_else(|| installed.into());
+    let found = Command::new(&python).args(["-c", "import aioquic"]).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        skip::because(
+            "no aioquic: scripts/install-aioquic installs it, or name a Python that has it in DNSDYNO_AIOQUIC",
+        );
+        return None;
+    }
+    Some(python.into())
+}
+
+/// What `load` says of the aioquic server that fails one query in ten by `fault`; how many that server answered and
+/// failed by its own count.
+fn of_aioquic(python: &Path, fault: &str, args: &str) -> (Value, [u64; 2]) {
+    let auth = AuthDns::start(&[]);
+    let mut server = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/aioquic_server.py"))
+        .args(["server.pem", "server.key"].map(|name| auth.dir.path().join(name)))
+        .args([auth.address("tcp"), fault])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut output = BufReader::new(server.stdout.take().expect("piped"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a port");
+    let trial = load(&format!("127.0.0.1:{}", line.trim()), args);
+    drop(server.stdin.take());
+    line.clear();
+    output.read_line(&mut line).expect("its counts");
+    server.wait().expect("ends");
+    let counts: Vec<u64> = line.split_ascii_whitespace().filter_map(|n| n.parse().ok()).collect();
+    (trial, counts.try_into().expect("two counts"))
+}
+
+#[test]
+fn aioquic_fails_a_query_in_ten() {
+    let Some(python) = aioquic() else { return };
+    for (fault, transport, reason) in [
+        ("reset", "quic", "stream-reset-DOQ_INTERNAL_ERROR"),
+        ("reset", "http3", "stream-reset-H3_INTERNAL_ERROR"),
+        ("status", "http3", "http-503"),
+    ] {
+        let args = format!("--transport {transport} --rate 500 --duration 1s --clients 3");
+        let (trial, counts) = of_aioquic(&python, fault, &args);
+        assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
+        let c = &trial["connections"];
+        assert_eq!(c["queries_failed"], json!({ reason: 50 }), "{fault} {transport}: {trial}");
+        assert_eq!((&c["attempts"], counts), (&3.into(), [450, 50]), "{fault} {transport}: {c}");
+    }
+    for transport in ["quic", "http3"] {
+        let args =
+            format!("--transport {transport} --pacing window --window 1 --clients 1 --duration 1s");
+        let (trial, counts) = of_aioquic(&python, "close", &args);
+        let of_load =
+            [&trial["valid"], &trial["lost"]].map(|count| count.as_u64().expect("a count"));
+        assert_eq!(of_load, counts, "{transport}: {trial}");
+        assert!(of_load[1] > 3, "{transport}: {trial}");
+    }
 }
