@@ -34,7 +34,7 @@ for loop in ("open", "closed"):
             print(f"round {number}, {loop} loop: no record ({error})", file=sys.stderr)
             continue
         for result in run["results"]:
-            key = (f"{result['server']} {result['server_version']}", result["settings"]["host.link"])
+            key = (f"{result['server']} {result['server_version']}", result["settings"]["link"])
             cell = cells.setdefault(key, {"open": [], "closed": [], "bound": 0, "void": 0, "trials": []})
             valid = [t for t in result["trials"] if t["void"] is False]
             cell["void"] += len(result["trials"]) - len(valid)
