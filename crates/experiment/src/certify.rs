@@ -16,11 +16,15 @@ pub const RATE_FACTOR: f64 = 2.2;
 pub const TIMEOUT_FACTOR: f64 = 0.25;
 /// Factor by which the rate is lowered at least after a failed self-test.
 const STEP: f64 = 0.8;
-/// Largest number of self-tests.
+/// Largest number of self-tests until one passes.
 const MAX_TRIES: usize = 8;
+/// Largest number of further self-tests between the rate that passed and the lowest that did not.
+const MAX_NEARER: usize = 3;
+/// Factor between these two rates at which they are near enough.
+const NEAR: f64 = 1.05;
 
-/// Runs self-tests for the rate `wished`, then for lower rates until one passes. `bench` is the Measurer against the
-/// AuthDNS; `timeout` is the timeout for servers.
+/// Runs self-tests for the rate `wished`, then for lower rates until one passes, then for rates between that and the
+/// lowest that did not pass. `bench` is the Measurer against the AuthDNS; `timeout` is the timeout for servers.
 ///
 /// # Errors
 /// The errors of the bench.
@@ -44,7 +48,8 @@ pub fn certify(
         trials: Vec::new(),
     };
     let mut rate = wished.get() * RATE_FACTOR;
-    for _ in 0..MAX_TRIES {
+    let (mut failed, mut nearer) = (f64::INFINITY, 0);
+    while certificate.trials.len() - nearer < MAX_TRIES {
         // The AuthDNS has no cache, so that every self-test may use the same names.
         let mut names = NameBudget::new(names_size, true);
         let rate_qps = Qps::new(rate).expect("a share of a rate");
@@ -61,21 +66,35 @@ pub fn certify(
         };
         let record = TrialRecord { repeat: 0, rate_qps: rate, trial: bench.trial(&spec)? };
         seen(&record);
-        // A Tester that is late does not pass its own test, whatever the AuthDNS answered.
-        let late = |warning: &Warning| matches!(warning, Warning::LateQueries { .. });
-        let passed = record.trial.passed == Some(true)
-            && !record.trial.void.is_void()
-            && !record.trial.warnings.iter().any(late);
         // A Tester that fell behind shows by that how much it can send at most.
         let achieved = record.trial.achieved_qps();
-        certificate.trials.push(record);
-        if passed {
+        if passes(&record) {
             certificate.passed = true;
             certificate.self_test_qps = rate;
             certificate.certified_qps = rate / RATE_FACTOR;
+        } else {
+            failed = failed.min(rate).min(achieved);
+        }
+        certificate.trials.push(record);
+        if !certificate.passed {
+            rate = (rate * STEP).min(achieved).max(1.0);
+        } else if nearer < MAX_NEARER
+            && failed / certificate.self_test_qps > NEAR
+            && failed.is_finite()
+        {
+            nearer += 1;
+            rate = (certificate.self_test_qps * failed).sqrt();
+        } else {
             break;
         }
-        rate = (rate * STEP).min(achieved).max(1.0);
     }
     Ok(certificate)
+}
+
+/// Returns whether the Tester passed: one that is late does not pass its own test, whatever the AuthDNS answered.
+fn passes(record: &TrialRecord) -> bool {
+    let late = |warning: &Warning| matches!(warning, Warning::LateQueries { .. });
+    record.trial.passed == Some(true)
+        && !record.trial.void.is_void()
+        && !record.trial.warnings.iter().any(late)
 }

@@ -278,8 +278,8 @@ fn a_slow_tester_is_certified_for_what_it_sends() {
     let (second, size) = (Nanos::from_secs(1), 1 << 24);
     let certificate = certify(&mut Slow, qps(500_000.0), second, second, size, &mut |_| ())
         .expect("the bench does not fail");
-    assert!(certificate.passed && certificate.trials.len() <= 3, "{}", certificate.trials.len());
-    assert!((47_000.0..=60_000.0).contains(&certificate.self_test_qps));
+    assert!(certificate.passed && certificate.trials.len() <= 6, "{}", certificate.trials.len());
+    assert!((57_000.0..=60_000.0).contains(&certificate.self_test_qps));
 }
 
 #[test]
@@ -340,15 +340,16 @@ fn the_certificate_goes_down_until_it_passes() {
     let certificate =
         certify(&mut bench, qps(200_000.0), minute, second, 1 << 30, &mut |_| ()).expect("runs");
     assert!(certificate.passed && certificate.timeout_s == 0.25);
-    assert_eq!(certificate.trials.len(), 3, "440, 352 and 281.6 thousand");
-    assert!((certificate.certified_qps - 128_000.0).abs() < 1.0);
+    let rates: Vec<f64> = certificate.trials.iter().map(|t| (t.rate_qps / 1e3).round()).collect();
+    assert_eq!(rates, [440.0, 352.0, 282.0, 315.0, 298.0, 306.0], "the last but one passed");
+    assert!((certificate.certified_qps * 2.2 - 297_700.0).abs() < 100.0);
     let conforming = Search { duration: minute, ..search() };
     assert_eq!(
         differs(&conforming, 20, Some(&certificate), Some(100_000.0), &CIRCUMSTANCES),
         Vec::<String>::new()
     );
     assert_eq!(
-        differs(&conforming, 20, Some(&certificate), Some(129_000.0), &CIRCUMSTANCES).len(),
+        differs(&conforming, 20, Some(&certificate), Some(137_000.0), &CIRCUMSTANCES).len(),
         1
     );
 }
