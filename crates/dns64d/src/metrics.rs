@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use dns64::{Counters, Gauges, ServerHealth};
 use engine::EngineCounters;
-use streams::scrape::{Exposition, Kind, Page, serve};
+use measure::exposition::{Exposition, Kind};
+use streams::scrape::{Page, serve};
 use tokio_util::sync::CancellationToken;
 
 use crate::beat::Beat;

@@ -6,6 +6,7 @@ mod checks;
 mod comparison;
 mod host;
 mod html;
+pub mod live;
 mod lockstep;
 mod no_answer;
 mod run;

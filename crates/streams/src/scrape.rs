@@ -1,11 +1,10 @@
-//! Pages for monitoring: Prometheus' text format, over HTTP on an address of its own.
+//! Pages for monitoring, over HTTP on an address of their own.
 //!
 //! [`serve`] answers `GET` requests with the current pages; the number of connections and their time are
-//! limited. [`Exposition`] writes the format. [`bequeath`] and [`inherit`] pass a listener over `exec`, for a
-//! program that opens it before it leaves the network namespace in which it must be reachable.
+//! limited. [`bequeath`] and [`inherit`] pass a listener over `exec`, for a program that opens it before it leaves the
+//! network namespace in which it must be reachable.
 
 use std::convert::Infallible;
-use std::fmt::Write;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
@@ -101,54 +100,6 @@ fn respond(
     response
 }
 
-/// Metrics in Prometheus' text format, version 0.0.4.
-#[derive(Clone, Debug, Default)]
-pub struct Exposition {
-    text: String,
-}
-
-/// Kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It only grows; its name ends in `_total`.
-    Counter,
-    /// It may rise and fall.
-    Gauge,
-}
-
-impl Exposition {
-    /// Starts a metric with its help text; its samples follow.
-    pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        };
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// Adds a sample of the metric `name`.
-    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.text.push_str(name);
-        for (i, (label, text)) in labels.iter().enumerate() {
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.text, "{}{label}=\"{text}\"", if i == 0 { '{' } else { ',' });
-        }
-        let close = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.text, "{close} {value}");
-    }
-
-    /// Adds a metric with one sample.
-    pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    /// Returns the text.
-    pub fn finish(self) -> String {
-        self.text
-    }
-}
-
 /// Keeps `listener` open in a program that this process executes; returns its descriptor there.
 ///
 /// # Errors
@@ -189,23 +140,10 @@ pub fn inherit(fd: RawFd) -> io::Result<TcpListener> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write as _};
+    use std::io::{Read, Write};
     use std::net::TcpStream;
 
     use super::*;
-
-    #[test]
-    fn metrics_have_the_text_format() {
-        let mut metrics = Exposition::default();
-        metrics.single("a_total", Kind::Counter, "How many.", 3.0);
-        metrics.family("b", Kind::Gauge, "How much.");
-        metrics.sample("b", &[("x", "y"), ("z", "a\"b\\c\nd")], 0.5);
-        assert_eq!(
-            metrics.finish(),
-            "# HELP a_total How many.\n# TYPE a_total counter\na_total 3\n# HELP b How much.\n\
-             # TYPE b gauge\nb{x=\"y\",z=\"a\\\"b\\\\c\\nd\"} 0.5\n"
-        );
-    }
 
     #[test]
     fn pages_are_served_until_the_end() {

@@ -163,7 +163,7 @@ fn conduct(
         }
         board.see(&event);
         match &view {
-            Some(_) => board.say(told(&event)),
+            Some(_) => board.state().say(told(&event)),
             None => eprintln!("{}", told(&event)),
         }
     });

@@ -1,16 +1,15 @@
 //! The live view of a run: a terminal's whole screen while the run goes on.
 //!
 //! ```text
-//!   Event, LiveUpdate ──> Board ──┬──> draw ──> View (ratatui on standard error)
-//!                            └──> metrics (Prometheus)
+//!   Event, LiveUpdate ──> Board ──┬──> report::live::draw ──> View (ratatui on standard error)
+//!                                 └──> report::live::metrics (Prometheus)
 //!   keys ──> View ──> the lab's flag: interrupted
 //! ```
 //!
 //! If standard error is no terminal, or with `--plain`, the same steps are printed as plain lines.
 
 mod board;
-mod draw;
 mod view;
 
-pub(crate) use board::{Board, Cell, Labels, Running, State};
+pub(crate) use board::Board;
 pub(crate) use view::{View, is_wanted, tell_inside};

@@ -18,9 +18,9 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use report::live::{Paint, draw};
 
 use super::board::Board;
-use super::draw::{Paint, draw};
 
 /// Time between two pictures.
 const DRAWN: Duration = Duration::from_millis(500);
@@ -76,7 +76,7 @@ impl View {
             // Without the right to pin, the thread runs on any core.
             let _ = udp::sys::pin_to_cpus(&cpus);
             if let Err(e) = show(terminal, &shown, &interrupted, &flag, paint) {
-                shown.say(format!("the live view ended: {e}"));
+                shown.state().say(format!("the live view ended: {e}"));
             }
         });
         Ok(View { board: board.clone(), done, thread: Some(thread) })
@@ -92,11 +92,12 @@ impl Drop for View {
             let _ = thread.join();
         }
         give_back();
-        let mut state = self.board.state();
-        if state.lines_gone > 0 {
-            eprintln!("({} lines before these are not kept)", state.lines_gone);
+        let state = self.board.state();
+        let (lines, gone) = state.lines();
+        if gone > 0 {
+            eprintln!("({gone} lines before these are not kept)");
         }
-        for line in state.lines.drain(..) {
+        for line in lines {
             eprintln!("{line}");
         }
     }

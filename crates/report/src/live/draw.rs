@@ -17,8 +17,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Sparkline};
 
-use super::board::{Cell, Labels, Phase, Running, State};
-use report::view::{figure_name, full_bar, quantity, short_time_us, span, thousands, with_unit};
+use super::state::{Cell, Labels, Phase, Running, State};
+use crate::view::{figure_name, full_bar, quantity, short_time_us, span, thousands, with_unit};
 
 /// Smallest width and height of a terminal that has room for more than the numbers, in columns and rows.
 const ROOMY: (u16, u16) = (60, 20);
@@ -29,9 +29,9 @@ const WORDS: usize = 9;
 
 /// Style of a picture.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint {
+pub struct Paint {
     /// Whether the picture has colours; without them it uses bold text and words only.
-    pub(crate) colours: bool,
+    pub colours: bool,
 }
 
 impl Paint {
@@ -54,7 +54,7 @@ impl Paint {
 }
 
 /// Draws `state`; `ending` is whether the user has ended the run.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, ending: bool, paint: Paint) {
+pub fn draw(frame: &mut Frame<'_>, state: &State, ending: bool, paint: Paint) {
     let area = frame.area();
     let roomy = area.width >= ROOMY.0 && area.height >= ROOMY.1;
     let parts = if roomy { [5, 4] } else { [5, 0] };
@@ -85,7 +85,7 @@ fn head(state: &State, ending: bool, paint: Paint, width: u16) -> Vec<Line<'stat
         Span::styled(keys, paint.bad(ending)),
     ]);
     let (done, of) = state.visits;
-    let elapsed = span(state.began.elapsed().as_secs_f64());
+    let elapsed = span(state.now.as_secs_f64());
     let left = span(state.remaining_s());
     let narrow = width < ROOMY.0;
     let plan = match &state.phase {
@@ -251,8 +251,9 @@ fn rest(frame: &mut Frame<'_>, area: Rect, state: &State) {
         area
     };
     panel(frame, lines, "messages", |_, lines| {
-        let from = state.lines.len().saturating_sub(lines);
-        state.lines.iter().skip(from).map(|line| Line::from(line.clone())).collect()
+        let (kept, _) = state.lines();
+        let from = kept.len().saturating_sub(lines);
+        kept.skip(from).map(|line| Line::from(line.clone())).collect()
     });
 }
 
@@ -284,18 +285,17 @@ fn found(cell: &Cell) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lab::{Event, LiveUpdate};
     use measure::{Nanos, Pacing, Qps};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use record::{CellRecord, Plan, Snapshot};
 
-    use super::super::Board;
+    use super::super::Course;
     use super::*;
 
-    /// Makes the board of a search in its second visit.
-    fn board() -> Board {
-        let board = Board::new();
+    /// Makes the state of a search in its second visit.
+    fn state() -> State {
+        let mut state = State::default();
         let plan = Plan { experiment: "dns64-rfc8219".into(), quick: true, ..Plan::default() };
         let cell = |server: &str| {
             let mut cell = CellRecord::new(server, [("cores".into(), "1".into())].into(), "search");
@@ -304,19 +304,16 @@ mod tests {
         };
         let cells = ["dns64d", "unbound", "bind9"].map(cell);
         let remaining = Nanos::from_secs(300);
-        board.see(&Event::Begun(&plan));
-        board.see(&Event::Planned(&cells, remaining));
-        let visit = Event::Visit { cell: &cells[1], repeat: 0, number: (2, 3), remaining };
-        board.see(&visit);
-        board.look(LiveUpdate::Begins {
-            pacing: Some(Pacing::Constant { rate: Qps::new(20_000.0).expect("a rate") }),
-            duration: Nanos::from_secs(5),
-        });
-        board.look(LiveUpdate::Cpu(vec![("tester", 0.62), ("authdns", 0.08), ("dut", 0.951)]));
+        state.begun(&plan);
+        state.planned(&cells, remaining);
+        state.visit(&cells[1], 0, Course { number: 2, of: 3, remaining });
+        let pacing = Pacing::Constant { rate: Qps::new(20_000.0).expect("a rate") };
+        state.begin_trial(Some(pacing), Nanos::from_secs(5));
+        state.cpu(vec![("tester", 0.62), ("authdns", 0.08), ("dut", 0.951)]);
         let spans = [(50.0, 310), (100.0, 41_000), (200.0, 17_500), (500.0, 900), (10_000.0, 12)];
         for quarter in 1..=12 {
             let valid = quarter * 4_900 + quarter % 3 * 40;
-            board.look(LiveUpdate::Load(Snapshot {
+            state.load(Snapshot {
                 at_s: quarter as f64 * 0.25,
                 sent: quarter * 5_000,
                 valid,
@@ -325,20 +322,20 @@ mod tests {
                 lost: 3,
                 latency_us: spans.to_vec(),
                 ..Snapshot::default()
-            }));
+            });
         }
-        board.say("dns64d cores=1, 1 of 1: 41,200 qps, limited by the server".into());
-        board.say("[2/3, about 5 min left] unbound cores=1, repeat 1".into());
-        board.say("  Unbound 1.22.0".into());
-        board
+        state.say("dns64d cores=1, 1 of 1: 41,200 qps, limited by the server".into());
+        state.say("[2/3, about 5 min left] unbound cores=1, repeat 1".into());
+        state.say("  Unbound 1.22.0".into());
+        state
     }
 
     /// Draws on a terminal of that size; returns its text without blanks at the ends of lines, and whether it has
     /// colours.
-    fn picture(board: &Board, width: u16, height: u16, colours: bool) -> (String, bool) {
+    fn picture(state: &State, width: u16, height: u16, colours: bool) -> (String, bool) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
         let paint = Paint { colours };
-        terminal.draw(|frame| draw(frame, &board.state(), false, paint)).expect("draws");
+        terminal.draw(|frame| draw(frame, state, false, paint)).expect("draws");
         let buffer = terminal.backend().buffer();
         let coloured = buffer.content.iter().any(|cell| cell.fg != Color::Reset);
         let lines = buffer.content.chunks(usize::from(width)).map(|line| {
@@ -349,19 +346,19 @@ mod tests {
 
     #[test]
     fn the_picture_of_the_docs_is_this_one() {
-        let (picture, coloured) = picture(&board(), 80, 24, true);
-        let docs = include_str!("../../../../../../docs/experiments.md");
+        let (picture, coloured) = picture(&state(), 80, 24, true);
+        let docs = include_str!("../../../../docs/experiments.md");
         assert!(coloured && docs.contains(picture.trim_end()), "\n{picture}");
     }
 
     #[test]
     fn small_terminals_show_the_numbers_and_large_ones_the_cells() {
-        let (small, _) = picture(&board(), 40, 15, true);
+        let (small, _) = picture(&state(), 40, 15, true);
         for part in ["1 of 3, about 5 min left", "cores=1, repeat 1", "bad 4", "<200 us", "dut  "] {
             assert!(small.contains(part), "{part}\n{small}");
         }
         assert!(!small.contains("messages"), "{small}");
-        let (large, _) = picture(&board(), 200, 60, true);
+        let (large, _) = picture(&state(), 200, 60, true);
         for part in [
             "> unbound 1.22.0 cores=1: -",
             "  dns64d 1.22.0 cores=1: -",
@@ -374,7 +371,7 @@ mod tests {
 
     #[test]
     fn any_size_can_be_drawn_and_without_colours() {
-        for state in [board(), Board::new()] {
+        for state in [state(), State::default()] {
             for (width, height) in [(1, 1), (9, 3), (20, 5), (60, 20), (61, 7), (300, 100)] {
                 let (_, coloured) = picture(&state, width, height, false);
                 assert!(!coloured);

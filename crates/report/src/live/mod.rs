@@ -1,0 +1,14 @@
+//! A run while it goes on: its state, as a picture for a terminal and as metrics for Prometheus.
+//!
+//! ```text
+//!   events of the run, counters of its trials ──> State ──┬──> draw (a frame of ratatui)
+//!                                                         └──> metrics (text)
+//! ```
+
+mod draw;
+mod metrics;
+mod state;
+
+pub use draw::{Paint, draw};
+pub use metrics::metrics;
+pub use state::{Course, State};

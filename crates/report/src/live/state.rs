@@ -1,0 +1,258 @@
+//! State of a running experiment. Its owner, who has the clock, reports what happens and sets [`State::now`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use measure::{Nanos, Pacing};
+use record::{CellRecord, Plan, Snapshot, Trial};
+
+use crate::view::{cell_name, labels};
+
+/// Number of rates of a trial that are kept: one minute of them.
+const POINTS: usize = 240;
+/// Number of the last lines that are kept, to be printed when the view is closed.
+const LINES: usize = 10_000;
+
+/// Labels of a cell: its server and its settings.
+pub(super) type Labels = Vec<(String, String)>;
+
+/// Counts and results of a cell so far.
+#[derive(Default)]
+pub(super) struct Cell {
+    pub(super) name: String,
+    pub(super) trials: u64,
+    pub(super) void: u64,
+    pub(super) sent: u64,
+    pub(super) answered: u64,
+    pub(super) valid: u64,
+    pub(super) lost: u64,
+    pub(super) last: Option<Box<Trial>>,
+    pub(super) capacity_qps: Option<f64>,
+    pub(super) figures: BTreeMap<(String, String), f64>,
+}
+
+/// Phase of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Phase {
+    /// The testbed is being made.
+    #[default]
+    Starting,
+    /// The Tester measures itself.
+    SelfTest,
+    /// A cell is visited: its name, which repeat (from 0).
+    Visit(String, u32),
+}
+
+/// The running trial, or the last one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Running {
+    pub(super) pacing: Option<Pacing>,
+    pub(super) duration: Nanos,
+    pub(super) now: Snapshot,
+    /// Sent and valid a second, between snapshots.
+    pub(super) rates: VecDeque<(f64, f64)>,
+    pub(super) ended: bool,
+}
+
+impl Running {
+    /// Returns the last rates of sent queries and of valid answers, per second; 0 if the trial has ended.
+    pub(super) fn rate(&self) -> (f64, f64) {
+        self.rates.back().copied().filter(|_| !self.ended).unwrap_or_default()
+    }
+
+    fn add(&mut self, snapshot: Snapshot) {
+        let span = snapshot.at_s - self.now.at_s;
+        if span > 0.0 {
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
+            let rates = (rate(snapshot.sent, self.now.sent), rate(snapshot.valid, self.now.valid));
+            self.rates.push_back(rates);
+            if self.rates.len() > POINTS {
+                self.rates.pop_front();
+            }
+        }
+        self.now = snapshot;
+    }
+}
+
+/// Visits of a run: which one begins, of how many, and how long they take from here.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// Number of the visit, from 1.
+    pub number: usize,
+    /// Number of all visits.
+    pub of: usize,
+    /// Expected time of this visit and those after it.
+    pub remaining: Nanos,
+}
+
+/// State of a run.
+#[derive(Default)]
+pub struct State {
+    /// Time since the run began.
+    pub now: Nanos,
+    pub(super) plan: Plan,
+    pub(super) phase: Phase,
+    /// Number of visits done, and of all visits.
+    pub(super) visits: (usize, usize),
+    /// Expected time for the remaining visits, and when it was estimated.
+    remaining: (Nanos, Nanos),
+    pub(super) certified_qps: f64,
+    pub(super) skipped: u64,
+    pub(super) cells: BTreeMap<Labels, Cell>,
+    pub(super) current: Option<Labels>,
+    pub(super) trial: Option<Running>,
+    /// Busy share (0 to 1) of the cores of each role.
+    pub(super) cpu: Vec<(&'static str, f64)>,
+    /// Lines of the last steps.
+    lines: VecDeque<String>,
+    /// Number of lines before those, which are not kept.
+    lines_gone: u64,
+}
+
+impl State {
+    /// The testbed is up, and this is the plan.
+    pub fn begun(&mut self, plan: &Plan) {
+        self.plan = plan.clone();
+    }
+
+    /// The self-test begins.
+    pub fn self_test(&mut self) {
+        self.phase = Phase::SelfTest;
+    }
+
+    /// The self-test has ended: servers may be judged up to this rate, in queries per second.
+    pub fn certified(&mut self, qps: f64) {
+        self.certified_qps = qps;
+    }
+
+    /// The cells are known, and the expected time of their visits.
+    pub fn planned(&mut self, cells: &[CellRecord], expected: Nanos) {
+        self.remaining = (expected, self.now);
+        for cell in cells {
+            self.cell(cell);
+        }
+    }
+
+    /// A visit of a cell begins, for this repeat (from 0).
+    pub fn visit(&mut self, cell: &CellRecord, repeat: u32, course: Course) {
+        self.visits = (course.number.saturating_sub(1), course.of);
+        self.remaining = (course.remaining, self.now);
+        self.current = Some(labels(cell));
+        self.phase = Phase::Visit(cell_name(cell), repeat);
+        (self.trial, self.cpu) = (None, Vec::new());
+    }
+
+    /// A trial of a cell has ended.
+    pub fn trial(&mut self, cell: &CellRecord, trial: &Trial) {
+        let cell = self.cell(cell);
+        cell.trials += 1;
+        cell.void += u64::from(trial.void.is_void());
+        cell.sent += trial.sent;
+        cell.answered += trial.answered;
+        cell.valid += trial.valid;
+        cell.lost += trial.lost;
+        cell.last = Some(Box::new(trial.clone()));
+    }
+
+    /// A visit of a cell has ended.
+    pub fn visited(&mut self) {
+        self.visits.0 = (self.visits.0 + 1).min(self.visits.1);
+        self.current = None;
+    }
+
+    /// A search of a cell found this capacity, in queries per second; `None` if no rate passed.
+    pub fn capacity(&mut self, cell: &CellRecord, qps: Option<f64>) {
+        self.cell(cell).capacity_qps = qps;
+    }
+
+    /// A visit of a cell found these figures: name, unit, value.
+    pub fn figures(&mut self, cell: &CellRecord, figures: &[(String, &'static str, f64)]) {
+        let figures = figures.iter().map(|(name, unit, v)| ((name.clone(), (*unit).into()), *v));
+        self.cell(cell).figures.extend(figures);
+    }
+
+    /// A cell is not measured.
+    pub fn skip(&mut self) {
+        self.skipped += 1;
+    }
+
+    /// A trial begins; without a pacing it is that of another generator.
+    pub fn begin_trial(&mut self, pacing: Option<Pacing>, duration: Nanos) {
+        self.trial = Some(Running { pacing, duration, ..Running::default() });
+    }
+
+    /// The running trial has these counters.
+    pub fn load(&mut self, snapshot: Snapshot) {
+        self.trial.get_or_insert_default().add(snapshot);
+    }
+
+    /// The cores of the roles are busy to these shares (0 to 1).
+    pub fn cpu(&mut self, cpu: Vec<(&'static str, f64)>) {
+        self.cpu = cpu;
+    }
+
+    /// The running trial has ended.
+    pub fn end_trial(&mut self) {
+        if let Some(trial) = &mut self.trial {
+            trial.ended = true;
+        }
+    }
+
+    /// Keeps a line.
+    pub fn say(&mut self, line: String) {
+        if self.lines.len() == LINES {
+            self.lines.pop_front();
+            self.lines_gone += 1;
+        }
+        self.lines.push_back(line);
+    }
+
+    /// Returns the last lines, and the number of those before them, which are not kept.
+    pub fn lines(&self) -> (impl ExactSizeIterator<Item = &String>, u64) {
+        (self.lines.iter(), self.lines_gone)
+    }
+
+    /// Returns the expected time for the remaining visits, in seconds.
+    pub(super) fn remaining_s(&self) -> f64 {
+        let (expected, then) = self.remaining;
+        expected.since(self.now.since(then)).as_secs_f64()
+    }
+
+    /// Returns the entry of a cell; makes it if there is none.
+    fn cell(&mut self, cell: &CellRecord) -> &mut Cell {
+        let new = || Cell { name: cell_name(cell), ..Cell::default() };
+        self.cells.entry(labels(cell)).or_insert_with(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_between_glimpses() {
+        let mut state = State::default();
+        let pacing = Some(Pacing::Window { outstanding: 1 });
+        state.begin_trial(pacing, Nanos::from_secs(5));
+        for (at_s, sent, valid) in [(0.5, 100, 90), (1.0, 300, 290), (1.0, 300, 290)] {
+            state.load(Snapshot { at_s, sent, valid, ..Snapshot::default() });
+        }
+        let trial = state.trial.clone().expect("begun");
+        assert_eq!(trial.rates, [(200.0, 180.0), (400.0, 400.0)]);
+        assert!(!trial.ended);
+        state.end_trial();
+        assert!(state.trial.as_ref().is_some_and(|t| t.ended && t.pacing == pacing));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut state = State::default();
+        (0..LINES + 3).for_each(|i| state.say(i.to_string()));
+        let (mut lines, gone) = state.lines();
+        assert_eq!((lines.len(), gone, lines.next().map(|l| &**l)), (LINES, 3, Some("3")));
+        let mut running = Running::default();
+        for i in 1..1_000 {
+            running.add(Snapshot { at_s: f64::from(i), ..Snapshot::default() });
+        }
+        assert_eq!(running.rates.len(), POINTS);
+    }
+}
