@@ -15,9 +15,3 @@ pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
         found.expect("one of the possible words").2.clone()
     })
 }
-
-/// Returns the word of a value.
-pub(crate) fn word<T: PartialEq>(choices: &[Choice<T>], value: T) -> &'static str {
-    let found = choices.iter().find(|(.., known)| *known == value);
-    found.expect("each value has a word").0
-}

@@ -47,16 +47,18 @@ pub(crate) struct SocketArgs {
 }
 
 /// Whether queries leave as segmented messages.
-pub(crate) const GSO: [Choice<Gso>; 2] =
-    [("on", "Always", Gso::On), ("off", "Never: each query is a packet of its own", Gso::Off)];
+const GSO: [Choice<Gso>; 2] = [
+    (Gso::On.word(), "Always", Gso::On),
+    (Gso::Off.word(), "Never: each query is a packet of its own", Gso::Off),
+];
 
 /// How workers wait.
 pub(crate) const WAIT: [Choice<WaitFor>; 4] = [
-    ("spin", "Never sleep", WaitFor::Spin),
-    ("yield", "Never sleep, but yield the core to others", WaitFor::Yield),
-    ("sleep", "Always sleep", WaitFor::Sleep),
+    (WaitFor::Spin.word(), "Never sleep", WaitFor::Spin),
+    (WaitFor::Yield.word(), "Never sleep, but yield the core to others", WaitFor::Yield),
+    (WaitFor::Sleep.word(), "Always sleep", WaitFor::Sleep),
     (
-        "auto",
+        WaitFor::Auto.word(),
         "Sleep through long waits, spin through the last microseconds; in closed loops sleep",
         WaitFor::Auto,
     ),

@@ -212,26 +212,34 @@ fn transport_parser() -> impl TypedValueParser<Value = Transport> {
 }
 
 /// Order in which clients send.
-pub(crate) const PICK: [Choice<Pick>; 2] =
-    [("turn", "Each client in turn", Pick::Turn), ("chance", "A random client", Pick::Chance)];
+const PICK: [Choice<Pick>; 2] = [
+    (Pick::Turn.word(), "Each client in turn", Pick::Turn),
+    (Pick::Chance.word(), "A random client", Pick::Chance),
+];
 
 /// How HTTP carries queries.
-pub(crate) const HTTP_METHOD: [Choice<HttpMethod>; 2] =
-    [("get", "In the URI", HttpMethod::Get), ("post", "In the body", HttpMethod::Post)];
+const HTTP_METHOD: [Choice<HttpMethod>; 2] = [
+    (HttpMethod::Get.word(), "In the URI", HttpMethod::Get),
+    (HttpMethod::Post.word(), "In the body", HttpMethod::Post),
+];
 
 /// How connections are closed.
-pub(crate) const CLOSE: [Choice<Close>; 2] =
-    [("fin", "In an orderly way", Close::Fin), ("reset", "With a reset", Close::Reset)];
+const CLOSE: [Choice<Close>; 2] = [
+    (Close::Fin.word(), "In an orderly way", Close::Fin),
+    (Close::Reset.word(), "With a reset", Close::Reset),
+];
 
 /// How queries that are due together are written.
-pub(crate) const WRITE: [Choice<Write>; 2] = [
-    ("each", "Each with its own write and its own TLS record", Write::Each),
-    ("together", "All with one write", Write::Together),
+const WRITE: [Choice<Write>; 2] = [
+    (Write::Each.word(), "Each with its own write and its own TLS record", Write::Each),
+    (Write::Together.word(), "All with one write", Write::Together),
 ];
 
 /// Versions of TLS.
-pub(crate) const TLS_VERSION: [Choice<TlsVersion>; 2] =
-    [("1.2", "TLS 1.2", TlsVersion::V12), ("1.3", "TLS 1.3", TlsVersion::V13)];
+const TLS_VERSION: [Choice<TlsVersion>; 2] = [
+    (TlsVersion::V12.word(), "TLS 1.2", TlsVersion::V12),
+    (TlsVersion::V13.word(), "TLS 1.3", TlsVersion::V13),
+];
 
 impl StreamArgs {
     /// Returns the engine: UDP sockets if no flag needs distinct clients, else connections.

@@ -86,12 +86,12 @@ pub(crate) struct WorkloadArgs {
 }
 
 /// What a reply must be.
-pub(crate) const EXPECT: [Choice<Expect>; 5] = [
-    ("answered", "NOERROR or NXDOMAIN", Expect::Answered),
-    ("noerror", "NOERROR", Expect::NoError),
-    ("aaaa", "Any AAAA record", Expect::AnyAaaa),
-    ("nodata", "NOERROR without an answer", Expect::NoData),
-    ("nxdomain", "NXDOMAIN", Expect::NxDomain),
+const EXPECT: [Choice<Expect>; 5] = [
+    (Expect::Answered.word(), "NOERROR or NXDOMAIN", Expect::Answered),
+    (Expect::NoError.word(), "NOERROR", Expect::NoError),
+    (Expect::AnyAaaa.word(), "Any AAAA record", Expect::AnyAaaa),
+    (Expect::NoData.word(), "NOERROR without an answer", Expect::NoData),
+    (Expect::NxDomain.word(), "NXDOMAIN", Expect::NxDomain),
 ];
 
 impl WorkloadArgs {

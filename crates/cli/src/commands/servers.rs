@@ -5,11 +5,10 @@ use std::path::PathBuf;
 
 use lab::detect::detect;
 use lab::{Adapter, Catalogue, ConfigureError};
-use report::view::{Align, align};
+use report::view::{Align, align, quoted};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output::quoted;
 
 /// Arguments of `dnsdyno servers`.
 #[derive(Debug, clap::Args)]

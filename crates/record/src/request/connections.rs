@@ -136,6 +136,16 @@ pub enum Close {
     Reset,
 }
 
+impl Close {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Close::Fin => "fin",
+            Close::Reset => "reset",
+        }
+    }
+}
+
 /// How queries that are due together on a connection of TCP are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -147,6 +157,16 @@ pub enum Write {
     Together,
 }
 
+impl Write {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Write::Each => "each",
+            Write::Together => "together",
+        }
+    }
+}
+
 /// Order in which clients send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -156,6 +176,16 @@ pub enum Pick {
     Turn,
     /// A random client sends next.
     Chance,
+}
+
+impl Pick {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Pick::Turn => "turn",
+            Pick::Chance => "chance",
+        }
+    }
 }
 
 /// HTTP requests (RFC 8484).
@@ -177,6 +207,16 @@ pub enum HttpMethod {
     /// In the body.
     #[default]
     Post,
+}
+
+impl HttpMethod {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            HttpMethod::Get => "get",
+            HttpMethod::Post => "post",
+        }
+    }
 }
 
 /// TLS settings.
@@ -206,6 +246,16 @@ pub enum TlsVersion {
     /// TLS 1.3.
     #[serde(rename = "1.3")]
     V13,
+}
+
+impl TlsVersion {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            TlsVersion::V12 => "1.2",
+            TlsVersion::V13 => "1.3",
+        }
+    }
 }
 
 /// Client addresses of the PROXY protocol, version 2.

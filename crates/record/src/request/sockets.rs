@@ -76,3 +76,25 @@ pub enum Gso {
     #[default]
     Off,
 }
+
+impl WaitFor {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            WaitFor::Spin => "spin",
+            WaitFor::Yield => "yield",
+            WaitFor::Sleep => "sleep",
+            WaitFor::Auto => "auto",
+        }
+    }
+}
+
+impl Gso {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Gso::On => "on",
+            Gso::Off => "off",
+        }
+    }
+}

@@ -156,6 +156,19 @@ pub enum Expect {
     NxDomain,
 }
 
+impl Expect {
+    /// Returns its word in arguments.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Expect::Answered => "answered",
+            Expect::NoError => "noerror",
+            Expect::AnyAaaa => "aaaa",
+            Expect::NoData => "nodata",
+            Expect::NxDomain => "nxdomain",
+        }
+    }
+}
+
 /// Expected reply to a query for a name of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -7,6 +7,7 @@
 //!   search   each search's value, latency, goals met         "12,000; >= 13,000"
 //!   number   significant digits, thousands, shares           "12,345", "0.01235"
 //!   unit     quantities: a number with its unit              "12.5 ms", "2.5 MB"
+//!   quoted   words of a command line                        "'a b'"
 //!   time     dates and durations                             "2026-11-21T08:05:14Z", "12 min"
 //!   bar      bars of block characters
 //!   table    columns of text, and which columns there are
@@ -18,6 +19,7 @@ pub(crate) mod conditions;
 pub(crate) mod limiter;
 pub(crate) mod name;
 pub(crate) mod number;
+mod quoted;
 pub(crate) mod search;
 pub(crate) mod table;
 pub(crate) mod time;
@@ -27,6 +29,7 @@ pub use bar::full_bar;
 pub use name::{cell_name, figure_name, labels, setting_words, skipped_name};
 pub(crate) use number::significant;
 pub use number::thousands;
+pub use quoted::quoted;
 pub use table::{Align, align};
 pub(crate) use time::date;
 pub use time::span;

@@ -1,7 +1,6 @@
 //! `dnsdyno load`: one trial.
 
 mod args;
-mod line;
 mod lockstep;
 mod pacing;
 mod replay;
@@ -14,7 +13,6 @@ use record::TrialRequest;
 use tester::Setup;
 
 pub(crate) use self::args::{EXAMPLES, LoadArgs};
-use self::line::load_line;
 use crate::failure::Failure;
 use crate::process::{command_line, interruption};
 use crate::progress;
@@ -51,7 +49,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
 /// Runs the trial that is requested as JSON on standard input, for the lab, and writes its result to `file`.
 pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
     let request = TrialRequest::read(std::io::stdin().lock()).map_err(Failure::input)?;
-    let command = load_line(&request);
+    let command = report::load_line(&request);
     let setup = Setup::new(request, command).map_err(|error| {
         let bad = error.is_bad_input();
         if bad { Failure::input(error) } else { Failure::run(error) }
@@ -60,4 +58,63 @@ pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
     let result = setup.run(&live, &interruption()?)?;
     drop(progress);
     record::write(file, &result).map_err(Failure::run)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use report::load_line;
+
+    use super::*;
+
+    /// `dnsdyno load` alone.
+    #[derive(Parser)]
+    struct Load {
+        #[command(flatten)]
+        args: LoadArgs,
+    }
+
+    /// Parses the request of a command line, whose words end at spaces outside of quotes.
+    fn request(line: &str) -> TrialRequest {
+        let mut words = vec![String::new()];
+        let mut within = false;
+        for c in line.chars() {
+            match c {
+                '\'' => within = !within,
+                ' ' if !within => words.push(String::new()),
+                c => words.last_mut().expect("a word").push(c),
+            }
+        }
+        assert_eq!(words[..2], ["dnsdyno", "load"], "{line}");
+        let load = Load::try_parse_from(&words[1..]).unwrap_or_else(|e| panic!("{line}: {e}"));
+        load.args.request().expect(line)
+    }
+
+    #[test]
+    fn a_line_is_the_request_that_it_was_made_of() {
+        for line in [
+            "dnsdyno load 127.0.0.1",
+            "dnsdyno load [fd00::1]:5300 --namespace 10.0.0.0/12 --type AAAA --rate 100k --expect-pref64 64:ff9b::/96 \
+             --first-name 7 --names 9 --reuse-names --repeat-share 0.5 --repeat-names 77 --no-recursion",
+            "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --type A --goal zero-loss --duration 1500ms",
+            "dnsdyno load 127.0.0.1 --type A --expect nxdomain --pacing ramp --from 1k --to 3k",
+            "dnsdyno load 127.0.0.1 --queries 'a b.txt' --pacing window --window 7 --goal 'p99 < 5ms, loss < 0.1%'",
+            "dnsdyno load 127.0.0.1 --name x.test --edns --dnssec --edns-option 10:aa --expect noerror",
+            "dnsdyno load 127.0.0.1 --random-subdomain x.test --pacing poisson --rate 33333.3 --timeout 20ms",
+            "dnsdyno load 127.0.0.1 --mix x.test --mix-names 5 --mix-exponent 1.5 --mix-missing 0.25",
+            "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --replay-port 53,5300 --source 10.9.0.5/24",
+            "dnsdyno load 127.0.0.1 --pacing lockstep --threads 4 --experiments 2 --dut-cpus 0-2 --auth-cpus 3",
+            "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait yield --max-burst-us 20 --gso on --no-gro \
+             --no-timestamps --buffer 4096 --shared-core --seed 5",
+            "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --resume --alpn dot,x \
+             --tls-version 1.3 --tls-name x.test --ca ca.pem --close reset --write together --connection-rate 7 --opening 2 --on-demand",
+            "dnsdyno load 127.0.0.1 --transports udp=6,tcp=1,tls:8853=3 --pick chance --close-idle 3s --cookies \
+             --subnets 198.51.100.0/24 --keepalive --pad --proxy 10.0.0.0/8 --proxy-within-tls --max-reply 512",
+            "dnsdyno load 127.0.0.1:443 --transport https --http-method get --http-path /q --early-data --fast-open \
+             --connect-timeout 2s --outstanding 9 --alpn ''",
+        ] {
+            let wanted = request(line);
+            assert_eq!(request(&load_line(&wanted)), wanted, "{}", load_line(&wanted));
+        }
+    }
 }
