@@ -47,8 +47,7 @@ fn capture(dir: &Path) -> PathBuf {
                 cut,
                 len,
                 bytes: bytes_now,
-            })
-            .expect("in memory");
+            });
             bytes[2] |= 0x80;
             bytes[3] |= 3;
         }

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -20,11 +21,39 @@ use crate::dns::Dns;
 use crate::messages::Message;
 
 /// Size of a key in octets: 16 for AES, 16 for the pad.
-pub const KEY: usize = 32;
+const KEY: usize = 32;
 /// Largest number of cached addresses; a full cache is emptied.
 const MAX_CACHED: usize = 1 << 18;
 /// The code of the EDNS option Client Subnet.
 const CLIENT_SUBNET: u16 = 8;
+
+/// A key: 16 octets for AES, 16 for the pad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key([u8; KEY]);
+
+/// Error of a text that is no key: why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; {digits} hexadecimal digits are accepted", digits = 2 * KEY)]
+pub struct KeyError(String);
+
+impl FromStr for Key {
+    type Err = KeyError;
+
+    /// Reads 64 hexadecimal digits, with white space around them.
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let digits: Vec<u8> = text
+            .trim()
+            .chars()
+            .map(|digit| digit.to_digit(16).map(|value| value as u8))
+            .collect::<Option<_>>()
+            .ok_or_else(|| KeyError("something else than hexadecimal digits".to_owned()))?;
+        let octets: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        match octets.try_into() {
+            Ok(key) if digits.len() == 2 * KEY => Ok(Key(key)),
+            _ => Err(KeyError(format!("{} digits", digits.len()))),
+        }
+    }
+}
 
 /// An anonymiser of addresses with one key.
 pub struct Anonymiser {
@@ -36,8 +65,8 @@ pub struct Anonymiser {
 
 impl Anonymiser {
     /// Returns an anonymiser with this key.
-    pub fn new(key: &[u8; KEY]) -> Self {
-        let (cipher, pad) = key.split_at(KEY / 2);
+    pub fn new(key: &Key) -> Self {
+        let (cipher, pad) = key.0.split_at(KEY / 2);
         let cipher = Aes128::new_from_slice(cipher).expect("16 octets");
         let pad = u128::from_be_bytes(pad.try_into().expect("16 octets"));
         let mut this = Anonymiser { cipher, pad, cache: HashMap::new(), message: Vec::new() };
@@ -133,10 +162,10 @@ mod tests {
     use super::*;
 
     /// The key in the sample program of the authors.
-    const SAMPLE: [u8; KEY] = [
+    const SAMPLE: Key = Key([
         21, 34, 23, 141, 51, 164, 207, 128, 19, 10, 91, 22, 73, 144, 125, 16, 216, 152, 143, 131,
         121, 121, 101, 39, 98, 87, 76, 45, 42, 132, 34, 2,
-    ];
+    ]);
 
     #[test]
     fn results_match_the_sample_of_the_authors() {
@@ -169,7 +198,22 @@ mod tests {
         assert_eq!(overlong.len(), 9);
     }
 
+    #[test]
+    fn keys_are_64_hexadecimal_digits() {
+        let text: String = SAMPLE.0.iter().map(|octet| format!("{octet:02x}")).collect();
+        assert_eq!(format!("{text}\n").parse(), Ok(SAMPLE));
+        for (bad, why) in [(&text[1..], "63 digits"), ("", "0 digits"), ("x", "something else")] {
+            let error = bad.parse::<Key>().expect_err(bad).to_string();
+            assert!(error.starts_with(why) && error.contains("; 64 hex"), "{error}");
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn any_text_is_a_key_or_an_error(text: String) {
+            let _ = text.parse::<Key>();
+        }
+
         #[test]
         fn common_prefixes_keep_their_length(a: u128, shared in 0u32..=128, b: u128) {
             let anonymiser = Anonymiser::new(&SAMPLE);

@@ -32,7 +32,7 @@ pub use anonymise::Anonymiser;
 pub use capture::{Capture, CaptureError, Frame};
 pub use dns::Dns;
 pub use messages::{Counts, Message, Messages, Transport};
-pub use select::{Select, Ways};
+pub use select::{Cut, Select, Ways};
 pub use stats::Stats;
 pub use tcp::TcpCounts;
 pub use write::Writer;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use measure::{Nanos, rng::splitmix64};
 use wire::name::order::{Place, place};
-use wire::{Name, Qtype};
+use wire::{LabelRange, Name, Qtype};
 
 use crate::dns::Dns;
 use crate::messages::Message;
@@ -124,6 +124,31 @@ impl Select {
             hash = splitmix64(&mut hash);
         }
         ((hash >> 11) as f64 / (1u64 << 53) as f64) < self.sample
+    }
+}
+
+/// Ranges of labels below a zone, which cut a stream of messages as they cut the zone.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// The zone whose names are cut.
+    pub zone: Name,
+    /// Range of each part.
+    pub ranges: Vec<LabelRange>,
+}
+
+impl Cut {
+    /// Returns the numbers of the parts, from 0, that hold the name in the question; each part holds the apex.
+    pub fn parts(&self, dns: Option<&Dns>) -> impl Iterator<Item = usize> {
+        let question = dns.and_then(|dns| dns.question);
+        let holds = move |range: &LabelRange| match &question {
+            Some(asked) => match place(asked.name.as_wire(), self.zone.as_wire()) {
+                Place::Apex => true,
+                Place::Below(label) => range.contains(label),
+                Place::Outside => false,
+            },
+            None => false,
+        };
+        self.ranges.iter().enumerate().filter(move |(_, range)| holds(range)).map(|(part, _)| part)
     }
 }
 

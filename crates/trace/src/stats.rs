@@ -18,6 +18,7 @@ use crate::messages::{Message, Transport};
 
 pub mod clients;
 pub mod rates;
+mod summary;
 
 use clients::Clients;
 use rates::{Bin, Rates};

@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use record::{TransferCount, TransferCounts};
 use wire::message::{HEADER, Header, Record, question_end};
 use wire::{Opcode, Qtype};
 
@@ -19,6 +20,15 @@ use crate::{Dns, Message};
 
 /// Largest number of open transfers.
 const MAX_OPEN: usize = 1 << 16;
+
+/// Kinds of transfers, with their names in the record.
+const KINDS: [(Kind, &str); 5] = [
+    (Kind::Axfr, "axfr"),
+    (Kind::Ixfr, "ixfr"),
+    (Kind::IxfrInFull, "ixfr_in_full"),
+    (Kind::UpToDate, "ixfr_without_news"),
+    (Kind::Refused, "transfers_refused"),
+];
 
 /// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,6 +136,15 @@ impl Transfers {
         count.transfers += more.transfers;
         count.messages += more.messages;
         count.octets += more.octets;
+    }
+
+    /// Returns the counts so far for the record.
+    pub fn summary(&self) -> TransferCounts {
+        let count = |kind| {
+            let count = self.counts(kind);
+            TransferCount { transfers: count.transfers, octets: count.octets }
+        };
+        KINDS.into_iter().map(|(kind, name)| (name.to_owned(), count(kind))).collect()
     }
 
     /// Returns the counts of a kind so far; an IXFR with only a SOA record counts as one without changes.

@@ -31,6 +31,8 @@ pub struct Writer<W: Write> {
     next: HashMap<(SocketAddr, SocketAddr), u32>,
     packet: Vec<u8>,
     stream: Vec<u8>,
+    /// The first error; no message is written after it.
+    error: Option<io::Error>,
     /// Number of messages written.
     pub messages: u64,
 }
@@ -51,27 +53,34 @@ impl<W: Write> Writer<W> {
             next: HashMap::new(),
             packet: Vec::new(),
             stream: Vec::new(),
+            error: None,
             messages: 0,
         })
     }
 
-    /// Writes a message.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write(&mut self, message: &Message<'_>) -> io::Result<()> {
-        self.messages += 1;
-        match message.transport {
+    /// Writes a message; an error is kept for [`Writer::finish`], and the messages after it are dropped.
+    pub fn write(&mut self, message: &Message<'_>) {
+        if self.error.is_some() {
+            return;
+        }
+        let written = match message.transport {
             Transport::Udp => self.datagram(message),
             Transport::Tcp { sequence } => self.segments(message, sequence),
+        };
+        match written {
+            Ok(()) => self.messages += 1,
+            Err(error) => self.error = Some(error),
         }
     }
 
     /// Ends the capture.
     ///
     /// # Errors
-    /// If writing fails.
+    /// The first error of writing.
     pub fn finish(mut self) -> io::Result<W> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
         self.out.flush()?;
         Ok(self.out)
     }

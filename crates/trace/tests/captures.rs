@@ -193,7 +193,7 @@ fn a_written_capture_reads_back() {
     let mut source = Capture::new(Box::new(std::io::Cursor::new(bytes.clone())), "x".as_ref())
         .expect("a capture");
     let mut messages = trace::Messages::new(vec![53]);
-    messages.read(&mut source, |message| writer.write(message).expect("in memory")).expect("whole");
+    messages.read(&mut source, |message| writer.write(message)).expect("whole");
     let (before, after) = (read(bytes), read(writer.finish().expect("in memory")));
     assert_eq!((before.0.len(), after.1.frames), (6, 7));
     assert!(after.2.is_none() && before.0 == after.0);

@@ -9,8 +9,8 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use measure::Nanos;
-use trace::{Anonymiser, Dns, Message, Select, Ways, Writer};
-use wire::name::order::{Place, place};
+use trace::anonymise::{Key, KeyError};
+use trace::{Anonymiser, Cut, Dns, Select, Ways, Writer};
 use wire::{LabelRange, Name, Opcode, Qclass, Qtype};
 
 use super::input::{InputArgs, conclude};
@@ -157,31 +157,24 @@ pub(crate) struct QueriesArgs {
     output: PathBuf,
 }
 
-/// An output that keeps its first error and drops the messages after it.
+/// A capture that is written.
 struct Sink {
     path: PathBuf,
     writer: Writer<BufWriter<Box<dyn Write>>>,
-    error: Option<io::Error>,
 }
 
 impl Sink {
     fn new(path: &Path, out: Box<dyn Write>) -> Result<Self, Failure> {
         let writer = Writer::new(BufWriter::with_capacity(1 << 20, out));
         let writer = writer.map_err(|error| unwritable(path, error))?;
-        Ok(Sink { path: path.to_owned(), writer, error: None })
-    }
-
-    fn write(&mut self, message: &Message<'_>) {
-        if self.error.is_none() {
-            self.error = self.writer.write(message).err();
-        }
+        Ok(Sink { path: path.to_owned(), writer })
     }
 
     /// Ends the capture; returns the number of its messages.
     fn finish(self) -> Result<u64, Failure> {
         let messages = self.writer.messages;
-        let written = self.error.map_or_else(|| self.writer.finish().map(drop), Err);
-        written.map(|()| messages).map_err(|error| unwritable(&self.path, error))
+        self.writer.finish().map_err(|error| unwritable(&self.path, error))?;
+        Ok(messages)
     }
 }
 
@@ -192,15 +185,14 @@ fn unwritable(path: &Path, error: io::Error) -> Failure {
 pub(crate) fn filter(args: &FilterArgs) -> Result<(), Failure> {
     let select = args.select.select();
     let mut sink = Sink::new(&args.output, output(&args.output)?)?;
-    let (mut all, mut taken) = (0u64, 0u64);
+    let mut all = 0u64;
     let (_, error) = args.input.read(|message| {
         all += 1;
         if select.accepts(message, Dns::read(message.bytes).as_ref()) {
-            taken += 1;
-            sink.write(message);
+            sink.writer.write(message);
         }
     })?;
-    sink.finish()?;
+    let taken = sink.finish()?;
     eprintln!("{taken} of {all} messages are in {}", args.output.display());
     conclude(error)
 }
@@ -211,7 +203,7 @@ pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
     let mut sink = Sink::new(&args.output, output(&args.output)?)?;
     let (_, error) = args.input.read(|message| {
         if select.accepts(message, Dns::read(message.bytes).as_ref()) {
-            anonymiser.message(message, |hidden| sink.write(hidden));
+            anonymiser.message(message, |hidden| sink.writer.write(hidden));
         }
     })?;
     let messages = sink.finish()?;
@@ -220,25 +212,10 @@ pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
 }
 
 /// Reads the key from a file.
-fn key(path: &Path) -> Result<[u8; trace::anonymise::KEY], Failure> {
-    let bad = |why: String| {
-        Failure::BadInput(anyhow!(
-            "the key in {}: {why}; 64 hexadecimal digits are accepted",
-            path.display()
-        ))
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
-    let digits: Vec<u8> = text
-        .trim()
-        .chars()
-        .map(|digit| digit.to_digit(16).map(|value| value as u8))
-        .collect::<Option<_>>()
-        .ok_or_else(|| bad("something else than hexadecimal digits".to_owned()))?;
-    let octets: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-    match octets.try_into() {
-        Ok(key) if digits.len() == 2 * trace::anonymise::KEY => Ok(key),
-        _ => Err(bad(format!("{} digits", digits.len()))),
-    }
+fn key(path: &Path) -> Result<Key, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let key = text.and_then(|text| text.parse().map_err(|error: KeyError| error.to_string()));
+    key.map_err(|why| Failure::BadInput(anyhow!("the key in {}: {why}", path.display())))
 }
 
 pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
@@ -249,24 +226,14 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
     let mut sinks = (1..=args.range.len())
         .map(|number| Sink::new(&path(number), Box::new(create(&path(number))?)))
         .collect::<Result<Vec<_>, _>>()?;
+    let cut = Cut { zone: args.zone, ranges: args.range.clone() };
     let mut others = 0u64;
     let (_, error) = args.input.read(|message| {
-        let question = Dns::read(message.bytes).and_then(|dns| dns.question);
-        let place = question
-            .as_ref()
-            .map_or(Place::Outside, |asked| place(asked.name.as_wire(), args.zone.as_wire()));
+        let dns = Dns::read(message.bytes);
         let mut hit = false;
-        for (range, sink) in args.range.iter().zip(&mut sinks) {
-            let here = match place {
-                // Each slice of the zone holds the apex.
-                Place::Apex => true,
-                Place::Below(label) => range.contains(label),
-                Place::Outside => false,
-            };
-            if here {
-                sink.write(message);
-                hit = true;
-            }
+        for part in cut.parts(dns.as_ref()) {
+            sinks[part].writer.write(message);
+            hit = true;
         }
         others += u64::from(!hit);
     })?;

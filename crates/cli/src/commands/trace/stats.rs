@@ -1,26 +1,14 @@
 //! `dnsdyno trace stats`: the characterisation of a stream.
 
 use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use measure::Nanos;
-use record::{
-    SCHEMA, TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries,
-    TraceStats, TraceType,
-};
-use trace::stats::Direction;
-use trace::{Counts, Stats};
-use wire::{Opcode, rr::Rcode};
+use trace::Stats;
 
 use super::input::{InputArgs, conclude};
 use crate::failure::Failure;
 use crate::output::is_stdout;
-
-/// Number of the busiest clients that are listed.
-const BUSIEST: usize = 10;
-/// Width of a range of message lengths, in bytes.
-const SIZE_STEP: usize = 64;
 
 /// `dnsdyno trace stats`
 #[derive(Args, Clone, Debug)]
@@ -44,7 +32,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     }
     let mut stats = Stats::new(args.window);
     let (counts, error) = args.input.read(|message| stats.add(message))?;
-    let mut record = summary(&stats, &counts, args.window);
+    let mut record = stats.summary(&counts, args.window);
     record.captures = args.input.names();
     record.incomplete = error.as_ref().map(ToString::to_string);
     if let Some(path) = &args.json {
@@ -57,135 +45,4 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
         }
     }
     conclude(error)
-}
-
-/// Returns the statistics as a record.
-fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
-    let requests = stats.requests();
-    let duration_s = stats.duration().as_secs_f64();
-    let (bin, first, bins) = stats.series();
-    let query = usize::from(Opcode::QUERY.0);
-    TraceStats {
-        schema: SCHEMA,
-        start: if stats.messages == 0 { String::new() } else { time(stats.first) },
-        duration_s,
-        requests_are: if stats.by_replies() { "replies" } else { "queries" }.to_owned(),
-        requests: requests.messages,
-        failed: stats.failed,
-        rates: TraceRates {
-            average: if duration_s > 0.0 { requests.messages as f64 / duration_s } else { 0.0 },
-            p95_burst: requests.rates.quantile(0.95),
-            max_burst: requests.rates.max(),
-            window_s: window.as_secs_f64(),
-        },
-        query_requests: requests.opcodes[query],
-        query_failed: stats.failed_queries,
-        recursion_desired: stats.recursion_desired,
-        authoritative: stats.authoritative,
-        truncated: stats.truncated,
-        queries: direction(&stats.queries),
-        replies: direction(&stats.replies),
-        packets: packets(stats, counts),
-        types: types(stats),
-        return_codes: codes(stats.rcodes.iter().zip(0u16..), |code| Rcode(code).to_string()),
-        opcodes: codes(
-            requests.opcodes.iter().zip(0u16..).filter(|(_, code)| *code != 0),
-            |code| format!("opcode {}", Opcode(code as u8)),
-        ),
-        clients: clients(stats),
-        series: TraceSeries {
-            bin_s: bin.as_secs_f64(),
-            start: time(first),
-            queries: bins.iter().map(|bin| bin.queries).collect(),
-            replies: bins.iter().map(|bin| bin.replies).collect(),
-        },
-        ..TraceStats::default()
-    }
-}
-
-fn direction(d: &Direction) -> TraceDirection {
-    let steps = d.sizes.chunks(SIZE_STEP).zip(0u64..);
-    let steps = steps.map(|(sizes, step)| (step * SIZE_STEP as u64, sizes.iter().sum::<u64>()));
-    TraceDirection {
-        messages: d.messages,
-        tcp: d.tcp,
-        ipv6: d.ipv6,
-        fragmented: d.fragmented,
-        edns: d.edns,
-        dnssec_ok: d.dnssec_ok,
-        size_mean: d.mean_size(),
-        size_p50_p95_p99_max: [0.5, 0.95, 0.99, 1.0].map(|q| d.size_quantile(q) as u64),
-        sizes: steps.filter(|(_, messages)| *messages > 0).collect(),
-    }
-}
-
-fn packets(stats: &Stats, counts: &Counts) -> TracePackets {
-    TracePackets {
-        packets: counts.frames,
-        bytes: counts.wire_bytes,
-        tcp: counts.tcp.packets,
-        tcp_sessions: counts.tcp.sessions,
-        tcp_never_closed: counts.tcp.sessions - counts.tcp.closed.min(counts.tcp.sessions),
-        tcp_gaps: counts.tcp.gaps,
-        fragments: counts.fragments,
-        unfinished: counts.unfinished_packets,
-        not_ip: counts.not_ip,
-        other: counts.other_packets,
-        malformed: counts.malformed_packets,
-        unknown_link: counts.unknown_link,
-        messages_headless: stats.headless,
-        messages_malformed: stats.malformed,
-        messages_cut: counts.cut_messages,
-    }
-}
-
-fn types(stats: &Stats) -> Vec<TraceType> {
-    let row = |class: String, name: String, count: trace::stats::TypeCount| TraceType {
-        class,
-        name,
-        queries: count.queries,
-        replies: count.replies,
-        failed: count.failed,
-    };
-    let mut rows: Vec<TraceType> = stats
-        .types()
-        .into_iter()
-        .map(|(kind, count)| match kind {
-            Some((class, qtype)) => row(class.to_string(), qtype.to_string(), count),
-            None => row("other".to_owned(), "(further types)".to_owned(), count),
-        })
-        .collect();
-    if stats.no_question.queries + stats.no_question.replies > 0 {
-        rows.push(row(String::new(), String::new(), stats.no_question));
-    }
-    rows
-}
-
-fn clients(stats: &Stats) -> TraceClients {
-    let spread = stats.clients.spread(stats.by_replies(), BUSIEST);
-    TraceClients {
-        distinct: spread.clients,
-        beyond: spread.beyond,
-        half: spread.half,
-        nine_tenths: spread.nine_tenths,
-        busiest: spread.busiest.iter().map(|(ip, count)| (ip.to_string(), *count)).collect(),
-        curve: spread.curve,
-    }
-}
-
-/// Returns the codes that occurred, the most frequent first.
-fn codes<'a>(
-    counts: impl Iterator<Item = (&'a u64, u16)>,
-    name: impl Fn(u16) -> String,
-) -> Vec<TraceCode> {
-    let some = counts.filter(|(count, _)| **count > 0);
-    let mut all: Vec<_> =
-        some.map(|(count, code)| TraceCode { name: name(code), count: *count }).collect();
-    all.sort_by_key(|code| std::cmp::Reverse(code.count));
-    all
-}
-
-/// Returns a time since 1970 as RFC 3339.
-pub(crate) fn time(at: Nanos) -> String {
-    humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(at.0)).to_string()
 }

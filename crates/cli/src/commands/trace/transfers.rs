@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::anyhow;
 use clap::Args;
-use record::{SCHEMA, TransferCount, TransferCounts};
-use trace::transfers::{Kind, Transfers};
+use record::SCHEMA;
+use trace::transfers::Transfers;
 use trace::{Capture, Messages};
 use udp::capture::{LiveCapture, Only, Until};
 
@@ -17,14 +17,6 @@ use crate::process::interruption;
 
 /// The port of DNS.
 const PORT: u16 = 53;
-/// Kinds of transfers, and their names in the record.
-const KINDS: [(Kind, &str); 5] = [
-    (Kind::Axfr, "axfr"),
-    (Kind::Ixfr, "ixfr"),
-    (Kind::IxfrInFull, "ixfr_in_full"),
-    (Kind::UpToDate, "ixfr_without_news"),
-    (Kind::Refused, "transfers_refused"),
-];
 
 /// Arguments of `dnsdyno trace transfers`.
 #[derive(Args, Clone, Debug)]
@@ -58,7 +50,7 @@ pub(crate) fn run(args: &TransfersArgs) -> Result<(), Failure> {
             transfers[number].add(message);
         })
         .map_err(Failure::run)?;
-    let mut counts = transfers.iter().map(counts);
+    let mut counts = transfers.iter().map(Transfers::summary);
     let result = record::Transfers {
         schema: SCHEMA,
         packets_lost: lost.load(Ordering::Relaxed),
@@ -66,13 +58,4 @@ pub(crate) fn run(args: &TransfersArgs) -> Result<(), Failure> {
         others: counts.next().unwrap_or_default(),
     };
     record::write(&args.json, &result).map_err(Failure::run)
-}
-
-/// Returns the counts of transfers for the record.
-fn counts(of: &Transfers) -> TransferCounts {
-    let count = |kind| {
-        let count = of.counts(kind);
-        TransferCount { transfers: count.transfers, octets: count.octets }
-    };
-    KINDS.into_iter().map(|(kind, name)| (name.to_owned(), count(kind))).collect()
 }
