@@ -144,6 +144,26 @@ pub struct BadRequest {
 }
 
 impl TrialRequest {
+    /// Makes the request of a trial of one second over UDP, without a goal, with the usual sockets and the seed 1.
+    pub fn new(target: SocketAddr, workload: Workload, pacing: Pacing) -> Self {
+        TrialRequest {
+            version: VERSION,
+            target,
+            engine: Engine::Udp,
+            workload,
+            pacing,
+            duration: Nanos::from_secs(1),
+            timeout: Nanos::from_secs(1),
+            goal: None,
+            early_stop: false,
+            sockets: Sockets::default(),
+            seed: 1,
+            live: None,
+            dut_cpus: Vec::new(),
+            auth_cpus: Vec::new(),
+        }
+    }
+
     /// Reads a request as JSON.
     ///
     /// # Errors

@@ -11,19 +11,19 @@
 //! and captures.
 
 mod behaviour;
+mod captured;
 mod judge;
 
-use measure::{Goal, Histogram, Nanos, OpenPacing, Pacing, Qps};
+use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
 use record::{Check, CheckVerdict, Trial};
 
 pub use self::behaviour::{Behaviour, Bimodal, Late, TokenBucket};
+pub use self::captured::{Capture, Captured, INTERVAL};
 pub use self::judge::{against_capture, behaviour_checks};
 use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::NameBudget;
 use crate::search::{Rule, Search};
 
-/// Length of the intervals in which the queries of a capture are counted.
-pub const INTERVAL: Nanos = Nanos::from_millis(10);
 /// Number of times that a trial which the machine spoiled is run again.
 const RETRIES: u32 = 2;
 /// Timeout of single trials.
@@ -138,32 +138,6 @@ pub trait TruthBench: Bench {
     /// # Errors
     /// If the trial cannot run. A capture that is not allowed is none.
     fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError>;
-}
-
-/// A capture beside the server, if there is one.
-#[derive(Clone, Debug)]
-pub enum Capture {
-    /// What was captured.
-    Taken(Captured),
-    /// Reason why nothing was.
-    Missing(String),
-}
-
-/// Summary of a capture.
-#[derive(Clone, Debug, Default)]
-pub struct Captured {
-    /// Number of queries.
-    pub queries: u64,
-    /// Number of replies.
-    pub replies: u64,
-    /// Number of packets that the capture lost.
-    pub dropped: u64,
-    /// Rate of the queries, by least squares of their times; zero for fewer than two.
-    pub rate_qps: f64,
-    /// Number of queries in each [`INTERVAL`] from the first query on, without the last, partial one.
-    pub intervals: Vec<u32>,
-    /// Time from a query to its first reply.
-    pub latency: Histogram,
 }
 
 /// Result of a verification.

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use experiment::TrialSpec;
 use experiment::settings::TesterSettings;
-use measure::{Nanos, Pacing, Path as LinkPath};
+use measure::{Pacing, Path as LinkPath};
 use record::TrialRequest;
 use record::request::{
-    self, Close, Connecting, Engine, Gso, Http, HttpMethod, Names, Sockets, Tls, WaitFor, Workload,
+    Close, Connecting, Engine, Gso, Http, HttpMethod, Names, Sockets, Tls, WaitFor, Workload,
 };
 use wire::Namespace;
 
@@ -51,22 +51,8 @@ pub(crate) fn base_request(
         true => Engine::Udp,
         false => Engine::Streams(Box::new(connecting(tester, authority))),
     };
-    TrialRequest {
-        version: request::VERSION,
-        target,
-        engine,
-        workload,
-        pacing: Pacing::Window { outstanding: 1 },
-        duration: Nanos::from_secs(1),
-        timeout: Nanos::from_secs(1),
-        goal: None,
-        early_stop: false,
-        sockets,
-        seed,
-        live: None,
-        dut_cpus: Vec::new(),
-        auth_cpus: Vec::new(),
-    }
+    let pacing = Pacing::Window { outstanding: 1 };
+    TrialRequest { engine, sockets, seed, ..TrialRequest::new(target, workload, pacing) }
 }
 
 /// Returns the clients and connections of a load over streams.

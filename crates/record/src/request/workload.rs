@@ -99,6 +99,22 @@ pub struct Names {
 }
 
 impl Names {
+    /// Makes queries of an authoritative server for the AAAA records of all names of a block, each with the name's address
+    /// embedded in `pref64`.
+    pub fn embedded(prefix: Ipv4Net, zone: String, pref64: Ipv6Net) -> Self {
+        Names {
+            prefix,
+            zone,
+            qtype: "AAAA".to_owned(),
+            expect: NamespaceExpect::Embedded(pref64),
+            first: 0,
+            names: None,
+            reuse: false,
+            repeats: None,
+            query: Query { recursion: false, edns: None },
+        }
+    }
+
     /// Returns how many names the block has.
     pub fn size(&self) -> u64 {
         1 << (self.prefix.max_prefix_len() - self.prefix.prefix_len())

@@ -11,7 +11,7 @@ use experiment::{
     Shortened, conformance,
 };
 use measure::{Nanos, OpenPacing};
-use record::request::{self, Engine, Gso};
+use record::request::Gso;
 use record::{CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::{Setup, unix_now};
 
@@ -85,21 +85,14 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
 
 /// Returns the request that all trials begin with.
 fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> {
+    let workload = args.workload.request().map_err(Failure::BadInput)?;
     Ok(TrialRequest {
-        version: request::VERSION,
-        target: args.target,
-        engine: Engine::Udp,
-        workload: args.workload.request().map_err(Failure::BadInput)?,
-        pacing: search.pacing.at(search.start),
         duration: search.duration,
         timeout: search.timeout,
         goal: Some(search.goal.clone()),
-        early_stop: false,
         sockets: args.sockets.request(),
         seed: args.workload.seed,
-        live: None,
-        dut_cpus: Vec::new(),
-        auth_cpus: Vec::new(),
+        ..TrialRequest::new(args.target, workload, search.pacing.at(search.start))
     })
 }
 

@@ -10,12 +10,12 @@ use engine::WaitMode;
 use experiment::certify::{RATE_FACTOR, TIMEOUT_FACTOR};
 use lab::CpuList;
 use measure::{Goal, Nanos, Pacing, Qps};
-use record::request::{self, Engine, Names, NamespaceExpect, Query, Workload};
+use record::request::{Names, Workload};
 use record::testbed::Network;
 use record::{Certificate, CertificateFile, Tested, TrialRecord, TrialRequest};
 use tester::{AuthListen, AuthServer, Setup, udp_options};
 use udp::UdpOptions;
-use wire::{Namespace, Qtype};
+use wire::Namespace;
 
 pub(crate) use self::args::{EXAMPLES, SelftestArgs};
 use crate::arguments::address::{ipv4_net, ipv6_net};
@@ -40,33 +40,18 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         .target
         .or_else(|| server.as_ref().map(|s| s.addresses()[0]))
         .expect("one of them is there");
-    let names = Names {
-        prefix: ipv4_net(args.namespace),
-        zone: namespace.zone().to_string(),
-        qtype: Qtype::AAAA.to_string(),
-        expect: NamespaceExpect::Embedded(ipv6_net(args.pref64)),
-        first: 0,
-        names: None,
-        // An authoritative server has no cache, so names may repeat.
-        reuse: planned > names,
-        repeats: None,
-        query: Query { recursion: false, edns: None },
-    };
+    let (prefix, zone) = (ipv4_net(args.namespace), namespace.zone().to_string());
+    // An authoritative server has no cache, so names may repeat.
+    let names =
+        Names { reuse: planned > names, ..Names::embedded(prefix, zone, ipv6_net(args.pref64)) };
+    let pacing = Pacing::Constant { rate: args.rate };
     let request = TrialRequest {
-        version: request::VERSION,
-        target,
-        engine: Engine::Udp,
-        workload: Workload::Namespace(names),
-        pacing: Pacing::Constant { rate: args.rate },
         duration: shortened.unwrap_or(args.duration),
         timeout: args.timeout,
         goal: Some(Goal::zero_loss()),
         early_stop: true,
         sockets: args.sockets.request(),
-        seed: 1,
-        live: None,
-        dut_cpus: Vec::new(),
-        auth_cpus: Vec::new(),
+        ..TrialRequest::new(target, Workload::Namespace(names), pacing)
     };
     let (live, progress) = progress::show(format!("self-test at {}", args.rate));
     let setup = Setup::new(request.clone(), command_line())?;

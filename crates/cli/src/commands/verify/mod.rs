@@ -1,7 +1,6 @@
 //! `dnsdyno verify`: the Tester, held against known truths and against a capture beside the server.
 
 mod args;
-mod captured;
 mod ground;
 
 use std::path::Path;
@@ -11,7 +10,7 @@ use anyhow::anyhow;
 use experiment::verify::against_capture;
 use experiment::{Verified, VerifyPlan, verify};
 use lab::host::Depth;
-use lab::{EnterError, Entered, Lab, Network, Reservation, RunDir};
+use lab::{EnterError, Entered, Lab, Network, Pair, PairCores, Reservation, RunDir};
 use measure::{Link, Path as WirePath, Qps};
 use record::certificate::CERTIFICATE_VERSION;
 use record::{CertificateFile, Check, Tested, Trial};
@@ -19,8 +18,7 @@ use tester::unix_now;
 use trace::Capture;
 
 pub(crate) use self::args::{EXAMPLES, VerifyArgs};
-use self::captured::summary;
-use self::ground::{Cores, Ground, Place};
+use self::ground::{Ground, summary};
 use crate::commands::host;
 use crate::failure::Failure;
 use crate::process::{command_line, interruption};
@@ -30,7 +28,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
         return foreign(args, trial, pcap);
     }
     let plan = plan(args)?;
-    let cores = Cores::choose();
+    let cores = PairCores::choose();
     let wait = args.wait.map_or(Duration::ZERO, Duration::from);
     let _reserved = Reservation::take(&cores.all(), wait).map_err(Failure::run)?;
     match enter(args)? {
@@ -38,14 +36,14 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
         Entry::Outside(code) => Err(Failure::Verdict(code)),
         Entry::Loopback(why) => {
             eprintln!("verify: on the loopback of this host: {why}");
-            conduct(args, &plan, Ground::new(Place::Loopback, cores, interruption()?))
+            conduct(args, &plan, Ground::new(Pair::on_loopback(cores), interruption()?))
         }
         Entry::Inside(lab) => {
             let dir = RunDir::create().map_err(Failure::run)?;
             let (link, path) =
                 (args.link.unwrap_or(Link::Plain), args.path.unwrap_or(WirePath::Wire));
-            let place = Place::namespaces(&lab, &dir, &cores, link, path)?;
-            conduct(args, &plan, Ground::new(place, cores, lab.interrupted().clone()))
+            let pair = Pair::in_namespaces(&lab, &dir, cores, link, path).map_err(Failure::run)?;
+            conduct(args, &plan, Ground::new(pair, lab.interrupted().clone()))
         }
     }
 }
@@ -98,7 +96,7 @@ fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
 fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(), Failure> {
     let tested = ground.tested();
     eprintln!("verify: {tested}");
-    if let Some(why) = ground.link_refused() {
+    if let Some(why) = ground.pair.link_refused() {
         eprintln!("verify: other links were refused: {why}");
     }
     let verified =
