@@ -27,8 +27,8 @@ use std::time::Instant;
 use measure::Link;
 use measure::procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_cores, parse_links};
 use nix::unistd::{SysconfVar, sysconf};
+use udp::sys::CoreRunTimes;
 
-use self::tasks::CoreTasks;
 use crate::cpus::CpuList;
 use crate::testbed::{Host, Testbed};
 pub(crate) use ledger::{Ledger, RunTimes};
@@ -58,7 +58,7 @@ pub struct Snapshot {
     at: Instant,
     cores: BTreeMap<usize, CoreTimes>,
     /// Time that tasks of any kind ran; absent where the kernel does not tell.
-    tasks: Option<CoreTasks>,
+    tasks: Option<CoreRunTimes>,
     /// Time of kernel threads that handle packets, by core, in nanoseconds; absent where they cannot be seen.
     packet_threads: Option<BTreeMap<usize, u64>>,
     /// Time that this process ran, in nanoseconds.
@@ -85,7 +85,7 @@ impl Snapshot {
         Ok(Self {
             at: Instant::now(),
             cores: parse_cores(&stat),
-            tasks: CoreTasks::read(),
+            tasks: CoreRunTimes::read(),
             packet_threads: tasks::packet_threads(testbed.host_proc()),
             lab: tasks::run_time(std::process::id(), 0, 0),
             processes,

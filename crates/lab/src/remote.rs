@@ -10,11 +10,12 @@
 use experiment::file::Role;
 use experiment::{Circumstances, Method, NameBudget, OneHost, Visit};
 use measure::Path;
+use udp::sys::is_own_address;
 
 use crate::bench::LabBench;
 use crate::netns::Namespace;
 use crate::ready::{Question, answers};
-use crate::run::{Event, is_local};
+use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
 use crate::visit::Started;
@@ -67,7 +68,7 @@ impl Session<'_> {
             names: NameBudget::new(size, !authoritative),
             circumstances: Circumstances {
                 over_ipv6: target.is_ipv6(),
-                one_host: is_local(target).then_some(loopback),
+                one_host: is_own_address(target).then_some(loopback),
                 ..Circumstances::default()
             },
             differs,

@@ -9,7 +9,6 @@
 //! Results are kept also after an error: if a server does not start, or the run is interrupted, the
 //! [`record::Run`] is marked incomplete and lists what is missing.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +19,7 @@ use record::{
     CellRecord, Certificate, CertificateFile, Choices, CustomHow, CustomServer, EngineKind,
     HostFacts, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested, TrialRecord,
 };
+use udp::sys::is_own_address;
 
 use crate::adapter::{Adapter, AdapterError};
 use crate::catalogue::Catalogue;
@@ -282,7 +282,7 @@ fn certified(
         let engine = if datagrams { EngineKind::Sockets } else { EngineKind::Streams };
         for adapter in adapters {
             let path = match adapter.remote {
-                Some(address) if is_local(address) && tester.gso => Path::HostOffload,
+                Some(address) if is_own_address(address) && tester.gso => Path::HostOffload,
                 Some(_) => Path::Wire,
                 None => path,
             };
@@ -291,19 +291,6 @@ fn certified(
         }
     }
     Ok(())
-}
-
-/// Returns whether an address belongs to this host, which then answers from that address.
-pub(crate) fn is_local(address: SocketAddr) -> bool {
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let source = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
-        socket.connect(address)?;
-        socket.local_addr()
-    });
-    source.is_ok_and(|source| source.ip() == address.ip())
 }
 
 /// Runs a checked experiment in the lab.

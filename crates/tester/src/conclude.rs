@@ -1,7 +1,5 @@
 //! The merge: combines the workers' reports into one trial, with the Tester's own evidence.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-
 use engine::EngineCounters;
 use load::Tally;
 use measure::{
@@ -10,7 +8,7 @@ use measure::{
 };
 use record::request::WaitFor;
 use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
-use udp::UdpFacts;
+use udp::{UdpFacts, sys};
 use wire::{Invalid, rr::Rcode};
 
 use crate::connections::{ConnectionReport, ConnectionSetup};
@@ -194,16 +192,7 @@ impl Setup {
 
     /// Returns whether the server's address is one of this host.
     pub fn target_is_local(&self) -> bool {
-        // The kernel answers from an address of this host by itself; a bind to any address may succeed.
-        let any: IpAddr = match self.request.target {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let source = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
-            socket.connect(self.request.target)?;
-            socket.local_addr()
-        });
-        source.is_ok_and(|source| source.ip() == self.request.target.ip())
+        sys::is_own_address(self.request.target)
     }
 
     /// Returns the warnings about the trial.
@@ -292,6 +281,7 @@ impl Setup {
         }
     }
 
+    /// Returns whether all queries that were planned were sent: neither an early stop nor a lack of names ended the sending.
     fn sent_to_the_end(&self, tally: &Tally) -> bool {
         !tally.stopped_early && !tally.exhausted
     }

@@ -1,11 +1,8 @@
 //! Counters of this host for a trial: the use of cores, drops in this network namespace.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use measure::procfs::{
-    CPU_ACCOUNTS, CoreTimes, UdpCounters, parse_core_run_times, parse_cores, parse_usage_by_core,
-};
+use measure::procfs::{CoreTimes, UdpCounters, parse_cores};
 
 /// Ticks a second in `/proc/stat`.
 pub(crate) const TICKS_PER_S: f64 = 100.0;
@@ -13,22 +10,6 @@ pub(crate) const TICKS_PER_S: f64 = 100.0;
 /// Returns the ticks of each core since the host started; empty if `/proc/stat` cannot be read.
 pub(crate) fn cores() -> BTreeMap<usize, CoreTimes> {
     parse_cores(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
-}
-
-/// Returns how long each core ran processes, in nanoseconds; empty if the kernel does not tell.
-pub(crate) fn run_times() -> BTreeMap<usize, u64> {
-    let read = |dir: &&str| {
-        // Only the first group, which has this file, counts all processes.
-        let is_first = Path::new(dir).join("release_agent").exists();
-        is_first
-            .then(|| std::fs::read_to_string(Path::new(dir).join("cpuacct.usage_percpu")).ok())?
-    };
-    match CPU_ACCOUNTS.iter().find_map(read) {
-        Some(text) => parse_usage_by_core(&text),
-        None => {
-            parse_core_run_times(&std::fs::read_to_string("/proc/schedstat").unwrap_or_default())
-        }
-    }
 }
 
 /// Returns the sum over `cpus`, or over all cores.

@@ -241,7 +241,8 @@ struct UseOfCores {
 
 impl UseOfCores {
     fn now() -> Self {
-        UseOfCores { at: Instant::now(), ticks: host::cores(), run: host::run_times() }
+        let run = sys::CoreRunTimes::read().unwrap_or_default().by_core;
+        UseOfCores { at: Instant::now(), ticks: host::cores(), run }
     }
 
     /// Returns the share (0 to 1) of the `pinned` cores that other processes and the hypervisor used since then: the

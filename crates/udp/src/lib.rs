@@ -24,7 +24,7 @@
 //!   stamp     converts timestamps to the engine's clock
 //! ```
 //!
-//! Beside the engine: `capture` (packet sockets) and `sys` (a worker's core, timers and open files). Each `unsafe` here
+//! Beside the engine: `capture` (packet sockets) and `sys` (a worker's core, timers and open files; what runs on cores). Each `unsafe` here
 //! is a system call, or a structure that one reads or writes.
 
 mod address;

@@ -1,12 +1,15 @@
-//! Settings of a worker in the operating system: cores, timers, open files.
+//! A worker and its host in the operating system: cores and what runs on them, timers, open files, own addresses.
 
 #![allow(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use measure::Nanos;
-use measure::procfs::parse_schedstat;
+use measure::procfs::{CPU_ACCOUNTS, parse_core_run_times, parse_schedstat, parse_usage_by_core};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
@@ -17,6 +20,50 @@ use nix::unistd::Pid;
 pub fn thread_run_delay() -> Option<Nanos> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     parse_schedstat(&text).map(|thread| Nanos(thread.delay))
+}
+
+/// Time that tasks of any kind ran on each core so far, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoreRunTimes {
+    /// The times by core.
+    pub by_core: BTreeMap<usize, u64>,
+    /// Whether interrupts during tasks are left out, as they are of processes.
+    pub exact: bool,
+}
+
+impl CoreRunTimes {
+    /// Reads the times: exact ones from `cpuacct.usage_percpu` of the first control group (version 1), others from
+    /// `/proc/schedstat`. `None` where the kernel does not tell.
+    pub fn read() -> Option<Self> {
+        let read = |dir: &&str| {
+            // Only the first group, which has this file, counts all processes; inside a container another group may be in
+            // its place.
+            let is_first = Path::new(dir).join("release_agent").exists();
+            let usage = || std::fs::read_to_string(Path::new(dir).join("cpuacct.usage_percpu"));
+            if is_first { usage().ok() } else { None }
+        };
+        let (by_core, exact) = match CPU_ACCOUNTS.iter().find_map(read) {
+            Some(text) => (parse_usage_by_core(&text), true),
+            None => {
+                (parse_core_run_times(&std::fs::read_to_string("/proc/schedstat").ok()?), false)
+            }
+        };
+        (!by_core.is_empty()).then_some(CoreRunTimes { by_core, exact })
+    }
+}
+
+/// Returns whether an address belongs to this host, which then answers from that address by itself.
+pub fn is_own_address(address: SocketAddr) -> bool {
+    // The source of a datagram to an own address is that address; a bind to a foreign address may succeed too.
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
+        socket.connect(address)?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address.ip())
 }
 
 /// Pins the calling thread to `cpus`.
@@ -153,6 +200,20 @@ mod tests {
     use engine::clock;
 
     use super::*;
+
+    #[test]
+    fn own_addresses_are_told_from_others() {
+        for (address, own) in [("127.0.0.1:53", true), ("192.0.2.1:53", false)] {
+            assert_eq!(is_own_address(address.parse().expect("an address")), own, "{address}");
+        }
+    }
+
+    #[test]
+    fn cores_run_tasks() {
+        if let Some(times) = CoreRunTimes::read() {
+            assert!(times.by_core.values().sum::<u64>() > 0);
+        }
+    }
 
     #[test]
     fn threads_are_pinned_to_existing_cpus_only() {

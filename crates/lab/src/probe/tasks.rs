@@ -1,4 +1,5 @@
-//! CPU time to the nanosecond: of processes, and of everything that ran on a core.
+//! CPU time to the nanosecond: of processes, and of the kernel threads that handle packets. `udp::sys` has that of
+//! everything that ran on a core.
 //!
 //! | figure | from | exact |
 //! |---|---|---|
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use measure::procfs::{CPU_ACCOUNTS, parse_core_run_times, parse_schedstat, parse_usage_by_core};
+use measure::procfs::parse_schedstat;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
@@ -22,34 +23,6 @@ use super::procfs::{self, numbers};
 
 /// Prefixes of the names of kernel threads that handle packets of the testbed's links.
 const PACKET_THREADS: [&str; 2] = ["ksoftirqd/", "napi/to-"];
-
-/// Time that tasks ran on each core so far, in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CoreTasks {
-    /// The times by core.
-    pub(super) by_core: BTreeMap<usize, u64>,
-    /// Whether interrupts during tasks are left out, as they are of processes.
-    pub(super) exact: bool,
-}
-
-impl CoreTasks {
-    /// Reads the times; `None` where the kernel does not tell.
-    pub(super) fn read() -> Option<Self> {
-        let read = |dir: &&str| {
-            // Only the first group has this file; inside a container another group may be in its place.
-            let is_first = Path::new(dir).join("release_agent").exists();
-            fs::read_to_string(Path::new(dir).join("cpuacct.usage_percpu"))
-                .ok()
-                .filter(|_| is_first)
-        };
-        let accounts = CPU_ACCOUNTS.iter().find_map(read);
-        let (by_core, exact) = match accounts {
-            Some(text) => (parse_usage_by_core(&text), true),
-            None => (parse_core_run_times(&fs::read_to_string("/proc/schedstat").ok()?), false),
-        };
-        (!by_core.is_empty()).then_some(CoreTasks { by_core, exact })
-    }
-}
 
 /// Returns the CPU time of a process and of its ended children so far, in nanoseconds; `children` are ticks of
 /// `tick_ns`.
@@ -85,16 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_and_its_core_run() {
+    fn this_process_runs() {
         let before = run_time(std::process::id(), 0, 0);
         let mut work = 0_u64;
         while run_time(std::process::id(), 0, 0) < before + 2_000_000 {
             work = std::hint::black_box(work.wrapping_add(1));
         }
         assert_eq!(run_time(4_000_000, 3, 10), 30, "there is no such process");
-        if let Some(tasks) = CoreTasks::read() {
-            assert!(tasks.by_core.values().sum::<u64>() > 0);
-        }
     }
 
     #[test]

@@ -261,8 +261,8 @@ mod tests {
     use measure::Nanos;
     use measure::procfs::SchedStat;
     use measure::stall::Side;
+    use udp::sys::CoreRunTimes;
 
-    use super::super::tasks::CoreTasks;
     use super::super::tests::{core, snapshots};
     use super::super::{Host, Processes};
     use super::*;
@@ -317,8 +317,8 @@ mod tests {
     /// A core of the server that ran tasks for 2 s, of which 1.5 s were the server's.
     fn exact(packets: Option<u64>) -> (Snapshot, Snapshot) {
         let (mut before, mut after) = snapshots();
-        before.tasks = Some(CoreTasks { by_core: [(0, 5), (1, 100 * MS)].into(), exact: true });
-        after.tasks = Some(CoreTasks { by_core: [(0, 5), (1, 2_100 * MS)].into(), exact: true });
+        before.tasks = Some(CoreRunTimes { by_core: [(0, 5), (1, 100 * MS)].into(), exact: true });
+        after.tasks = Some(CoreRunTimes { by_core: [(0, 5), (1, 2_100 * MS)].into(), exact: true });
         before.packet_threads = packets.map(|_| [(1, 50 * MS)].into());
         after.packet_threads = packets.map(|ran| [(1, (50 + ran) * MS)].into());
         after.cores.insert(1, core(150, 50, 10, 90));
