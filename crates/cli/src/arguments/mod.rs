@@ -9,5 +9,6 @@ pub(crate) mod number;
 pub(crate) mod sockets;
 pub(crate) mod store;
 pub(crate) mod transport;
+pub(crate) mod wait;
 pub(crate) mod workload;
 pub(crate) mod zone_file;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use experiment::Custom;
-use measure::{Link, Nanos, Path as WirePath};
+use measure::{Link, Path as WirePath};
 
 use crate::arguments::address::parse_target;
 use crate::arguments::store::{RunRef, StoreArgs};
+use crate::arguments::wait::WaitArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   The DNS64 servers of this machine, measured the RFC 8219 way in short form
@@ -58,15 +59,8 @@ pub(crate) struct RunArgs {
     /// transport of the trials, instead of a self-test; no rate is above it
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub(crate) certificate: Option<PathBuf>,
-    /// Longest wait for cores that another run measures on; without it the second run is refused
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1h"
-    )]
-    pub(crate) wait: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
     /// Links of the testbed instead of those of the experiment: plain, moderated or steered (docs/testbed.md)
     #[arg(long, value_name = "KIND")]
     pub(crate) link: Option<Link>,

@@ -7,12 +7,11 @@ mod metrics;
 mod plan;
 
 use std::path::Path;
-use std::time::Duration;
 
 use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, Entered, Event, Reservation, RunOptions, run_experiment};
+use lab::{Checked, Entered, Event, RunOptions, run_experiment};
 use record::{CellRecord, CertificateFile, Check, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
@@ -50,8 +49,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     variables.extend(live::tell_inside(args.plain));
     // Held by the outer process until the inner one has ended.
-    let wait = args.wait.map_or(Duration::ZERO, Duration::from);
-    let _reserved = Reservation::take(&checked.cores(), wait).map_err(Failure::run)?;
+    let _reserved = args.wait.reserve(&checked.cores())?;
     // From here on this is the first process of a pid namespace; the process outside only waits.
     let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,

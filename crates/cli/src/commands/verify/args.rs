@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use measure::{Link, Nanos, Path as WirePath, Qps};
+use measure::{Link, Path as WirePath, Qps};
 
 use crate::arguments::address::parse_target;
 use crate::arguments::number::parse_share;
+use crate::arguments::wait::WaitArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Does this machine's Tester find what is known? A quarter of a minute, then about two minutes
@@ -45,15 +46,8 @@ pub(crate) struct VerifyArgs {
     /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload) [default: wire]
     #[arg(long, value_name = "KIND")]
     pub(crate) path: Option<WirePath>,
-    /// Longest wait for cores that another run measures on; without it the second one is refused
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1h"
-    )]
-    pub(crate) wait: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
     /// Make the known values wrong by this share (0 to 1): verify must fail then
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0")]
     pub(crate) wrong_truth: f64,

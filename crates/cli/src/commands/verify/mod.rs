@@ -4,13 +4,12 @@ mod args;
 mod ground;
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::anyhow;
 use experiment::verify::against_capture;
 use experiment::{Verified, VerifyPlan, verify};
 use lab::host::Depth;
-use lab::{EnterError, Entered, Lab, Network, Pair, PairCores, Reservation, RunDir};
+use lab::{EnterError, Entered, Lab, Network, Pair, PairCores, RunDir};
 use measure::{Link, Path as WirePath, Qps};
 use record::certificate::CERTIFICATE_VERSION;
 use record::{CertificateFile, Check, Tested, Trial};
@@ -29,8 +28,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let plan = plan(args)?;
     let cores = PairCores::choose();
-    let wait = args.wait.map_or(Duration::ZERO, Duration::from);
-    let _reserved = Reservation::take(&cores.all(), wait).map_err(Failure::run)?;
+    let _reserved = args.wait.reserve(&cores.all())?;
     match enter(args)? {
         Entry::Outside(0) => Ok(()),
         Entry::Outside(code) => Err(Failure::Verdict(code)),
