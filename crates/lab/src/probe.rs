@@ -14,6 +14,7 @@
 //! of the processes a hundred times a second, so that work outside of the time of sending is told apart.
 
 mod ledger;
+mod periodic;
 pub mod procfs;
 mod sample;
 mod tasks;

@@ -1,15 +1,12 @@
 //! CPU time of each host's processes over time: what they used while queries were sent, without what they did before
 //! and afterwards.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use measure::Nanos;
-use nix::sched::sched_setaffinity;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 
+use super::periodic::{Counters, Periodic};
 use super::procfs;
 use super::tasks::run_time;
 use crate::cpus::CpuList;
@@ -22,9 +19,23 @@ const MAX_ENTRIES: usize = 1 << 14;
 
 /// Keeps the ledger until it is stopped or dropped.
 #[derive(Debug)]
-pub(crate) struct Ledger {
-    stop: Sender<()>,
-    thread: JoinHandle<RunTimes>,
+pub(crate) struct Ledger(Periodic<Kept>);
+
+/// A ledger and the processes in it.
+#[derive(Debug)]
+struct Kept {
+    trees: Vec<(Host, u32)>,
+    times: RunTimes,
+}
+
+impl Counters for Kept {
+    fn pause(&self) -> Duration {
+        self.times.every
+    }
+
+    fn look(&mut self) {
+        self.times.add(now(), spent(&self.trees));
+    }
 }
 
 impl Ledger {
@@ -33,30 +44,17 @@ impl Ledger {
         let trees = watched
             .iter()
             .flat_map(|(host, pid)| procfs::tree(*pid).into_iter().map(move |pid| (*host, pid)));
-        let (trees, on): (Vec<(Host, u32)>, _) = (trees.collect(), on.to_set());
-        let (stop, stopped) = channel();
-        let thread = std::thread::spawn(move || {
-            if let Some(set) = on {
-                // If binding is refused, the thread stays unbound.
-                let _ = sched_setaffinity(Pid::from_raw(0), &set);
-            }
-            let mut times = RunTimes { entries: Vec::new(), every: EVERY };
-            loop {
-                times.add(now(), spent(&trees));
-                // Until the sender disconnects.
-                if stopped.recv_timeout(times.every) != Err(RecvTimeoutError::Timeout) {
-                    times.add(now(), spent(&trees));
-                    return times;
-                }
-            }
-        });
-        Ledger { stop, thread }
+        let trees = trees.collect();
+        Ledger(Periodic::start(on, || {
+            let mut kept = Kept { trees, times: RunTimes { entries: Vec::new(), every: EVERY } };
+            kept.look();
+            kept
+        }))
     }
 
     /// Ends the ledger; returns its entries.
     pub(crate) fn stop(self) -> RunTimes {
-        drop(self.stop);
-        self.thread.join().unwrap_or_default()
+        self.0.stop().map(|kept| kept.times).unwrap_or_default()
     }
 }
 

@@ -22,18 +22,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use measure::procfs::{
     CoreTimes, Memory, StatLine, Switches, SystemCounts, UdpCounters, parse_cores, parse_memory,
     parse_proportional, parse_system,
 };
-use nix::sched::sched_setaffinity;
-use nix::unistd::Pid;
 use record::Series;
 
+use super::periodic::{Counters, Periodic};
 use super::procfs;
 use super::ticks_per_second;
 use crate::cpus::CpuList;
@@ -65,10 +62,7 @@ pub struct Watched {
 
 /// Takes samples until it is stopped or dropped.
 #[derive(Debug)]
-pub struct Sampler {
-    stop: Sender<()>,
-    thread: JoinHandle<Vec<Series>>,
-}
+pub struct Sampler(Periodic<Samples>);
 
 impl Sampler {
     /// Starts to sample `watched` every `interval`, on the cores `on`; notifies `watcher` of the busy share of each
@@ -79,28 +73,12 @@ impl Sampler {
         on: &CpuList,
         watcher: Option<Watcher>,
     ) -> Self {
-        let (stop, stopped) = channel();
-        let on = on.to_set();
-        let thread = std::thread::spawn(move || {
-            if let Some(set) = on {
-                // If binding is refused, the thread stays unbound.
-                let _ = sched_setaffinity(Pid::from_raw(0), &set);
-            }
-            let mut samples = Samples::new(watched, interval, watcher);
-            // Until the sender is dropped.
-            while stopped.recv_timeout(samples.pause()) == Err(RecvTimeoutError::Timeout) {
-                samples.look();
-            }
-            samples.look();
-            samples.into_series()
-        });
-        Self { stop, thread }
+        Sampler(Periodic::start(on, move || Samples::new(watched, interval, watcher)))
     }
 
     /// Stops sampling; returns the samples since its start.
     pub fn stop(self) -> Vec<Series> {
-        drop(self.stop);
-        self.thread.join().unwrap_or_default()
+        self.0.stop().map(Samples::into_series).unwrap_or_default()
     }
 }
 
@@ -217,8 +195,9 @@ impl Samples {
             next_proportional,
         }
     }
+}
 
-    /// Returns the time until the next sample.
+impl Counters for Samples {
     fn pause(&self) -> Duration {
         (self.last.at + self.interval).saturating_duration_since(Instant::now())
     }
@@ -247,7 +226,9 @@ impl Samples {
             self.thin_out();
         }
     }
+}
 
+impl Samples {
     /// Drops every second sample and doubles the interval.
     fn thin_out(&mut self) {
         for (_, samples) in self.series.values_mut() {

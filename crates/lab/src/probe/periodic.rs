@@ -1,0 +1,51 @@
+//! A thread that looks at intervals until it is stopped or dropped.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use udp::sys;
+
+use crate::cpus::CpuList;
+
+/// Counters that are looked at again and again.
+pub(super) trait Counters: Send + 'static {
+    /// Returns the time until the next look.
+    fn pause(&self) -> Duration;
+
+    /// Looks once.
+    fn look(&mut self);
+}
+
+/// A thread that looks.
+#[derive(Debug)]
+pub(super) struct Periodic<T> {
+    stop: Sender<()>,
+    thread: JoinHandle<T>,
+}
+
+impl<T: Counters> Periodic<T> {
+    /// Starts the thread on the cores `on`; `begin` makes the counters there.
+    pub(super) fn start(on: &CpuList, begin: impl FnOnce() -> T + Send + 'static) -> Self {
+        let (stop, stopped) = channel();
+        let on = on.clone();
+        let thread = std::thread::spawn(move || {
+            // If binding is refused, the thread stays unbound.
+            let _ = sys::pin_to_cpus(on.cpus());
+            let mut counters = begin();
+            // Until the sender is dropped.
+            while stopped.recv_timeout(counters.pause()) == Err(RecvTimeoutError::Timeout) {
+                counters.look();
+            }
+            counters.look();
+            counters
+        });
+        Periodic { stop, thread }
+    }
+
+    /// Looks for the last time and returns the counters; `None` after a panic of the thread.
+    pub(super) fn stop(self) -> Option<T> {
+        drop(self.stop);
+        self.thread.join().ok()
+    }
+}
