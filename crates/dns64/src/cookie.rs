@@ -6,9 +6,11 @@
 //!                                  hash: SipHash-2-4 of all before it and the client's address
 //! ```
 
+use std::hash::Hasher;
 use std::net::IpAddr;
 
 use measure::Nanos;
+use siphasher::sip::SipHasher24;
 use wire::extend::{COOKIE, Cookie};
 use wire::{EdnsSeen, Query, Rcode};
 
@@ -108,42 +110,9 @@ impl Cookies {
 
 /// Returns the SipHash-2-4 of `input` (Aumasson and Bernstein 2012).
 fn siphash(key: &[u8; 16], input: &[u8]) -> u64 {
-    let word = |octets: &[u8]| {
-        let mut word = [0; 8];
-        word[..octets.len()].copy_from_slice(octets);
-        u64::from_le_bytes(word)
-    };
-    let (k0, k1) = (word(&key[..8]), word(&key[8..]));
-    let mut v = [
-        k0 ^ 0x736f_6d65_7073_6575,
-        k1 ^ 0x646f_7261_6e64_6f6d,
-        k0 ^ 0x6c79_6765_6e65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ];
-    let (words, rest) = input.as_chunks::<8>();
-    let last = word(rest) | (input.len() as u64) << 56;
-    for m in words.iter().map(|octets| u64::from_le_bytes(*octets)).chain([last]) {
-        v[3] ^= m;
-        (0..2).for_each(|_| round(&mut v));
-        v[0] ^= m;
-    }
-    v[2] ^= 0xff;
-    (0..4).for_each(|_| round(&mut v));
-    v[0] ^ v[1] ^ v[2] ^ v[3]
-}
-
-/// One round of SipHash.
-fn round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[0] = v[0].rotate_left(32);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[2] = v[2].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
+    let mut hasher = SipHasher24::new_with_key(key);
+    hasher.write(input);
+    hasher.finish()
 }
 
 #[cfg(test)]
