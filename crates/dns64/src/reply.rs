@@ -4,7 +4,7 @@
 mod dname;
 mod normal;
 
-use wire::edns::EdnsSeen;
+use wire::edns::{EdnsSeen, push_option};
 use wire::extend::CLIENT_SUBNET;
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
 use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
@@ -318,9 +318,7 @@ impl<'a> Reply<'a> {
             };
             let out = &mut answer.options;
             if meant && out.len() + 4 + data.len() <= MAX_OPTIONS {
-                out.extend_from_slice(&code.to_be_bytes());
-                out.extend_from_slice(&(data.len() as u16).to_be_bytes());
-                out.extend_from_slice(data);
+                push_option(out, code, data);
             }
         }
     }

@@ -10,6 +10,7 @@
 use std::net::IpAddr;
 
 use measure::{Nanos, Rng};
+use wire::edns::push_option;
 use wire::extend::{CLIENT_SUBNET, COOKIE, KEEPALIVE};
 
 /// Consecutive networks; client `k` is in number k mod `count`.
@@ -68,11 +69,7 @@ impl Population {
     /// `keepalive`; at most 12 + 24 + 4 octets.
     pub(crate) fn options(&self, k: u32, seed: u64, keepalive: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut option = |code: u16, data: &[u8]| {
-            out.extend_from_slice(&code.to_be_bytes());
-            out.extend_from_slice(&(data.len() as u16).to_be_bytes());
-            out.extend_from_slice(data);
-        };
+        let mut option = |code: u16, data: &[u8]| push_option(&mut out, code, data);
         if self.cookies {
             option(COOKIE, &Rng::part(seed, u64::from(k)).next_u64().to_be_bytes());
         }

@@ -65,9 +65,7 @@ impl Edns {
         opt.extend_from_slice(&opt_fixed(self.udp_size, 0, self.dnssec_ok, 0));
         for (code, data) in &self.options {
             if opt.len() - OPT_FIXED + 4 + data.len() <= MAX_OPTIONS {
-                opt.extend_from_slice(&code.to_be_bytes());
-                opt.extend_from_slice(&(data.len() as u16).to_be_bytes());
-                opt.extend_from_slice(data);
+                push_option(&mut opt, *code, data);
             }
         }
         let len = (opt.len() - OPT_FIXED) as u16;
@@ -160,6 +158,15 @@ pub fn opt_fixed(
     let [f1, f0] = (if dnssec_ok { DO } else { 0 }).to_be_bytes();
     let [l1, l0] = options_len.to_be_bytes();
     [0, t1, t0, s1, s0, extended_rcode, 0, f1, f0, l1, l0]
+}
+
+/// Appends an option in wire form: its code, the length of its data, and the data, at most 65,535 octets.
+#[inline]
+pub fn push_option(out: &mut Vec<u8>, code: u16, data: &[u8]) {
+    debug_assert!(data.len() <= MAX_OPTIONS, "{} octets in an EDNS option", data.len());
+    out.extend_from_slice(&code.to_be_bytes());
+    out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+    out.extend_from_slice(data);
 }
 
 /// Returns the first option and the octets after it; `None` if the option is cut short.
