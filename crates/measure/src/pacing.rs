@@ -140,6 +140,14 @@ impl Pacing {
             }
         }
     }
+
+    /// Returns the pacing that [`Pacing::describe`] describes, with rates as rounded as there; `None` for other texts.
+    pub fn described(text: &str) -> Option<Pacing> {
+        let words = [(" qps", ""), (" to ", ".."), (" threads, ", "x"), (" experiments", "")];
+        let text =
+            words.iter().fold(text.to_owned(), |text, (word, sign)| text.replace(word, sign));
+        text.parse().ok()
+    }
 }
 
 impl fmt::Display for Pacing {
@@ -383,6 +391,8 @@ mod tests {
         ] {
             assert_eq!(pacing.to_string(), text);
             assert_eq!(text.parse(), Ok(pacing));
+            let words = pacing.describe();
+            assert_eq!(Pacing::described(&words).map(Pacing::describe), Some(words));
         }
         for (text, why) in [
             ("", "no pacing ``"),

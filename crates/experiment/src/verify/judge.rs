@@ -7,7 +7,7 @@ use super::behaviour::Behaviour;
 use super::{Capture, Captured, INTERVAL};
 use crate::search::SearchTrace;
 
-/// Largest error of a capacity, in percent: the issue's own requirement.
+/// Largest error of a capacity, in percent.
 const CAPACITY: Bound = Bound::Percent(2.0);
 /// Largest error of a rate over a trial, in percent.
 const RATE: Bound = Bound::Percent(0.2);
@@ -142,24 +142,32 @@ fn percentiles(
         // The machine can only make a reply later.
         let excuse = || void(trial).or_else(server).or_else(departures);
         checks.push(blamed(check, || if above { excuse() } else { None }));
-        let known = |value| Known {
-            truth: TruthSource::Capture,
-            value,
-            unit: "us",
-            bound: LATENCY_CAPTURED,
-        };
-        match (beside, captured) {
-            (Some(beside), _) => {
-                let check = Check::compare(name, known(beside), from_sent);
-                checks.push(blamed(check, || void(trial)));
+        match captured {
+            Some(Ok(captured)) => checks.push(beside_server(name, quantile, trial, captured)),
+            Some(Err(why)) => {
+                let known = latency_captured(from_sent, LATENCY_CAPTURED);
+                checks.push(Check::without(name, known, NO_CAPTURE).because(why));
             }
-            (None, Some(Err(why))) => {
-                checks.push(Check::without(name, known(from_sent), NO_CAPTURE).because(why));
-            }
-            (None, _) => {}
+            None => {}
         }
     }
     checks
+}
+
+/// Makes the check of a percentile (0.5 or 0.99) of the latency from the time of sending against that of a capture beside
+/// the server.
+fn beside_server(name: &str, quantile: f64, trial: &Trial, captured: &Captured) -> Check {
+    let streams = trial.connections.is_some();
+    let bound = if streams { LATENCY_STREAMS } else { LATENCY_CAPTURED };
+    let known = latency_captured(captured.latency.quantile(quantile).as_micros_f64(), bound);
+    let sent = &trial.latency_from_send_us;
+    let found = if quantile == 0.5 { sent.p50 } else { sent.p99 };
+    blamed(Check::compare(name, known, found), || void(trial))
+}
+
+/// A latency of a capture, in microseconds.
+fn latency_captured(value: f64, bound: Bound) -> Known {
+    Known { truth: TruthSource::Capture, value, unit: "us", bound }
 }
 
 /// Makes the check of a capacity of `rate`, whose highest rate without loss is `known`, in queries a second.
@@ -294,16 +302,8 @@ pub fn against_capture(trial: &Trial, rate: Option<Qps>, captured: Captured) -> 
         checks.truncate(2);
     }
     if let Ok(captured) = usable(&capture) {
-        let sent = &trial.latency_from_send_us;
-        let streams = trial.connections.is_some();
-        let bound = if streams { LATENCY_STREAMS } else { LATENCY_CAPTURED };
-        for (name, quantile, found) in
-            [("latency p50", 0.5, sent.p50), ("latency p99", 0.99, sent.p99)]
-        {
-            let value = captured.latency.quantile(quantile).as_micros_f64();
-            let known = Known { truth: TruthSource::Capture, value, unit: "us", bound };
-            checks.push(blamed(Check::compare(name, known, found), || void(trial)));
-        }
+        let percentiles = [("latency p50", 0.5), ("latency p99", 0.99)];
+        checks.extend(percentiles.map(|(name, q)| beside_server(name, q, trial, captured)));
     }
     checks
 }

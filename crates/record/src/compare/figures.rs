@@ -13,8 +13,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use measure::Histogram;
 use measure::stats::{self, RepeatWarning, Repeated};
+use measure::{Histogram, Pacing};
 
 use crate::{CellRecord, Trial};
 
@@ -170,7 +170,8 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
         if let [single] = trials[..] {
             answered.within = seconds(single).map(Within::Parts);
             // An open loop is offered its rate, so its share of valid replies says it all.
-            let is_closed = single.conditions.pacing.contains("window");
+            let pacing = Pacing::described(&single.conditions.pacing);
+            let is_closed = matches!(pacing, Some(Pacing::Window { .. }));
             answered.weight = if is_closed { Weight::Full } else { Weight::IfNamed };
         }
         found.insert("answered".to_owned(), answered);

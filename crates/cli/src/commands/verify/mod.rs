@@ -10,7 +10,7 @@ use experiment::verify::against_capture;
 use experiment::{Verified, VerifyPlan, verify};
 use lab::host::Depth;
 use lab::{EnterError, Entered, Lab, Network, Pair, PairCores, RunDir};
-use measure::{Link, Path as WirePath, Qps};
+use measure::{Link, Pacing, Path as WirePath, Qps};
 use record::certificate::CERTIFICATE_VERSION;
 use record::{CertificateFile, Check, Tested, Trial};
 use tester::unix_now;
@@ -172,10 +172,11 @@ fn foreign(args: &VerifyArgs, trial: &Path, pcap: &Path) -> Result<(), Failure> 
         let why = format!("there is no query to {server}: name the server with --server");
         return Err(Failure::input(anyhow!("{}: {why}", pcap.display())));
     }
-    // A rate that was constant is in the description of the pacing.
     let planned = record.planned as f64 / record.duration_s;
-    let constant = matches!(record.conditions.pacing.split_once(' '), Some(("constant", _)));
-    let rate = constant.then(|| Qps::new(planned)).flatten();
+    let rate = match Pacing::described(&record.conditions.pacing) {
+        Some(Pacing::Constant { .. }) => Qps::new(planned),
+        _ => None,
+    };
     let checks = against_capture(&record, rate, captured);
     if let Some(path) = &args.json {
         record::write(path, &checks).map_err(Failure::run)?;
