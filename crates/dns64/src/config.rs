@@ -374,11 +374,11 @@ pub struct UpstreamConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientSubnet {
-    /// It is never sent.
+    /// Queries upstream have no client subnet.
     Drop,
-    /// That of the client is sent.
+    /// Queries upstream have the subnet of the client's query.
     Pass,
-    /// That of the client is sent, or else the client's network.
+    /// Queries upstream have the subnet of the client's query, or else the client's network.
     Add,
 }
 

@@ -59,13 +59,13 @@ pub struct Service {
 /// Error while starting a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Its adapter does not support the task.
+    /// The adapter of the server does not support the task.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
-    /// Its process failed.
+    /// The process of the server failed.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// A command that runs before its start failed.
+    /// A command that prepares the start of the server failed.
     #[error(transparent)]
     Preparation(#[from] crate::signer::SignError),
     /// Its CPU time cannot be limited.

@@ -14,7 +14,7 @@ use crate::adapter::Adapter;
 /// Checks the values that an experiment gives to the variables of its servers.
 ///
 /// # Errors
-/// With the place of the first value that an adapter does not accept.
+/// The error names the place of the first value that an adapter does not accept.
 pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(), FileError> {
     for point in &experiment.points {
         for adapter in adapters {

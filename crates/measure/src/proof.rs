@@ -17,11 +17,11 @@ pub enum LimiterProof {
         side: Side,
         /// Number of datagrams.
         datagrams: u64,
-        /// Busy share (0 to 1) of its cores, or of its busiest thread, in the time of sending; absent where that is
+        /// Busy share (0 to 1) of the side's cores, or of its busiest thread, in the time of sending; absent where that is
         /// not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         busy: Option<f64>,
-        /// Its cores; empty where they are not known.
+        /// Cores of the side; empty where they are not known.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         cpus: Vec<usize>,
     },
@@ -43,7 +43,7 @@ pub enum LimiterProof {
         /// others. Absent if not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         counterpart: Option<f64>,
-        /// Its cores; empty where they are not known.
+        /// Cores of the side; empty where they are not known.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         cpus: Vec<usize>,
     },

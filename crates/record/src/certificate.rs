@@ -161,7 +161,7 @@ impl CertificateFile {
     /// Reads a certificate.
     ///
     /// # Errors
-    /// With the place of what is wrong.
+    /// The error names the first field that is wrong.
     pub fn read(path: &FilePath) -> Result<Self, CertificateError> {
         let io = |source| CertificateError::Io { path: path.to_owned(), source };
         Self::parse(&std::fs::read(path).map_err(io)?, path)
@@ -170,7 +170,7 @@ impl CertificateFile {
     /// Parses a certificate; `path` is for messages.
     ///
     /// # Errors
-    /// With the place of what is wrong.
+    /// The error names the first field that is wrong.
     pub fn parse(json: &[u8], path: &FilePath) -> Result<Self, CertificateError> {
         let mut reader = serde_json::Deserializer::from_slice(json);
         let read = serde_path_to_error::deserialize(&mut reader).map_err(|e| {

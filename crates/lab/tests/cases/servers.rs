@@ -104,7 +104,8 @@ fn asked_upstream(testbed: &lab::Testbed) -> u64 {
     numbers.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// With its cache a DNS64 server answers a name again by itself; without it asks upstream again, or its adapter says why not.
+/// A DNS64 server with its cache answers a repeated name by itself; without its cache the server asks upstream again, or
+/// its adapter says why it cannot.
 pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
     let catalogue = Catalogue::load(None).unwrap();
     let adapter = catalogue.get(name).unwrap();
