@@ -1,4 +1,4 @@
-//! Upstream servers: how fast and whether alive each of them is, and the sockets connected to it.
+//! Upstream servers: how fast and whether alive each of them is. `sockets` has the sockets connected to it.
 //!
 //! A query goes to the fastest server that is alive and answers as large a share of its queries as the others. One query
 //! in 64 goes to another server, so that its round trip time is known too.
@@ -12,11 +12,6 @@
 //! Some names have no answer, for example since their own servers are silent. So timeouts alone make no server dead: it
 //! also has to leave probes for the root, which any resolver answers at once, without a reply. When all servers are
 //! dead, the one that was the fastest still gets queries, since it may be back.
-//!
-//! Each server has its own sockets with random ports. They are connected, so that the kernel accepts only datagrams
-//! from its address and port. One socket is drawn at random for each batch of queries (so that a batch may leave as one
-//! segmented message), for at most 64 queries. The sockets get new ports one after the other. A role opens no socket;
-//! it requests the change from the caller of the engine.
 
 use std::net::SocketAddr;
 
@@ -25,10 +20,12 @@ use measure::Nanos;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 
+use self::sockets::Socket;
+pub use self::sockets::SocketChange;
 use crate::config::{Transport, UpstreamConfig};
 
-/// Highest number of queries on one socket before another one is drawn.
-const MAX_RUN: u32 = 64;
+mod sockets;
+
 /// One query in this number goes to another server than the fastest.
 const EXPLORE: u32 = 64;
 /// Number of replies in another letter case after which a server is considered to change case.
@@ -87,26 +84,6 @@ enum CaseTrust {
     Keeps,
     /// It does not, and is tried again at this time.
     Changes(Nanos),
-}
-
-/// One of the sockets to a server.
-#[derive(Clone, Copy)]
-struct Socket {
-    server: ServerId,
-    /// Number of queries that wait for a reply on it.
-    waiting: u32,
-    /// Whether it is about to get a new port or another server.
-    leaving: bool,
-}
-
-/// Request to bind a socket to a new random port and connect it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketChange {
-    /// The socket; `None` for a new one.
-    pub socket: Option<SocketId>,
-    /// Address to connect to.
-    pub target: SocketAddr,
-    server: ServerId,
 }
 
 /// All servers and sockets of a worker.
@@ -177,12 +154,6 @@ impl Upstreams {
         self.servers[usize::from(server)].trusted
     }
 
-    /// Returns the server to which a socket is connected; `None` for a socket to clients.
-    #[inline]
-    pub(crate) fn server_of(&self, socket: SocketId) -> Option<ServerId> {
-        self.sockets.get(usize::from(socket.0)).copied().flatten().map(|socket| socket.server)
-    }
-
     /// Returns the server for the next query, another than `not` if another one is alive.
     #[inline]
     pub(crate) fn choose(&mut self, not: Option<ServerId>, rng: &mut ChaCha12Rng) -> ServerId {
@@ -211,50 +182,6 @@ impl Upstreams {
             }
         }
         best.map_or(0, |(id, _)| id as ServerId)
-    }
-
-    /// Draws other sockets for the next queries.
-    #[inline]
-    pub(crate) fn shuffle(&mut self, rng: &mut ChaCha12Rng) {
-        for server in &mut self.servers {
-            if server.run > 0 {
-                server.draw(rng);
-            }
-        }
-    }
-
-    /// Returns the socket for one more query to a server; `None` while it has none.
-    #[inline]
-    pub(crate) fn take_socket(
-        &mut self,
-        server: ServerId,
-        rng: &mut ChaCha12Rng,
-    ) -> Option<SocketId> {
-        let server = &mut self.servers[usize::from(server)];
-        if server.run == MAX_RUN {
-            server.draw(rng);
-        }
-        // A socket that is about to change takes no more queries. At most one socket does, except for
-        // removed servers.
-        let mut socket = *server.sockets.get(server.current)?;
-        if self.sockets[usize::from(socket.0)].is_some_and(|socket| socket.leaving) {
-            server.current = (server.current + 1) % server.sockets.len();
-            socket = server.sockets[server.current];
-        }
-        server.run += 1;
-        if let Some(socket) = &mut self.sockets[usize::from(socket.0)] {
-            socket.waiting += 1;
-        }
-        Some(socket)
-    }
-
-    /// Notes that a query on this socket has ended.
-    #[inline]
-    pub(crate) fn give_back(&mut self, socket: SocketId) {
-        if let Some(socket) = &mut self.sockets[usize::from(socket.0)] {
-            debug_assert!(socket.waiting > 0);
-            socket.waiting = socket.waiting.saturating_sub(1);
-        }
     }
 
     /// Notes a reply of a server to a query sent at `sent`; returns `false` if the server was dead.
@@ -360,81 +287,9 @@ impl Upstreams {
         };
     }
 
-    /// Returns a socket that must be opened or changed now, if there is one; see
-    /// [`socket_changed`](Self::socket_changed).
-    pub(crate) fn next_socket_change(
-        &mut self,
-        now: Nanos,
-        rng: &mut ChaCha12Rng,
-    ) -> Option<SocketChange> {
-        if self.uses_streams_only() {
-            return None;
-        }
-        let wanting = |s: &Server| !s.retired && s.sockets.len() < self.config.source_ports;
-        if let Some(server) = self.servers.iter().position(wanting) {
-            let target = self.servers[server].address;
-            return Some(SocketChange { socket: self.spare(), target, server: server as ServerId });
-        }
-        if self.renewing.is_none() && now >= self.renew_at {
-            self.renew_at = now + self.config.port_lifetime;
-            let living: Vec<usize> =
-                (0..self.servers.len()).filter(|&i| !self.servers[i].retired).collect();
-            let server = *living.get(rng.next_u32() as usize % living.len().max(1))?;
-            let sockets = &self.servers[server].sockets;
-            // A server with one socket has no other one for the time of the change.
-            if sockets.len() > 1 {
-                let socket = sockets[rng.next_u32() as usize % sockets.len()];
-                self.renewing = Some(socket);
-                if let Some(socket) = &mut self.sockets[usize::from(socket.0)] {
-                    socket.leaving = true;
-                }
-            }
-        }
-        let socket = self.renewing?;
-        let Socket { server, waiting, .. } = self.sockets[usize::from(socket.0)]?;
-        let target = self.servers[usize::from(server)].address;
-        (waiting == 0).then_some(SocketChange { socket: Some(socket), target, server })
-    }
-
     /// Returns whether queries use streams only, so that no sockets are needed.
     fn uses_streams_only(&self) -> bool {
         self.config.transport != Transport::Udp
-    }
-
-    /// Returns a socket of a removed server without pending queries.
-    fn spare(&self) -> Option<SocketId> {
-        let mut sockets = self.servers.iter().filter(|s| s.retired).flat_map(|s| &s.sockets);
-        let is_idle = |id: &&SocketId| {
-            self.sockets[usize::from(id.0)].is_some_and(|socket| socket.waiting == 0)
-        };
-        sockets.find(is_idle).copied()
-    }
-
-    /// Notes that a socket was opened or changed and has the number `socket`.
-    pub(crate) fn socket_changed(&mut self, change: SocketChange, socket: SocketId) {
-        for server in &mut self.servers {
-            server.sockets.retain(|&other| other != socket);
-        }
-        let server = &mut self.servers[usize::from(change.server)];
-        server.sockets.push(socket);
-        server.current = server.current.min(server.sockets.len() - 1);
-        let index = usize::from(socket.0);
-        if self.sockets.len() <= index {
-            self.sockets.resize(index + 1, None);
-        }
-        self.sockets[index] = Some(Socket { server: change.server, waiting: 0, leaving: false });
-        self.renewing = self.renewing.filter(|&other| other != socket);
-    }
-
-    /// Notes that a change failed: it is tried again later.
-    pub(crate) fn socket_change_failed(&mut self, change: SocketChange, now: Nanos) {
-        self.renew_at = now + self.config.port_lifetime;
-        if let Some(id) = change.socket
-            && let Some(socket) = &mut self.sockets[usize::from(id.0)]
-        {
-            socket.leaving = false;
-            self.renewing = None;
-        }
     }
 }
 
@@ -470,22 +325,16 @@ impl Server {
     pub(crate) fn ports(&self) -> usize {
         self.sockets.len()
     }
-
-    /// Draws another socket.
-    fn draw(&mut self, rng: &mut ChaCha12Rng) {
-        self.run = 0;
-        if self.sockets.len() > 1 {
-            self.current = rng.next_u32() as usize % self.sockets.len();
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::sockets::tests::open;
     use super::*;
     use rand_chacha::rand_core::SeedableRng;
 
-    fn upstreams(servers: &[&str], ports: usize) -> (Upstreams, ChaCha12Rng) {
+    /// Makes servers, each with so many open sockets.
+    pub(super) fn upstreams(servers: &[&str], ports: usize) -> (Upstreams, ChaCha12Rng) {
         let servers = servers.iter().map(|s| s.parse().expect("an address")).collect();
         let config = UpstreamConfig { servers, source_ports: ports, ..UpstreamConfig::default() };
         let mut upstreams = Upstreams::new(&config);
@@ -493,21 +342,6 @@ mod tests {
         let mut next = 2;
         open(&mut upstreams, &mut rng, &mut next);
         (upstreams, rng)
-    }
-
-    /// Makes the requested changes, as an engine would; returns the number of new sockets.
-    fn open(upstreams: &mut Upstreams, rng: &mut ChaCha12Rng, next: &mut u16) -> u16 {
-        let before = *next;
-        while let Some(change) = upstreams.next_socket_change(Nanos::ZERO, rng) {
-            if change.socket.is_some() && upstreams.renewing.is_some() {
-                upstreams.socket_change_failed(change, Nanos::ZERO);
-                break;
-            }
-            let id = change.socket.unwrap_or(SocketId(*next));
-            *next += u16::from(change.socket.is_none());
-            upstreams.socket_changed(change, id);
-        }
-        *next - before
     }
 
     #[test]
@@ -561,53 +395,6 @@ mod tests {
         }
         assert_eq!(probes, [0, 500, 1_500, 3_500, 7_500, 15_500]);
         assert_eq!(up.choose(None, &mut rng), 0);
-    }
-
-    #[test]
-    fn sockets_are_drawn_evenly_and_get_new_ports_when_idle() {
-        let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 8);
-        let mut counts = std::collections::BTreeMap::new();
-        for _ in 0..800 {
-            up.shuffle(&mut rng);
-            *counts.entry(up.take_socket(0, &mut rng).expect("one")).or_insert(0) += 1;
-        }
-        assert_eq!(counts.len(), 8);
-        assert!(counts.values().all(|n| (60..140).contains(n)), "{counts:?}");
-        // A batch stays on one socket, up to 64 queries.
-        up.shuffle(&mut rng);
-        let run: Vec<_> = (0..64).map(|_| up.take_socket(0, &mut rng)).collect();
-        assert!(run.iter().all(|socket| *socket == run[0]));
-
-        let later = Nanos::from_secs(10);
-        assert_eq!(up.next_socket_change(later, &mut rng), None, "all are in use");
-        let leaving = up.renewing.expect("one is to go");
-        for _ in 0..200 {
-            up.shuffle(&mut rng);
-            assert_ne!(up.take_socket(0, &mut rng), Some(leaving));
-        }
-        while up.sockets[usize::from(leaving.0)].expect("it is there").waiting > 0 {
-            up.give_back(leaving);
-        }
-        let change = up.next_socket_change(later, &mut rng).expect("it is idle");
-        assert_eq!(change.socket, Some(leaving));
-        up.socket_changed(change, leaving);
-        assert_eq!((up.next_socket_change(later, &mut rng), up.server(0).ports()), (None, 8));
-    }
-
-    #[test]
-    fn a_reload_keeps_states_and_uses_sockets_of_removed_servers() {
-        let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 4);
-        up.answered(1, Nanos::ZERO, Nanos::from_millis(5));
-        let waiting = up.take_socket(0, &mut rng).expect("one");
-        let servers = ["192.0.2.3:53", "192.0.2.2:53"].map(|s| s.parse().expect("an address"));
-        let config = UpstreamConfig { servers: servers.to_vec(), ..up.config.clone() };
-        up.reload(&config);
-        let mut next = 100;
-        assert_eq!(open(&mut up, &mut rng, &mut next), 1, "one still waits");
-        assert_eq!(up.server(1).rtt, Nanos::from_millis(5));
-        assert_eq!(up.server_of(waiting), Some(0));
-        assert!((0..500).all(|_| up.choose(None, &mut rng) != 0));
-        assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
     }
 
     #[test]

@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use experiment::file::Role;
 use measure::Transport;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::signal::Signal;
 use wire::{Namespace, Pref64};
 
-use crate::adapter::{Adapter, AdapterError, FileTemplate, Stop};
+use crate::adapter::{Adapter, AdapterError, FileTemplate};
 use crate::detect::detect;
 use crate::enter::Lab;
 use crate::leftovers;
@@ -24,6 +23,11 @@ use crate::reserve::default_buffer;
 use crate::template::{self, Place, Setting};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 use crate::zonefile::reverse_zone;
+
+mod running;
+
+use self::running::Part;
+pub use self::running::Server;
 
 /// Port of a server behind another one.
 const PORT_BEHIND: u16 = 5300;
@@ -106,22 +110,6 @@ pub struct Installed {
     program: PathBuf,
     version: Option<String>,
     behind: Option<Box<Installed>>,
-}
-
-/// A running server.
-#[derive(Debug)]
-pub struct Server {
-    // Its own process first, then those of the servers behind it.
-    parts: Vec<Part>,
-    files: BTreeMap<String, String>,
-    loaded: Duration,
-}
-
-/// A process of a server, and how to stop it.
-#[derive(Debug)]
-struct Part {
-    process: Process,
-    stop: Stop,
 }
 
 /// Place of one process of a server, of which a run may start several.
@@ -510,68 +498,6 @@ fn listening(port: u16) -> Place {
 /// Returns the port of a server for `transport`.
 pub(crate) fn transport_port(transport: Transport) -> u16 {
     if transport.uses_tls() { transport.default_port() } else { PORT }
-}
-
-impl Server {
-    /// Checks that it and the server behind it still run.
-    ///
-    /// # Errors
-    /// If a process has ended, with the end of its log.
-    pub fn check(&mut self) -> Result<(), ProcessError> {
-        self.parts.iter_mut().try_for_each(|part| part.process.check())
-    }
-
-    /// Returns the number of its own process.
-    pub fn pid(&self) -> u32 {
-        self.parts[0].process.pid()
-    }
-
-    /// Returns the numbers of its process and of those behind it.
-    pub fn pids(&self) -> Vec<u32> {
-        self.parts.iter().map(|part| part.process.pid()).collect()
-    }
-
-    /// Returns its configuration files as used, by name.
-    pub fn files(&self) -> &BTreeMap<String, String> {
-        &self.files
-    }
-
-    /// Returns the time from its start to the first correct answer for the last name.
-    pub fn loaded(&self) -> Duration {
-        self.loaded
-    }
-
-    /// Checks that all its threads are bound to its host's cores, and binds them.
-    ///
-    /// # Errors
-    /// If a thread may still run elsewhere.
-    pub(crate) fn hold_to_cpus(&self) -> Result<(), ProcessError> {
-        self.parts.iter().try_for_each(|part| part.process.hold_to_cpus())
-    }
-
-    /// Makes the error that it did not do `what` in time.
-    pub(crate) fn late(&self, what: &str, limit: Duration) -> ProcessError {
-        self.parts[0].process.late(what, limit)
-    }
-
-    /// Makes the error that the run was interrupted.
-    pub(crate) fn interrupted(&self) -> ProcessError {
-        self.parts[0].process.interrupted()
-    }
-
-    /// Kills it (SIGKILL) and waits for its end, also if another process has killed it already.
-    pub(crate) fn kill(mut self) {
-        for part in &mut self.parts {
-            part.process.stop(Signal::SIGKILL, part.stop.timeout);
-        }
-    }
-
-    /// Stops it as its adapter says, then the server behind it.
-    pub fn stop(mut self) {
-        for part in &mut self.parts {
-            part.process.stop(part.stop.signal, part.stop.timeout);
-        }
-    }
 }
 
 /// Returns the size of all caches, in megabytes: see [`CACHE`].

@@ -1,0 +1,52 @@
+//! The program of an adapter, and its version.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::{Adapter, AdapterError};
+
+/// Directories with servers that may not be on PATH.
+const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+impl Adapter {
+    /// Returns the path of its program; checks that the servers behind it are installed too.
+    ///
+    /// # Errors
+    /// If one is not installed; names the package.
+    pub fn program(&self) -> Result<PathBuf, AdapterError> {
+        if let Some(behind) = &self.behind {
+            behind.program()?;
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        self.find_program(&path).ok_or_else(|| AdapterError::NotInstalled {
+            title: self.title.clone(),
+            binaries: self.binaries.join(" or "),
+            package: self.package.clone(),
+        })
+    }
+
+    pub(super) fn find_program(&self, path: &OsStr) -> Option<PathBuf> {
+        // A program built together with this one comes first.
+        let own = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+        let dirs: Vec<PathBuf> = own
+            .into_iter()
+            .chain(std::env::split_paths(path))
+            .chain(SYSTEM_DIRS.map(PathBuf::from))
+            .collect();
+        let executable = |file: &PathBuf| {
+            fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        };
+        let mut candidates =
+            self.binaries.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
+        candidates.find(executable)
+    }
+
+    /// Returns the version in the server's output, if it is there.
+    pub(crate) fn read_version(&self, printed: &str) -> Option<String> {
+        let (_, rest) = printed.split_once(self.version.after.as_str())?;
+        let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);
+        (!word.is_empty()).then(|| word.to_owned())
+    }
+}

@@ -1,0 +1,87 @@
+//! A server that runs: its processes, and how they end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::adapter::Stop;
+use crate::process::{Process, ProcessError};
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    // Its own process first, then those of the servers behind it.
+    pub(super) parts: Vec<Part>,
+    pub(super) files: BTreeMap<String, String>,
+    pub(super) loaded: Duration,
+}
+
+/// A process of a server, and how to stop it.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) process: Process,
+    pub(super) stop: Stop,
+}
+
+impl Server {
+    /// Checks that it and the server behind it still run.
+    ///
+    /// # Errors
+    /// If a process has ended, with the end of its log.
+    pub fn check(&mut self) -> Result<(), ProcessError> {
+        self.parts.iter_mut().try_for_each(|part| part.process.check())
+    }
+
+    /// Returns the number of its own process.
+    pub fn pid(&self) -> u32 {
+        self.parts[0].process.pid()
+    }
+
+    /// Returns the numbers of its process and of those behind it.
+    pub fn pids(&self) -> Vec<u32> {
+        self.parts.iter().map(|part| part.process.pid()).collect()
+    }
+
+    /// Returns its configuration files as used, by name.
+    pub fn files(&self) -> &BTreeMap<String, String> {
+        &self.files
+    }
+
+    /// Returns the time from its start to the first correct answer for the last name.
+    pub fn loaded(&self) -> Duration {
+        self.loaded
+    }
+
+    /// Checks that all its threads are bound to its host's cores, and binds them.
+    ///
+    /// # Errors
+    /// If a thread may still run elsewhere.
+    pub(crate) fn hold_to_cpus(&self) -> Result<(), ProcessError> {
+        self.parts.iter().try_for_each(|part| part.process.hold_to_cpus())
+    }
+
+    /// Makes the error that it did not do `what` in time.
+    pub(crate) fn late(&self, what: &str, limit: Duration) -> ProcessError {
+        self.parts[0].process.late(what, limit)
+    }
+
+    /// Makes the error that the run was interrupted.
+    pub(crate) fn interrupted(&self) -> ProcessError {
+        self.parts[0].process.interrupted()
+    }
+
+    /// Kills it (SIGKILL) and waits for its end, also if another process has killed it already.
+    pub(crate) fn kill(mut self) {
+        for part in &mut self.parts {
+            part.process.stop(Signal::SIGKILL, part.stop.timeout);
+        }
+    }
+
+    /// Stops it as its adapter says, then the server behind it.
+    pub fn stop(mut self) {
+        for part in &mut self.parts {
+            part.process.stop(part.stop.signal, part.stop.timeout);
+        }
+    }
+}
