@@ -140,13 +140,10 @@ impl Cut {
     /// Returns the numbers of the parts, from 0, that hold the name in the question; each part holds the apex.
     pub fn parts(&self, dns: Option<&Dns>) -> impl Iterator<Item = usize> {
         let question = dns.and_then(|dns| dns.question);
-        let holds = move |range: &LabelRange| match &question {
-            Some(asked) => match place(asked.name.as_wire(), self.zone.as_wire()) {
-                Place::Apex => true,
-                Place::Below(label) => range.contains(label),
-                Place::Outside => false,
-            },
-            None => false,
+        let holds = move |range: &LabelRange| {
+            question
+                .as_ref()
+                .is_some_and(|asked| range.has(&place(asked.name.as_wire(), self.zone.as_wire())))
         };
         self.ranges.iter().enumerate().filter(move |(_, range)| holds(range)).map(|(part, _)| part)
     }

@@ -124,12 +124,6 @@ impl<'a> EdnsSeen<'a> {
         (version != 0 || seen.options().all(|option| option.is_some())).then_some(seen)
     }
 
-    /// Returns the options in wire form.
-    #[inline]
-    pub fn options_wire(&self) -> &'a [u8] {
-        self.options
-    }
-
     /// Returns code and data of each option; a `None` marks a malformed option and ends the list (only above version
     /// 0).
     pub fn options(&self) -> impl Iterator<Item = Option<(u16, &'a [u8])>> + use<'a> {

@@ -273,12 +273,7 @@ impl Slicer {
             let place = place(name.as_wire(), apex.as_wire());
             let mut hit = false;
             for (slice, out) in outs.iter_mut().enumerate() {
-                let here = match place {
-                    Place::Apex => true,
-                    Place::Below(label) => self.ranges[slice].contains(label),
-                    Place::Outside => false,
-                };
-                if here {
+                if self.ranges[slice].has(&place) {
                     out.write_all(&line)
                         .map_err(|source| SliceError::Write { number: slice + 1, source })?;
                     counts[slice] += 1;
