@@ -6,8 +6,9 @@ on. A packet that segmentation offload left whole counts as the datagrams it wil
 """
 
 import collections
-import struct
 import sys
+
+import pcap
 
 INTERVAL_NS = 10_000_000
 HEADERS = 14 + 20 + 8  # Ethernet, IPv4 without options, UDP
@@ -16,14 +17,9 @@ QUERY = 48  # header 12, name 32, type and class 4: the names of the namespace a
 
 def times(path):
     """The arrival of each query, ns."""
-    with open(path, "rb") as capture:
-        head = capture.read(24)
-        unit = {0xA1B23C4D: 1, 0xA1B2C3D4: 1_000}[struct.unpack_from("<I", head)[0]]
-        while len(head := capture.read(16)) == 16:
-            seconds, fraction, kept, length = struct.unpack("<IIII", head)
-            capture.seek(kept, 1)
-            for _ in range(max(1, round((length - HEADERS) / QUERY))):
-                yield seconds * 1_000_000_000 + fraction * unit
+    for at, _, length in pcap.frames(path):
+        for _ in range(max(1, round((length - HEADERS) / QUERY))):
+            yield at
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a capture says of a trial: verify-vs-tcpdump.py CAPTURE TRIAL PORT
 
-Reads a classic pcap file (nanoseconds, Ethernet, IPv4) with nothing but struct, finds the DNS messages to and from PORT
+Reads a classic pcap file (Ethernet, IPv4), finds the DNS messages to and from PORT
 over UDP and TCP, and prints counts, rate and percentiles beside those of the trial's record.
 """
 
@@ -10,18 +10,15 @@ import math
 import struct
 import sys
 
+import pcap
+
 
 def packets(path):
     """Time in ns and octets of each IPv4 packet."""
-    with open(path, "rb") as capture:
-        head = capture.read(24)
-        unit = {0xA1B23C4D: 1, 0xA1B2C3D4: 1_000}[struct.unpack_from("<I", head)[0]]
-        while len(head := capture.read(16)) == 16:
-            seconds, fraction, kept, _ = struct.unpack("<IIII", head)
-            frame = capture.read(kept)
-            if frame[12:14] == b"\x08\x00":
-                length = struct.unpack_from("!H", frame, 16)[0]
-                yield seconds * 1_000_000_000 + fraction * unit, frame[14 : 14 + length]
+    for at, frame, _ in pcap.frames(path):
+        if frame[12:14] == b"\x08\x00":
+            length = struct.unpack_from("!H", frame, 16)[0]
+            yield at, frame[14 : 14 + length]
 
 
 def messages(path, port):

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::faults::{SYNTHESISED, ipv4_only};
 use crate::kit::client::Query;
 use crate::kit::message::Reply;
-use crate::kit::server::{Kind, Server, free_port};
+use crate::kit::server::{Kind, Server, free_port, unbound_forwarder};
 
 /// The zone: what is delegated without a DS record, and one name to show that validation works.
 const ARPA: &str = "$TTL 3600
@@ -155,30 +155,12 @@ fn authority(port: u16, dir: &Path, zone: &Path) -> String {
 
 /// Configuration of Unbound as a validator that forwards to `to`.
 fn unbound(port: u16, dir: &Path, to: SocketAddr, key: &str) -> String {
-    format!(
-        "server:
-        interface: 127.0.0.1@{port}
-        access-control: 127.0.0.0/8 allow
-        chroot: \"\"
-        directory: \"{}\"
-        username: \"\"
-        pidfile: \"\"
-        use-syslog: no
-        num-threads: 1
-        do-not-query-localhost: no
+    let server = format!(
+        "access-control: 127.0.0.0/8 allow
         module-config: \"validator iterator\"
-        unblock-lan-zones: yes
-        local-zone: \"8.b.d.0.1.0.0.2.ip6.arpa.\" nodefault
-        trust-anchor: \"{key}\"
-        remote-control:
-        control-enable: no
-        forward-zone:
-        name: \".\"
-        forward-addr: {}@{}\n",
-        dir.display(),
-        to.ip(),
-        to.port()
-    )
+        trust-anchor: \"{key}\""
+    );
+    unbound_forwarder(port, dir, &[to], &server)
 }
 
 /// Configuration of BIND as a validator that forwards to `to`.

@@ -10,7 +10,9 @@ use lab::probe::{Observed, Snapshot, Span};
 use lab::ready::{Ask, Question};
 use lab::testbed::{PORT, address_v4, address_v6};
 use lab::zonefile::write_zone;
-use lab::{Adapter, AdapterError, Catalogue, Host, Installed, Lab, Server, ServerError, Service};
+use lab::{
+    Adapter, AdapterError, Catalogue, Host, Installed, Lab, Server, ServerError, Service, Testbed,
+};
 use wire::{Namespace, Pref64};
 use zone::ZoneRecords;
 
@@ -60,15 +62,33 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
     }
 }
 
+/// An installed server and a testbed of its own.
+struct Bench {
+    adapter: Adapter,
+    installed: Installed,
+    testbed: Testbed,
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    /// Finds the server `name`; the error says that it is not installed.
+    fn of(lab: &Lab, name: &str) -> Result<Self, AdapterError> {
+        let adapter = Catalogue::load(None).unwrap().get(name).unwrap().clone();
+        if let Err(e @ AdapterError::NotInstalled { .. }) = adapter.program() {
+            return Err(e);
+        }
+        let (testbed, dir) = hosts::testbed(lab);
+        let installed = Installed::find(&adapter, &testbed, dir.path()).unwrap();
+        Ok(Bench { adapter, installed, testbed, dir })
+    }
+}
+
 /// Starts the server twice in every role it has, and looks at it while it runs.
 pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
-    let catalogue = Catalogue::load(None).unwrap();
-    let adapter = catalogue.get(name).unwrap();
-    if let Err(e @ AdapterError::NotInstalled { .. }) = adapter.program() {
-        return skipped(e);
-    }
-    let (testbed, dir) = hosts::testbed(lab);
-    let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+    let Bench { adapter, installed, testbed, dir } = match Bench::of(lab, name) {
+        Ok(bench) => bench,
+        Err(e) => return skipped(e),
+    };
     println!("{} {}", adapter.title, installed.version().unwrap());
     for role in adapter.roles.clone() {
         let service = service(role, dir.path());
@@ -97,7 +117,7 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
 }
 
 /// Datagrams that the AuthDNS's host has received over IPv4, where servers ask upstream.
-fn asked_upstream(testbed: &lab::Testbed) -> u64 {
+fn asked_upstream(testbed: &Testbed) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
     let text = testbed.namespace(Host::Auth).run(read).unwrap().unwrap();
     let numbers = text.lines().rfind(|line| line.starts_with("Udp: ")).unwrap();
@@ -107,13 +127,10 @@ fn asked_upstream(testbed: &lab::Testbed) -> u64 {
 /// A DNS64 server with its cache answers a repeated name by itself; without its cache the server asks upstream again, or
 /// its adapter says why it cannot.
 pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
-    let catalogue = Catalogue::load(None).unwrap();
-    let adapter = catalogue.get(name).unwrap();
-    if let Err(e @ AdapterError::NotInstalled { .. }) = adapter.program() {
-        return skipped(e);
-    }
-    let (testbed, dir) = hosts::testbed(lab);
-    let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+    let Bench { adapter, installed, testbed, dir } = match Bench::of(lab, name) {
+        Ok(bench) => bench,
+        Err(e) => return skipped(e),
+    };
     let cache = &adapter.variables["cache"];
     assert_eq!(cache.values, ["on", "off"]);
     for value in &cache.values {
@@ -191,13 +208,10 @@ pub(crate) fn buffers_are_equal() -> u8 {
 
 /// Loading a zone is timed, weighed and sampled; a later start of NSD is one, too.
 pub(crate) fn zones_load(lab: &Lab) -> u8 {
-    let catalogue = Catalogue::load(None).unwrap();
-    let adapter = catalogue.get("nsd").unwrap();
-    if let Err(e) = adapter.program() {
-        return skipped(e);
-    }
-    let (testbed, dir) = hosts::testbed(lab);
-    let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
+    let Bench { installed, testbed, dir, .. } = match Bench::of(lab, "nsd") {
+        Ok(bench) => bench,
+        Err(e) => return skipped(e),
+    };
     let service = service(Role::Authoritative, dir.path());
     let load = lab::zone_load(&installed, &service, &testbed, lab, dir.path(), 2).unwrap();
     println!("{:?}", load.figures);

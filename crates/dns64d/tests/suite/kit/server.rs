@@ -313,12 +313,30 @@ fn dns64d(port: u16, metrics: SocketAddr, upstreams: &[SocketAddr], config: &str
 fn unbound(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> String {
     let listen6 = if has_ipv6() { format!("interface: ::1@{port}\n") } else { String::new() };
     let (prefix, config) = split_prefix(config);
+    let server = format!(
+        "{listen6}
+        access-control: 0.0.0.0/0 allow
+        access-control: ::/0 allow
+        module-config: \"dns64 iterator\"
+        dns64-prefix: {prefix}
+        insecure-lan-zones: yes
+        local-zone: \"2.0.192.in-addr.arpa.\" nodefault
+        {config}"
+    );
+    unbound_forwarder(port, dir, upstreams, &server)
+}
+
+/// Writes the configuration of an Unbound that forwards all queries to `upstreams`; `server` are further lines of the
+/// `server:` clause.
+pub(crate) fn unbound_forwarder(
+    port: u16,
+    dir: &Path,
+    upstreams: &[SocketAddr],
+    server: &str,
+) -> String {
     let mut text = format!(
         "server:
         interface: 127.0.0.1@{port}
-        {listen6}
-        access-control: 0.0.0.0/0 allow
-        access-control: ::/0 allow
         chroot: \"\"
         directory: \"{}\"
         username: \"\"
@@ -326,13 +344,9 @@ fn unbound(port: u16, dir: &Path, upstreams: &[SocketAddr], config: &str) -> Str
         use-syslog: no
         num-threads: 1
         do-not-query-localhost: no
-        module-config: \"dns64 iterator\"
-        dns64-prefix: {prefix}
         unblock-lan-zones: yes
-        insecure-lan-zones: yes
         local-zone: \"8.b.d.0.1.0.0.2.ip6.arpa.\" nodefault
-        local-zone: \"2.0.192.in-addr.arpa.\" nodefault
-        {config}
+        {server}
         remote-control:
         control-enable: no
         forward-zone:

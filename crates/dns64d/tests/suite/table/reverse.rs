@@ -25,6 +25,16 @@ macro_rules! well_known {
     };
 }
 
+/// Answer with a CNAME of a reverse name to that of 192.0.2.33 in `in-addr.arpa`, and the rest of the result.
+macro_rules! alias {
+    ($name:ident, $rest:literal) => {
+        concat!("NOERROR; ", $name!(), " CNAME 33.2.0.192.in-addr.arpa", $rest)
+    };
+}
+
+/// Query for the PTR records of the reverse name.
+const ASKED: &str = concat!(reverse!(), " PTR");
+
 const PTR: (&str, &str) =
     ("33.2.0.192.in-addr.arpa PTR", "33.2.0.192.in-addr.arpa 70 PTR v4.example");
 
@@ -34,12 +44,8 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.3.1",
         upstream: &[PTR],
         queries: &[(
-            concat!(reverse!(), " PTR"),
-            concat!(
-                "NOERROR; ",
-                reverse!(),
-                " CNAME 33.2.0.192.in-addr.arpa; 33.2.0.192.in-addr.arpa 70 PTR v4.example; ttl 86400"
-            ),
+            ASKED,
+            alias!(reverse, "; 33.2.0.192.in-addr.arpa 70 PTR v4.example; ttl 86400"),
         )],
         differs: &[(Kind::Unbound, "it returns the PTR record under the original name")],
         ..Row::NONE
@@ -48,10 +54,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "PTR: the CNAME can be cached",
         rfc: "PowerDNS #13010",
         upstream: &[PTR],
-        queries: &[(
-            concat!(reverse!(), " PTR"),
-            concat!("NOERROR; ttl 86400; asked ", "33.2.0.192.in-addr.arpa PTR"),
-        )],
+        queries: &[(ASKED, concat!("NOERROR; ttl 86400; asked ", "33.2.0.192.in-addr.arpa PTR"))],
         ..Row::NONE
     },
     Row {
@@ -61,10 +64,7 @@ pub(crate) const ROWS: &[Row] = &[
         unbound: With("# as it is"),
         bind: Cannot("it always returns a CNAME"),
         upstream: &[PTR],
-        queries: &[(
-            concat!(reverse!(), " PTR"),
-            concat!("NOERROR; ", reverse!(), " 70 PTR v4.example"),
-        )],
+        queries: &[(ASKED, concat!("NOERROR; ", reverse!(), " 70 PTR v4.example"))],
         ..Row::NONE
     },
     Row {
@@ -75,7 +75,7 @@ pub(crate) const ROWS: &[Row] = &[
         bind: Cannot("it has one name for all addresses (dns64-server), behind a CNAME"),
         upstream: &[PTR],
         queries: &[(
-            concat!(reverse!(), " PTR"),
+            ASKED,
             concat!(
                 "NOERROR; ",
                 reverse!(),
@@ -90,21 +90,15 @@ pub(crate) const ROWS: &[Row] = &[
         config: "synthesis.ptr = \"pass\"",
         unbound: Cannot("it always queries in-addr.arpa"),
         bind: Cannot("it always returns a CNAME"),
-        upstream: &[PTR, (concat!(reverse!(), " PTR"), concat!(reverse!(), " 70 PTR own.example"))],
-        queries: &[(
-            concat!(reverse!(), " PTR"),
-            concat!("NOERROR; ", reverse!(), " 70 PTR own.example"),
-        )],
+        upstream: &[PTR, (ASKED, concat!(reverse!(), " 70 PTR own.example"))],
+        queries: &[(ASKED, concat!("NOERROR; ", reverse!(), " 70 PTR own.example"))],
         ..Row::NONE
     },
     Row {
         name: "PTR of an address without a name: NXDOMAIN, one SOA",
         rfc: "RFC 6147 5.3.1, RFC 2308",
         upstream: &[],
-        queries: &[(
-            concat!(reverse!(), " PTR"),
-            "NXDOMAIN; soa 1; asked 33.2.0.192.in-addr.arpa PTR",
-        )],
+        queries: &[(ASKED, "NXDOMAIN; soa 1; asked 33.2.0.192.in-addr.arpa PTR")],
         ..Row::NONE
     },
     Row {
@@ -114,15 +108,7 @@ pub(crate) const ROWS: &[Row] = &[
         unbound: Cannot("every IPv4 address is mapped"),
         bind: With("mapped { !192.0.2.0/24; any; };"),
         upstream: &[PTR],
-        queries: &[(
-            concat!(reverse!(), " PTR"),
-            concat!(
-                "NOERROR; ",
-                reverse!(),
-                " CNAME 33.2.0.192.in-addr.arpa; ",
-                "33.2.0.192.in-addr.arpa PTR v4.example"
-            ),
-        )],
+        queries: &[(ASKED, alias!(reverse, "; 33.2.0.192.in-addr.arpa PTR v4.example"))],
         ..Row::NONE
     },
     Row {
@@ -131,12 +117,7 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[PTR],
         queries: &[(
             concat!(well_known_prefix!(), " PTR"),
-            concat!(
-                "NOERROR; ",
-                well_known_prefix!(),
-                " CNAME 33.2.0.192.in-addr.arpa; ",
-                "33.2.0.192.in-addr.arpa PTR v4.example"
-            ),
+            alias!(well_known_prefix, "; 33.2.0.192.in-addr.arpa PTR v4.example"),
         )],
         differs: &[
             (Kind::Unbound, "it knows only its own prefix"),
@@ -154,12 +135,7 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[PTR],
         queries: &[(
             concat!(reverse!(), " PTR +from=127.0.0.3"),
-            concat!(
-                "NOERROR; ",
-                reverse!(),
-                " CNAME 33.2.0.192.in-addr.arpa; ",
-                "33.2.0.192.in-addr.arpa PTR v4.example"
-            ),
+            alias!(reverse, "; 33.2.0.192.in-addr.arpa PTR v4.example"),
         )],
         ..Row::NONE
     },
@@ -169,12 +145,7 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[PTR],
         queries: &[(
             concat!(reverse!(), " PTR +do +cd"),
-            concat!(
-                "NOERROR; ",
-                reverse!(),
-                " CNAME 33.2.0.192.in-addr.arpa; ",
-                "33.2.0.192.in-addr.arpa PTR v4.example"
-            ),
+            alias!(reverse, "; 33.2.0.192.in-addr.arpa PTR v4.example"),
         )],
         differs: &[(Kind::Unbound, "it returns the PTR record under the original name")],
         ..Row::NONE
@@ -184,14 +155,8 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6147 5.3.1, RFC 1034 3.6.2",
         upstream: &[PTR],
         queries: &[
-            (
-                concat!(reverse!(), " TXT"),
-                concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa; soa 1"),
-            ),
-            (
-                concat!(reverse!(), " CNAME"),
-                concat!("NOERROR; ", reverse!(), " CNAME 33.2.0.192.in-addr.arpa"),
-            ),
+            (concat!(reverse!(), " TXT"), alias!(reverse, "; soa 1")),
+            (concat!(reverse!(), " CNAME"), alias!(reverse, "")),
         ],
         differs: &[(Kind::Unbound, "it handles only PTR under the prefix")],
         ..Row::NONE
