@@ -116,28 +116,12 @@ configured() { # configured SERVER FOLDER VARIABLE=VALUE...: writes its adapter'
 
 start_nsd() { # in the DUT's namespace, port 5300, one server process; more of its options in $nsd_server
     need nsd nsd
-    cat >"$work/nsd.conf" <<CONF
-server:
-    ip-address: 10.9.0.2@5300
-    server-count: 1
-    username: ""
-    chroot: ""
-    database: ""
-    zonesdir: "$work"
-    zonelistfile: "$work/zone.list"
-    xfrdfile: "$work/xfrd.state"
-    xfrdir: "$work"
-    pidfile: "$work/nsd.pid"
-    logfile: "$work/nsd.log"
-    rrl-ratelimit: 0
-    ${nsd_server:-}
-remote-control:
-    control-enable: no
-zone:
-    name: dns64perf.test
-    zonefile: zone
-CONF
-    dut nsd -d -c "$work/nsd.conf" >/dev/null 2>&1 &
+    # The buffers of a stock configuration: a megabyte, which the kernel counts twice.
+    configured nsd "$work/nsd" zone=dns64perf.test "zone_file=$work/zone" listen.v4=10.9.0.2 listen.v6=::1 listen.port=5300 \
+        threads=1 buffer=2097152
+    # A second clause adds to the first.
+    [ -z "${nsd_server:-}" ] || printf 'server:\n    %s\n' "$nsd_server" >>"$work/nsd/nsd.conf"
+    dut "${command[@]}" >"$work/nsd.log" 2>&1 &
     await 10.9.0.2:5300 NSD
     nsd_version=$(nsd -v 2>&1 | sed -n '1s/.* //p')
 }
@@ -178,36 +162,11 @@ CONF
 
 start_unbound() { # start_unbound MEGABYTES: as a DNS64 server in the DUT's namespace, port 5365, one thread
     need unbound unbound
-    cat >"$work/unbound.conf" <<CONF
-server:
-    directory: "$work"
-    username: ""
-    chroot: ""
-    pidfile: ""
-    use-syslog: no
-    logfile: "$work/unbound.log"
-    interface: 10.9.0.2
-    port: 5365
-    access-control: 0.0.0.0/0 allow
-    module-config: "dns64 iterator"
-    dns64-prefix: $pref64
-    num-threads: 1
-    msg-cache-size: $(($1 / 3))m
-    rrset-cache-size: $(($1 * 2 / 3))m
-    outgoing-range: 8192
-    num-queries-per-thread: 4096
-    so-rcvbuf: 4m
-    so-sndbuf: 4m
-    local-zone: "test." nodefault
-    unblock-lan-zones: yes
-    minimal-responses: yes
-forward-zone:
-    name: "dns64perf.test."
-    forward-addr: 10.9.0.1@5353
-remote-control:
-    control-enable: no
-CONF
-    ip netns exec d taskset -c 1 unbound -d -p -c "$work/unbound.conf" >/dev/null 2>&1 &
+    configured unbound "$work/unbound" role=dns64 zone=dns64perf.test "pref64=$pref64" listen.v4=10.9.0.2 listen.v6=::1 \
+        listen.port=5365 upstream.v4=10.9.0.1 upstream.port=5353 threads=1 "cache_mb=$1"
+    # The buffers of dns64d.
+    printf 'server:\n    so-rcvbuf: 4m\n    so-sndbuf: 4m\n' >>"$work/unbound/unbound.conf"
+    dut "${command[@]}" >"$work/unbound.log" 2>&1 &
     await 10.9.0.2:5365 Unbound AAAA
     unbound_version=$(unbound -V | sed -n 's/^Version //p')
 }
