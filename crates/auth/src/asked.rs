@@ -1,7 +1,7 @@
 //! The names that were asked for: a bit for each IPv4 address, in pages that are made when they are needed.
 //!
 //! A Measurer that lost a query wants to know whether the server lost it, or what the server asked for it. So an AuthDNS
-//! that remembers its names answers queries of class CH, in which servers tell of themselves: NOERROR for a name of the
+//! that remembers its names answers queries of class CH, which is for questions about the server itself: NOERROR for a name of the
 //! namespace that was asked for in class IN, NXDOMAIN for one that was not. All workers share one memory.
 
 use std::net::Ipv4Addr;

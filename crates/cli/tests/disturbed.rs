@@ -1,5 +1,5 @@
 //! A search while another process uses the server's core: void or right, and never a lower capacity of the server.
-//! What exactly is judged how is in the tests of `measure::limiter` and of the lab's verdict; this one is for real.
+//! The tests of `measure::limiter` and of the lab's verdict show how each case is judged; this one has a real server.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ timeout = "300ms"
 self-test = false
 "#;
 
-/// Time in which the hog runs once.
+/// Period of the hog, which runs once in each.
 const PERIOD: Nanos = Nanos::from_millis(10);
 
 /// A thread that uses a share of one core until it is dropped.

@@ -52,7 +52,7 @@ pub(crate) fn watch(beats: &[Beat], end: &CancellationToken) -> std::io::Result<
         match beats.iter().find(|beat| beat.is_late()) {
             Some(late) => tracing::error!("{} hangs", late.name),
             None => {
-                // Without systemd there is nobody to tell.
+                // Without systemd there is no watchdog.
                 let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
             }
         }

@@ -11,7 +11,7 @@ use measure::stall::{LateSpan, LostQuery, Side};
 use measure::{Histogram, Limiter, Nanos, Pacing, Qps, Stall, Void};
 use record::{Check, CheckVerdict, Times, Trial, TruthSource};
 
-/// Way to the server and back.
+/// Round trip time between Tester and server.
 const ROUND_TRIP: Nanos = Nanos::from_micros(50);
 
 /// What a Tester or its machine does wrong.
@@ -29,7 +29,7 @@ struct Wrongs {
     server_late: Nanos,
     /// Packets that the capture lost.
     dropped: u64,
-    /// Whether nobody may capture.
+    /// Whether captures are forbidden.
     no_capture: bool,
     /// Queries that the Tester claims and did not send.
     claims: u64,
@@ -37,7 +37,7 @@ struct Wrongs {
     uneven: f64,
 }
 
-/// A perfect server of a behaviour, and a Tester with its wrongs.
+/// A server that behaves as it was set, and a Tester with these errors.
 struct Scripted {
     behaviour: Behaviour,
     wrongs: Wrongs,

@@ -45,7 +45,7 @@ impl PairCores {
         PairCores { tester: one(allowed.cpus().first()), server: one(allowed.cpus().last()) }
     }
 
-    /// Returns both.
+    /// Returns the cores of both.
     pub fn all(&self) -> CpuList {
         let all = self.tester.cpus().iter().chain(self.server.cpus());
         CpuList::new(all.copied()).expect("not empty")
@@ -59,9 +59,9 @@ impl PairCores {
 
 /// The hosts of the Tester and of the server.
 pub struct Pair {
-    /// Their cores.
+    /// Cores of the two hosts.
     pub cores: PairCores,
-    /// Their namespaces; `None` on the loopback.
+    /// Namespaces of the two hosts; `None` on the loopback.
     testbed: Option<Testbed>,
 }
 

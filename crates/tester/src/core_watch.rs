@@ -11,8 +11,8 @@
 //!
 //! The server must not pay for its watcher. One look takes 20 to 30 us on the virtual machine of our figures, where the
 //! timer and its interrupt leave the guest, and a few us on hardware: at a look every 5 ms that is 0.5 % and less than
-//! 0.1 % of the core, below what two trials differ by. At a look every millisecond it would be 2 %. What is lost is
-//! the sight of short stalls: those of 6 ms or more are always seen, one of 3 ms in two of five cases. That is enough,
+//! 0.1 % of the core, below what two trials differ by. At a look every millisecond it would be 2 %. Short
+//! stalls may be missed: those of 6 ms or more are always seen, one of 3 ms in two of five cases. That is enough,
 //! since a receive buffer bridges the short ones: 4 MB those of 6 ms at any rate of ours, the kernel's default (277
 //! datagrams) those of 6 ms at 46,000 queries a second.
 //!

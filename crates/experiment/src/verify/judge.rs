@@ -19,7 +19,7 @@ const EVEN_WITHIN: f64 = 0.02;
 const LATENCY_SET: Bound = Bound::Absolute(500.0);
 /// Largest difference between the percentiles of the Tester and of the capture, in microseconds.
 const LATENCY_CAPTURED: Bound = Bound::Absolute(250.0);
-/// The same over connections, where the Tester takes the time when it reads and writes.
+/// Largest such difference over connections, where the Tester takes the time when it reads and writes.
 const LATENCY_STREAMS: Bound = Bound::Absolute(1_000.0);
 /// Counts are exact; a share of all queries may be rounded, and begin with any query.
 const COUNT: Bound = Bound::Absolute(2.0);
@@ -188,7 +188,7 @@ pub(super) fn capacity(rate: Qps, known: f64, trace: &SearchTrace) -> Check {
 }
 
 /// Returns the reason of the machine for which a search ended below the known capacity, if there is one: the search says
-/// that the Tester could go no higher, or every trial that failed below the capacity is void, or its losses lie by stalls.
+/// that the Tester could go no higher, or every trial that failed below the capacity is void, or its losses happened during stalls.
 fn below(known: f64, trace: &SearchTrace) -> Option<String> {
     let found = trace.capacity.qps.unwrap_or(0.0);
     let beyond = trace.trials.iter().rev().filter(|record| record.rate_qps > found);

@@ -1,4 +1,4 @@
-//! A thread that looks at intervals until it is stopped or dropped.
+//! A thread that reads counters at intervals until it is stopped or dropped.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -8,16 +8,16 @@ use udp::sys;
 
 use crate::cpus::CpuList;
 
-/// Counters that are looked at again and again.
+/// Counters that a thread reads at intervals.
 pub(super) trait Counters: Send + 'static {
-    /// Returns the time until the next look.
+    /// Returns the time until the next reading.
     fn pause(&self) -> Duration;
 
-    /// Looks once.
+    /// Reads the counters once.
     fn look(&mut self);
 }
 
-/// A thread that looks.
+/// A thread that reads counters.
 #[derive(Debug)]
 pub(super) struct Periodic<T> {
     stop: Sender<()>,
@@ -43,7 +43,7 @@ impl<T: Counters> Periodic<T> {
         Periodic { stop, thread }
     }
 
-    /// Looks for the last time and returns the counters; `None` after a panic of the thread.
+    /// Reads the counters for the last time and returns them; `None` after a panic of the thread.
     pub(super) fn stop(self) -> Option<T> {
         drop(self.stop);
         self.thread.join().ok()

@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn inexact_counters_accuse_nobody_of_little() {
-        // Nobody sees the kernel's threads: of 0.5 s in tasks and 0.05 s in ticks the smaller counts, and is too small.
+        // The kernel's threads cannot be seen: of 0.5 s in tasks and 0.05 s in ticks the smaller counts, and is too small.
         let (before, mut after) = exact(None);
         after.cores.insert(1, core(105, 45, 60, 90));
         assert_eq!(computed(&after, &before, &span())[DUT].foreign, 0.0);

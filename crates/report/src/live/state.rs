@@ -1,4 +1,4 @@
-//! State of a running experiment. Its owner, who has the clock, reports what happens and sets [`State::now`].
+//! State of a running experiment. Its owner has the clock: it reports each event, and sets [`State::now`] before.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -109,22 +109,22 @@ pub struct State {
 }
 
 impl State {
-    /// The testbed is up, and this is the plan.
+    /// Notes that the testbed is up, and the plan of the run.
     pub fn begun(&mut self, plan: &Plan) {
         self.plan = plan.clone();
     }
 
-    /// The self-test begins.
+    /// Notes that the self-test begins.
     pub fn self_test(&mut self) {
         self.phase = Phase::SelfTest;
     }
 
-    /// The self-test has ended: servers may be judged up to this rate, in queries per second.
+    /// Notes the end of the self-test: servers may be judged up to this rate, in queries per second.
     pub fn certified(&mut self, qps: f64) {
         self.certified_qps = qps;
     }
 
-    /// The cells are known, and the expected time of their visits.
+    /// Notes the cells of the run, and the expected time of their visits.
     pub fn planned(&mut self, cells: &[CellRecord], expected: Nanos) {
         self.remaining = (expected, self.now);
         for cell in cells {
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// A visit of a cell begins, for this repeat (from 0).
+    /// Notes that a visit of a cell begins, for this repeat (from 0).
     pub fn visit(&mut self, cell: &CellRecord, repeat: u32, course: Course) {
         self.visits = (course.number.saturating_sub(1), course.of);
         self.remaining = (course.remaining, self.now);
@@ -141,7 +141,7 @@ impl State {
         (self.trial, self.cpu) = (None, Vec::new());
     }
 
-    /// A trial of a cell has ended.
+    /// Adds a trial of a cell that has ended.
     pub fn trial(&mut self, cell: &CellRecord, trial: &Trial) {
         let cell = self.cell(cell);
         cell.trials += 1;
@@ -153,51 +153,51 @@ impl State {
         cell.last = Some(Box::new(trial.clone()));
     }
 
-    /// A visit of a cell has ended.
+    /// Notes that the visit has ended.
     pub fn visited(&mut self) {
         self.visits.0 = (self.visits.0 + 1).min(self.visits.1);
         self.current = None;
     }
 
-    /// A search of a cell found this capacity, in queries per second; `None` if no rate passed.
+    /// Notes the capacity that a search of a cell found, in queries per second; `None` if no rate passed.
     pub fn capacity(&mut self, cell: &CellRecord, qps: Option<f64>) {
         self.cell(cell).capacity_qps = qps;
     }
 
-    /// A visit of a cell found these figures: name, unit, value.
+    /// Adds figures that a visit of a cell found: name, unit, value.
     pub fn figures(&mut self, cell: &CellRecord, figures: &[(String, &'static str, f64)]) {
         let figures = figures.iter().map(|(name, unit, v)| ((name.clone(), (*unit).into()), *v));
         self.cell(cell).figures.extend(figures);
     }
 
-    /// A cell is not measured.
+    /// Notes that a cell is not measured.
     pub fn skip(&mut self) {
         self.skipped += 1;
     }
 
-    /// A trial begins; without a pacing it is that of another generator.
+    /// Notes that a trial begins; the trial of another generator has no pacing.
     pub fn begin_trial(&mut self, pacing: Option<Pacing>, duration: Nanos) {
         self.trial = Some(Running { pacing, duration, ..Running::default() });
     }
 
-    /// The running trial has these counters.
+    /// Adds counters of the running trial.
     pub fn load(&mut self, snapshot: Snapshot) {
         self.trial.get_or_insert_default().add(snapshot);
     }
 
-    /// The cores of the roles are busy to these shares (0 to 1).
+    /// Notes the busy share (0 to 1) of each role's cores.
     pub fn cpu(&mut self, cpu: Vec<(&'static str, f64)>) {
         self.cpu = cpu;
     }
 
-    /// The running trial has ended.
+    /// Notes that the running trial has ended.
     pub fn end_trial(&mut self) {
         if let Some(trial) = &mut self.trial {
             trial.ended = true;
         }
     }
 
-    /// Keeps a line.
+    /// Adds a line of the run's messages.
     pub fn say(&mut self, line: String) {
         if self.lines.len() == LINES {
             self.lines.pop_front();
