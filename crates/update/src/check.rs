@@ -137,7 +137,11 @@ pub struct Lag {
 }
 
 /// Looks in `server` for each update that comes, again and again until it is there.
-pub fn watch(server: SocketAddr, updates: Receiver<(Update, Instant)>, stop: &AtomicBool) -> Lag {
+pub(crate) fn watch(
+    server: SocketAddr,
+    updates: Receiver<(Update, Instant)>,
+    stop: &AtomicBool,
+) -> Lag {
     let mut lag = Lag::default();
     let Ok(mut connection) = Connection::to(server, false, PATIENCE) else { return lag };
     for (update, acknowledged) in updates {

@@ -12,12 +12,13 @@
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::Nanos;
 
+use crate::check::{Lag, watch};
 use crate::connection::Connection;
 use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
@@ -55,8 +56,8 @@ pub struct Sender {
     pub count: Option<u64>,
     /// Kills the primary in the middle of it.
     pub kill: Option<Kill>,
-    /// Receivers of acknowledged updates; one that is still busy with an earlier update misses the next.
-    pub watch: Vec<SyncSender<(Update, Instant)>>,
+    /// Secondaries whose lag is measured; an update is left out while a secondary still lacks an earlier one.
+    pub watch: Vec<SocketAddr>,
 }
 
 /// A primary to be killed.
@@ -85,6 +86,8 @@ pub struct Sent {
     pub killed: bool,
     /// Whether it was ended from outside.
     pub interrupted: bool,
+    /// Lag of each watched secondary.
+    pub lags: Vec<Lag>,
 }
 
 /// State that the workers share.
@@ -127,13 +130,7 @@ impl Sender {
             killed: AtomicBool::new(false),
             began: Instant::now(),
         };
-        let tallies: Vec<Tally> = std::thread::scope(|scope| {
-            let work = || Worker::new(&shared).work();
-            let workers: Vec<_> = (0..self.window.max(1)).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
-        });
-        let mut sent = Sent { seconds: shared.began.elapsed().as_secs_f64(), ..Sent::default() };
-        tallies.iter().for_each(|tally| sent.tally.merge(tally));
+        let mut sent = self.work(&shared);
         sent.killed = shared.killed.load(Ordering::Relaxed);
         if let Some((why, bad_input)) = lock(&shared.ended).take() {
             (sent.ended_by, sent.bad_input) = (Some(why), bad_input);
@@ -142,6 +139,35 @@ impl Sender {
             sent.ended_by = Some("it was interrupted".to_owned());
         }
         sent
+    }
+
+    /// Runs the workers, and watches the secondaries until they have what was acknowledged.
+    fn work<'a, R: BufRead + Send>(&self, shared: &'a Shared<'a, R>) -> Sent {
+        std::thread::scope(|scope| {
+            let (watched, seen): (Vec<_>, Vec<_>) =
+                self.watch.iter().map(|_| sync_channel(0)).unzip();
+            let watchers = self
+                .watch
+                .iter()
+                .zip(seen)
+                .map(|(server, seen)| scope.spawn(move || watch(*server, seen, shared.stop)));
+            let watchers: Vec<_> = watchers.collect();
+            let workers = (0..self.window.max(1)).map(|_| {
+                let watched = watched.clone();
+                scope.spawn(move || Worker::new(shared, watched).work())
+            });
+            let workers: Vec<_> = workers.collect();
+            // The watchers end with the last worker.
+            drop(watched);
+            let mut sent = Sent::default();
+            for tally in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+                sent.tally.merge(&tally);
+            }
+            sent.seconds = shared.began.elapsed().as_secs_f64();
+            let lags = watchers.into_iter().map(|watcher| watcher.join().unwrap_or_default());
+            sent.lags = lags.collect();
+            sent
+        })
     }
 
     /// Returns the number of the update before which the sending ends.
@@ -222,14 +248,16 @@ impl<R: BufRead> Shared<'_, R> {
 /// One update at a time.
 struct Worker<'a, R> {
     shared: &'a Shared<'a, R>,
+    /// Takers of acknowledged updates.
+    watched: Vec<SyncSender<(Update, Instant)>>,
     connection: Option<Connection>,
     tally: Tally,
     silent: u32,
 }
 
 impl<'a, R: BufRead> Worker<'a, R> {
-    fn new(shared: &'a Shared<'a, R>) -> Self {
-        Worker { shared, connection: None, tally: Tally::default(), silent: 0 }
+    fn new(shared: &'a Shared<'a, R>, watched: Vec<SyncSender<(Update, Instant)>>) -> Self {
+        Worker { shared, watched, connection: None, tally: Tally::default(), silent: 0 }
     }
 
     fn work(mut self) -> Tally {
@@ -246,7 +274,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
             let outcome = self.exchange(number as u16, &update);
             if matches!(outcome, Ok(NOERROR)) {
                 let now = Instant::now();
-                for watcher in &sender.watch {
+                for watcher in &self.watched {
                     // It still looks for the one before.
                     let _ = watcher.try_send((update.clone(), now));
                 }

@@ -3,21 +3,17 @@
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use measure::{Nanos, UpdateRate};
 use record::{SCHEMA, Times, UpdateCheck, UpdateRun};
 use update::apply::{ApplyError, Changes};
-use update::check::{check, wait_ready, watch};
+use update::check::{check, wait_ready};
 use update::outcome::{acknowledged, rcode_name};
 use update::{
-    CheckError, Generate, GenerateError, Key, Kill, Lag, Prerequisites, Sender, Sent, UpdateReader,
+    CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, UpdateReader,
     script, stream,
 };
 use zone::Reader;
@@ -292,7 +288,6 @@ fn key(args: &SendArgs) -> Result<Option<Key>, Failure> {
 fn send(args: &SendArgs) -> Result<(), Failure> {
     let rate = args.rate.unwrap_or(UpdateRate::Max);
     let rate = per_second(rate, || delegations(args.of.as_deref()))?;
-    let (watched, seen): (Vec<_>, Vec<_>) = args.watch.iter().map(|_| sync_channel(0)).unzip();
     let sender = Sender {
         server: args.server,
         tcp: args.tcp,
@@ -307,7 +302,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
             after: args.kill_after,
             how: lab::durability::kill_at_once,
         }),
-        watch: watched,
+        watch: args.watch.clone(),
     };
     let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
     let updates = open()?;
@@ -321,18 +316,10 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     };
     let mut outcomes = BufWriter::new(create(&path)?);
     let stop = interruption()?;
-    let watchers = watchers(args, seen, &stop);
     let sent = sender.run(updates, &mut outcomes, &stop);
     outcomes.flush().map_err(Failure::run)?;
     drop(outcomes);
     let mut result = result(args, &sender, &sent);
-    // The watchers end when the sender is dropped.
-    drop(sender);
-    for (watcher, server) in watchers.into_iter().zip(&args.watch) {
-        let lag = watcher.join().map_err(|_| Failure::run(anyhow!("a watcher panicked")))?;
-        let (lag_us, unseen) = (Times::from(&lag.times), lag.unseen);
-        result.lags.push(record::Lag { server: server.to_string(), lag_us, unseen });
-    }
     let mut failed = None;
     if let (true, Some(command)) = (sent.killed, &args.restart) {
         match survivors(args, command, &path) {
@@ -365,20 +352,6 @@ fn ended(args: &SendArgs, why: &str, bad_input: bool, acknowledged: u64) -> Fail
     }
 }
 
-/// Watches each secondary in its own thread.
-fn watchers(
-    args: &SendArgs,
-    seen: Vec<Receiver<(update::Update, Instant)>>,
-    stop: &Arc<AtomicBool>,
-) -> Vec<JoinHandle<Lag>> {
-    let servers = args.watch.iter().copied().zip(seen);
-    let watchers = servers.map(|(server, seen)| {
-        let stop = stop.clone();
-        std::thread::spawn(move || watch(server, seen, &stop))
-    });
-    watchers.collect()
-}
-
 /// Starts the primary again and looks up the updates that it acknowledged.
 fn survivors(
     args: &SendArgs,
@@ -406,6 +379,10 @@ fn durability(found: update::Checked) -> record::Durability {
 
 fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
     let tally = &sent.tally;
+    let lags = args.watch.iter().zip(&sent.lags).map(|(server, lag)| {
+        let (lag_us, unseen) = (Times::from(&lag.times), lag.unseen);
+        record::Lag { server: server.to_string(), lag_us, unseen }
+    });
     let rcodes = tally.rcodes.iter().map(|(rcode, count)| (rcode_name(*rcode), *count)).collect();
     UpdateRun {
         schema: SCHEMA,
@@ -425,7 +402,7 @@ fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
         killed: sent.killed,
         ended_by: sent.ended_by.clone(),
         durability: None,
-        lags: Vec::new(),
+        lags: lags.collect(),
     }
 }
 
