@@ -1,10 +1,12 @@
 //! What a user sees: good input, bad input, and the JSON that scripts rely on. Loopback only.
 
-use std::io::{BufRead, BufReader};
+mod kit;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
+use kit::AuthDns;
 use serde_json::Value;
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
@@ -18,41 +20,9 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
     (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }
 
-/// A `dnsdyno auth` on a free port, ended when dropped.
-struct AuthDns {
-    child: Child,
-    address: String,
-}
-
-impl AuthDns {
-    fn start(args: &[&str]) -> Self {
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["auth", "--listen", "127.0.0.1:0", "--duration", "60s"])
-            .args(args)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
-        let address = line
-            .split_ascii_whitespace()
-            .find(|word| word.starts_with("127.0.0.1:"))
-            .expect("ready: ... ADDRESS");
-        AuthDns { address: address.to_owned(), child }
-    }
-}
-
-impl Drop for AuthDns {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A trial's JSON.
 fn load(auth: &AuthDns, args: &[&str]) -> (i32, Value) {
-    let mut all = vec!["load", auth.address.as_str(), "--json", "-"];
+    let mut all = vec!["load", auth.plain(), "--json", "-"];
     all.extend(args);
     let (code, out, err) = dnsdyno(&all);
     (code, serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}")))
@@ -124,9 +94,9 @@ fn bad_input_gets_one_message_with_its_place() {
 #[test]
 fn an_occupied_port_is_named() {
     let auth = AuthDns::start(&[]);
-    let (code, _, err) = dnsdyno(&["auth", "--listen", &auth.address]);
+    let (code, _, err) = dnsdyno(&["auth", "--listen", auth.plain()]);
     assert_eq!(code, 1);
-    assert!(err.contains(&auth.address), "{err}");
+    assert!(err.contains(auth.plain()), "{err}");
 }
 
 #[test]
@@ -214,7 +184,7 @@ fn the_address_in_each_answer_is_checked_unless_asked_otherwise() {
     }
     let (_, out, _) = dnsdyno(&[
         "search",
-        &without.address,
+        without.plain(),
         "--expect",
         "noerror",
         "--duration",
@@ -268,7 +238,7 @@ fn a_search_that_cannot_pass_says_so() {
     let auth = AuthDns::start(&["--loss", "0.01"]);
     let (code, out, err) = dnsdyno(&[
         "search",
-        &auth.address,
+        auth.plain(),
         "--type",
         "A",
         "--start",
@@ -302,7 +272,7 @@ fn lock_step_prints_the_table_of_seed_000() {
     let auth = AuthDns::start(&[]);
     let args = [
         "load",
-        &auth.address,
+        auth.plain(),
         "--pacing",
         "lockstep",
         "--type",
@@ -393,7 +363,7 @@ dut = [1]
 fn a_load_is_kept_where_that_is_wanted() {
     let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a temporary folder"));
     let store = dir.path().join("runs.db").display().to_string();
-    let mut words = vec!["load", &auth.address, "--rate", "200", "--duration", "200ms"];
+    let mut words = vec!["load", auth.plain(), "--rate", "200", "--duration", "200ms"];
     words.extend(["--namespace", "10.0.0.0/16", "--type", "A", "--store", &store]);
     let (_, _, err) = dnsdyno(&words);
     assert!(err.contains("kept as run 1 in "), "{err}");
@@ -401,12 +371,12 @@ fn a_load_is_kept_where_that_is_wanted() {
     let run: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     assert_eq!(run["experiment"], "load");
     let cell = &run["results"][0];
-    assert_eq!(cell["server"], auth.address.as_str());
+    assert_eq!(cell["server"], auth.plain());
     let trial = &cell["trials"][0];
     assert!(trial["sent"].as_u64() > Some(0), "{run}");
     // A void trial says nothing, and so it has no figures.
     assert_eq!(cell["figures"].get("valid_answers").is_some(), trial["void"] == false, "{run}");
     let (code, _, err) =
-        dnsdyno(&["load", &auth.address, "--pacing", "lockstep", "--store", &store]);
+        dnsdyno(&["load", auth.plain(), "--pacing", "lockstep", "--store", &store]);
     assert!(code == 2 && err.contains("is not kept: `dnsdyno run dns64-lockstep`"), "{err}");
 }

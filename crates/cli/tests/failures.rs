@@ -1,6 +1,8 @@
 //! One query's failure is one query's: servers that fail a known part of the queries, over every transport, with what
 //! they count themselves beside what `load` says. nginx, HAProxy, aioquic and h2load are referees where they are installed.
 
+mod kit;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -8,65 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use kit::AuthDns;
 use serde_json::{Value, json};
 
-/// A `dnsdyno auth` on free ports that fails as it is told.
-struct AuthDns {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
-    /// Plain, TLS, HTTPS, QUIC.
-    addresses: Vec<String>,
-    dir: tempfile::TempDir,
-}
-
-impl AuthDns {
-    fn start(args: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["auth", "--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--duration", "120s"])
-            .args(["--https", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--tls-write"])
-            .arg(dir.path())
-            .args(args)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut output = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("a line");
-        let words = line.split_ascii_whitespace();
-        let addresses =
-            words.filter(|word| word.starts_with("127.0.0.1:")).map(str::to_owned).collect();
-        AuthDns { child, output, addresses, dir }
-    }
-
-    /// The address of a transport.
-    fn address(&self, transport: &str) -> &str {
-        &self.addresses[match transport {
-            "tcp" => 0,
-            "tls" => 1,
-            "https" | "http3" => 2,
-            _ => 3,
-        }]
-    }
-
-    /// Ends it; returns how many queries it failed.
-    fn faults(mut self) -> u64 {
-        let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill");
-        assert!(killed.success());
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).expect("text");
-        let line = rest.lines().find(|line| line.contains("faults over streams")).expect("a count");
-        line.split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
-    }
-}
-
-impl Drop for AuthDns {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Ends an AuthDNS; returns how many queries it failed.
+fn faults(auth: AuthDns) -> u64 {
+    let rest = auth.end();
+    let line = rest.lines().find(|line| line.contains("faults over streams")).expect("a count");
+    line.split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
 }
 
 /// A trial's JSON; whether its schedule was kept does not matter here.
@@ -96,7 +47,7 @@ fn a_query_in_ten_fails_for_itself() {
         ("reset/10", "quic", "stream-reset-DOQ_INTERNAL_ERROR"),
     ];
     for (fault, transport, reason) in table {
-        let auth = AuthDns::start(&["--stream-fault", fault]);
+        let auth = AuthDns::encrypted(&["--stream-fault", fault]);
         let args = format!("--transport {transport} --rate 1k --duration 500ms --clients 3");
         let trial = load(auth.address(transport), &args);
         assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
@@ -105,14 +56,14 @@ fn a_query_in_ten_fails_for_itself() {
         assert_eq!(c["attempts"], 3, "{fault} {transport}: {c}");
         let warning = warning(&trial).expect("a warning");
         assert_eq!((&warning["reason"], &warning["queries"]), (&reason.into(), &50.into()));
-        assert_eq!(auth.faults(), 50, "{fault} {transport}");
+        assert_eq!(faults(auth), 50, "{fault} {transport}");
     }
 }
 
 #[test]
 fn a_connection_that_is_closed_costs_the_query_that_was_due() {
     for transport in ["tcp", "tls", "https", "quic", "http3"] {
-        let auth = AuthDns::start(&["--stream-fault", "close/10"]);
+        let auth = AuthDns::encrypted(&["--stream-fault", "close/10"]);
         let args =
             format!("--transport {transport} --pacing window --window 1 --clients 1 --duration 1s");
         let trial = load(auth.address(transport), &args);
@@ -122,7 +73,7 @@ fn a_connection_that_is_closed_costs_the_query_that_was_due() {
         assert_eq!((&c["failed"], lost), (&c["queries_failed"], sent.map(|n| n / 10)), "{c}");
         // Another connection follows at once: with a pause before each there would be fewer.
         assert!(sent > Some(30), "{transport}: {trial}");
-        assert_eq!(Some(auth.faults()), lost, "{transport}");
+        assert_eq!(Some(faults(auth)), lost, "{transport}");
     }
 }
 
@@ -136,7 +87,7 @@ fn a_connection_that_goes_away_costs_no_query() {
         ("http3", 300, 1),
         ("http3", 300, 3),
     ] {
-        let auth = AuthDns::start(&["--stream-fault", "goaway/100"]);
+        let auth = AuthDns::encrypted(&["--stream-fault", "goaway/100"]);
         let args = format!(
             "--transport {transport} --pacing window --window {window} --clients {clients} --duration 500ms"
         );
@@ -152,12 +103,12 @@ fn a_connection_that_goes_away_costs_no_query() {
 #[test]
 fn a_refused_stream_is_counted_and_opened_again() {
     for transport in ["https", "http3"] {
-        let auth = AuthDns::start(&["--stream-fault", "refuse/10"]);
+        let auth = AuthDns::encrypted(&["--stream-fault", "refuse/10"]);
         let args = format!("--transport {transport} --rate 1k --duration 500ms --clients 3");
         let trial = load(auth.address(transport), &args);
         assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &500.into()), "{trial}");
         let refused = trial["connections"]["streams_refused"].as_u64();
-        assert_eq!(refused, Some(auth.faults()), "{transport}: {trial}");
+        assert_eq!(refused, Some(faults(auth)), "{transport}: {trial}");
         let told = trial["warnings"].as_array().expect("warnings");
         assert!(
             told.iter().any(|w| w["kind"] == "streams-refused" && w["times"].as_u64() == refused)
@@ -169,7 +120,7 @@ fn a_refused_stream_is_counted_and_opened_again() {
 fn a_server_that_never_gets_its_acknowledgement_is_suspected() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
-    let auth = AuthDns::start(&[]);
+    let auth = AuthDns::encrypted(&[]);
     let upstream = auth.address("tcp").to_owned();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client");
@@ -190,7 +141,7 @@ fn a_server_that_never_gets_its_acknowledgement_is_suspected() {
 
 #[test]
 fn keys_are_logged_where_the_environment_asks_for_it() {
-    let auth = AuthDns::start(&[]);
+    let auth = AuthDns::encrypted(&[]);
     for transport in ["tls", "quic"] {
         let keys = auth.dir.path().join(format!("{transport}.keys"));
         let status = Command::new(cargo_bin("dnsdyno"))
@@ -345,7 +296,7 @@ fn nginx_answers_a_query_in_ten_by_503() {
     if !installed("nginx", "nginx-light") {
         return;
     }
-    let auth = AuthDns::start(&[]);
+    let auth = AuthDns::encrypted(&[]);
     let nginx = nginx(&auth, "if ($connection_requests ~ 0$) { return 503; }");
     let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
     assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
@@ -385,7 +336,7 @@ fn nginx_resets_a_stream_in_ten() {
     if !installed("nginx", "nginx-light") {
         return;
     }
-    let auth = AuthDns::start(&[]);
+    let auth = AuthDns::encrypted(&[]);
     let nginx = nginx(&auth, "if ($connection_requests ~ 0$) { return 444; }");
     let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
     assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
@@ -401,7 +352,7 @@ fn nginx_ends_connections_after_a_hundred_requests_and_no_query_is_lost() {
     if !installed("nginx", "nginx-light") {
         return;
     }
-    let auth = AuthDns::start(&[]);
+    let auth = AuthDns::encrypted(&[]);
     let nginx = nginx(&auth, "keepalive_requests 100;");
     let args = "--transport https --pacing window --window 60 --clients 3 --duration 700ms";
     let trial = load(&nginx.address, args);
@@ -417,7 +368,7 @@ fn haproxy_denies_a_query_in_ten() {
     if !installed("haproxy", "haproxy") {
         return;
     }
-    let auth = AuthDns::start(&[]);
+    let auth = AuthDns::encrypted(&[]);
     let (dir, port) = (auth.dir.path(), free_port());
     let backend = http_backend(auth.address("tcp").to_owned());
     let both = ["server.pem", "server.key"].map(|name| std::fs::read(dir.join(name)).expect("PEM"));
@@ -464,7 +415,7 @@ fn aioquic() -> Option<PathBuf> {
 /// What `load` says of the aioquic server that fails one query in ten by `fault`; how many that server answered and
 /// failed by its own count.
 fn of_aioquic(python: &Path, fault: &str, args: &str) -> (Value, [u64; 2]) {
-    let auth = AuthDns::start(&[]);
+    let auth = AuthDns::encrypted(&[]);
     let mut server = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/aioquic_server.py"))
         .args(["server.pem", "server.key"].map(|name| auth.dir.path().join(name)))

@@ -1,10 +1,13 @@
 //! A load without one valid answer says in one sentence why, and exits with 1. Loopback only.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod kit;
+
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
+use kit::AuthDns;
 use serde_json::Value;
 
 /// Runs a short load of `target`; the sentence on standard error, after the table that is there in any case.
@@ -36,36 +39,6 @@ fn closed_port() -> String {
     free.expect("a port").to_string()
 }
 
-/// A `dnsdyno auth` on free ports.
-struct AuthDns {
-    child: Child,
-    /// Plain and TLS.
-    addresses: Vec<String>,
-}
-
-impl AuthDns {
-    fn start() -> Self {
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["auth", "--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--duration", "60s"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
-        let words = line.split_ascii_whitespace();
-        let addresses = words.filter(|word| word.starts_with("127.0.0.1:")).map(str::to_owned);
-        AuthDns { addresses: addresses.collect(), child }
-    }
-}
-
-impl Drop for AuthDns {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_closed_port_is_told() {
     let target = closed_port();
@@ -86,8 +59,8 @@ fn silence_is_told() {
 
 #[test]
 fn a_refusal_of_every_query_is_told() {
-    let auth = AuthDns::start();
-    let target = &auth.addresses[0];
+    let auth = AuthDns::start(&[]);
+    let target = auth.plain();
     for transport in ["udp", "tcp"] {
         let sentence = load(target, &format!("--transport {transport} --name other.example"));
         let told = format!("{target} answers every query with REFUSED");
@@ -129,12 +102,12 @@ fn what_is_no_dns_is_told() {
 
 #[test]
 fn a_missing_or_unwanted_tls_is_told() {
-    let auth = AuthDns::start();
-    let [plain, tls] = &auth.addresses[..] else { panic!("{:?}", auth.addresses) };
+    let auth = AuthDns::encrypted(&[]);
+    let (plain, tls) = (auth.plain(), auth.address("tls"));
     let sentence = load(tls, "--transport tcp");
     assert!(sentence.starts_with(&format!("{tls} expects TLS: try --transport tls")), "{sentence}");
     let sentence = load(plain, "--transport tls");
-    assert!(sentence.contains(plain.as_str()), "{sentence}");
+    assert!(sentence.contains(plain), "{sentence}");
     assert!(sentence.contains("handshake") || sentence.contains("TLS"), "{sentence}");
 }
 

@@ -1,10 +1,12 @@
 //! A server that the user runs, at its address: measured by the network alone. Here it is our AuthDNS on loopback.
 
-use std::io::{BufRead, BufReader};
+mod kit;
+
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
+use kit::AuthDns;
 use serde_json::Value;
 
 const EXPERIMENT: &str = r#"
@@ -27,34 +29,6 @@ timeout = "200ms"
 address = "ADDRESS"
 "#;
 
-/// An AuthDNS that answers as a DNS64 server would, until it is dropped.
-struct Auth(Child, String);
-
-impl Auth {
-    fn start() -> Self {
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["auth", "--listen", "127.0.0.1:0", "--duration", "60s", "--aaaa", "always"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut lines = lines.map_while(Result::ok);
-        let word = |line: String| {
-            line.split_whitespace().find(|w| w.starts_with("127.0.0.1:")).map(str::to_owned)
-        };
-        let address = lines.find_map(word).expect("it says where it listens");
-        std::thread::spawn(move || lines.for_each(drop));
-        Auth(child, address)
-    }
-}
-
-impl Drop for Auth {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn run(dir: &Path, text: &str, more: &[&str]) -> (Output, Value) {
     let (file, json) = (dir.join("x.toml"), dir.join("out.json"));
     std::fs::write(&file, text).expect("writes");
@@ -73,8 +47,9 @@ fn run(dir: &Path, text: &str, more: &[&str]) -> (Output, Value) {
 
 #[test]
 fn a_server_at_an_address_is_measured_by_the_network_alone() {
-    let (auth, dir) = (Auth::start(), tempfile::tempdir().expect("a temporary folder"));
-    let (output, run) = run(dir.path(), &EXPERIMENT.replace("ADDRESS", &auth.1), &[]);
+    let (auth, dir) =
+        (AuthDns::start(&["--aaaa", "always"]), tempfile::tempdir().expect("a temporary folder"));
+    let (output, run) = run(dir.path(), &EXPERIMENT.replace("ADDRESS", auth.plain()), &[]);
     let told = String::from_utf8_lossy(&output.stderr);
     if told.contains("cannot get its namespaces") {
         skip::because(told);
@@ -83,11 +58,11 @@ fn a_server_at_an_address_is_measured_by_the_network_alone() {
     assert!(output.status.success(), "{told}");
     let cell = &run["results"][0];
     assert_eq!((run["complete"].as_bool(), cell["repeats"].as_u64()), (Some(true), Some(2)));
-    assert!(told.contains(&format!("mine at {}", auth.1)), "{told}");
+    assert!(told.contains(&format!("mine at {}", auth.plain())), "{told}");
     let trials = cell["trials"].as_array().expect("trials");
     assert!(!trials.is_empty(), "{cell}");
     for trial in trials {
-        assert_eq!(trial["conditions"]["target"], auth.1.as_str());
+        assert_eq!(trial["conditions"]["target"], auth.plain());
         assert!(trial["valid"].as_u64() > Some(0), "{trial}");
         let roles: Vec<&String> = trial["cpu"].as_object().expect("roles").keys().collect();
         assert_eq!(roles, ["tester"]);

@@ -1,67 +1,33 @@
 //! Loads over connections, against our AuthDNS on loopback.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod kit;
+
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
+use kit::AuthDns;
 use serde_json::Value;
 
-/// A `dnsdyno auth` on free ports, with TLS, HTTPS and QUIC, and its authority's certificate in a folder.
-struct AuthDns {
-    child: Child,
-    plain: String,
-    tls: String,
-    https: String,
-    quic: String,
-    dir: tempfile::TempDir,
+/// Starts an AuthDNS that takes early data.
+fn start() -> AuthDns {
+    AuthDns::encrypted(&["--tls-early-data"])
 }
 
-impl AuthDns {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["auth", "--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--duration", "60s"])
-            .args(["--https", "127.0.0.1:0", "--quic", "127.0.0.1:0"])
-            .args(["--tls-early-data", "--tls-write"])
-            .arg(dir.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
-        let addresses: Vec<&str> =
-            line.split_ascii_whitespace().filter(|word| word.starts_with("127.0.0.1:")).collect();
-        let [plain, tls, https, quic] = addresses[..] else { panic!("{line}") };
-        let [plain, tls, https, quic] = [plain, tls, https, quic].map(str::to_owned);
-        AuthDns { child, plain, tls, https, quic, dir }
-    }
-
-    /// Each transport with its address; the arguments for it come with its name.
-    fn transports(&self) -> [(&'static str, &str); 7] {
-        [
-            ("tcp", &self.plain),
-            ("tls", &self.tls),
-            ("tls --tls-version 1.2", &self.tls),
-            ("https", &self.https),
-            ("https --http-method get", &self.https),
-            ("quic", &self.quic),
-            ("http3", &self.https),
-        ]
-    }
-
-    fn authority(&self) -> String {
-        self.dir.path().join("ca.pem").display().to_string()
-    }
-}
-
-impl Drop for AuthDns {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Each transport with its address; the arguments for it come with its name.
+fn transports(auth: &AuthDns) -> [(&'static str, &str); 7] {
+    let all = [
+        "tcp",
+        "tls",
+        "tls --tls-version 1.2",
+        "https",
+        "https --http-method get",
+        "quic",
+        "http3",
+    ];
+    all.map(|words| (words, auth.address(words.split(' ').next().unwrap_or_default())))
 }
 
 /// A trial's JSON; whether its schedule was kept is not these tests' business.
@@ -78,8 +44,8 @@ fn load(target: &str, args: &str) -> Value {
 
 #[test]
 fn every_query_is_answered_over_few_connections_and_over_one_for_each() {
-    let auth = AuthDns::start();
-    for (transport, target) in auth.transports() {
+    let auth = start();
+    for (transport, target) in transports(&auth) {
         let few = load(
             target,
             &format!(
@@ -105,7 +71,7 @@ fn every_query_is_answered_over_few_connections_and_over_one_for_each() {
         assert_eq!((&c["failed"], &c["resumed"]), (&serde_json::json!({}), &0.into()), "{c}");
     }
     // More than a server of HTTP takes at once (100), all of them there before the connection is.
-    for (transport, target) in auth.transports() {
+    for (transport, target) in transports(&auth) {
         let many = load(
             target,
             &format!(
@@ -117,7 +83,7 @@ fn every_query_is_answered_over_few_connections_and_over_one_for_each() {
         assert_eq!(many["connections"]["failed"], serde_json::json!({}), "{many}");
     }
     let window = load(
-        &auth.plain,
+        auth.plain(),
         "--transport tcp --pacing window --window 60 --duration 300ms --clients 3 --queries-per-connection 50",
     );
     assert_eq!((&window["sent"], &window["lost"]), (&window["valid"], &0.into()), "{window}");
@@ -127,10 +93,10 @@ fn every_query_is_answered_over_few_connections_and_over_one_for_each() {
 
 #[test]
 fn certificates_are_held_to_their_authority_and_sessions_resumed() {
-    let auth = AuthDns::start();
+    let auth = start();
     // Queries wait for the one client, however slow this machine is.
     let loads = "--rate 100 --duration 300ms --timeout 30s --queries-per-connection 1 --clients 1";
-    for (transport, target) in auth.transports() {
+    for (transport, target) in transports(&auth) {
         if transport == "tcp" {
             continue;
         }
@@ -158,17 +124,17 @@ fn certificates_are_held_to_their_authority_and_sessions_resumed() {
 
 #[test]
 fn who_is_not_there_and_who_says_too_much_is_named() {
-    let auth = AuthDns::start();
+    let auth = start();
     let nobody = load("127.0.0.1:1", "--transport tcp --rate 50 --duration 200ms --timeout 200ms");
     assert!(nobody["connections"]["failed"]["refused"].as_u64() > Some(0), "{nobody}");
     assert_eq!((&nobody["sent"], &nobody["lost"]), (&10.into(), &10.into()), "{nobody}");
     let long = load(
-        &auth.plain,
+        auth.plain(),
         "--transport tcp --rate 50 --duration 200ms --max-reply 40 --queries-per-connection 1",
     );
     assert_eq!(long["connections"]["failed"]["oversized"], long["sent"], "{long}");
     let quiet = load(
-        &auth.plain,
+        auth.plain(),
         "--transport tls --rate 50 --duration 100ms --timeout 300ms --connect-timeout 100ms",
     );
     assert!(quiet["connections"]["failed"]["handshake-stalled"].as_u64() > Some(0), "{quiet}");
@@ -176,9 +142,9 @@ fn who_is_not_there_and_who_says_too_much_is_named() {
 
 #[test]
 fn a_population_comes_and_goes() {
-    let auth = AuthDns::start();
+    let auth = start();
     let many = load(
-        &auth.plain,
+        auth.plain(),
         "--transport tcp --pacing poisson --rate 200 --duration 1s --timeout 30s --clients 40 --pick chance \
          --close-idle 100ms --cookies --subnets 10.0.0.0/8 --keepalive --pad 128",
     );
@@ -203,9 +169,9 @@ fn refused(args: &str) -> (Option<i32>, String) {
 
 #[test]
 fn a_population_asks_by_datagrams_too() {
-    let auth = AuthDns::start();
+    let auth = start();
     let many = load(
-        &auth.plain,
+        auth.plain(),
         "--transport udp --pacing poisson --rate 500 --duration 1s --timeout 30s --clients 40 --pick chance \
          --cookies --subnets 10.0.0.0/8 --pad 128",
     );
@@ -221,12 +187,13 @@ fn a_population_asks_by_datagrams_too() {
 
 #[test]
 fn a_mix_of_transports_is_told_apart() {
-    let auth = AuthDns::start();
+    let auth = start();
     let port = |address: &str| address.rsplit(':').next().expect("a port").to_owned();
-    let (tls, https, quic) = (port(&auth.tls), port(&auth.https), port(&auth.quic));
+    let (tls, https, quic) =
+        (port(auth.address("tls")), port(auth.address("https")), port(auth.address("quic")));
     let mix = format!("udp=6,tcp=2,tls:{tls}=3,https:{https}=1,quic:{quic}=1,http3:{https}=1");
     let loads = "--rate 1k --duration 700ms --timeout 30s --clients 28 --cookies --pad 128";
-    let all = load(&auth.plain, &format!("--transports {mix} {loads}"));
+    let all = load(auth.plain(), &format!("--transports {mix} {loads}"));
     assert_eq!((&all["sent"], &all["valid"]), (&700.into(), &700.into()), "{all}");
     let c = &all["connections"];
     for (transport, share) in
@@ -277,12 +244,12 @@ fn what_no_transport_of_a_load_knows_is_refused() {
 
 #[test]
 fn more_connections_than_open_files_take_more_workers() {
-    let auth = AuthDns::start();
+    let auth = start();
     let loads = "--transport tcp --clients 300 --rate 1k --duration 300ms --timeout 30s";
     let output = Command::new("sh")
         .args(["-c", "ulimit -n 200 && exec \"$@\"", "sh"])
         .arg(cargo_bin("dnsdyno"))
-        .args(["load", &auth.plain, "--json", "-", "--type", "A"])
+        .args(["load", auth.plain(), "--json", "-", "--type", "A"])
         .args(loads.split_ascii_whitespace())
         .output()
         .expect("starts");
@@ -440,7 +407,7 @@ impl Drop for Ends {
 
 #[test]
 fn dnsdist_believes_the_header_of_the_proxy_protocol() {
-    let auth = AuthDns::start();
+    let auth = start();
     // As the servers of other tests: no client's port is there.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let address = format!("127.{}.{low}.53", 64 | high & 63);
@@ -452,7 +419,7 @@ fn dnsdist_believes_the_header_of_the_proxy_protocol() {
          addAction(NotRule(NetmaskGroupRule(known)), RCodeAction(DNSRCode.REFUSED))\n",
         file("server.pem"),
         file("server.key"),
-        auth.plain
+        auth.plain()
     );
     std::fs::write(file("dnsdist.conf"), config).expect("writes");
     let started = Command::new("dnsdist")

@@ -1,0 +1,90 @@
+//! A `dnsdyno auth` on free ports of 127.0.0.1.
+
+// Each test uses a part of it.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+
+/// An AuthDNS; it ends when dropped.
+pub(crate) struct AuthDns {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    /// Addresses: plain, then those of TLS, HTTPS and QUIC if it has them.
+    addresses: Vec<String>,
+    /// Folder with ca.pem, server.pem and server.key, if it has TLS.
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl AuthDns {
+    /// Starts one for plain DNS.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        Self::spawn(tempfile::tempdir().expect("a folder"), args)
+    }
+
+    /// Starts one for plain DNS, TLS, HTTPS and QUIC.
+    pub(crate) fn encrypted(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().display().to_string();
+        let any = "127.0.0.1:0";
+        let all = ["--tls", any, "--https", any, "--quic", any, "--tls-write", &folder];
+        Self::spawn(dir, &[&all, args].concat())
+    }
+
+    fn spawn(dir: tempfile::TempDir, args: &[&str]) -> Self {
+        let mut child = Command::new(cargo_bin("dnsdyno"))
+            .args(["auth", "--listen", "127.0.0.1:0", "--duration", "120s"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        let words = line.split_ascii_whitespace();
+        let addresses = words.filter(|word| word.starts_with("127.0.0.1:")).map(str::to_owned);
+        let addresses: Vec<String> = addresses.collect();
+        assert!(!addresses.is_empty(), "it does not say where it listens: {line}");
+        AuthDns { child, output, addresses, dir }
+    }
+
+    /// The address of plain DNS.
+    pub(crate) fn plain(&self) -> &str {
+        &self.addresses[0]
+    }
+
+    /// The address of a transport.
+    pub(crate) fn address(&self, transport: &str) -> &str {
+        &self.addresses[match transport {
+            "udp" | "tcp" => 0,
+            "tls" => 1,
+            "https" | "http3" => 2,
+            _ => 3,
+        }]
+    }
+
+    /// The file with the certificate of its authority.
+    pub(crate) fn authority(&self) -> String {
+        self.dir.path().join("ca.pem").display().to_string()
+    }
+
+    /// Ends it with SIGINT; returns what it prints.
+    pub(crate) fn end(mut self) -> String {
+        let pid = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill");
+        assert!(killed.success());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("text");
+        rest
+    }
+}
+
+impl Drop for AuthDns {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
