@@ -178,6 +178,8 @@ pub enum Order {
 pub struct Workload {
     /// Block of IPv4 addresses whose names are queried.
     pub namespace: String,
+    /// Whether the numbers in the names have no leading zeros, as those of dns64perf and dns64perf2.
+    pub unpadded: bool,
     /// Type of the queries.
     #[serde(rename = "type")]
     pub qtype: String,
@@ -197,6 +199,7 @@ impl Default for Workload {
     fn default() -> Self {
         Workload {
             namespace: "0.0.0.0/2".into(),
+            unpadded: false,
             qtype: "AAAA".into(),
             pref64: "2001:db8:64::/96".into(),
             aaaa_share: 0.0,
@@ -249,7 +252,7 @@ pub struct SearchSettings {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LockStepSettings {
-    /// Number of threads of dns64perf: a power of two, at most 256.
+    /// Number of threads of dns64perf, at most 256.
     pub lanes: u32,
     /// Number of experiments of 256 queries in each repeat.
     pub experiments: u32,

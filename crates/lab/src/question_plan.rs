@@ -36,7 +36,7 @@ impl QuestionPlan {
             .namespace
             .parse()
             .map_err(|e: wire::Ipv4PrefixError| bad("namespace", e.to_string()))?;
-        let namespace = Namespace::with_default_zone(prefix);
+        let namespace = Namespace::with_default_zone(prefix).with_padding(!w.unpadded);
         let pref64 =
             w.pref64.parse().map_err(|e: wire::Pref64Error| bad("pref64", e.to_string()))?;
         let qtype = match (w.qtype.parse().ok(), role) {
@@ -91,6 +91,7 @@ impl QuestionPlan {
         Names {
             prefix: net(&self.namespace.prefix()),
             zone: self.namespace.zone().to_string(),
+            unpadded: !self.namespace.is_padded(),
             qtype: self.qtype.to_string(),
             expect,
             first: 0,
@@ -129,8 +130,9 @@ impl QuestionPlan {
         let (prefix, pref64) = (self.namespace.prefix(), self.pref64);
         if point.settings.role == Role::Authoritative {
             let records = if self.qtype == Qtype::A { "a" } else { "aaaa" };
+            let form = if self.namespace.is_padded() { "" } else { " --unpadded" };
             return format!(
-                "it must have the zone that `dnsdyno zone generate dns64 --namespace {prefix} --records {records} \
+                "it must have the zone that `dnsdyno zone generate dns64 --namespace {prefix}{form} --records {records} \
                  --pref64 {pref64} --output FILE` writes"
             );
         }

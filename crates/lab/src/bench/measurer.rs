@@ -141,7 +141,8 @@ impl LabBench<'_> {
     pub(super) fn namespace(&self) -> Result<Namespace, experiment::BenchError> {
         let names = self.names().ok_or_else(|| failed("this workload has no namespace"))?;
         let prefix = names.prefix.to_string().parse().map_err(failed)?;
-        Namespace::new(prefix, names.zone.parse().map_err(failed)?).map_err(failed)
+        let namespace = Namespace::new(prefix, names.zone.parse().map_err(failed)?);
+        Ok(namespace.map_err(failed)?.with_padding(!names.unpadded))
     }
 }
 

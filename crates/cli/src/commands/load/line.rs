@@ -104,6 +104,7 @@ impl Line {
     fn names(&mut self, names: &Names) {
         self.option("--namespace", names.prefix);
         self.unless("dns64perf.test", "--zone", names.zone.trim_end_matches('.'));
+        self.flag(names.unpadded, "--unpadded");
         self.option("--type", &names.qtype);
         match names.expect {
             NamespaceExpect::Embedded(prefix) => self.option("--expect-pref64", prefix),
@@ -236,7 +237,7 @@ mod tests {
             "dnsdyno load 127.0.0.1",
             "dnsdyno load [fd00::1]:5300 --namespace 10.0.0.0/12 --type AAAA --rate 100k --expect-pref64 64:ff9b::/96 \
              --first-name 7 --names 9 --reuse-names --repeat-share 0.5 --repeat-names 77 --no-recursion",
-            "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --type A --goal zero-loss --duration 1500ms",
+            "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --unpadded --type A --goal zero-loss --duration 1500ms",
             "dnsdyno load 127.0.0.1 --type A --expect nxdomain --pacing ramp --from 1k --to 3k",
             "dnsdyno load 127.0.0.1 --queries 'a b.txt' --pacing window --window 7 --goal 'p99 < 5ms, loss < 0.1%'",
             "dnsdyno load 127.0.0.1 --name x.test --edns --dnssec --edns-option 10:aa --expect noerror",

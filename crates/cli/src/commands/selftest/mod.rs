@@ -43,6 +43,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let names = Names {
         prefix: ipv4_net(args.namespace),
         zone: namespace.zone().to_string(),
+        unpadded: false,
         qtype: Qtype::AAAA.to_string(),
         expect: NamespaceExpect::Embedded(ipv6_net(args.pref64)),
         first: 0,

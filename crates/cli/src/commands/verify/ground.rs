@@ -177,6 +177,7 @@ impl Ground {
             zone: wire::Namespace::with_default_zone(NAMES.parse().expect("a prefix"))
                 .zone()
                 .to_string(),
+            unpadded: false,
             qtype: wire::Qtype::AAAA.to_string(),
             expect: NamespaceExpect::Embedded("2001:db8:64::/96".parse().expect("a prefix")),
             first: 0,
