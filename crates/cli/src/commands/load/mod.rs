@@ -24,6 +24,10 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     if let Pacing::LockStep { .. } = request.pacing {
         return lockstep::run(&args, request);
     }
+    if args.times.is_some() {
+        let why = "--times is about the experiments of --pacing lockstep";
+        return Err(Failure::BadInput(anyhow!(why)));
+    }
     let setup = Setup::new(request, command_line())?;
     let stop = interruption()?;
     let (live, progress) = progress::show(format!("load {}", setup.target()));
