@@ -76,7 +76,7 @@ fn bad_input_gets_one_message_with_its_place() {
     .expect("reads");
     let unknown = file("unknown.toml", &good.replace("\"unbound\"", "\"unbund\""));
     let key = file("key.toml", &good.replace("repeats = 20", "repeats = 20\nrepeat = 3"));
-    let table: [(&[&str], &str); 13] = [
+    let table: [(&[&str], &str); 15] = [
         (&["load", "127.0.0.1:1", "--queries", &queries], "q.txt:7:11: "),
         (
             &["load", "127.0.0.1:1", "--queries", "/nowhere/q.txt"],
@@ -351,7 +351,10 @@ fn lock_step_keeps_the_time_of_each_experiment() {
         let table: Value = record::read(&json).expect("JSON");
         for (number, row) in rows[1..].iter().enumerate() {
             let (threads, experiment) = (["3", "4"][number / 5], number % 5);
-            assert_eq!((row[0].as_str(), row[1].as_str()), (threads, experiment.to_string().as_str()));
+            assert_eq!(
+                (row[0].as_str(), row[1].as_str()),
+                (threads, experiment.to_string().as_str())
+            );
             let kept = &table["rows"][number / 5]["trial"]["experiment_times_ms"][experiment];
             assert_eq!(kept.as_f64(), row[2].parse().ok());
         }

@@ -61,7 +61,11 @@ fn names_without_leading_zeros_are_a_zone_in_canonical_order() {
     // The same records as `$GENERATE` lines, which other programs expand too.
     assert_eq!(run("compare expanded.zone generate.zone"), "the same 4099 records\n");
     let text = std::fs::read_to_string(dir.join("expanded.zone")).expect("reads");
-    assert!(text.contains("\n10-0-2-10\tA\t10.0.2.10\n10-0-2-100\tA\t10.0.2.100\n"), "{}", text.len());
+    assert!(
+        text.contains("\n10-0-2-10\tA\t10.0.2.10\n10-0-2-100\tA\t10.0.2.100\n"),
+        "{}",
+        text.len()
+    );
 }
 
 #[test]

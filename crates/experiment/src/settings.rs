@@ -3,6 +3,8 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod workload;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub(crate) use workload::CLOSED_NAMES_PER_S;
+pub use workload::{AUTO, Workload};
 
 /// An experiment at one point of its matrix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -170,43 +174,6 @@ pub enum Order {
     Interleaved,
     /// Cell by cell, in the order of the file.
     Grouped,
-}
-
-/// Queries of the trials.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Workload {
-    /// Block of IPv4 addresses whose names are queried.
-    pub namespace: String,
-    /// Whether the numbers in the names have no leading zeros, as those of dns64perf and dns64perf2.
-    pub unpadded: bool,
-    /// Type of the queries.
-    #[serde(rename = "type")]
-    pub qtype: String,
-    /// Prefix of synthesised addresses.
-    pub pref64: String,
-    /// Share (0 to 1) of names that have AAAA records of their own.
-    pub aaaa_share: f64,
-    /// Share (0 to 1) of queries that repeat a name, which a cache can answer.
-    pub repeat_share: f64,
-    /// Number of names that these repeats are taken from, evenly.
-    pub repeat_names: u64,
-}
-
-impl Default for Workload {
-    /// Returns RFC 8219's worst case, over a network-specific prefix: some of the names' addresses are not global,
-    /// and a correct server does not embed those under the well-known prefix (RFC 6052 section 3.1).
-    fn default() -> Self {
-        Workload {
-            namespace: "0.0.0.0/2".into(),
-            unpadded: false,
-            qtype: "AAAA".into(),
-            pref64: "2001:db8:64::/96".into(),
-            aaaa_share: 0.0,
-            repeat_share: 0.0,
-            repeat_names: 1_000,
-        }
-    }
 }
 
 /// Settings of the search for the capacity.

@@ -20,7 +20,7 @@ use record::HostFacts;
 
 use crate::cpus::CpuList;
 
-pub(crate) use facts::read_cpu;
+pub(crate) use facts::{available_memory, read_cpu};
 
 /// Depth of the measurement of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
