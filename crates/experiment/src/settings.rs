@@ -360,6 +360,8 @@ pub struct DutSettings {
 pub struct TesterSettings {
     /// Number of source ports; as many as the rate needs if absent.
     pub ports: Option<u16>,
+    /// Number of source ports of each core of the Measurer instead, as dns64perf++ has it (2,048 in seed 003).
+    pub ports_per_thread: Option<u16>,
     /// Spacing of the queries of an open loop.
     pub pacing: OpenPacing,
     /// Whether queries that leave together are one segmented message, from one source port; they are in any case where
@@ -386,6 +388,7 @@ impl Default for TesterSettings {
     fn default() -> Self {
         TesterSettings {
             ports: None,
+            ports_per_thread: None,
             pacing: OpenPacing::Constant,
             gso: false,
             gro: true,

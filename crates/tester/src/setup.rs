@@ -46,8 +46,13 @@ impl Setup {
                 return Err(Invalid::value(field, "must be longer than 0").into());
             }
         }
-        if request.sockets.count == Some(0) {
-            return Err(Invalid::value("sockets.count", "must be at least 1").into());
+        for (field, count) in [
+            ("sockets.count", request.sockets.count),
+            ("sockets.per_worker", request.sockets.per_worker),
+        ] {
+            if count == Some(0) {
+                return Err(Invalid::value(field, "must be at least 1").into());
+            }
         }
         // dns64perf sends its names in their own order.
         let sequential = !request.pacing.is_timed();
@@ -150,11 +155,13 @@ impl Setup {
     fn sockets_per_worker(&self, workers: usize) -> usize {
         let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
         let ports = PORTS_PER_DUT_CORE * self.request.dut_cpus.len().max(1);
-        let wanted = match (self.request.pacing, self.request.sockets.count) {
-            (Pacing::LockStep { threads, .. }, _) => (threads as usize).div_ceil(workers),
-            (_, Some(count)) => usize::from(count).div_ceil(workers),
+        let sockets = &self.request.sockets;
+        let wanted = match (self.request.pacing, sockets.per_worker, sockets.count) {
+            (Pacing::LockStep { threads, .. }, ..) => (threads as usize).div_ceil(workers),
+            (_, Some(each), _) => usize::from(each),
+            (_, None, Some(count)) => usize::from(count).div_ceil(workers),
             // More are needed from a million queries a second on.
-            (_, None) => needed.max(ports.div_ceil(workers)),
+            (_, None, None) => needed.max(ports.div_ceil(workers)),
         };
         wanted.clamp(1, udp::MAX_SOCKETS)
     }

@@ -42,6 +42,7 @@ pub(crate) fn base_request(
         count: tester
             .ports
             .or(tester.clients.filter(|_| datagrams).map(|n| n.try_into().unwrap_or(u16::MAX))),
+        per_worker: tester.ports_per_thread,
         // All trials send in the same way, at every rate.
         gso: if tester.gso { Gso::On } else { Gso::Off },
         gro: tester.gro,

@@ -121,6 +121,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
     let sockets = sockets.prop_map(|(cpus, count, flag)| Sockets {
         cpus,
         count,
+        per_worker: count,
         source: flag.then(|| "fd00::5/64".parse().expect("a prefix")),
         wait: if flag { WaitFor::Yield } else { WaitFor::Auto },
         gso: if flag { Gso::Off } else { Gso::On },

@@ -142,6 +142,7 @@ impl Line {
         let usual = Sockets::default();
         self.list("--cpus", &sockets.cpus);
         self.maybe("--sockets", sockets.count);
+        self.maybe("--ports-per-thread", sockets.per_worker);
         self.maybe("--source", sockets.source);
         self.unless("auto", "--wait", word(&WAIT, sockets.wait));
         let micros = |time: Nanos| time.0 / 1_000;
@@ -245,6 +246,7 @@ mod tests {
             "dnsdyno load 127.0.0.1 --mix x.test --mix-names 5 --mix-exponent 1.5 --mix-missing 0.25",
             "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --replay-port 53,5300 --source 10.9.0.5/24",
             "dnsdyno load 127.0.0.1 --pacing lockstep --threads 4 --experiments 2 --dut-cpus 0-2 --auth-cpus 3",
+            "dnsdyno load 127.0.0.1 --cpus 0,2 --ports-per-thread 7",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait yield --max-burst-us 20 --gso on --no-gro \
              --no-timestamps --buffer 4096 --shared-core --seed 5",
             "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --resume --alpn dot,x \
