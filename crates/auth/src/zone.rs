@@ -3,7 +3,8 @@
 //! ```text
 //! dns64perf.test              SOA NS
 //! ns1.dns64perf.test          A AAAA
-//! ddd-ddd-ddd-ddd             A, AAAA by policy          every address of the prefix
+//! ddd-ddd-ddd-ddd             A, AAAA by policy          every address of the prefix, with and without leading zeros:
+//!                                                        010-001-002-003 (dns64perf++), 10-1-2-3 (dns64perf)
 //! 10.in-addr.arpa             SOA NS                     the whole octets of the prefix
 //! d.c.b.10.in-addr.arpa       PTR
 //! ....ip6.arpa                SOA NS, PTR                if there are AAAA records
@@ -97,9 +98,12 @@ impl Zones {
     #[inline]
     fn forward(&self, front: &[u8]) -> Node {
         if let Some((&len, label)) = front.split_first() {
-            // Several labels never parse as a host label, because a length octet is not a digit.
-            let address =
-                if usize::from(len) == LABEL { Namespace::parse_label(label) } else { None };
+            // Several labels never parse as a padded host label, because a length octet is not a digit.
+            let address = match usize::from(len) {
+                LABEL => Namespace::parse_label(label).or_else(|| Namespace::parse_unpadded(label)),
+                len if len == label.len() => Namespace::parse_unpadded(label),
+                _ => None,
+            };
             match address {
                 Some(address) if self.namespace.contains(address) => Node::Host(address),
                 _ if front.eq_ignore_ascii_case(NAME_SERVER) => Node::NameServer,
@@ -242,6 +246,13 @@ mod tests {
             ("ns1.dns64perf.test", Some(Node::NameServer)),
             ("010-017-002-003.dns64perf.test", Some(Node::Host(host))),
             ("010-032-002-003.dns64perf.test", Some(Node::Missing)),
+            ("10-17-2-3.dns64perf.test", Some(Node::Host(host))),
+            ("10-17-2-3.DNS64perf.test", Some(Node::Host(host))),
+            ("10-17-002-3.dns64perf.test", Some(Node::Missing)),
+            ("10-32-2-3.dns64perf.test", Some(Node::Missing)),
+            ("10-31-255-255.dns64perf.test", Some(Node::Host(Ipv4Addr::new(10, 31, 255, 255)))),
+            ("10-17.2-3.dns64perf.test", Some(Node::Missing)),
+            ("a.10-17-2-3.dns64perf.test", Some(Node::Missing)),
             ("a.010-017-002-003.dns64perf.test", Some(Node::Missing)),
             ("www.dns64perf.test", Some(Node::Missing)),
             ("xdns64perf.test", None),

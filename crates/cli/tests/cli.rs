@@ -46,7 +46,7 @@ fn bad_input_gets_one_message_with_its_place() {
     .expect("reads");
     let unknown = file("unknown.toml", &good.replace("\"unbound\"", "\"unbund\""));
     let key = file("key.toml", &good.replace("repeats = 20", "repeats = 20\nrepeat = 3"));
-    let table: [(&[&str], &str); 13] = [
+    let table: [(&[&str], &str); 15] = [
         (&["load", "127.0.0.1:1", "--queries", &queries], "q.txt:7:11: "),
         (
             &["load", "127.0.0.1:1", "--queries", "/nowhere/q.txt"],
@@ -70,7 +70,9 @@ fn bad_input_gets_one_message_with_its_place() {
         (&["load", "127.0.0.1:1", "--rate", "fast"], "`fast` is not a rate"),
         (&["load", "127.0.0.1:1", "--duration", "5"], "is not a duration such as 5s"),
         (&["load", "127.0.0.1:1", "--pacing", "ramp"], "a ramp needs --from and --to"),
-        (&["load", "127.0.0.1:1", "--pacing", "lockstep", "--threads", "3"], "take 1, 2, 4"),
+        (&["load", "127.0.0.1:1", "--pacing", "lockstep", "--threads", "257"], "take 1 to 256"),
+        (&["load", "127.0.0.1:1", "--times", "-"], "--times is about the experiments"),
+        (&["load", "127.0.0.1:1", "--name", "a.test", "--unpadded"], "use it with --namespace"),
         (&["search", "127.0.0.1:1", "--goal", "p99 < 5"], "is not a goal"),
         (&["run", &toml], "bad.toml:4:"),
         (&["run", &key], "unknown field `repeat`"),
@@ -291,6 +293,44 @@ fn lock_step_prints_the_table_of_seed_000() {
         "CPU utilization (%)",
     ] {
         assert!(out.contains(part), "{part}: {out}{err}");
+    }
+}
+
+#[test]
+fn lock_step_keeps_the_time_of_each_experiment() {
+    // The AuthDNS answers both forms of the names: those of dns64perf++, and those of dns64perf.
+    let auth = AuthDns::start(&[]);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(2);
+    let cpus = if cores > 1 { "0,1" } else { "0" };
+    let dir = tempfile::tempdir().expect("a folder");
+    let (times, json) = (dir.path().join("times.csv"), dir.path().join("table.json"));
+    for form in [&[][..], &["--unpadded"]] {
+        let mut args = vec!["load", &auth.address, "--pacing", "lockstep", "--threads", "3,4"];
+        args.extend(["--experiments", "5", "--cpus", cpus, "--type", "A"]);
+        args.extend(["--times", times.to_str().expect("UTF-8")]);
+        args.extend(["--json", json.to_str().expect("UTF-8")]);
+        args.extend(form);
+        let (_, out, err) = dnsdyno(&args);
+        let rows: Vec<Vec<String>> = std::fs::read_to_string(&times)
+            .unwrap_or_else(|e| panic!("{e}: {out}{err}"))
+            .lines()
+            .map(|line| line.split(',').map(str::to_owned).collect())
+            .collect();
+        assert_eq!(rows[0], ["threads", "experiment", "time_ms"]);
+        assert_eq!(rows.len(), 11, "{rows:?}");
+        let table: Value = record::read(&json).expect("JSON");
+        for (number, row) in rows[1..].iter().enumerate() {
+            let (threads, experiment) = (["3", "4"][number / 5], number % 5);
+            assert_eq!(
+                (row[0].as_str(), row[1].as_str()),
+                (threads, experiment.to_string().as_str())
+            );
+            let kept = &table["rows"][number / 5]["trial"]["experiment_times_ms"][experiment];
+            assert_eq!(kept.as_f64(), row[2].parse().ok());
+        }
+        for row in table["rows"].as_array().expect("rows") {
+            assert_eq!(row["trial"]["valid"], 5 * 256, "{form:?}: {row}");
+        }
     }
 }
 

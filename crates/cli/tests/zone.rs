@@ -44,6 +44,31 @@ fn from_a_seed_to_slices() {
 }
 
 #[test]
+fn names_without_leading_zeros_are_a_zone_in_canonical_order() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let run = |line: &str| {
+        let (code, out, err) = zone(dir, &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, 0, "{line}: {err}");
+        out
+    };
+    let generate = "generate dns64 --namespace 10.0.0.0/20 --unpadded";
+    run(&format!("{generate} --output expanded.zone"));
+    run(&format!("{generate} --style generate --output generate.zone"));
+    let stats = run("stats --json expanded.zone");
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    assert_eq!((&stats["names"], &stats["canonical_order"]), (&(4_096 + 2).into(), &true.into()));
+    // The same records as `$GENERATE` lines, which other programs expand too.
+    assert_eq!(run("compare expanded.zone generate.zone"), "the same 4099 records\n");
+    let text = std::fs::read_to_string(dir.join("expanded.zone")).expect("reads");
+    assert!(
+        text.contains("\n10-0-2-10\tA\t10.0.2.10\n10-0-2-100\tA\t10.0.2.100\n"),
+        "{}",
+        text.len()
+    );
+}
+
+#[test]
 fn bad_zones_get_one_message_with_its_place() {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();

@@ -106,6 +106,7 @@ impl Bench for Stalling {
             connections: None,
             disturbances: Default::default(),
             series,
+            experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             conditions: Conditions::default(),
             warnings: Vec::new(),

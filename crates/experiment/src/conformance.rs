@@ -4,6 +4,7 @@ use measure::{Goal, Link, Nanos, Path, Qps};
 use record::Certificate;
 
 use crate::certify::TIMEOUT_FACTOR;
+use crate::names::NameUse;
 use crate::search::Search;
 
 /// RFC 8219 section 9.2: a trial lasts at least 60 s.
@@ -16,8 +17,8 @@ pub const REPEATS: u32 = 20;
 /// Circumstances of a measurement, beside its search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Circumstances {
-    /// Whether a name was used twice.
-    pub names_reused: bool,
+    /// How names were used more than once.
+    pub names: NameUse,
     /// Whether the clients used IPv6; unknown counts as no.
     pub over_ipv6: bool,
     /// What lies between the Tester and a server on the same host; `None` if the server is on another.
@@ -90,7 +91,7 @@ pub fn differs(
         format!("the goal `{}` instead of zero loss", search.goal),
     );
     say(repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}"));
-    say(circumstances.names_reused, "names were used more than once".into());
+    circumstances.names.differences().into_iter().for_each(|how| say(true, how));
     say(!circumstances.over_ipv6, "the clients did not speak IPv6".into());
     match certificate {
         None => say(true, "no self-test of the Tester".into()),

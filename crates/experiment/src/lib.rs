@@ -31,7 +31,7 @@ pub use certify::certify;
 pub use conformance::{Circumstances, OneHost, differs};
 pub use custom::Custom;
 pub use file::{Experiment, FileError, Point};
-pub use names::{NameBudget, NamesExhausted};
+pub use names::{Crowded, NameBudget, NameUse, NamesExhausted};
 pub use plan::{Visit, estimate, self_test_estimate, visit_estimate, visits};
 pub use repeats::{Progress, Repeats};
 pub use replication::{Replication, Sizes, UpdateSpec, Updated};

@@ -1,4 +1,7 @@
 //! The names of a run: no name is used twice, so that no cache can answer (RFC 8219 section 9.2).
+//!
+//! An authoritative server has no cache, and its zone is limited by its memory: there names may be used again, and the
+//! record says how.
 
 use measure::{Nanos, Pacing};
 
@@ -10,8 +13,49 @@ const MOST_WORKERS: u32 = 16;
 pub struct NameBudget {
     size: u64,
     next: u64,
-    may_reuse: bool,
-    reused: bool,
+    reuse: Reuse,
+    used: NameUse,
+}
+
+/// Whether names may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reuse {
+    /// Never.
+    Never,
+    /// In later trials.
+    Later,
+    /// In later trials, and within a trial that has more queries than there are names.
+    Always,
+}
+
+/// How names were used more than once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameUse {
+    /// Whether a trial used names of an earlier one.
+    pub again: bool,
+    /// The trial with most queries of those that had more queries than there are names.
+    pub crowded: Option<Crowded>,
+}
+
+/// A trial with more queries than names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowded {
+    /// Number of names.
+    pub names: u64,
+    /// Number of queries.
+    pub queries: u64,
+}
+
+impl NameUse {
+    /// Lists, in words, how names were used more than once; empty if none was.
+    pub fn differences(self) -> Vec<String> {
+        let crowded = self.crowded.map(|Crowded { names, queries }| {
+            format!("a trial of {queries} queries had {names} names: it used them more than once")
+        });
+        let again =
+            self.again.then(|| "names were used more than once, in different trials".into());
+        crowded.into_iter().chain(again).collect()
+    }
 }
 
 /// Error: there are not enough names.
@@ -32,7 +76,14 @@ impl NameBudget {
     /// Makes a budget of `size` unused names. With `may_reuse`, names are used again when they run out;
     /// [`reused`](Self::reused) then returns true.
     pub fn new(size: u64, may_reuse: bool) -> Self {
-        NameBudget { size, next: 0, may_reuse, reused: false }
+        let reuse = if may_reuse { Reuse::Later } else { Reuse::Never };
+        NameBudget { size, next: 0, reuse, used: NameUse::default() }
+    }
+
+    /// Makes a budget of the `size` names of an authoritative server's zone, which may be used again within a trial too;
+    /// [`used`](Self::used) then tells it.
+    pub fn of_zone(size: u64) -> Self {
+        NameBudget { reuse: Reuse::Always, ..Self::new(size, true) }
     }
 
     /// Takes `count` unused names in sequence; returns the number of the first.
@@ -42,15 +93,30 @@ impl NameBudget {
     pub fn take(&mut self, count: u64) -> Result<u64, NamesExhausted> {
         let left = self.size - self.next;
         if count > left {
-            if count > self.size || !self.may_reuse {
+            let possible = match self.reuse {
+                Reuse::Never => false,
+                Reuse::Later => count <= self.size,
+                Reuse::Always => true,
+            };
+            if !possible {
                 return Err(NamesExhausted { wanted: count, left, size: self.size });
             }
-            self.reused = true;
+            // The first trial of all uses no names of an earlier one.
+            self.used.again |= self.next > 0;
             self.next = 0;
         }
+        self.crowd_beyond(self.size, count);
         let first = self.next;
-        self.next += count;
+        self.next += count.min(self.size);
         Ok(first)
+    }
+
+    /// Notes a trial that had `names` names and sends `queries` queries, if these are more.
+    pub(crate) fn crowd_beyond(&mut self, names: u64, queries: u64) {
+        let most = self.used.crowded.map_or(names, |crowded| crowded.queries.max(names));
+        if self.reuse == Reuse::Always && queries > most {
+            self.used.crowded = Some(Crowded { names, queries });
+        }
     }
 
     /// Returns the number of all names.
@@ -60,7 +126,8 @@ impl NameBudget {
 
     /// Returns whether a take of `count` names would reuse names or fail.
     pub(crate) fn is_short_of(&self, count: u64) -> bool {
-        count > self.size - self.next
+        // Names that may always be used again never run out.
+        self.reuse != Reuse::Always && count > self.size - self.next
     }
 
     /// Marks every name as unused, after the server's cache was cleared.
@@ -68,9 +135,9 @@ impl NameBudget {
         self.next = 0;
     }
 
-    /// Returns whether any name was used twice without a cleared cache between.
-    pub fn reused(&self) -> bool {
-        self.reused
+    /// Returns how names were used more than once without a cleared cache between.
+    pub fn used(&self) -> NameUse {
+        self.used
     }
 }
 
@@ -89,16 +156,36 @@ mod tests {
         assert_eq!((names.take(60), names.take(40)), (Ok(0), Ok(60)));
         assert_eq!(names.take(1), Err(NamesExhausted { wanted: 1, left: 0, size: 100 }));
         names.refresh();
-        assert_eq!((names.take(100), names.reused()), (Ok(0), false));
+        assert_eq!((names.take(100), names.used()), (Ok(0), NameUse::default()));
     }
 
     #[test]
     fn reuse_is_reported() {
         let mut names = NameBudget::new(100, true);
         assert_eq!(names.take(80), Ok(0));
-        assert!(!names.reused() && names.is_short_of(21));
+        assert!(!names.used().again && names.is_short_of(21));
         assert_eq!(names.take(30), Ok(0));
-        assert!(names.reused());
+        assert_eq!(names.used(), NameUse { again: true, crowded: None });
         assert!(names.take(101).is_err());
+    }
+
+    #[test]
+    fn a_zone_tells_each_reuse_of_its_names() {
+        let mut names = NameBudget::of_zone(65_536);
+        assert_eq!((names.take(60_000), names.used()), (Ok(0), NameUse::default()));
+        assert!(names.used().differences().is_empty() && !names.is_short_of(u64::MAX));
+        assert_eq!(names.take(6_000), Ok(0));
+        assert!(names.used().again && names.used().crowded.is_none());
+        for queries in [225_000, 100_000] {
+            assert_eq!(names.take(queries), Ok(0));
+        }
+        let wanted = [
+            "a trial of 225000 queries had 65536 names: it used them more than once",
+            "names were used more than once, in different trials",
+        ];
+        assert_eq!(names.used().differences(), wanted);
+        // One trial alone does not use names of others.
+        let mut alone = NameBudget::of_zone(100);
+        assert_eq!((alone.take(1_000), alone.used().again), (Ok(0), false));
     }
 }

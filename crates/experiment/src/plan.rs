@@ -8,7 +8,7 @@ use measure::{Nanos, Rng};
 
 use crate::file::{Experiment, Point};
 use crate::search::Search;
-use crate::settings::{Generator, Method, Order, Role, Settings};
+use crate::settings::{AUTO, Generator, Method, Order, Role, Settings};
 
 /// One measurement of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +132,9 @@ fn zone_s(settings: &Settings) -> f64 {
     }
     let len = settings.workload.namespace.rsplit_once('/').and_then(|(_, len)| len.parse().ok());
     match (settings.role, len) {
+        (Role::Authoritative, None) if settings.workload.namespace == AUTO => {
+            settings.names_of_a_trial().next_power_of_two() as f64 / ZONE_RATE
+        }
         (Role::Authoritative, Some(len @ 0..=32)) => 2f64.powi(32 - len) / ZONE_RATE,
         _ => 0.0,
     }

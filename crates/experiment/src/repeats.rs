@@ -82,7 +82,7 @@ impl Repeats {
             trials,
             ..CellRecord::new(server, BTreeMap::new(), "search")
         };
-        let circumstances = Circumstances { names_reused: names.reused(), ..self.circumstances };
+        let circumstances = Circumstances { names: names.used(), ..self.circumstances };
         sum_up(&mut record, &self.search, self.repeats, &circumstances);
         (record, error)
     }

@@ -3,6 +3,8 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod workload;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub(crate) use workload::CLOSED_NAMES_PER_S;
+pub use workload::{AUTO, Workload};
 
 /// An experiment at one point of its matrix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -172,40 +176,6 @@ pub enum Order {
     Grouped,
 }
 
-/// Queries of the trials.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Workload {
-    /// Block of IPv4 addresses whose names are queried.
-    pub namespace: String,
-    /// Type of the queries.
-    #[serde(rename = "type")]
-    pub qtype: String,
-    /// Prefix of synthesised addresses.
-    pub pref64: String,
-    /// Share (0 to 1) of names that have AAAA records of their own.
-    pub aaaa_share: f64,
-    /// Share (0 to 1) of queries that repeat a name, which a cache can answer.
-    pub repeat_share: f64,
-    /// Number of names that these repeats are taken from, evenly.
-    pub repeat_names: u64,
-}
-
-impl Default for Workload {
-    /// Returns RFC 8219's worst case, over a network-specific prefix: some of the names' addresses are not global,
-    /// and a correct server does not embed those under the well-known prefix (RFC 6052 section 3.1).
-    fn default() -> Self {
-        Workload {
-            namespace: "0.0.0.0/2".into(),
-            qtype: "AAAA".into(),
-            pref64: "2001:db8:64::/96".into(),
-            aaaa_share: 0.0,
-            repeat_share: 0.0,
-            repeat_names: 1_000,
-        }
-    }
-}
-
 /// Settings of the search for the capacity.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -249,7 +219,7 @@ pub struct SearchSettings {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LockStepSettings {
-    /// Number of threads of dns64perf: a power of two, at most 256.
+    /// Number of threads of dns64perf, at most 256.
     pub lanes: u32,
     /// Number of experiments of 256 queries in each repeat.
     pub experiments: u32,
@@ -390,6 +360,8 @@ pub struct DutSettings {
 pub struct TesterSettings {
     /// Number of source ports; as many as the rate needs if absent.
     pub ports: Option<u16>,
+    /// Number of source ports of each core of the Measurer instead, as dns64perf++ has it (2,048 in seed 003).
+    pub ports_per_thread: Option<u16>,
     /// Spacing of the queries of an open loop.
     pub pacing: OpenPacing,
     /// Whether queries that leave together are one segmented message, from one source port; they are in any case where
@@ -416,6 +388,7 @@ impl Default for TesterSettings {
     fn default() -> Self {
         TesterSettings {
             ports: None,
+            ports_per_thread: None,
             pacing: OpenPacing::Constant,
             gso: false,
             gro: true,

@@ -19,6 +19,8 @@ const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
 const DELEGATIONS: RangeInclusive<u64> = 100..=200_000_000;
 const UPDATES: RangeInclusive<u64> = 1..=1_000_000;
 const THREADS: RangeInclusive<usize> = 1..=4_096;
+/// Bounds of the source ports of one core: a worker has so many sockets at most.
+const PORTS_PER_THREAD: RangeInclusive<u16> = 1..=4_096;
 /// Bounds of a limit of CPU time, in cores.
 const CPU_LIMIT: RangeInclusive<f64> = 0.01..=4_096.0;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
@@ -132,11 +134,9 @@ fn search(s: &Settings) -> Result<(), Invalid> {
 
 fn methods(s: &Settings) -> Result<(), Invalid> {
     must(
-        s.lockstep.lanes.is_power_of_two() && s.lockstep.lanes <= MAX_LANES,
+        (1..=MAX_LANES).contains(&s.lockstep.lanes),
         "lockstep.lanes",
-        format!(
-            "`lanes` is a power of two from 1 to {MAX_LANES}, since {MAX_LANES} queries are shared out evenly"
-        ),
+        format!("`lanes` is from 1 to {MAX_LANES}, since {MAX_LANES} queries are shared out"),
     )?;
     within(s.lockstep.experiments, EXPERIMENTS, "lockstep.experiments")?;
     within(s.generators.experiments, EXPERIMENTS, "generators.experiments")?;
@@ -235,6 +235,13 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
         _ => Ok(()),
     };
     at_least_one(s.tester.ports.map(u32::from), "tester.ports")?;
+    let per_thread = s.tester.ports_per_thread;
+    per_thread.map_or(Ok(()), |n| within(n, PORTS_PER_THREAD, "tester.ports-per-thread"))?;
+    must(
+        per_thread.is_none() || s.tester.ports.is_none(),
+        "tester.ports-per-thread",
+        "`ports` are those of all cores, `ports-per-thread` those of each: give one of them",
+    )?;
     at_least_one(s.tester.queries_per_connection, "tester.queries-per-connection")?;
     at_least_one(s.tester.clients, "tester.clients")?;
     let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

@@ -16,10 +16,8 @@ use crate::conformance::Circumstances;
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
-use crate::settings::{Method, Settings};
+use crate::settings::{CLOSED_NAMES_PER_S, Method, Settings};
 
-/// Names reserved for each second of a closed loop: more than a server behind one link answers.
-const CLOSED_NAMES_PER_S: f64 = 500_000.0;
 /// Number of times that a void trial is run again; a search has its own number.
 const VOID_RETRIES: u32 = 2;
 
@@ -167,7 +165,10 @@ impl Visiting<'_> {
     ) -> Result<Trial, BenchError> {
         self.settled(rate_qps, |visit| {
             let (first_name, names) = visit.names(spec.names, at_most)?;
-            visit.bench.trial(&TrialSpec { first_name, names, ..spec.clone() })
+            let trial = visit.bench.trial(&TrialSpec { first_name, names, ..spec.clone() })?;
+            // A closed loop sends as many queries as the server answers.
+            visit.names.crowd_beyond(names, trial.sent);
+            Ok(trial)
         })
     }
 

@@ -139,7 +139,15 @@ fn errors_have_their_place() {
         (with("[quick.quick]\nrepeats = 1"), "x.toml:20:8: `[quick]` has no `[quick]`"),
         (with("[tester]\ntransport = \"sctp\""), "x.toml:21:13: `sctp` is not a transport"),
         (with("[dut]\ncpu-limit = 0.0"), "x.toml:21:13: `cpu-limit` is a number from 0.01 to 4096"),
-        (with("[lockstep]\nlanes = 3"), "x.toml:21:9: `lanes` is a power of two"),
+        (
+            with("[tester]\nports-per-thread = 5000"),
+            "x.toml:21:20: `ports-per-thread` is a number from 1 to 4096",
+        ),
+        (
+            with("[tester]\nports = 1\nports-per-thread = 2"),
+            "x.toml:22:20: `ports` are those of all cores",
+        ),
+        (with("[lockstep]\nlanes = 257"), "x.toml:21:9: `lanes` is from 1 to 256"),
     ];
     for (text, start) in table {
         let error = error(&text);

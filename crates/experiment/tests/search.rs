@@ -12,8 +12,12 @@ use measure::{Goal, Limiter, Link, Nanos, OpenPacing, Outstanding, Pacing, Path,
 use record::{CellRecord, Trial};
 
 /// Two hosts that speak IPv6.
-const CIRCUMSTANCES: Circumstances =
-    Circumstances { names_reused: false, over_ipv6: true, one_host: None, shortened: None };
+const CIRCUMSTANCES: Circumstances = Circumstances {
+    names: experiment::NameUse { again: false, crowded: None },
+    over_ipv6: true,
+    one_host: None,
+    shortened: None,
+};
 
 /// Outcome of a rate on the scripted bench.
 #[derive(Clone, Copy)]

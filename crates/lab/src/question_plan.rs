@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use experiment::file::Role;
+use experiment::settings::AUTO;
 use experiment::{Experiment, FileError, Method, Point};
 use record::TrialRequest;
 use record::request::{Names, NamespaceExpect, Query, Repeats, Workload};
@@ -14,7 +15,7 @@ use zone::ZoneRecords;
 
 use crate::bench::measurer::base_request;
 use crate::ready::Ask;
-use crate::zonefile::MAX_NAMES;
+use crate::zonefile::{check_size, most_names, namespace_of};
 
 /// Queries of one point, with parsed names and prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +33,19 @@ impl QuestionPlan {
     pub(crate) fn new(experiment: &Experiment, point: &Point) -> Result<Self, FileError> {
         let (w, role) = (&point.settings.workload, point.settings.role);
         let bad = |key: &str, why: String| experiment.bad(point, &format!("workload.{key}"), why);
-        let prefix = w
-            .namespace
-            .parse()
-            .map_err(|e: wire::Ipv4PrefixError| bad("namespace", e.to_string()))?;
-        let namespace = Namespace::with_default_zone(prefix);
+        let namespace = match (w.namespace.as_str(), role) {
+            (AUTO, Role::Authoritative) => {
+                namespace_of(point.settings.names_of_a_trial(), most_names())
+            }
+            (AUTO, _) => {
+                let why = format!("`{AUTO}` is the zone of an authoritative server");
+                return Err(bad("namespace", why));
+            }
+            (text, _) => Namespace::with_default_zone(
+                text.parse().map_err(|e: wire::Ipv4PrefixError| bad("namespace", e.to_string()))?,
+            ),
+        };
+        let namespace = namespace.with_padding(!w.unpadded);
         let pref64 =
             w.pref64.parse().map_err(|e: wire::Pref64Error| bad("pref64", e.to_string()))?;
         let qtype = match (w.qtype.parse().ok(), role) {
@@ -64,10 +73,7 @@ impl QuestionPlan {
             return Ok(());
         }
         if settings.role == Role::Authoritative {
-            let fits = size <= MAX_NAMES;
-            return fits.then_some(()).ok_or_else(|| {
-                format!("{size} names; a generated zone has at most {MAX_NAMES}, as 10.0.0.0/12")
-            });
+            return check_size(&self.namespace, most_names()).map_err(|e| e.to_string());
         }
         let (Some(search), Method::Search) = (&settings.search, settings.method) else {
             return Ok(());
@@ -91,6 +97,7 @@ impl QuestionPlan {
         Names {
             prefix: net(&self.namespace.prefix()),
             zone: self.namespace.zone().to_string(),
+            unpadded: !self.namespace.is_padded(),
             qtype: self.qtype.to_string(),
             expect,
             first: 0,
@@ -129,8 +136,9 @@ impl QuestionPlan {
         let (prefix, pref64) = (self.namespace.prefix(), self.pref64);
         if point.settings.role == Role::Authoritative {
             let records = if self.qtype == Qtype::A { "a" } else { "aaaa" };
+            let form = if self.namespace.is_padded() { "" } else { " --unpadded" };
             return format!(
-                "it must have the zone that `dnsdyno zone generate dns64 --namespace {prefix} --records {records} \
+                "it must have the zone that `dnsdyno zone generate dns64 --namespace {prefix}{form} --records {records} \
                  --pref64 {pref64} --output FILE` writes"
             );
         }

@@ -54,7 +54,11 @@ impl Session<'_> {
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }
         let authoritative = settings.role == Role::Authoritative;
-        let size = if authoritative { u64::MAX } else { asked.namespace.size() };
+        let size = asked.namespace.size();
+        let names = match authoritative {
+            true => NameBudget::of_zone(size),
+            false => NameBudget::new(size, true),
+        };
         let tester = &settings.tester;
         let path = if tester.gso { Path::HostOffload } else { Path::Wire };
         let tcp = !tester.transport.is_datagram();
@@ -65,7 +69,7 @@ impl Session<'_> {
             bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
-            names: NameBudget::new(size, !authoritative),
+            names,
             circumstances: Circumstances {
                 over_ipv6: target.is_ipv6(),
                 one_host: is_own_address(target).then_some(loopback),

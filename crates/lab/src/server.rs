@@ -502,10 +502,7 @@ pub(crate) fn transport_port(transport: Transport) -> u16 {
 
 /// Returns the size of all caches, in megabytes: see [`CACHE`].
 fn cache_mb() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = available.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
-    (kilobytes.unwrap_or(1_u64 << 20) / 1024 / CACHE.0).clamp(64, CACHE.1)
+    (crate::host::available_memory() / (1 << 20) / CACHE.0).clamp(64, CACHE.1)
 }
 
 /// Returns the program, or the path of a copy if an AppArmor profile of this machine confines it to its usual files.

@@ -429,13 +429,16 @@ impl<'a> Session<'a> {
             let what = if authoritative { "authoritative" } else { "a resolver" };
             format!("the server is {what}, not a DNS64 server")
         });
-        // An authoritative server has no cache, so that names may repeat.
-        let size = if authoritative { u64::MAX } else { asked.namespace.size() };
+        let size = asked.namespace.size();
+        let names = match authoritative {
+            true => NameBudget::of_zone(size),
+            false => NameBudget::new(size, false),
+        };
         let started = Started {
             bench,
             title: installed.adapter().title.clone(),
             version: installed.version(),
-            names: NameBudget::new(size, false),
+            names,
             circumstances: Circumstances {
                 over_ipv6: target.is_ipv6(),
                 one_host: Some(self.between(&point.settings.tester)),

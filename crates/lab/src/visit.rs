@@ -53,8 +53,19 @@ impl Session<'_> {
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();
         let found = found?;
-        let circumstances = Circumstances { names_reused: names.reused(), ..started.circumstances };
+        let circumstances = Circumstances { names: names.used(), ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
+        if settings.method != Method::Search {
+            // A search has them among its differences from RFC 8219.
+            let crowded = names.used().crowded.map(|c| {
+                format!(
+                    "{} queries for {} names: names were used more than once",
+                    c.queries, c.names
+                )
+            });
+            let new = crowded.filter(|note| !cell.record.notes.contains(note));
+            cell.record.notes.extend(new);
+        }
         cell.record.differs.extend(handicap.into_iter().chain(started.differs));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();
         Ok(found)

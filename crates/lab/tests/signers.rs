@@ -32,7 +32,7 @@ fn each_signer_signs() {
                 denial,
             };
             signing.run().expect("signs");
-            let signed = zone::Reader::open(&output, Some(name)).and_then(Stats::of);
+            let signed = Stats::of(|| zone::Reader::open(&output, Some(name)));
             let signed = signed.expect("can be read");
             let count = |rtype: &str| {
                 signed.type_counts().find(|(t, _)| t == rtype).map_or(0, |(_, count)| count)

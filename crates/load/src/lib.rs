@@ -32,7 +32,7 @@ pub use clients::{ClientPlan, Clients, ClientsResult};
 pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
 pub use live::{LATENCY_BOUNDS, Live};
-pub use lockstep::{LockStep, LockStepResult};
+pub use lockstep::{LockStep, LockStepPlan, LockStepResult, Rounds};
 pub use measurer::Measurer;
 pub use plan::Plan;
 pub use population::{Networks, Population};

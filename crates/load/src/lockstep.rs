@@ -8,9 +8,12 @@
 //!
 //! The time of an experiment begins before its first query leaves. It ends when the last reply arrives or the
 //! last timeout passes. In dns64perf the lanes are threads that start anew for each experiment. Here they are
-//! sockets of one worker, so that the measured time includes no start of threads.
+//! sockets of the workers, so that the measured time includes no start of threads. Several workers share the lanes:
+//! each has some that follow each other, and their part of the 256 names, and waits for the others after each experiment.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
@@ -36,13 +39,86 @@ struct Lane {
     waiting: Option<Nanos>,
 }
 
-/// The role of a lock-step load; one worker drives all lanes, each on its own socket.
+/// Settings of a lock-step load, and the part of one worker.
+#[derive(Clone, Debug)]
+pub struct LockStepPlan {
+    /// Number of lanes over all workers, from 1 to 256.
+    pub threads: u32,
+    /// Number of experiments.
+    pub experiments: u32,
+    /// Timeout of a query.
+    pub timeout: Nanos,
+    /// Number of the worker, from 0.
+    pub worker: u32,
+    /// What all workers have in common.
+    pub rounds: Arc<Rounds>,
+}
+
+/// What the workers of a lock-step load have in common: no experiment begins before all have ended the last one.
+#[derive(Debug)]
+pub struct Rounds {
+    workers: u32,
+    /// Number of experiments that workers have ended, over all workers.
+    ended: AtomicU64,
+    /// Whether a worker has stopped before its last experiment.
+    over: AtomicBool,
+}
+
+impl Rounds {
+    /// Returns the common part of `workers` workers.
+    pub fn of(workers: u32) -> Arc<Self> {
+        Arc::new(Rounds { workers, ended: AtomicU64::new(0), over: AtomicBool::new(false) })
+    }
+
+    /// Returns whether all workers have ended `experiments` experiments.
+    fn all_ended(&self, experiments: usize) -> bool {
+        self.ended.load(Ordering::Acquire) >= u64::from(self.workers) * experiments as u64
+    }
+}
+
+impl LockStepPlan {
+    /// Returns the lanes of the worker.
+    fn lanes(&self) -> Range<u32> {
+        let first = |worker: u32| {
+            (u64::from(self.threads) * u64::from(worker) / u64::from(self.rounds.workers)) as u32
+        };
+        first(self.worker)..first(self.worker + 1)
+    }
+
+    /// Returns the number of the first of the 256 queries of an experiment that belongs to `lane`. Lanes differ by one
+    /// query at most.
+    fn first_query(&self, lane: u32) -> u32 {
+        EXPERIMENT * lane / self.threads
+    }
+}
+
+/// Begin and end of a worker's part of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Time before the first query left.
+    pub start: Nanos,
+    /// Time after the last reply or timeout.
+    pub end: Nanos,
+}
+
+/// Returns the time of each experiment from the spans of all workers; an experiment that a worker did not end has none.
+pub fn experiment_times(workers: &[Vec<Span>]) -> Vec<Nanos> {
+    let complete = workers.iter().map(Vec::len).min().unwrap_or(0);
+    let time = |experiment: usize| {
+        let spans = || workers.iter().map(|spans| spans[experiment]);
+        let (start, end) = (spans().map(|s| s.start).min()?, spans().map(|s| s.end).max()?);
+        Some(end.since(start))
+    };
+    (0..complete).filter_map(time).collect()
+}
+
+/// The role of one worker of a lock-step load; it drives its lanes, each on its own socket.
 pub struct LockStep {
     outcomes: Outcomes,
+    plan: LockStepPlan,
     lanes: Vec<Lane>,
-    timeout: Nanos,
-    experiments: u32,
-    times: Vec<Nanos>,
+    spans: Vec<Span>,
+    /// Begin of the experiment in progress, since the start; `None` while the worker waits for others.
     experiment_start: Option<Nanos>,
     start: Option<Nanos>,
     last_batch: Vec<usize>,
@@ -52,49 +128,59 @@ pub struct LockStep {
 /// Result of a lock-step load.
 #[derive(Clone, Debug)]
 pub struct LockStepResult {
-    /// Duration of each completed experiment.
-    pub times: Vec<Nanos>,
+    /// Begin and end of each completed experiment; [`experiment_times`] joins those of all workers.
+    pub spans: Vec<Span>,
     /// Outcomes of the queries.
     pub tally: Tally,
 }
 
-/// Error for a number of threads that dns64perf does not accept.
+/// Error for a number of threads that an experiment cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} threads do not divide the {EXPERIMENT} names of an experiment evenly; take 1, 2, 4, ... {EXPERIMENT}"
+    "{0} threads: an experiment has {EXPERIMENT} queries, and each thread at least one of them; take 1 to {EXPERIMENT}"
 )]
 pub struct BadThreads(pub u32);
 
-impl LockStep {
-    /// Makes a role with `threads` lanes (sockets 0 to `threads` - 1) that runs `experiments` experiments.
+impl BadThreads {
+    /// Checks a number of threads.
     ///
     /// # Errors
-    /// When `threads` is not a power of two up to 256.
+    /// Unless it is from 1 to 256.
+    pub fn check(threads: u32) -> Result<(), Self> {
+        if (1..=EXPERIMENT).contains(&threads) { Ok(()) } else { Err(BadThreads(threads)) }
+    }
+}
+
+impl LockStep {
+    /// Makes the role of one worker, whose lanes are its sockets from 0 on. All workers have the same workload: each
+    /// uses its part of every 256 queries.
+    ///
+    /// # Errors
+    /// When the number of threads is not from 1 to 256.
     pub fn new(
-        threads: u32,
-        experiments: u32,
-        timeout: Nanos,
+        plan: LockStepPlan,
         workload: Box<dyn Workload>,
         live: Arc<Live>,
     ) -> Result<Self, BadThreads> {
-        if !threads.is_power_of_two() || threads > EXPERIMENT {
-            return Err(BadThreads(threads));
-        }
+        BadThreads::check(plan.threads)?;
+        let lanes = plan.lanes();
+        let queries = plan.first_query(lanes.end) - plan.first_query(lanes.start);
         let mut tally = Tally::new(SERIES);
-        tally.planned = u64::from(experiments) * u64::from(EXPERIMENT);
-        Ok(LockStep {
-            outcomes: Outcomes::new(workload, tally, timeout),
-            lanes: (0..threads as u16)
+        tally.planned = u64::from(plan.experiments) * u64::from(queries);
+        let mut role = LockStep {
+            outcomes: Outcomes::new(workload, tally, plan.timeout),
+            lanes: (0..lanes.len() as u16)
                 .map(|i| Lane { ring: Ring::new(i), remaining: 0, waiting: None })
                 .collect(),
-            timeout,
-            experiments,
-            times: Vec::with_capacity(experiments as usize),
+            spans: Vec::with_capacity(plan.experiments as usize),
             experiment_start: None,
             start: None,
-            last_batch: Vec::with_capacity(threads as usize),
+            last_batch: Vec::with_capacity(lanes.len()),
             live: Publisher::new(live),
-        })
+            plan,
+        };
+        role.outcomes.skip(role.plan.first_query(lanes.start));
+        Ok(role)
     }
 
     /// Returns the result.
@@ -102,13 +188,13 @@ impl LockStep {
         let waiting = self.lanes.iter().filter(|lane| lane.waiting.is_some());
         self.outcomes.tally.unresolved = waiting.count() as u64;
         self.live.publish(&self.outcomes.tally);
-        LockStepResult { times: self.times, tally: self.outcomes.tally }
+        LockStepResult { spans: self.spans, tally: self.outcomes.tally }
     }
 
     /// Expires queries after their timeout, so that their lanes continue with the next name.
     fn expire(&mut self, now: Nanos) {
         for lane in &mut self.lanes {
-            let lost = lane.ring.expire(now, self.timeout);
+            let lost = lane.ring.expire(now, self.plan.timeout);
             if lost > 0 {
                 lane.waiting = None;
                 self.outcomes.record_lost(lost);
@@ -141,23 +227,41 @@ impl LockStep {
         let waiting = self.lanes.iter().any(|lane| lane.waiting.is_some());
         if self.outcomes.tally.exhausted {
             // The experiment in which the names ran out is incomplete and gets no time.
+            self.plan.rounds.over.store(true, Ordering::Release);
             return waiting;
         }
         if waiting || self.lanes.iter().any(|lane| lane.remaining > 0) {
             return true;
         }
-        if let Some(experiment_start) = self.experiment_start {
-            self.times.push(now.since(experiment_start));
-            self.live.publish(&self.outcomes.tally);
-            self.live.publish_latency(now, &self.outcomes.tally);
+        if let Some(experiment_start) = self.experiment_start.take() {
+            self.end_experiment(experiment_start, now);
         }
-        if self.times.len() == self.experiments as usize {
+        if self.spans.len() == self.plan.experiments as usize {
             return false;
         }
+        if !self.plan.rounds.all_ended(self.spans.len()) {
+            // A worker that has stopped ends no further experiment.
+            return !self.plan.rounds.over.load(Ordering::Acquire);
+        }
         self.experiment_start = Some(now);
-        let share = EXPERIMENT / self.lanes.len() as u32;
-        self.lanes.iter_mut().for_each(|lane| lane.remaining = share);
+        for (number, lane) in self.plan.lanes().zip(&mut self.lanes) {
+            lane.remaining = self.plan.first_query(number + 1) - self.plan.first_query(number);
+        }
         true
+    }
+
+    /// Keeps the times of an experiment, and passes over the names that other workers query in this one and the next.
+    fn end_experiment(&mut self, start: Nanos, now: Nanos) {
+        let began = self.start.unwrap_or_default();
+        self.spans.push(Span { start: began + start, end: began + now });
+        self.live.publish(&self.outcomes.tally);
+        self.live.publish_latency(now, &self.outcomes.tally);
+        if self.spans.len() < self.plan.experiments as usize {
+            let lanes = self.plan.lanes();
+            let rest = EXPERIMENT - self.plan.first_query(lanes.end);
+            self.outcomes.skip(rest + self.plan.first_query(lanes.start));
+        }
+        self.plan.rounds.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -189,7 +293,7 @@ impl Role for LockStep {
             self.send(now, tx);
         }
         let expiry = self.lanes.iter().filter_map(|lane| lane.waiting).min();
-        expiry.map_or(Next::Now, |sent| Next::At(start + sent + self.timeout))
+        expiry.map_or(Next::Now, |sent| Next::At(start + sent + self.plan.timeout))
     }
 
     fn sent(&mut self, at: Nanos) {

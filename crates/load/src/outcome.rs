@@ -15,7 +15,7 @@ use measure::stall::LostQuery;
 
 use crate::flight::{Found, OutstandingTable, State};
 use crate::tally::Tally;
-use crate::workload::Workload;
+use crate::workload::{MAX_QUERY, Workload};
 
 /// Validates replies and counts the outcomes.
 pub(crate) struct Outcomes {
@@ -45,6 +45,13 @@ impl Outcomes {
         let id = table.launch(due, composed.key);
         out[..2].copy_from_slice(&id.to_be_bytes());
         composed.len
+    }
+
+    /// Passes over `queries` queries of the workload; without enough of them the names are exhausted.
+    pub(crate) fn skip(&mut self, queries: u32) {
+        let mut unsent = [0; MAX_QUERY];
+        let short = (0..queries).any(|_| self.workload.next(&mut unsent).is_none());
+        self.tally.exhausted |= short;
     }
 
     /// Counts a query that was due at `due` as sent.

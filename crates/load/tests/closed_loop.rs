@@ -2,8 +2,12 @@
 
 mod common;
 
-use common::{MS, US, answer, assert_sums, plan, run, run_lockstep, workload};
-use load::{LockStep, Plan};
+use common::{
+    MS, Stepped, US, answer, assert_sums, lockstep_plan, plan, run, run_lockstep, run_worker,
+    workload,
+};
+use load::lockstep::{Span, experiment_times};
+use load::{LockStep, LockStepPlan, Plan, Rounds};
 use measure::{Nanos, Pacing};
 
 #[test]
@@ -140,12 +144,86 @@ fn each_lock_step_lane_has_one_query_outstanding() {
         assert_eq!(result.times, vec![MS(u64::from(256 / threads)); 5]);
         assert_eq!((result.tally.sent, result.tally.valid), (1_280, 1_280));
     }
-    for threads in [0, 3, 512] {
-        let role =
-            LockStep::new(threads, 1, MS(1), Box::new(workload(256, true)), Default::default());
-        let error = role.err().expect("not a power of two up to 256").to_string();
-        assert!(error.contains("take 1, 2, 4"), "{error}");
+    for threads in [0, 257, 512] {
+        let plan = lockstep_plan(threads, 1);
+        let role = LockStep::new(plan, Box::new(workload(256, true)), Default::default());
+        let error = role.err().expect("not from 1 to 256").to_string();
+        assert!(error.contains("take 1 to 256"), "{error}");
     }
+}
+
+#[test]
+fn lanes_that_do_not_divide_an_experiment_differ_by_one_query() {
+    for threads in [3u32, 7, 100, 255] {
+        let mut queries = vec![0; threads as usize];
+        let result = run_lockstep(threads, 3, 768, Nanos(0), |_, socket, q, replies| {
+            queries[usize::from(socket.0)] += 1;
+            replies.after(MS(1), answer(q));
+        });
+        assert_eq!(result.times, vec![MS(u64::from(256u32.div_ceil(threads))); 3], "{threads}");
+        assert_eq!((result.tally.planned, result.tally.valid), (768, 768));
+        let (least, most) = (queries.iter().min(), queries.iter().max());
+        assert!(most.zip(least).is_some_and(|(m, l)| m - l <= 3), "{threads}: {queries:?}");
+    }
+}
+
+/// Runs the workers of a lock-step load on threads; returns the labels that each one queried, in their order.
+fn labels_of_workers(workers: u32, threads: u32, names: u64) -> Vec<(Vec<String>, Stepped)> {
+    let rounds = Rounds::of(workers);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..workers)
+            .map(|worker| {
+                let plan =
+                    LockStepPlan { worker, rounds: rounds.clone(), ..lockstep_plan(threads, 3) };
+                scope.spawn(move || {
+                    let mut labels = Vec::new();
+                    let ran = run_worker(plan, names, Nanos(0), |_, _, q, replies| {
+                        labels.push(String::from_utf8_lossy(&q[13..28]).into_owned());
+                        replies.after(US(100 + 10 * u64::from(worker)), answer(q));
+                    });
+                    (labels, ran)
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+#[test]
+fn workers_share_the_lanes_and_names_of_each_experiment() {
+    for (workers, threads) in [(2, 4), (3, 16), (2, 3), (4, 4)] {
+        let ran = labels_of_workers(workers, threads, 768);
+        for experiment in 0..3u64 {
+            let mut labels = Vec::new();
+            for (of_worker, stepped) in &ran {
+                // Each worker has the same number of names in every experiment.
+                let share = of_worker.len() / 3;
+                assert_eq!(stepped.tally.planned as usize, of_worker.len());
+                assert_eq!((stepped.times.len(), stepped.tally.exhausted), (3, false));
+                labels.extend_from_slice(&of_worker[experiment as usize * share..][..share]);
+            }
+            labels.sort();
+            let names = (0..256).map(|c| format!("010-000-{experiment:03}-{c:03}"));
+            assert!(labels.into_iter().eq(names), "{workers} workers, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn workers_end_when_the_names_of_one_run_out() {
+    // The third experiment has 88 names: the first worker's, and none for the second.
+    let ran = labels_of_workers(2, 2, 600);
+    let counts: Vec<_> = ran.iter().map(|(labels, ran)| (labels.len(), ran.times.len())).collect();
+    assert_eq!(counts, [(256 + 88, 2), (256, 2)]);
+}
+
+#[test]
+fn the_time_of_an_experiment_is_that_of_its_slowest_worker() {
+    let span = |start, end| Span { start: MS(start), end: MS(end) };
+    let first = vec![span(10, 20), span(31, 40)];
+    let second = vec![span(11, 25), span(30, 39), span(50, 60)];
+    assert_eq!(experiment_times(&[first, second]), [MS(15), MS(10)]);
+    assert_eq!(experiment_times(&[]), []);
 }
 
 #[test]

@@ -58,10 +58,10 @@ pub enum Pacing {
         /// Number of outstanding queries, summed over all workers.
         outstanding: u32,
     },
-    /// Lock-step lanes, like the threads of dns64perf: in each experiment each of `threads` lanes sends `256
-    /// / threads` queries one after the other.
+    /// Lock-step lanes, like the threads of dns64perf: in each experiment each of `threads` lanes sends its share of 256
+    /// queries one after the other.
     LockStep {
-        /// Number of lanes; a power of two, at most 256.
+        /// Number of lanes, at most 256.
         threads: u32,
         /// Number of experiments, each of 256 queries.
         experiments: u32,

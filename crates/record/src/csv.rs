@@ -21,6 +21,8 @@ pub enum Table {
     Figures,
     /// One row for each sample of each series.
     Series,
+    /// One row for each experiment of 256 queries of each lock-step load.
+    Experiments,
 }
 
 /// Writes `table` of `run` to `out`.
@@ -36,6 +38,7 @@ pub fn write_csv(run: &Run, table: Table, out: impl Write) -> Result<(), csv::Er
         Table::Trials => &TRIALS,
         Table::Figures => &FIGURES,
         Table::Series => &SERIES,
+        Table::Experiments => &EXPERIMENTS,
     };
     let place = ["run", "experiment", "server", "server_version"].map(str::to_owned).into_iter();
     let place = place.chain(keys.iter().map(|key| format!("setting.{key}")));
@@ -47,6 +50,7 @@ pub fn write_csv(run: &Run, table: Table, out: impl Write) -> Result<(), csv::Er
             Table::Trials => cell.trials.iter().map(|t| trial_row(cell, t)).collect(),
             Table::Figures => figure_rows(cell),
             Table::Series => series_rows(cell),
+            Table::Experiments => experiment_rows(cell),
         };
         for row in rows {
             debug_assert_eq!(row.len(), columns.len(), "{table:?}");
@@ -196,6 +200,18 @@ fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
         })
     });
     capacities.chain(figures).chain(secondaries).collect()
+}
+
+const EXPERIMENTS: [&str; 3] = ["repeat", "experiment", "time_ms"];
+
+/// Returns the times of the experiments of lock-step loads; experiments are numbered from 0.
+fn experiment_rows(cell: &CellRecord) -> Vec<Vec<String>> {
+    let rows = |record: &TrialRecord| -> Vec<Vec<String>> {
+        let times = record.trial.experiment_times_ms.iter().enumerate();
+        let repeat = record.repeat.to_string();
+        times.map(|(i, ms)| vec![repeat.clone(), i.to_string(), ms.to_string()]).collect()
+    };
+    cell.trials.iter().flat_map(rows).collect()
 }
 
 const SERIES: [&str; 6] = ["trial", "rate_qps", "series", "unit", "at_s", "value"];

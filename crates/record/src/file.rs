@@ -160,6 +160,7 @@ mod tests {
             connections: None,
             disturbances: Default::default(),
             series: Vec::new(),
+            experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             conditions: Conditions::default(),
             warnings: Vec::new(),

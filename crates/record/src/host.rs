@@ -33,6 +33,9 @@ pub struct HostFacts {
     pub memory_bandwidth: Option<Bandwidth>,
     /// Memory latency by working set; empty if it was not measured.
     pub memory_latency: Vec<Latency>,
+    /// Latency of loads from different pages; empty if it was not measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub page_latency: Vec<PageLatency>,
     /// Speed of the clock and the scheduler; absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timer: Option<Timer>,
@@ -164,6 +167,17 @@ pub struct Latency {
     pub bytes: u64,
     /// Time of one load, in nanoseconds.
     pub ns: f64,
+}
+
+/// Latency of loads that are each from another page than the one before: what the translation of addresses costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PageLatency {
+    /// Number of pages of 4 KiB, each with one cache line that is loaded.
+    pub pages: u64,
+    /// Time of one load, in nanoseconds.
+    pub ns: f64,
+    /// Time of one load of as many lines that lie together, in nanoseconds; the difference is the translation's.
+    pub packed_ns: f64,
 }
 
 /// Precision of the clock and the scheduler.

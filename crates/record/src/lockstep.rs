@@ -37,22 +37,28 @@ pub struct LockStepRow {
     pub cpu_percent: Option<f64>,
     /// Standard deviation of the busy share over the samples, in percent.
     pub cpu_std_dev: Option<f64>,
-    /// Counts of the queries.
+    /// Counts of the queries, and the time of each experiment.
     pub trial: Trial,
 }
 
 impl LockStepRow {
     /// Makes the column of `threads` lanes from the result of their trial.
     pub fn new(threads: u32, result: TrialResult) -> Self {
-        let TrialResult { trial, lockstep, .. } = result;
+        let TrialResult { mut trial, lockstep, .. } = result;
         let LockStepTimes { times_ms, busy_percent } = lockstep.unwrap_or_default();
         let mean_ms = stats::mean(&times_ms).unwrap_or(0.0);
+        let experiments = times_ms.len() as u32;
+        let (std_dev_ms, max_ms) = (
+            stats::std_dev(&times_ms).unwrap_or(0.0),
+            times_ms.iter().copied().fold(0.0, f64::max),
+        );
+        trial.experiment_times_ms = times_ms;
         LockStepRow {
             threads,
-            experiments: times_ms.len() as u32,
+            experiments,
             mean_ms,
-            std_dev_ms: stats::std_dev(&times_ms).unwrap_or(0.0),
-            max_ms: times_ms.iter().copied().fold(0.0, f64::max),
+            std_dev_ms,
+            max_ms,
             qps: if mean_ms > 0.0 { f64::from(EXPERIMENT) / mean_ms * 1e3 } else { 0.0 },
             cpu_percent: stats::mean(&busy_percent),
             cpu_std_dev: stats::std_dev(&busy_percent),

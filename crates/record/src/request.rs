@@ -122,7 +122,7 @@ pub struct TrialResult {
 pub struct LockStepTimes {
     /// Time of each experiment, in milliseconds.
     pub times_ms: Vec<f64>,
-    /// Busy share of the watched cores, in percent, one sample each second.
+    /// Busy share of the watched cores, in percent: one sample each second, in a short run one each tenth of a second.
     pub busy_percent: Vec<f64>,
 }
 

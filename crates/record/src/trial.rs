@@ -77,6 +77,9 @@ pub struct Trial {
     pub disturbances: Disturbances,
     /// Counts of each second of the trial.
     pub series: Vec<Second>,
+    /// Time of each experiment of 256 queries of a lock-step load, in milliseconds; empty for other loads.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub experiment_times_ms: Vec<f64>,
     /// Samples of the probes, by seconds since the start of the trial.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub probes: Vec<Series>,

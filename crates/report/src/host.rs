@@ -109,6 +109,9 @@ fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
     let latencies = host.memory_latency.iter();
     let latencies = latencies.map(|l| format!("{} {:.1}", bytes(l.bytes as f64), l.ns));
     line("memory latency ns", join(latencies));
+    let pages = host.page_latency.iter();
+    let pages = pages.map(|p| format!("{} {:.1} ({:.1})", p.pages, p.ns, p.packed_ns));
+    line("page latency ns", join(pages));
     if let Some(timer) = &host.timer {
         of_timer(timer, line);
     }
@@ -170,7 +173,7 @@ fn join(parts: impl Iterator<Item = String>) -> String {
 }
 
 /// Formats bytes in the largest unit that gives a whole number.
-fn bytes(mut value: f64) -> String {
+pub(crate) fn bytes(mut value: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
     while value >= 1024.0 && unit + 1 < units.len() {

@@ -101,6 +101,7 @@ impl Line {
     fn names(&mut self, names: &Names) {
         self.option("--namespace", names.prefix);
         self.unless("dns64perf.test", "--zone", names.zone.trim_end_matches('.'));
+        self.flag(names.unpadded, "--unpadded");
         self.option("--type", &names.qtype);
         match names.expect {
             NamespaceExpect::Embedded(prefix) => self.option("--expect-pref64", prefix),
@@ -138,6 +139,7 @@ impl Line {
         let usual = Sockets::default();
         self.list("--cpus", &sockets.cpus);
         self.maybe("--sockets", sockets.count);
+        self.maybe("--ports-per-thread", sockets.per_worker);
         self.maybe("--source", sockets.source);
         self.unless(WaitFor::Auto.word(), "--wait", sockets.wait.word());
         let micros = |time: Nanos| time.0 / 1_000;

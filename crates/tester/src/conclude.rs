@@ -275,6 +275,7 @@ impl Setup {
                 .take(duration_s.ceil() as usize)
                 .map(|s| Second { sent: s.sent, valid: s.valid })
                 .collect(),
+            experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),

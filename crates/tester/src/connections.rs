@@ -428,7 +428,7 @@ pub(crate) fn worker(
     let result = engine.into_role().into_result();
     Ok(Report {
         tally: result.tally,
-        times: Vec::new(),
+        spans: Vec::new(),
         counters: EngineCounters::default(),
         spent,
         connections: Some(ConnectionReport { tallies: result.connections, bytes, streams }),

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use engine::{Engine, WaitMode, drive};
+use load::lockstep::experiment_times;
 use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
 use measure::Nanos;
 use measure::procfs::CoreTimes;
@@ -120,7 +121,8 @@ impl Setup {
             queue_drops: host::udp_receive_drops().saturating_sub(drops),
             interrupted: stop.load(std::sync::atomic::Ordering::Relaxed),
         };
-        let times = reports.iter_mut().flat_map(|r| std::mem::take(&mut r.times)).collect();
+        let spans: Vec<_> = reports.iter_mut().map(|r| std::mem::take(&mut r.spans)).collect();
+        let times = experiment_times(&spans);
         Ok((TrialResult::new(self.conclude(reports, &seen)), times))
     }
 
@@ -142,9 +144,12 @@ impl Setup {
         let workers = cpus.len();
         let engines = self.engines(workers)?;
         let facts = engines[0].facts();
-        let roles = (0..workers)
-            .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live));
-        let roles = roles.collect::<Result<Vec<Role>, _>>()?;
+        let roles = match self.lockstep_roles(workers as u32, live) {
+            Some(roles) => roles?,
+            None => (0..workers)
+                .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live))
+                .collect::<Result<Vec<Role>, _>>()?,
+        };
         let start = Arc::new(Start::of(workers));
         let wait = self.wait_mode();
         let threads: Vec<_> = engines
@@ -208,19 +213,19 @@ fn worker(
     let before = Spent::now();
     drive(&mut engine, &mut role, wait, stop)?;
     let spent = Spent::since(before);
-    let (mut tally, times) = match role {
+    let (mut tally, spans) = match role {
         Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
         Role::Replay(replayer) => (replayer.into_tally(), Vec::new()),
         Role::LockStep(lockstep) => {
-            let LockStepResult { tally, times } = lockstep.into_result();
-            (tally, times)
+            let LockStepResult { tally, spans } = lockstep.into_result();
+            (tally, spans)
         }
     };
     for lost in &mut tally.disturbances.lost {
         let local = engine.local_address(engine::SocketId(lost.socket));
         lost.port = local.ok().map(|address| address.port());
     }
-    Ok(Report { tally, times, counters: engine.counters(), spent, connections: None })
+    Ok(Report { tally, spans, counters: engine.counters(), spent, connections: None })
 }
 
 /// Collects the reports of the workers' threads.

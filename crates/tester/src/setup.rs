@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use engine::WaitMode;
 use load::lockstep::BadThreads;
-use load::{Live, LockStep, Measurer, Plan, ReplayPlan, Replayer, sockets_for};
+use load::{
+    Live, LockStep, LockStepPlan, Measurer, Plan, ReplayPlan, Replayer, Rounds, sockets_for,
+};
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Warning};
 use record::TrialRequest;
@@ -44,8 +46,13 @@ impl Setup {
                 return Err(Invalid::value(field, "must be longer than 0").into());
             }
         }
-        if request.sockets.count == Some(0) {
-            return Err(Invalid::value("sockets.count", "must be at least 1").into());
+        for (field, count) in [
+            ("sockets.count", request.sockets.count),
+            ("sockets.per_worker", request.sockets.per_worker),
+        ] {
+            if count == Some(0) {
+                return Err(Invalid::value(field, "must be at least 1").into());
+            }
         }
         // dns64perf sends its names in their own order.
         let sequential = !request.pacing.is_timed();
@@ -74,9 +81,7 @@ impl Setup {
             let planned = self.planned().unwrap_or(0);
             return self.workload.check_names(planned);
         };
-        if !threads.is_power_of_two() || threads > EXPERIMENT {
-            return Err(Invalid::value("pacing", BadThreads(threads)));
-        }
+        BadThreads::check(threads).map_err(|why| Invalid::value("pacing", why))?;
         if self.connections.is_some() || matches!(self.workload, WorkloadPlan::Replay(_)) {
             let why = "lockstep is dns64perf's, which is over UDP; use --pacing window";
             return Err(Invalid::value("pacing", why));
@@ -150,11 +155,13 @@ impl Setup {
     fn sockets_per_worker(&self, workers: usize) -> usize {
         let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
         let ports = PORTS_PER_DUT_CORE * self.request.dut_cpus.len().max(1);
-        let wanted = match (self.request.pacing, self.request.sockets.count) {
-            (Pacing::LockStep { .. }, _) => needed,
-            (_, Some(count)) => usize::from(count).div_ceil(workers),
+        let sockets = &self.request.sockets;
+        let wanted = match (self.request.pacing, sockets.per_worker, sockets.count) {
+            (Pacing::LockStep { threads, .. }, ..) => (threads as usize).div_ceil(workers),
+            (_, Some(each), _) => usize::from(each),
+            (_, None, Some(count)) => usize::from(count).div_ceil(workers),
             // More are needed from a million queries a second on.
-            (_, None) => needed.max(ports.div_ceil(workers)),
+            (_, None, None) => needed.max(ports.div_ceil(workers)),
         };
         wanted.clamp(1, udp::MAX_SOCKETS)
     }
@@ -197,7 +204,25 @@ impl Setup {
         }
     }
 
-    /// Makes the role of `worker` among `workers` over UDP.
+    /// Makes the role of each worker of a lock-step load.
+    pub(crate) fn lockstep_roles(
+        &self,
+        workers: u32,
+        live: &Arc<Live>,
+    ) -> Option<Result<Vec<Role>, TesterError>> {
+        let TrialRequest { pacing, timeout, .. } = self.request;
+        let Pacing::LockStep { threads, experiments } = pacing else { return None };
+        let rounds = Rounds::of(workers);
+        let role = |worker| {
+            let rounds = rounds.clone();
+            let plan = LockStepPlan { threads, experiments, timeout, worker, rounds };
+            let role = LockStep::new(plan, self.workload.worker(0, 1)?, live.clone());
+            Ok(Role::LockStep(Box::new(role.map_err(|why| Invalid::value("pacing", why))?)))
+        };
+        Some((0..workers).map(role).collect())
+    }
+
+    /// Makes the role of `worker` among `workers` over UDP, of any but a lock-step load.
     pub(crate) fn role(
         &self,
         worker: u32,
@@ -205,13 +230,7 @@ impl Setup {
         sockets: usize,
         live: &Arc<Live>,
     ) -> Result<Role, TesterError> {
-        let TrialRequest { target, pacing, timeout, .. } = self.request;
-        if let Pacing::LockStep { threads, experiments } = pacing {
-            let workload = self.workload.worker(0, 1)?;
-            let role = LockStep::new(threads, experiments, timeout, workload, live.clone());
-            let role = role.map_err(|why| Invalid::value("pacing", why))?;
-            return Ok(Role::LockStep(Box::new(role)));
-        }
+        let target = self.request.target;
         let plan = self.plan(worker, workers, sockets);
         if let WorkloadPlan::Replay(replay) = &self.workload {
             let sources = self.request.sockets.source.map(|from| addresses(from, replay.clients));
@@ -236,9 +255,9 @@ impl Setup {
     /// Returns the cores of the workers.
     pub(crate) fn worker_cpus(&self) -> Vec<Option<usize>> {
         let cpus = workers(&self.request.sockets);
-        if let Pacing::LockStep { .. } = self.request.pacing {
-            // One worker drives all lanes.
-            return cpus[..1].to_vec();
+        if let Pacing::LockStep { threads, .. } = self.request.pacing {
+            // Each worker has at least one lane.
+            return cpus.into_iter().take(threads as usize).collect();
         }
         let least = self.connections.as_ref().map_or(1, |c| c.least_workers(sys::open_files()));
         // Workers that exist only for their open files share a core.

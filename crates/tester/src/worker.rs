@@ -4,6 +4,7 @@ use std::sync::{Barrier, OnceLock};
 
 use engine::{EngineCounters, clock};
 use load::Tally;
+use load::lockstep::Span;
 use measure::Nanos;
 use udp::sys;
 
@@ -37,8 +38,8 @@ impl Start {
 /// Report of one worker.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
-    /// Times of the experiments of a lock-step load.
-    pub(crate) times: Vec<Nanos>,
+    /// Begin and end of each experiment of a lock-step load.
+    pub(crate) spans: Vec<Span>,
     pub(crate) counters: EngineCounters,
     pub(crate) spent: Spent,
     /// Report of the connections; absent for UDP.

@@ -187,8 +187,9 @@ impl WorkloadPlan {
                     }
                     NamespaceExpect::Same(_) => String::new(),
                 };
+                let form = if s.namespace.is_padded() { "" } else { " without leading zeros" };
                 format!(
-                    "namespace {} under {}, type {}, {} names from {}{checked}",
+                    "namespace {} under {}{form}, type {}, {} names from {}{checked}",
                     s.namespace.prefix(),
                     s.namespace.zone(),
                     s.qtype,
@@ -233,6 +234,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
     let zone: Name = read("workload.zone", zone)?;
     let namespace =
         Namespace::new(prefix, zone).map_err(|why| Invalid::value("workload.zone", why))?;
+    let namespace = namespace.with_padding(!asked.unpadded);
     let qtype: Qtype = read("workload.qtype", qtype)?;
     let expect = match *expect {
         request::NamespaceExpect::Address => NamespaceExpect::Address,

@@ -93,6 +93,25 @@ impl QueryTemplate {
         self.bytes.len()
     }
 
+    /// Writes the message with `id` and with `label` as its first label to the start of `out`; returns its length.
+    ///
+    /// # Panics
+    ///
+    /// If `out` is too short, or the label is longer than 63 octets.
+    #[inline]
+    pub fn write_with_label(&self, id: u16, label: &[u8], out: &mut [u8]) -> usize {
+        debug_assert!((1..=63).contains(&label.len()), "a label of {} octets", label.len());
+        let rest = &self.bytes[HEADER + 1 + usize::from(self.bytes[HEADER])..];
+        let label_end = HEADER + 1 + label.len();
+        let out = &mut out[..label_end + rest.len()];
+        out[..HEADER].copy_from_slice(&self.bytes[..HEADER]);
+        out[..2].copy_from_slice(&id.to_be_bytes());
+        out[HEADER] = label.len() as u8;
+        out[HEADER + 1..label_end].copy_from_slice(label);
+        out[label_end..].copy_from_slice(rest);
+        out.len()
+    }
+
     /// Replaces the id of a written message.
     ///
     /// # Panics
@@ -184,6 +203,25 @@ mod tests {
             let question = &template.bytes()[template.question_range()];
             assert_eq!(compose(&mut composed, 0xabcd, question, true, opt.as_deref()), len);
             assert_eq!(composed[..len], written[..len]);
+        }
+    }
+
+    #[test]
+    fn a_label_of_another_length_makes_the_message_of_its_name() {
+        let prefix = "10.0.0.0/8".parse().unwrap();
+        let namespace = Namespace::with_default_zone(prefix).with_padding(false);
+        for edns in [None, Some(Edns::default())] {
+            let template =
+                QueryTemplate::for_namespace(&namespace, Qtype::AAAA, true, false, edns.as_ref());
+            for address in [[10, 1, 2, 3], [10, 200, 0, 255]].map(Ipv4Addr::from) {
+                let name = namespace.name(address);
+                let whole = QueryTemplate::new(&name, Qtype::AAAA, true, false, edns.as_ref());
+                let (mut wanted, mut found) = ([0; 512], [0; 512]);
+                let len = whole.write(7, &mut wanted);
+                let label = address.to_string().replace('.', "-");
+                assert_eq!(template.write_with_label(7, label.as_bytes(), &mut found), len);
+                assert_eq!(found, wanted);
+            }
         }
     }
 

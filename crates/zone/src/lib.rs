@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No part of this crate keeps a whole zone in memory: a file of 50 million delegations is written and read in constant
-//! memory. Samples, and the name servers that slices share, have a stated bound.
+//! memory. Samples, the name servers that slices share, and the names of a zone in no order have a stated bound.
 //!
 //! All parts use the canonical order of RFC 4034 section 6.1, as `wire` compares it: generated zones are sorted by it,
 //! slices are ranges of it, and the same ranges assign queries to the slices that answer them.

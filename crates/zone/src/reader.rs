@@ -175,6 +175,11 @@ impl<R: Read> Reader<R> {
         self.apex.as_ref()
     }
 
+    /// Returns the path that error messages name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the record that was read last.
     pub fn record(&self) -> Option<&Record> {
         match &self.included {

@@ -1,4 +1,11 @@
-//! Statistics of a zone, counted in one pass and constant memory.
+//! Statistics of a zone, which do not depend on the order of its records.
+//!
+//! A zone in canonical order is counted in one pass and constant memory. Any other order takes further passes, with a
+//! bounded number of names in memory.
+
+mod count;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,13 +13,11 @@ use std::io::Read;
 
 use domain::base::Rtype;
 use wire::Name;
-use wire::name::order::{Place, compare, place};
-use wire::name::strip_suffix;
 
 use crate::{Reader, ZoneFileError};
 
 /// Statistics of a zone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// The zone name.
     pub zone: Name,
@@ -22,16 +27,18 @@ pub struct Stats {
     pub records: u64,
     /// Number of records of each type, by the number of the type.
     pub types: BTreeMap<u16, u64>,
-    /// Number of names with records; a name counts again if it occurs again later in the file.
+    /// Number of names with records.
     pub names: u64,
-    /// Number of names with NS records, without the apex.
+    /// Number of delegations: names with NS records, without the apex and names below a delegation or a DNAME record.
     pub delegations: u64,
     /// Number of delegations with a DS record.
     pub signed_delegations: u64,
     /// Number of NS records of all delegations.
     pub servers: u64,
-    /// Number of address records below the last delegation before them in the file.
+    /// Number of address records at or below a delegation.
     pub glue: u64,
+    /// Number of names below a delegation or a DNAME record; no answer comes from them, other than glue.
+    pub occluded: u64,
     /// The lowest and the highest TTL, in seconds.
     pub ttls: (u32, u32),
     /// Total size of the labels next to the apex, one for each name, in octets.
@@ -43,20 +50,14 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Reads a zone and counts.
+    /// Reads a zone and counts; `open` returns a new reader of the zone for each pass.
     ///
     /// # Errors
-    /// If the zone file is invalid.
-    pub fn of<R: Read>(mut zone: Reader<R>) -> Result<Self, ZoneFileError> {
-        let mut counter = Counter::new();
-        while zone.next_record()?.is_some() {
-            let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
-            counter.count(apex, record.owner(), record.rtype(), record.ttl());
-        }
-        counter.end_name();
-        counter.stats.zone = zone.apex().copied().unwrap_or(Name::ROOT);
-        counter.stats.octets = zone.octets();
-        Ok(counter.stats)
+    /// If the zone file is invalid, or cannot be read again.
+    pub fn of<R: Read>(
+        open: impl FnMut() -> Result<Reader<R>, ZoneFileError>,
+    ) -> Result<Self, ZoneFileError> {
+        count::count(open, count::MAX_NAMES)
     }
 
     /// Returns the number of records of each type, by the mnemonic of the type.
@@ -67,80 +68,6 @@ impl Stats {
     /// Returns whether the zone has signatures.
     pub fn signed(&self) -> bool {
         self.types.contains_key(&Rtype::RRSIG.to_int())
-    }
-}
-
-/// The counts so far, and the state of the current name.
-struct Counter {
-    stats: Stats,
-    owner: Vec<u8>,
-    at_apex: bool,
-    servers: u64,
-    secure: bool,
-    delegation: Vec<u8>,
-}
-
-impl Counter {
-    fn new() -> Self {
-        let stats = Stats {
-            zone: Name::ROOT,
-            octets: 0,
-            records: 0,
-            types: BTreeMap::new(),
-            names: 0,
-            delegations: 0,
-            signed_delegations: 0,
-            servers: 0,
-            glue: 0,
-            ttls: (u32::MAX, 0),
-            label_octets: 0,
-            longest_label: 0,
-            in_order: true,
-        };
-        let (owner, delegation) = (Vec::new(), Vec::new());
-        Counter { stats, owner, at_apex: true, servers: 0, secure: false, delegation }
-    }
-
-    /// Counts a record.
-    fn count(&mut self, apex: &Name, owner: &[u8], rtype: Rtype, ttl: u32) {
-        self.stats.records += 1;
-        *self.stats.types.entry(rtype.to_int()).or_default() += 1;
-        self.stats.ttls = (self.stats.ttls.0.min(ttl), self.stats.ttls.1.max(ttl));
-        if !self.owner.eq_ignore_ascii_case(owner) {
-            self.end_name();
-            let sorted = self.owner.is_empty() || compare(&self.owner, owner).is_lt();
-            self.stats.in_order &= sorted;
-            self.owner.clear();
-            self.owner.extend_from_slice(owner);
-            self.stats.names += 1;
-            let place = place(owner, apex.as_wire());
-            self.at_apex = place == Place::Apex;
-            if let Place::Below(label) = place {
-                self.stats.label_octets += label.len() as u64;
-                self.stats.longest_label = self.stats.longest_label.max(label.len());
-            }
-        }
-        match rtype {
-            Rtype::NS => self.servers += 1,
-            Rtype::DS => self.secure = true,
-            Rtype::A | Rtype::AAAA => {
-                let below =
-                    !self.delegation.is_empty() && strip_suffix(owner, &self.delegation).is_some();
-                self.stats.glue += u64::from(below);
-            }
-            _ => {}
-        }
-    }
-
-    /// Counts the current name as a delegation if it is one.
-    fn end_name(&mut self) {
-        if self.servers > 0 && !self.at_apex {
-            self.stats.delegations += 1;
-            self.stats.servers += self.servers;
-            self.stats.signed_delegations += u64::from(self.secure);
-            self.delegation.clone_from(&self.owner);
-        }
-        (self.servers, self.secure) = (0, false);
     }
 }
 
@@ -171,6 +98,9 @@ impl fmt::Display for Stats {
                 self.delegations
             )?;
             writeln!(f, "glue          {} addresses", self.glue)?;
+        }
+        if self.occluded > 0 {
+            writeln!(f, "occluded      {} names below delegations and DNAMEs", self.occluded)?;
         }
         if self.records > 0 {
             writeln!(f, "TTLs          {} to {} s", self.ttls.0, self.ttls.1)?;

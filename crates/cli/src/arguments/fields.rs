@@ -5,7 +5,7 @@ use tester::{Invalid, TesterError};
 use crate::failure::Failure;
 
 /// Fields whose last word is not the name of their argument, with the argument.
-const FLAGS: [(&str, &str); 18] = [
+const FLAGS: [(&str, &str); 19] = [
     ("workload.namespace.prefix", "--namespace"),
     ("workload.namespace.repeats", "--repeat-share and --repeat-names"),
     ("workload.namespace.reuse", "--reuse-names"),
@@ -24,6 +24,7 @@ const FLAGS: [(&str, &str); 18] = [
     ("engine.streams.tls.version", "--tls-version"),
     ("engine.streams.tls.ca", "--ca"),
     ("sockets.count", "--sockets"),
+    ("sockets.per_worker", "--ports-per-thread"),
 ];
 
 /// Returns the argument that a field of a request comes from.

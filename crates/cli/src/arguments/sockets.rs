@@ -19,6 +19,9 @@ pub(crate) struct SocketArgs {
     /// Source ports over all workers [default: as many as rate and timeout need]
     #[arg(long, visible_alias = "ports", value_name = "N")]
     pub(crate) sockets: Option<u16>,
+    /// Source ports of each worker instead, as dns64perf++ has them
+    #[arg(long, value_name = "N", conflicts_with = "sockets", value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    pub(crate) ports_per_thread: Option<u16>,
     /// Source address, or a prefix whose addresses are used in turn
     #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
     pub(crate) source: Option<IpNet>,
@@ -70,6 +73,7 @@ impl SocketArgs {
         Sockets {
             cpus: self.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
             count: self.sockets,
+            per_worker: self.ports_per_thread,
             source: self.source,
             wait: self.wait,
             max_burst: Nanos::from_micros(self.max_burst_us),

@@ -44,6 +44,9 @@ pub(crate) struct WorkloadArgs {
     /// The zone of the namespace
     #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
     pub(crate) zone: Name,
+    /// Names without leading zeros (10-1-2-3), as dns64perf and dns64perf2 query them, in place of 010-001-002-003
+    #[arg(long)]
+    pub(crate) unpadded: bool,
     /// Type of the queries [default: AAAA; a file has its own types]
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) qtype: Option<Qtype>,
@@ -107,6 +110,9 @@ impl WorkloadArgs {
         if self.expect_pref64.is_some() && other {
             bail!("--expect-pref64 needs names that tell their addresses: use it with --namespace");
         }
+        if self.unpadded && other {
+            bail!("--unpadded is about the names of a namespace: use it with --namespace");
+        }
         if let Some(path) = &self.queries {
             if self.qtype.is_some() {
                 bail!("--type does not go with --queries: the file says the type of each query");
@@ -147,6 +153,7 @@ impl WorkloadArgs {
         Names {
             prefix: ipv4_net(prefix),
             zone: self.zone.to_string(),
+            unpadded: self.unpadded,
             qtype,
             expect,
             first: self.first_name,

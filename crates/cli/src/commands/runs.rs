@@ -70,7 +70,7 @@ struct Form {
 }
 
 /// Tables of a run.
-const TABLES: [Choice<Table>; 4] = [
+const TABLES: [Choice<Table>; 5] = [
     ("cells", "A row for each cell: server and setting", Table::Cells),
     ("trials", "A row for each trial", Table::Trials),
     (
@@ -79,6 +79,7 @@ const TABLES: [Choice<Table>; 4] = [
         Table::Figures,
     ),
     ("series", "A row for each sample of each series", Table::Series),
+    ("experiments", "A row for each experiment of each lock-step load", Table::Experiments),
 ];
 
 /// `dnsdyno delete`

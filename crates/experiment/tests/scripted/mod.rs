@@ -44,6 +44,7 @@ pub(crate) fn trial(
         connections: None,
         disturbances: Default::default(),
         series: Vec::new(),
+        experiment_times_ms: Vec::new(),
         probes: Vec::new(),
         conditions: Conditions::default(),
         warnings: Vec::new(),

@@ -42,6 +42,7 @@ pub(crate) fn base_request(
         count: tester
             .ports
             .or(tester.clients.filter(|_| datagrams).map(|n| n.try_into().unwrap_or(u16::MAX))),
+        per_worker: tester.ports_per_thread,
         // All trials send in the same way, at every rate.
         gso: if tester.gso { Gso::On } else { Gso::Off },
         gro: tester.gro,
@@ -86,11 +87,7 @@ impl LabBench<'_> {
         let mut request = self.base.clone();
         request.set_trial(spec);
         if let Workload::Namespace(names) = &mut request.workload {
-            (names.first, names.names) = match names.reuse {
-                // The range begins within the namespace and ends with it, at any count of the budget.
-                true => (spec.first_name % names.size(), None),
-                false => (spec.first_name, Some(spec.names)),
-            };
+            (names.first, names.names) = range(names, spec);
         }
         if self.testbed.path() == LinkPath::HostOffload && matches!(request.engine, Engine::Udp) {
             request.sockets.gso = Gso::On;
@@ -127,8 +124,19 @@ impl LabBench<'_> {
     pub(super) fn namespace(&self) -> Result<Namespace, experiment::BenchError> {
         let names = self.names().ok_or_else(|| failed("this workload has no namespace"))?;
         let prefix = names.prefix.to_string().parse().map_err(failed)?;
-        Namespace::new(prefix, names.zone.parse().map_err(failed)?).map_err(failed)
+        let namespace = Namespace::new(prefix, names.zone.parse().map_err(failed)?);
+        Ok(namespace.map_err(failed)?.with_padding(!names.unpadded))
     }
+}
+
+/// Returns the first name of a trial and the number of its names. A trial that may use names again and wants more than
+/// there are uses all of them.
+fn range(names: &Names, spec: &TrialSpec) -> (u64, Option<u64>) {
+    let left = names.size().saturating_sub(spec.first_name);
+    if names.reuse && (spec.names == 0 || spec.names > left) {
+        return (0, None);
+    }
+    (spec.first_name, Some(spec.names))
 }
 
 /// Returns the Tester's addresses that are those of clients, as a prefix, from the first one on: each socket has one of

@@ -203,6 +203,11 @@ fn read_memory() -> MemoryFacts {
     }
 }
 
+/// Returns the available memory of this host, in bytes; a gibibyte if the host does not tell.
+pub(crate) fn available_memory() -> u64 {
+    Some(read_memory().available).filter(|bytes| *bytes > 0).unwrap_or(1 << 30)
+}
+
 fn read_card(name: String) -> Card {
     let dir = format!("/sys/class/net/{name}");
     let queues = names(format!("{dir}/queues"));

@@ -4,6 +4,8 @@
 //! cache holds, every core its part; bytes read and written a second, the best of several rounds.
 //! Latency: one cycle through all lines of the working set, in random order, each load's address the
 //! result of the one before, so that neither prefetching nor overlap helps (as lmbench's lat_mem_rd).
+//! Translation of addresses: the same over one line of each of many pages, beside as many lines that lie together (as
+//! Calibrator's TLB ladder). Where the kernel gives huge pages, both hardly differ.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use measure::rng::Rng;
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use record::HostFacts;
-use record::host::{Bandwidth, Latency};
+use record::host::{Bandwidth, Latency, PageLatency};
 
 use super::facts::last_cache;
 use crate::cpus::CpuList;
@@ -23,6 +25,10 @@ const ARRAY: (u64, u64) = (8 << 20, 256 << 20);
 const SETS: (u64, u64) = (8 << 10, 256 << 20);
 /// Size of a cache line, in bytes.
 const LINE: u64 = 64;
+/// Number of cache lines in a page of 4 KiB.
+const LINES_PER_PAGE: u32 = 64;
+/// Smallest and largest number of pages of the ladder; 16,384 pages are 64 MiB.
+const PAGES: (u32, u32) = (8, 1 << 14);
 
 /// Part of one thread: its slices of the three arrays.
 type Part<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
@@ -109,18 +115,55 @@ struct Line {
     next: u32,
 }
 
+/// Measures the latency of one line in each of a number of pages, each number twice as large as the one before.
+pub(super) fn page_latencies(host: &HostFacts, full: bool) -> Vec<PageLatency> {
+    let time = Duration::from_millis(if full { 50 } else { 5 });
+    let room = (host.memory.available / 16 / (LINE * u64::from(LINES_PER_PAGE))) as u32;
+    let most = if full { PAGES.1 } else { PAGES.1 / 4 }.min(room.max(PAGES.0));
+    let counts = std::iter::successors(Some(PAGES.0), |pages| Some(pages * 2));
+    let of = |pages: u32| PageLatency {
+        pages: pages.into(),
+        ns: walk_time(&apart(pages), pages, time),
+        packed_ns: walk_time(&together(pages), pages, time),
+    };
+    counts.take_while(|pages| *pages <= most).map(of).collect()
+}
+
 fn latency(bytes: u64, time: Duration) -> Latency {
-    const STEPS: u32 = 4_096;
     let lines = (bytes / LINE) as u32;
-    let mut chain: Vec<Line> = (0..lines).map(|next| Line { next }).collect();
-    // Sattolo's algorithm makes one cycle through all lines.
-    let mut rng = Rng::new(bytes);
-    for i in (1..lines as usize).rev() {
-        let j = rng.below(i as u64) as usize;
-        let held = chain[i].next;
-        chain[i].next = chain[j].next;
-        chain[j].next = held;
+    Latency { bytes, ns: walk_time(&together(lines), lines, time) }
+}
+
+/// Returns one cycle, in random order, through lines that lie together.
+fn together(lines: u32) -> Vec<Line> {
+    let order = cycle(lines);
+    order.into_iter().map(|next| Line { next }).collect()
+}
+
+/// Returns one cycle, in random order, through one line of each page. The line differs from page to page, so that the
+/// lines do not compete for the same places of a cache.
+fn apart(pages: u32) -> Vec<Line> {
+    let place = |page: u32| page * LINES_PER_PAGE + page % LINES_PER_PAGE;
+    let mut chain = vec![Line { next: 0 }; (pages * LINES_PER_PAGE) as usize];
+    for (page, next) in (0..pages).zip(cycle(pages)) {
+        chain[place(page) as usize].next = place(next);
     }
+    chain
+}
+
+/// Returns the successor of each number in one cycle through all of them (Sattolo's algorithm).
+fn cycle(count: u32) -> Vec<u32> {
+    let mut next: Vec<u32> = (0..count).collect();
+    let mut rng = Rng::new(u64::from(count) * LINE);
+    for i in (1..next.len()).rev() {
+        next.swap(i, rng.below(i as u64) as usize);
+    }
+    next
+}
+
+/// Returns the time of one step through a chain with `lines` steps that begins with its first line, in nanoseconds.
+fn walk_time(chain: &[Line], lines: u32, time: Duration) -> f64 {
+    const STEPS: u32 = 4_096;
     let mut at = 0;
     let mut walk = |steps: u32| {
         for _ in 0..steps {
@@ -141,7 +184,7 @@ fn latency(bytes: u64, time: Duration) -> Latency {
         walk(STEPS);
         steps += u64::from(STEPS);
     }
-    Latency { bytes, ns: began.elapsed().as_secs_f64() * 1e9 / steps as f64 }
+    began.elapsed().as_secs_f64() * 1e9 / steps as f64
 }
 
 #[cfg(test)]
@@ -157,6 +200,17 @@ mod tests {
         }
         // c = 1; b = 3; c = 1 + 3; a = 3 + 3 * 4.
         assert_eq!((a, b, c), ([15.0], [3.0], [4.0]));
+    }
+
+    #[test]
+    fn a_chain_has_one_line_of_each_page_and_returns_to_its_first() {
+        let (pages, chain) = (37, apart(37));
+        let (mut at, mut seen) = (0, std::collections::BTreeSet::new());
+        for _ in 0..pages {
+            at = chain[at as usize].next;
+            seen.insert(at / LINES_PER_PAGE);
+        }
+        assert_eq!((at, seen.len()), (0, 37));
     }
 
     #[test]

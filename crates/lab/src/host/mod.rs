@@ -20,7 +20,7 @@ use record::HostFacts;
 
 use crate::cpus::CpuList;
 
-pub(crate) use facts::read_cpu;
+pub(crate) use facts::{available_memory, read_cpu};
 
 /// Depth of the measurement of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,7 @@ pub fn fingerprint(depth: Depth, on: &CpuList) -> HostFacts {
     if depth != Depth::Facts {
         host.memory_bandwidth = Some(memory::bandwidth(&host, on, full));
         host.memory_latency = memory::latencies(&host, full);
+        host.page_latency = memory::page_latencies(&host, full);
         host.timer = Some(timer::measure(on, full));
     }
     host.warnings = warnings::warnings(&host);
@@ -67,6 +68,8 @@ mod tests {
         assert!(bandwidth.copy > 1e6 && bandwidth.triad > 1e6, "{bandwidth:?}");
         assert!(fingerprint.memory_latency.iter().all(|l| l.ns > 0.0));
         assert!(fingerprint.memory_latency.len() > 5);
+        let pages = &fingerprint.page_latency;
+        assert!(pages.len() > 5 && pages.iter().all(|p| p.ns > 0.0 && p.packed_ns > 0.0));
         let json = serde_json::to_value(&fingerprint).unwrap();
         for key in ["cpu", "kernel", "memory", "network", "memory_latency", "timer", "warnings"] {
             assert!(json.get(key).is_some(), "{key}: {json}");

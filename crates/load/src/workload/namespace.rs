@@ -159,7 +159,8 @@ impl NamespaceWorkload {
             false,
             spec.edns.as_ref(),
         );
-        let question = template.bytes()[template.question_range()].to_vec();
+        let mut question = template.bytes()[template.question_range()].to_vec();
+        question.reserve(LABEL);
         let order = Permutation::new(spec.names, spec.seed);
         Ok(NamespaceWorkload {
             template,
@@ -219,6 +220,23 @@ impl NamespaceWorkload {
         Some(address)
     }
 
+    /// Makes `question` that for the name of `address`.
+    #[inline]
+    fn write_question(&mut self, address: Ipv4Addr) {
+        let mut label = [0; LABEL];
+        let len = self.spec.namespace.label(address, &mut label);
+        if !self.spec.namespace.is_padded() {
+            // Labels have many lengths: what follows the label is copied from the template, within the capacity.
+            let whole = &self.template.bytes()[self.template.question_range()];
+            self.question.clear();
+            self.question.push(len as u8);
+            self.question.extend_from_slice(&label[..len]);
+            self.question.extend_from_slice(&whole[1 + usize::from(whole[0])..]);
+        } else {
+            self.question[1..=LABEL].copy_from_slice(&label);
+        }
+    }
+
     /// Returns the address at a position of the order.
     #[inline]
     fn address(&self, position: u64) -> u32 {
@@ -232,18 +250,21 @@ impl Workload for NamespaceWorkload {
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
         let key = self.pick()?;
         let mut label = [0; LABEL];
-        Namespace::write_label(key.into(), &mut label);
-        let len = self.template.write(0, out);
-        self.template.set_label(out, &label);
+        let label_len = self.spec.namespace.label(key.into(), &mut label);
+        let len = if self.spec.namespace.is_padded() {
+            let len = self.template.write(0, out);
+            self.template.set_label(out, &label);
+            len
+        } else {
+            self.template.write_with_label(0, &label[..label_len], out)
+        };
         Some(Composed { len, key })
     }
 
     #[inline]
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
         let address = key.into();
-        let label: &mut [u8; LABEL] =
-            (&mut self.question[1..=LABEL]).try_into().expect("the question begins with the label");
-        Namespace::write_label(address, label);
+        self.write_question(address);
         let missing = self.picker.is_some() && !self.spec.namespace.contains(address);
         let expect = match self.spec.expect {
             _ if missing => Expect::NxDomain,
@@ -298,6 +319,29 @@ mod tests {
             .collect();
         assert_eq!(parts.len(), 1_000);
         assert_eq!(parts.into_iter().collect::<HashSet<_>>(), whole);
+    }
+
+    #[test]
+    fn names_without_padding_are_sent_and_checked() {
+        let namespace = spec(1).namespace.with_padding(false);
+        let (expect, sequential) = (NamespaceExpect::Address, true);
+        let spec = NamespaceSpec { namespace, expect, sequential, qtype: Qtype::A, ..spec(200) };
+        let mut workload = NamespaceWorkload::new(spec, 0, 1).expect("inside");
+        let mut out = [0; super::super::MAX_QUERY];
+        for d in 100..=255u8 {
+            let Composed { len, key } = workload.next(&mut out).expect("a query");
+            let label = format!("10-0-0-{d}");
+            assert_eq!(&out[13..13 + label.len()], label.as_bytes());
+            let mut reply = out[..len].to_vec();
+            reply[2] |= 0x80;
+            reply[7] = 1;
+            reply.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, d]);
+            assert_eq!(workload.check(key, &reply), Ok(0), "{label}");
+            *reply.last_mut().expect("octets") ^= 1;
+            assert!(workload.check(key, &reply).is_err(), "{label}");
+            // The padded name is another name.
+            assert_eq!(workload.check(key + 1, &reply), Err(Invalid::WrongQuestion));
+        }
     }
 
     #[test]

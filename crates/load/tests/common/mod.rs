@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use engine::sim::{Replies, SimEngine};
 use engine::{SocketId, WaitMode, drive};
+use load::lockstep::experiment_times;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
-use load::{Live, LockStep, LockStepResult, Measurer, Plan, Tally};
+use load::{Live, LockStep, LockStepPlan, Measurer, Plan, Rounds, Tally};
 use measure::{Nanos, Pacing, Qps};
 use wire::{Namespace, Qtype};
 
@@ -85,6 +86,17 @@ pub(crate) fn run(
     (tally, engine.sent().iter().map(|(at, _, _)| *at).collect())
 }
 
+/// Times of the experiments of a lock-step load, and its counts.
+pub(crate) struct Stepped {
+    pub(crate) times: Vec<Nanos>,
+    pub(crate) tally: Tally,
+}
+
+/// Returns the plan of the only worker of a lock-step load with a timeout of 100 ms.
+pub(crate) fn lockstep_plan(threads: u32, experiments: u32) -> LockStepPlan {
+    LockStepPlan { threads, experiments, timeout: MS(100), worker: 0, rounds: Rounds::of(1) }
+}
+
 /// Runs a lock-step load with a timeout of 100 ms; each call of the role takes `call_cost`.
 pub(crate) fn run_lockstep(
     threads: u32,
@@ -92,14 +104,24 @@ pub(crate) fn run_lockstep(
     names: u64,
     call_cost: Nanos,
     script: impl FnMut(Nanos, SocketId, &[u8], &mut Replies),
-) -> LockStepResult {
+) -> Stepped {
+    run_worker(lockstep_plan(threads, experiments), names, call_cost, script)
+}
+
+/// Runs one worker of a lock-step load.
+pub(crate) fn run_worker(
+    plan: LockStepPlan,
+    names: u64,
+    call_cost: Nanos,
+    script: impl FnMut(Nanos, SocketId, &[u8], &mut Replies),
+) -> Stepped {
     let mut engine = SimEngine::new(script).call_cost(call_cost);
     let workload = Box::new(workload(names, true));
-    let mut role = LockStep::new(threads, experiments, MS(100), workload, Arc::default())
-        .expect("a power of two");
+    let mut role = LockStep::new(plan, workload, Arc::default()).expect("1 to 256 threads");
     drive(&mut engine, &mut role, WaitMode::Sleep, &AtomicBool::new(false))
         .expect("no errors here");
-    role.into_result()
+    let result = role.into_result();
+    Stepped { times: experiment_times(&[result.spans]), tally: result.tally }
 }
 
 /// Asserts that every query has one outcome and that every reply is counted at most once.

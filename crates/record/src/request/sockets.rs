@@ -14,6 +14,9 @@ pub struct Sockets {
     pub cpus: Vec<usize>,
     /// Number of source ports over all workers; 64 for each core of the server if absent.
     pub count: Option<u16>,
+    /// Number of sockets of each worker, in place of a number over all workers, as dns64perf++ has it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub per_worker: Option<u16>,
     /// Source addresses, used in turn from the first; chosen by the kernel if absent.
     pub source: Option<IpNet>,
     /// How workers wait.
@@ -39,6 +42,7 @@ impl Default for Sockets {
         Sockets {
             cpus: Vec::new(),
             count: None,
+            per_worker: None,
             source: None,
             wait: WaitFor::Auto,
             max_burst: Nanos::from_micros(50),

@@ -41,14 +41,16 @@ fn workloads() -> impl Strategy<Value = Workload> {
         expects().prop_map(NamespaceExpect::Same),
     ];
     let repeats = (0.0..=1.0f64, 1..99u64).prop_map(|(share, names)| Repeats { share, names });
-    let numbers = (any::<u64>(), option::of(any::<u64>()), any::<bool>(), option::of(repeats));
+    let flags = (any::<bool>(), any::<bool>());
+    let numbers = (any::<u64>(), option::of(any::<u64>()), flags, option::of(repeats));
     prop_oneof![
         (text(), of_names, numbers, queries()).prop_map(|(zone, expect, numbers, query)| {
-            let (first, names, reuse, repeats) = numbers;
+            let (first, names, (reuse, unpadded), repeats) = numbers;
             let (prefix, qtype) = ("10.0.0.0/8".parse().expect("a prefix"), "AAAA".to_owned());
             Workload::Namespace(Names {
                 prefix,
                 zone,
+                unpadded,
                 qtype,
                 expect,
                 first,
@@ -119,6 +121,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
     let sockets = sockets.prop_map(|(cpus, count, flag)| Sockets {
         cpus,
         count,
+        per_worker: count,
         source: flag.then(|| "fd00::5/64".parse().expect("a prefix")),
         wait: if flag { WaitFor::Yield } else { WaitFor::Auto },
         gso: if flag { Gso::Off } else { Gso::On },

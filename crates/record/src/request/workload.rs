@@ -80,6 +80,9 @@ pub struct Names {
     pub prefix: Ipv4Net,
     /// Zone that contains the names.
     pub zone: String,
+    /// Whether the numbers in the names have no leading zeros, as those of dns64perf and dns64perf2.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub unpadded: bool,
     /// Type of the queries.
     pub qtype: String,
     /// Expected replies.
@@ -105,6 +108,7 @@ impl Names {
         Names {
             prefix,
             zone,
+            unpadded: false,
             qtype: "AAAA".to_owned(),
             expect: NamespaceExpect::Embedded(pref64),
             first: 0,

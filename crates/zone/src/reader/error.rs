@@ -42,4 +42,17 @@ pub enum ZoneFileError {
         /// The zone name.
         zone: String,
     },
+    /// A second pass read other records than the first.
+    #[error(
+        "{}: {records} records at first, {seen} when it was read again: the file changed, or is a pipe; save it to a file",
+        path.display()
+    )]
+    Changed {
+        /// The path of the file.
+        path: PathBuf,
+        /// Number of records of the first pass.
+        records: u64,
+        /// Number of records of the later pass.
+        seen: u64,
+    },
 }

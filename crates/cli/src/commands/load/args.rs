@@ -52,12 +52,16 @@ pub(crate) struct LoadArgs {
     /// Number of queries outstanding in a window, over all workers
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) window: u32,
-    /// Number of threads of a lock-step load; several numbers (1,2,4,8,16) give a run each
+    /// Number of threads of a lock-step load, 1 to 256; several numbers (1,2,4,8,16) give a run each. They are shared out
+    /// to the cores of --cpus
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) threads: Vec<u32>,
     /// Number of experiments of a lock-step load, 256 queries each
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) experiments: u32,
+    /// Write the time of each experiment of a lock-step load to this file, as CSV (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) times: Option<PathBuf>,
     /// Cores of a server on this host: they are watched for stalls, and there are 64 source ports for each; a lock-step
     /// table shows their use [default there: all of this host]
     #[arg(long, value_name = "LIST")]

@@ -1,5 +1,7 @@
 //! `dnsdyno load --pacing lockstep`: the experiments of dns64perf, as a table by numbers of threads.
 
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use measure::Pacing;
@@ -11,6 +13,7 @@ use tester::Setup;
 use super::args::LoadArgs;
 use super::pacing::PacingArg;
 use crate::failure::Failure;
+use crate::output::output;
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::progress;
@@ -59,6 +62,9 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     if let Some(path) = &args.json {
         record::write(path, &table).map_err(Failure::run)?;
     }
+    if let Some(path) = &args.times {
+        write_times(path, &table)?;
+    }
     print!("{}", report::lockstep(&table));
     let answers: Vec<_> = table.rows.iter().map(|row| report::no_answer(&row.trial)).collect();
     if let Some(Some(why)) = answers.last()
@@ -71,4 +77,19 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     } else {
         Ok(())
     }
+}
+
+/// Writes the time of each experiment: a row with its number of threads, its own number from 0, and milliseconds.
+fn write_times(path: &PathBuf, table: &LockStepTable) -> Result<(), Failure> {
+    let mut out = BufWriter::new(output(path)?);
+    let mut write = || -> std::io::Result<()> {
+        writeln!(out, "threads,experiment,time_ms")?;
+        for row in &table.rows {
+            for (number, ms) in row.trial.experiment_times_ms.iter().enumerate() {
+                writeln!(out, "{},{number},{ms}", row.threads)?;
+            }
+        }
+        out.flush()
+    };
+    write().map_err(|e| Failure::run(anyhow::anyhow!("cannot write {}: {e}", path.display())))
 }

@@ -22,6 +22,10 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     if let Pacing::LockStep { .. } = request.pacing {
         return lockstep::run(&args, request);
     }
+    if args.times.is_some() {
+        let why = "--times is about the experiments of --pacing lockstep";
+        return Err(Failure::BadInput(anyhow!(why)));
+    }
     let setup = Setup::new(request, command_line())?;
     let stop = interruption()?;
     let (live, progress) = progress::show(format!("load {}", setup.target()));
@@ -96,7 +100,7 @@ mod tests {
             "dnsdyno load 127.0.0.1",
             "dnsdyno load [fd00::1]:5300 --namespace 10.0.0.0/12 --type AAAA --rate 100k --expect-pref64 64:ff9b::/96 \
              --first-name 7 --names 9 --reuse-names --repeat-share 0.5 --repeat-names 77 --no-recursion",
-            "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --type A --goal zero-loss --duration 1500ms",
+            "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --unpadded --type A --goal zero-loss --duration 1500ms",
             "dnsdyno load 127.0.0.1 --type A --expect nxdomain --pacing ramp --from 1k --to 3k",
             "dnsdyno load 127.0.0.1 --queries 'a b.txt' --pacing window --window 7 --goal 'p99 < 5ms, loss < 0.1%'",
             "dnsdyno load 127.0.0.1 --name x.test --edns --dnssec --edns-option 10:aa --expect noerror",
@@ -104,6 +108,7 @@ mod tests {
             "dnsdyno load 127.0.0.1 --mix x.test --mix-names 5 --mix-exponent 1.5 --mix-missing 0.25",
             "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --replay-port 53,5300 --source 10.9.0.5/24",
             "dnsdyno load 127.0.0.1 --pacing lockstep --threads 4 --experiments 2 --dut-cpus 0-2 --auth-cpus 3",
+            "dnsdyno load 127.0.0.1 --cpus 0,2 --ports-per-thread 7",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait yield --max-burst-us 20 --gso on --no-gro \
              --no-timestamps --buffer 4096 --shared-core --seed 5",
             "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --resume --alpn dot,x \

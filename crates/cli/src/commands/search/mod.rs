@@ -47,7 +47,8 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let (began, started) = (Instant::now(), unix_now());
     let one_host = local.then(|| loopback(&request));
     let over_ipv6 = args.target.is_ipv6();
-    let circumstances = Circumstances { names_reused: false, over_ipv6, one_host, shortened };
+    let circumstances =
+        Circumstances { over_ipv6, one_host, shortened, ..Circumstances::default() };
     let repeats = Repeats { search, repeats, circumstances };
     let server = args.target.to_string();
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());

@@ -233,7 +233,8 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
     let open = || args.input.open().map_err(Failure::input);
     let count = match (args.rate, args.duration) {
         (Some(rate), Some(duration)) => {
-            let delegations = || Ok(Stats::of(open()?).map_err(Failure::input)?.delegations);
+            let stats = || Stats::of(|| args.input.open()).map_err(Failure::input);
+            let delegations = || Ok(stats()?.delegations);
             let rate = per_second(rate, delegations)?.ok_or_else(|| {
                 Failure::input(anyhow!(
                     "`max` gives no number of updates: give --count, or a rate such as 8"
@@ -275,7 +276,7 @@ fn delegations(path: Option<&Path>) -> Result<u64, Failure> {
     let path = path.ok_or_else(|| {
         Failure::input(anyhow!("a rate in %/day is counted by a zone: give its file with --of"))
     })?;
-    Ok(Reader::open(path, None).and_then(Stats::of).map_err(Failure::input)?.delegations)
+    Ok(Stats::of(|| Reader::open(path, None)).map_err(Failure::input)?.delegations)
 }
 
 fn key(args: &SendArgs) -> Result<Option<Key>, Failure> {

@@ -159,7 +159,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
-    let stats = args.input.open().and_then(Stats::of).map_err(Failure::input)?;
+    let stats = Stats::of(|| args.input.open()).map_err(Failure::input)?;
     if !args.json {
         print!("{stats}");
         return Ok(());
@@ -176,6 +176,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
         "signed_delegations": stats.signed_delegations,
         "servers_of_delegations": stats.servers,
         "glue": stats.glue,
+        "occluded_names": stats.occluded,
         "lowest_ttl_s": stats.ttls.0,
         "highest_ttl_s": stats.ttls.1,
         "longest_label": stats.longest_label,

@@ -61,6 +61,9 @@ struct Dns64Args {
     /// The zone
     #[arg(long, value_name = "ZONE", default_value = wire::namespace::DEFAULT_ZONE)]
     zone: Name,
+    /// Names without leading zeros (10-1-2-3), as dns64perf and dns64perf2 query them, in place of 010-001-002-003
+    #[arg(long)]
+    unpadded: bool,
     /// Type of the records of the names
     #[arg(long, value_enum, value_name = "TYPE", default_value = "a")]
     records: RecordsArg,
@@ -146,6 +149,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<(), Failure> {
     match args.kind {
         Kind::Dns64(args) => {
             let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
+            let namespace = namespace.with_padding(!args.unpadded);
             let records = match args.records {
                 RecordsArg::A => ZoneRecords::A,
                 RecordsArg::Aaaa => ZoneRecords::Aaaa(args.pref64),
