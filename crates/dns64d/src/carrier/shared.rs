@@ -10,18 +10,25 @@ use dns64::streams::{FromStreams, ToStreams};
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
-use super::budget::Reservation;
+use super::Message;
+use super::budget::{Budget, Reservation};
+use super::places::Places;
 use super::upstream::{Pool, Query};
 use crate::worker::WorkerHandle;
 
-/// State shared by all streams.
+/// State shared by all streams of a thread.
 pub(crate) struct Carrier {
+    /// Number of this thread, and all threads.
+    pub(super) thread: usize,
+    pub(super) threads: Threads,
     pub(super) workers: Vec<WorkerHandle>,
     pub(super) active: Shared,
+    /// Places for clients, and memory, shared with all threads.
+    pub(super) places: Arc<Places>,
+    pub(super) budget: Budget,
     /// Open connections of clients by number, each with the channel to it.
     pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
-    /// Number of connections of each client network.
-    pub(super) networks: RefCell<HashMap<IpAddr, usize>>,
+    /// Number of connections and requests so far.
     pub(super) next: Cell<u64>,
     /// Connections to upstream servers.
     pub(super) upstreams: RefCell<HashMap<SocketAddr, Pool>>,
@@ -36,6 +43,40 @@ pub(crate) struct Outgoing {
     pub(crate) message: ToStreams,
     /// Memory reserved for an answer until it is written.
     pub(crate) reservation: Option<Reservation>,
+}
+
+/// Channels to the threads that have the streams.
+#[derive(Clone)]
+pub(crate) struct Threads(Vec<mpsc::UnboundedSender<Message>>);
+
+impl Threads {
+    /// Makes the channels; returns also their ends in the threads.
+    pub(crate) fn new(count: usize) -> (Self, Vec<mpsc::UnboundedReceiver<Message>>) {
+        let (senders, receivers) = (0..count.max(1)).map(|_| mpsc::unbounded_channel()).unzip();
+        (Threads(senders), receivers)
+    }
+
+    /// Returns the number of threads.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Sends a message to a thread. The threads end last, so that sending fails only at the end.
+    pub(super) fn send(&self, thread: usize, message: Message) {
+        let _ = self.0[thread].send(message);
+    }
+
+    /// Sends a message of a worker to the thread that has the client's stream or the connection to the upstream server:
+    /// of these no more threads have any than there may be connections.
+    pub(crate) fn pass(&self, outgoing: Outgoing, upstream_connections: usize) {
+        let thread = match &outgoing.message {
+            ToStreams::Answer { stream, .. } => (stream >> QUERY_BITS) as usize % self.len(),
+            ToStreams::Query { .. } => {
+                outgoing.worker % self.len().min(upstream_connections.max(1))
+            }
+        };
+        self.send(thread, Message::Outgoing(outgoing));
+    }
 }
 
 /// An answer, with the memory reserved for it.
@@ -69,9 +110,16 @@ impl Carrier {
         self.active().settings
     }
 
-    /// Returns the number of a new connection.
+    /// Returns the number of a new connection or request; its remainder tells the thread.
     pub(super) fn number(&self) -> u64 {
-        self.next.replace(self.next.get() + 1)
+        let count = self.next.replace(self.next.get() + 1);
+        count * self.threads.len() as u64 + self.thread as u64
+    }
+
+    /// Returns how many of the `all` connections to an upstream server this thread may have.
+    pub(super) fn upstream_share(&self, all: usize) -> usize {
+        let threads = self.threads.len().min(all.max(1));
+        (all / threads + usize::from(self.thread < all % threads)).max(1)
     }
 
     /// Passes a query to a worker: with its number on a connection, or `None` for a query that has a
@@ -85,13 +133,20 @@ impl Carrier {
     ) -> bool {
         let framed = number.is_some();
         let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
-        let worker = &self.workers[connection as usize % self.workers.len()];
-        worker.send(FromStreams::Query { stream, framed, client, message })
+        let worker = connection as usize / self.threads.len() % self.workers.len();
+        let memory = self.budget.take(message.len());
+        let message = FromStreams::Query { stream, framed, client, message };
+        self.workers[worker].send(message, memory)
     }
 
-    /// Passes the reply to an upstream query, or its failure, to the worker that sent it.
-    pub(super) fn reply(&self, query: &Query, message: Option<Vec<u8>>) {
+    /// Passes the reply to an upstream query, or its failure, to the worker that sent it. A reply for which there is no
+    /// memory is a failure.
+    pub(super) fn reply(&self, query: &Query, message: Option<&[u8]>) {
         let Query { worker, lookup, ticket, .. } = *query;
-        self.workers[worker].send(FromStreams::Reply { lookup, ticket, message });
+        let memory = self.budget.take(message.map_or(0, <[u8]>::len));
+        let message = message.filter(|_| memory.is_some()).map(<[u8]>::to_vec);
+        let none = self.budget.none();
+        self.workers[worker]
+            .send(FromStreams::Reply { lookup, ticket, message }, Some(memory.unwrap_or(none)));
     }
 }
