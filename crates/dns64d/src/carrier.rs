@@ -16,7 +16,9 @@ mod frames;
 mod places;
 mod requests;
 mod shared;
+mod threads;
 mod upstream;
+mod visit;
 
 use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, UdpSocket};
@@ -34,9 +36,10 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
-use self::requests::Visit;
-pub(crate) use self::shared::{ActiveSettings, Outgoing, Shared, Threads};
-use self::shared::{Carrier, QUERY_BITS, Waiting};
+pub(crate) use self::shared::{ActiveSettings, Shared};
+use self::shared::{Carrier, Waiting};
+use self::threads::{Message, QUERY_BITS};
+pub(crate) use self::threads::{Outgoing, Threads};
 use crate::beat::Beat;
 use crate::worker::WorkerHandle;
 use client::Protocol;
@@ -71,14 +74,6 @@ impl Listener {
             Listener::Quic(..) => None,
         })
     }
-}
-
-/// Message to a thread.
-pub(crate) enum Message {
-    /// From a worker.
-    Outgoing(Outgoing),
-    /// A client's attempt to connect over QUIC.
-    Visit(Box<Visit>),
 }
 
 /// Parameters of a thread.

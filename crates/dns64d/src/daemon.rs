@@ -87,9 +87,8 @@ impl Running {
         let engines = UdpEngine::servers(&config.server.listen, settings.workers, options)
             .context("server.listen")?;
         let addresses = addresses(&engines[0], config.server.listen.len())?;
-        let listeners = addresses.iter().map(|&address| tcp::listen(address));
-        let listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
-        let mut listeners: Vec<Listener> = listeners.into_iter().map(Listener::Plain).collect();
+        let listeners = addresses.iter().map(|&at| tcp::listen(at).map(Listener::Plain));
+        let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
         let tls = listen_tls(&config.tls, &mut listeners)?;
         let active = ActiveSettings {
             settings: settings.clone(),
@@ -122,23 +121,23 @@ impl Running {
         let end = CancellationToken::new();
         let places = Arc::new(Places::new(budget.clone()));
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
-        let (mut others, mut listeners) = (Vec::new(), share(listeners, inboxes.len())?);
-        for (number, messages) in inboxes.into_iter().enumerate() {
-            let beat = Beat::new(format!("streams-{number}"));
-            beats.push(beat.clone());
+        let mut others = Vec::new();
+        let listeners = share(listeners, inboxes.len())?;
+        for (number, (listeners, messages)) in listeners.into_iter().zip(inboxes).enumerate() {
             let start = carrier::Start {
                 thread: number,
                 threads: threads.clone(),
-                listeners: std::mem::take(&mut listeners[number]),
+                listeners,
                 workers: handles.clone(),
                 active: shared.clone(),
                 places: places.clone(),
                 budget: budget.clone(),
                 messages,
                 end: end.clone(),
-                beat: beat.clone(),
+                beat: Beat::new(format!("streams-{number}")),
             };
-            others.push(thread(beat.name, move || carrier::run(start))?);
+            beats.push(start.beat.clone());
+            others.push(thread(start.beat.name.clone(), move || carrier::run(start))?);
         }
         if let Some(listener) = metrics {
             let source = metrics::Source {
@@ -152,15 +151,7 @@ impl Running {
         }
         let watched = end.clone();
         others.push(thread("watchdog".into(), move || beat::watch(&beats, &watched))?);
-        let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let blocks = config.blocks();
-        let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();
-        tracing::info!(
-            listen = listen.join(", "),
-            prefixes = prefixes.join(", "),
-            workers = settings.workers,
-            "ready"
-        );
+        log_ready(&settings, &addresses);
         Ok(Running { settings, shared, tls, handles, workers, others, end, budget })
     }
 
@@ -227,6 +218,19 @@ impl Running {
         }
         result
     }
+}
+
+/// Logs that the server is ready.
+fn log_ready(settings: &Settings, addresses: &[SocketAddr]) {
+    let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let blocks = settings.config.blocks();
+    let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();
+    tracing::info!(
+        listen = listen.join(", "),
+        prefixes = prefixes.join(", "),
+        workers = settings.workers,
+        "ready"
+    );
 }
 
 /// Returns random octets of the operating system.

@@ -19,11 +19,8 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use super::frames::{self, Frames};
 use super::places::{HANDSHAKE, Place, Refusal, Usage};
 use super::requests::{self, Requests};
-use super::shared::{Carrier, Waiting};
+use super::shared::{Carrier, MAX_QUERY, Waiting};
 
-/// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
-/// disconnected.
-pub(super) const MAX_QUERY: usize = 4 << 10;
 /// Highest number of octets of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
 /// Highest number of octets that TLS keeps until the client takes them.

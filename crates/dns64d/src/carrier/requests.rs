@@ -14,11 +14,11 @@ use streams::serve::{Answer, Attempt, Ending, QuicServer, StreamLimits};
 use streams::tls::ServerTls;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Message;
 use super::budget::Reservation;
-use super::client::MAX_QUERY;
-use super::places::{HANDSHAKE, Place, Refusal, Unproven, Usage};
-use super::shared::{Carrier, Waiting};
+use super::places::{HANDSHAKE, Refusal, Usage};
+use super::shared::{Carrier, MAX_QUERY, Waiting};
+use super::threads::Message;
+use super::visit::{Right, Visit};
 
 /// Memory that a request takes until its answer is there, in octets: the state of its stream and of its task.
 const REQUEST: usize = 2 << 10;
@@ -88,19 +88,6 @@ pub(super) fn limits(carrier: &Carrier) -> StreamLimits {
         message: MAX_QUERY,
         window: QUIC_WINDOW,
     }
-}
-
-/// A client's attempt to connect over QUIC, on its way to the thread that serves it.
-pub(crate) struct Visit {
-    transport: Transport,
-    attempt: Attempt,
-    right: Right,
-}
-
-/// What a handshake needs: a place, or for a client that has not shown that it is at its address, less than that.
-enum Right {
-    Place(Place),
-    Handshake(Unproven),
 }
 
 /// Accepts connections over QUIC for ever, and spreads them over the threads.

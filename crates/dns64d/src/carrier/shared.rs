@@ -6,13 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64::Settings;
-use dns64::streams::{FromStreams, ToStreams};
+use dns64::streams::FromStreams;
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
-use super::Message;
 use super::budget::{Budget, Reservation};
 use super::places::Places;
+use super::threads::{QUERY_BITS, Threads};
 use super::upstream::{Pool, Query};
 use crate::worker::WorkerHandle;
 
@@ -36,57 +36,15 @@ pub(crate) struct Carrier {
     pub(super) warned_at: Cell<Option<tokio::time::Instant>>,
 }
 
-/// Message of a worker to a stream.
-pub(crate) struct Outgoing {
-    /// Number of the worker.
-    pub(crate) worker: usize,
-    pub(crate) message: ToStreams,
-    /// Memory reserved for an answer until it is written.
-    pub(crate) reservation: Option<Reservation>,
-}
-
-/// Channels to the threads that have the streams.
-#[derive(Clone)]
-pub(crate) struct Threads(Vec<mpsc::UnboundedSender<Message>>);
-
-impl Threads {
-    /// Makes the channels; returns also their ends in the threads.
-    pub(crate) fn new(count: usize) -> (Self, Vec<mpsc::UnboundedReceiver<Message>>) {
-        let (senders, receivers) = (0..count.max(1)).map(|_| mpsc::unbounded_channel()).unzip();
-        (Threads(senders), receivers)
-    }
-
-    /// Returns the number of threads.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Sends a message to a thread. The threads end last, so that sending fails only at the end.
-    pub(super) fn send(&self, thread: usize, message: Message) {
-        let _ = self.0[thread].send(message);
-    }
-
-    /// Sends a message of a worker to the thread that has the client's stream or the connection to the upstream server:
-    /// of these no more threads have any than there may be connections.
-    pub(crate) fn pass(&self, outgoing: Outgoing, upstream_connections: usize) {
-        let thread = match &outgoing.message {
-            ToStreams::Answer { stream, .. } => (stream >> QUERY_BITS) as usize % self.len(),
-            ToStreams::Query { .. } => {
-                outgoing.worker % self.len().min(upstream_connections.max(1))
-            }
-        };
-        self.send(thread, Message::Outgoing(outgoing));
-    }
-}
-
 /// An answer, with the memory reserved for it.
 pub(super) struct Waiting {
     pub(super) message: Vec<u8>,
     pub(super) reservation: Option<Reservation>,
 }
 
-/// Number of bits for queries of one connection: the lower bits of a stream's number.
-pub(super) const QUERY_BITS: u32 = 24;
+/// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
+/// disconnected.
+pub(super) const MAX_QUERY: usize = 4 << 10;
 
 /// Settings that a reload replaces.
 #[derive(Clone)]

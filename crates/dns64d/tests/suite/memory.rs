@@ -1,7 +1,7 @@
 //! The memory of the server under clients that send queries and read no answers.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use domain::base::iana::Rtype;
@@ -14,18 +14,23 @@ use crate::kit::client::{self, Query};
 use crate::kit::script::Script;
 use crate::kit::server::Server;
 use crate::private::{DOH, DOT, Private, http2_frame, http2_head};
+use crate::strangers::connect;
 
 /// Connections of each transport, and queries on each.
 const CONNECTIONS: usize = 90;
 const QUERIES: usize = 100;
 
 /// Connects with TLS; the connection is open as long as the result lives.
-fn encrypted(to: SocketAddr, alpn: &[&[u8]]) -> StreamOwned<ClientConnection, TcpStream> {
+fn encrypted(
+    from: Ipv4Addr,
+    to: SocketAddr,
+    alpn: &[&[u8]],
+) -> StreamOwned<ClientConnection, TcpStream> {
     let alpn = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     let tls = ClientTls { alpn, ..ClientTls::default() }.build().expect("a configuration");
     let name = "dns.example".try_into().expect("a name");
     let client = ClientConnection::new(Arc::new(tls), name).expect("a client");
-    StreamOwned::new(client, TcpStream::connect(to).expect("loopback"))
+    StreamOwned::new(client, connect(from, to).expect("loopback"))
 }
 
 /// Returns the start of an HTTP/2 connection whose client permits any amount of answers, and its requests.
@@ -58,17 +63,19 @@ fn answers_that_nobody_reads_stay_within_the_memory() {
     let config = format!("{}[limits]\ntcp-idle = \"1h\"", private.config());
     let server = dns64d(&[&script], &config);
     let query = Query::parse("long.example TXT").octets;
-    let first = Query::parse("long.example TXT +tcp").ask(server.address(), crate::faults::MAX_WAIT);
+    let first =
+        Query::parse("long.example TXT +tcp").ask(server.address(), crate::faults::MAX_WAIT);
     assert!(first.is_some_and(|reply| reply.octets > 59_000), "a long answer, in the cache now");
     let framed = client::frame(&query).repeat(QUERIES);
     let posted = requests(&query);
+    let clients = [11, 12, 13].map(|n| Ipv4Addr::new(127, 0, 0, n));
     let mut kept: Vec<Box<dyn Write>> = Vec::new();
     for _ in 0..CONNECTIONS {
-        let mut tcp = TcpStream::connect(server.address()).expect("loopback");
+        let mut tcp = connect(clients[0], server.address()).expect("loopback");
         tcp.write_all(&framed).expect("writes");
-        let mut tls = encrypted((private.address, DOT).into(), &[b"dot"]);
+        let mut tls = encrypted(clients[1], (private.address, DOT).into(), &[b"dot"]);
         tls.write_all(&framed).expect("writes");
-        let mut https = encrypted((private.address, DOH).into(), &[ALPN_H2]);
+        let mut https = encrypted(clients[2], (private.address, DOH).into(), &[ALPN_H2]);
         https.write_all(&posted).expect("writes");
         kept.extend([Box::new(tcp) as Box<dyn Write>, Box::new(tls), Box::new(https)]);
     }
@@ -81,7 +88,5 @@ fn answers_that_nobody_reads_stay_within_the_memory() {
     assert!(most <= 256, "{most} MiB of 256");
     assert!(server.metric("dns64d_stream_memory_bytes") > 8 << 20, "answers are under way");
     drop(kept);
-    wait_for("the memory is free again", || {
-        server.metric("dns64d_stream_memory_bytes") < 1 << 20
-    });
+    wait_for("the memory is free again", || server.metric("dns64d_stream_memory_bytes") < 1 << 20);
 }
