@@ -72,6 +72,14 @@ impl Settings {
             && self.workers == other.workers
     }
 
+    /// Returns the number of threads for streams.
+    pub fn stream_threads(&self) -> usize {
+        match self.config.server.stream_threads {
+            0 => self.workers,
+            threads => threads,
+        }
+    }
+
     /// Returns the memory for streams of all workers, in octets: the rest of `limits.memory`. With very many workers there
     /// may be no rest; streams then have a small one nevertheless.
     pub fn stream_memory(&self) -> usize {

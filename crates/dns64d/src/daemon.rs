@@ -98,10 +98,7 @@ impl Running {
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
         privileges::drop_to(&config.server.user)?;
 
-        let (threads, inboxes) = Threads::new(match config.server.stream_threads {
-            0 => settings.workers,
-            threads => threads,
-        });
+        let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory());
         let new_worker = |(number, engine)| {
             let (seed, threads) = (random()?, threads.clone());
