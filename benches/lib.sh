@@ -161,7 +161,8 @@ start_dns64d() { # start_dns64d CACHE [SETTING...]: in the DUT's namespace, port
     cat >"$work/dns64d.toml" <<CONF
 server.listen = ["10.9.0.2:5364"]
 server.workers = 1
-server.allow = ["any"]
+server.allow = [${allow:-"\"any\""}]
+server.user = "root"
 server.log = "warn"
 upstream.servers = ["10.9.0.1:5353"]
 cache.size = "$cache"
@@ -176,7 +177,7 @@ CONF
     await 10.9.0.2:5364 dns64d AAAA
 }
 
-start_unbound() { # start_unbound MEGABYTES: as a DNS64 server in the DUT's namespace, port 5365, one thread
+start_unbound() { # start_unbound MEGABYTES [SETTING...]: as a DNS64 server in the DUT's namespace, port 5365, one thread; its process in $unbound
     need unbound unbound
     cat >"$work/unbound.conf" <<CONF
 server:
@@ -201,6 +202,7 @@ server:
     local-zone: "test." nodefault
     unblock-lan-zones: yes
     minimal-responses: yes
+$(printf '    %s\n' "${@:2}")
 forward-zone:
     name: "dns64perf.test."
     forward-addr: 10.9.0.1@5353
@@ -208,6 +210,7 @@ remote-control:
     control-enable: no
 CONF
     ip netns exec d taskset -c 1 unbound -d -p -c "$work/unbound.conf" >/dev/null 2>&1 &
+    unbound=$!
     await 10.9.0.2:5365 Unbound AAAA
     unbound_version=$(unbound -V | sed -n 's/^Version //p')
 }
