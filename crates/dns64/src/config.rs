@@ -90,7 +90,7 @@ pub struct ServerConfig {
     pub max_udp_size: u16,
     /// Receive and send buffer to ask for on each UDP socket, in octets.
     pub socket_buffer: Bytes,
-    /// User to change to; empty for none.
+    /// User to change to; empty for an ordinary one if the server is started as root.
     pub user: String,
     /// Level of the log.
     pub log: LogLevel,

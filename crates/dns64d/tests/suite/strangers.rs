@@ -20,7 +20,7 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const FRIEND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
 /// Connects from an address; `None` if the server refuses.
-pub(crate) fn connect(from: Ipv4Addr, to: SocketAddr) -> Option<TcpStream> {
+fn connect(from: Ipv4Addr, to: SocketAddr) -> Option<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((from, 0)).into()).expect("loopback");
     socket.connect(&to.into()).ok()?;

@@ -200,11 +200,22 @@ impl Server {
     }
 
     fn memory(&self, field: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = fs::read_to_string(path).expect("it is alive");
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a line");
+        let line = self.status(field);
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kib << 10
+    }
+
+    /// Returns its real, effective, saved and file system user.
+    pub(crate) fn user_ids(&self) -> Vec<u32> {
+        let line = self.status("Uid:");
+        line.split_ascii_whitespace().map(|id| id.parse().expect("a number")).collect()
+    }
+
+    /// Returns the rest of a line of its status.
+    fn status(&self, field: &str) -> String {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("it is alive");
+        status.lines().find_map(|line| line.strip_prefix(field)).expect("a line").to_owned()
     }
 
     /// Returns dns64d's reply to an HTTP request.
