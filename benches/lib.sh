@@ -145,7 +145,8 @@ start_dns64d() { # start_dns64d CACHE [SETTING...]: in the DUT's namespace, port
     cat >"$work/dns64d.toml" <<CONF
 server.listen = ["10.9.0.2:5364"]
 server.workers = 1
-server.allow = ["any"]
+server.allow = [${allow:-"\"any\""}]
+server.user = "root"
 server.log = "warn"
 upstream.servers = ["10.9.0.1:5353"]
 cache.size = "$cache"
@@ -160,13 +161,14 @@ CONF
     await 10.9.0.2:5364 dns64d AAAA
 }
 
-start_unbound() { # start_unbound MEGABYTES: as a DNS64 server in the DUT's namespace, port 5365, one thread
+start_unbound() { # start_unbound MEGABYTES [SETTING...]: as a DNS64 server in the DUT's namespace, port 5365, one thread; its process in $unbound
     need unbound unbound
     configured unbound "$work/unbound" role=dns64 zone=dns64perf.test "pref64=$pref64" listen.v4=10.9.0.2 listen.v6=::1 \
         listen.port=5365 upstream.v4=10.9.0.1 upstream.port=5353 threads=1 "cache_mb=$1"
     # The buffers of dns64d.
-    printf 'server:\n    so-rcvbuf: 4m\n    so-sndbuf: 4m\n' >>"$work/unbound/unbound.conf"
+    { printf 'server:\n    so-rcvbuf: 4m\n    so-sndbuf: 4m\n'; printf '    %s\n' "${@:2}"; } >>"$work/unbound/unbound.conf"
     dut "${command[@]}" >"$work/unbound.log" 2>&1 &
+    unbound=$!
     await 10.9.0.2:5365 Unbound AAAA
     unbound_version=$(unbound -V | sed -n 's/^Version //p')
 }

@@ -4,10 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use measure::Nanos;
 
-use crate::config::Config;
+use crate::config::{Config, LimitsConfig, ServerConfig};
 use crate::policy::{Policy, View};
 
 /// Number of clients that are remembered, by a hash of their address.
@@ -30,10 +29,10 @@ pub(crate) struct ClientFacts {
 
 /// Rules and counts for clients and their networks.
 pub(crate) struct Admission {
-    allow: Vec<IpNet>,
-    deny: Vec<IpNet>,
+    server: ServerConfig,
     policy: Arc<Policy>,
-    bits: (u8, u8),
+    /// Limits that tell a client's network; its prefix lengths stay as they were at the start.
+    limits: LimitsConfig,
     hasher: RandomState,
     known_clients: Vec<Option<(IpAddr, ClientFacts)>>,
     /// Outstanding queries of each network.
@@ -76,10 +75,9 @@ impl Admission {
     pub(crate) fn new(config: &Config, policy: Arc<Policy>, outstanding: usize) -> Self {
         let limits = &config.limits;
         Admission {
-            allow: config.server.allow.clone(),
-            deny: config.server.deny.clone(),
+            server: config.server.clone(),
             policy,
-            bits: (limits.client_ipv4_bits, limits.client_ipv6_bits),
+            limits: limits.clone(),
             hasher: RandomState::new(),
             known_clients: vec![None; MAX_KNOWN_CLIENTS],
             shares: vec![0; NETWORKS],
@@ -93,7 +91,9 @@ impl Admission {
     /// the start.
     pub(crate) fn reload(&mut self, config: &Config, policy: Arc<Policy>, outstanding: usize) {
         let mut after = Admission::new(config, policy, outstanding);
-        (after.bits, after.hasher) = (self.bits, self.hasher.clone());
+        after.hasher = self.hasher.clone();
+        after.limits.client_ipv4_bits = self.limits.client_ipv4_bits;
+        after.limits.client_ipv6_bits = self.limits.client_ipv6_bits;
         after.shares = std::mem::take(&mut self.shares);
         *self = after;
     }
@@ -114,12 +114,9 @@ impl Admission {
 
     #[cold]
     fn look_up(&self, address: IpAddr) -> ClientFacts {
-        let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&address));
-        let (v4, v6) = self.bits;
-        let len = if address.is_ipv4() { v4 } else { v6 };
-        let network = IpNet::new(address, len).map_or(address, |network| network.network());
+        let network = self.limits.network_of(address);
         ClientFacts {
-            allowed: within(&self.allow) && !within(&self.deny),
+            allowed: self.server.permits(address),
             view: self.policy.view(address),
             network: (self.hasher.hash_one((network, 1u8)) as usize % NETWORKS) as u16,
         }

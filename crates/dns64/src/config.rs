@@ -10,7 +10,7 @@ pub(crate) mod ports;
 mod text;
 mod validate;
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -71,6 +71,8 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// Number of threads; 0 for one on each core.
     pub workers: usize,
+    /// Number of threads with streams; 0 for as many as workers.
+    pub stream_threads: usize,
     /// Cores to which the threads are pinned, in turn.
     pub cpus: Vec<usize>,
     /// Networks whose clients may send queries.
@@ -88,12 +90,20 @@ pub struct ServerConfig {
     pub max_udp_size: u16,
     /// Receive and send buffer to ask for on each UDP socket, in octets.
     pub socket_buffer: Bytes,
-    /// User to change to; empty for none.
+    /// User to change to; empty for an ordinary one if the server is started as root.
     pub user: String,
     /// Level of the log.
     pub log: LogLevel,
     /// Format of the log.
     pub log_format: LogFormat,
+}
+
+impl ServerConfig {
+    /// Returns whether a client may send queries.
+    pub fn permits(&self, client: IpAddr) -> bool {
+        let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&client));
+        within(&self.allow) && !within(&self.deny)
+    }
 }
 
 /// Reply to clients that may not send queries.
@@ -141,7 +151,7 @@ pub struct TlsConfig {
     /// Addresses for DNS over TLS (RFC 7858); the default port is 853.
     #[serde(deserialize_with = "dot_addresses")]
     pub dot: Vec<SocketAddr>,
-    /// Addresses for DNS over HTTPS with HTTP/2 and HTTP/3 (RFC 8484); the default port is 443.
+    /// Addresses for DNS over HTTPS with HTTP/1.1, HTTP/2 and HTTP/3 (RFC 8484); the default port is 443.
     #[serde(deserialize_with = "doh_addresses")]
     pub doh: Vec<SocketAddr>,
     /// Addresses for DNS over QUIC (RFC 9250); the default port is 853.
@@ -439,6 +449,8 @@ pub struct CacheConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitsConfig {
+    /// Memory of the server.
+    pub memory: Bytes,
     /// Outstanding queries to upstream, all workers together.
     pub outstanding: usize,
     /// Share of them that one client network may have.
@@ -455,15 +467,23 @@ pub struct LimitsConfig {
     pub same_responses_per_second: u32,
     /// Every n-th reply over the limit is truncated instead of dropped; 0 for none.
     pub slip: u32,
-    /// Highest number of TCP connections.
+    /// Highest number of connections of each transport: TCP, TLS, HTTP over TLS, QUIC, HTTP/3.
     pub tcp_connections: usize,
-    /// Highest number of TCP connections of one client network.
+    /// Highest number of them of one client network.
     pub tcp_connections_per_client: usize,
-    /// Highest number of outstanding queries on one TCP connection.
+    /// Highest number of outstanding queries on one connection.
     pub tcp_pipelined: usize,
-    /// Time without a query after which a TCP connection is closed.
+    /// Time without a query after which a connection is closed.
     #[serde(deserialize_with = "text")]
     pub tcp_idle: Nanos,
+}
+
+impl LimitsConfig {
+    /// Returns the network of a client, as its first address.
+    pub fn network_of(&self, client: IpAddr) -> IpAddr {
+        let bits = if client.is_ipv4() { self.client_ipv4_bits } else { self.client_ipv6_bits };
+        IpNet::new(client, bits).map_or(client, |network| network.network())
+    }
 }
 
 /// Handling of a query when all places are used.

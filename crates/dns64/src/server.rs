@@ -70,6 +70,8 @@ pub struct Dns64 {
     counters: Counters,
     inbox: VecDeque<FromStreams>,
     outbox: Outbox,
+    /// Octets of replies and aliases that pending questions keep.
+    kept: usize,
     scratch: Scratch,
 }
 
@@ -147,7 +149,8 @@ impl Dns64 {
             tickets: 0,
             counters: Counters::default(),
             inbox: VecDeque::new(),
-            outbox: Outbox::default(),
+            outbox: Outbox::new(settings.answers_at_once()),
+            kept: 0,
             scratch: Scratch {
                 answer: Answer::new(),
                 question: Vec::new(),
@@ -230,6 +233,21 @@ impl Dns64 {
     /// Notes that a socket could not be opened or changed.
     pub fn socket_change_failed(&mut self, change: SocketChange, now: Nanos) {
         self.upstreams.socket_change_failed(change, now);
+    }
+
+    /// Reserves memory for what a question keeps until its end; returns whether there was enough.
+    fn keep(&mut self, t: u32, octets: usize) -> bool {
+        let fits = self.kept + octets <= self.settings.kept_replies();
+        if fits {
+            self.kept += octets;
+            self.transactions[t].kept += octets as u32;
+        }
+        fits
+    }
+
+    /// Returns how many connections there may be to each upstream server.
+    pub fn upstream_connections(&self) -> usize {
+        self.settings.config.upstream.tcp_connections
     }
 
     /// Returns whether all messages from streams have been handled.

@@ -4,6 +4,33 @@ use std::sync::Arc;
 
 use crate::config::{Config, ports};
 use crate::policy::Policy;
+use crate::transaction::{Transaction, Waiter};
+
+/// Memory of an outstanding query in octets: the query, a second client that waits for it, and its entries in the tables.
+const QUESTION: usize = size_of::<Transaction>() + size_of::<Waiter>() + 128;
+/// Memory of a worker, in octets: batches, tables of fixed size, buffers.
+const WORKER: usize = 3 << 20;
+/// Memory of the program, in octets, besides all that is counted: code, libraries, TLS sessions.
+const PROGRAM: usize = 16 << 20;
+/// Octets of answers that all workers may pass to streams in one step.
+const ANSWERS: usize = 8 << 20;
+/// Octets of replies that outstanding queries may keep while another one is awaited, all workers together.
+const KEPT: usize = 16 << 20;
+/// Least memory for streams, in octets.
+const LEAST_STREAMS: usize = 16 << 20;
+
+impl Config {
+    /// Returns the memory of everything but streams and workers, in octets.
+    fn fixed_memory(&self) -> usize {
+        let questions = self.limits.outstanding * QUESTION;
+        self.cache.size.0 + questions + PROGRAM + ANSWERS + KEPT
+    }
+
+    /// Returns the least `limits.memory` that goes with the other settings and one worker, in octets.
+    pub(crate) fn least_memory(&self) -> usize {
+        self.fixed_memory() + WORKER + LEAST_STREAMS
+    }
+}
 
 /// Settings of all workers; a reload replaces them.
 #[derive(Debug)]
@@ -43,6 +70,31 @@ impl Settings {
         (&new.synthesis, &new.dns64, &new.cache) == (&old.synthesis, &old.dns64, &old.cache)
             && new.upstream.servers == old.upstream.servers
             && self.workers == other.workers
+    }
+
+    /// Returns the number of threads for streams.
+    pub fn stream_threads(&self) -> usize {
+        match self.config.server.stream_threads {
+            0 => self.workers,
+            threads => threads,
+        }
+    }
+
+    /// Returns the memory for streams of all workers, in octets: the rest of `limits.memory`. With very many workers there
+    /// may be no rest; streams then have a small one nevertheless.
+    pub fn stream_memory(&self) -> usize {
+        let fixed = self.config.fixed_memory() + self.workers * WORKER;
+        self.config.limits.memory.0.saturating_sub(fixed).max(LEAST_STREAMS)
+    }
+
+    /// Returns how many octets of answers one worker may pass to streams in one step: at least a few of the largest.
+    pub(crate) fn answers_at_once(&self) -> usize {
+        (ANSWERS / self.workers).max(256 << 10)
+    }
+
+    /// Returns how many octets of replies the outstanding queries of one worker may keep.
+    pub(crate) fn kept_replies(&self) -> usize {
+        KEPT / self.workers
     }
 
     /// Returns the cache size of one worker, in octets.

@@ -56,20 +56,25 @@ pub enum ToStreams {
     },
 }
 
-/// Memory for the answers of one step, in octets; further clients get no reply.
-const MAX_ANSWERS: usize = 8 << 20;
-/// Octets of answers from which on no further message is handled in this step.
-const ENOUGH: usize = 1 << 20;
+/// Share of the memory for the answers of one step from which on no further message is handled in this step.
+const ENOUGH: usize = 8;
 
 /// Messages from a worker that have not been fetched.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     messages: Vec<ToStreams>,
     /// Octets of the answers among them.
     octets: usize,
+    /// Memory for the answers of one step, in octets; further clients get no reply.
+    limit: usize,
 }
 
 impl Outbox {
+    /// Makes an empty one with memory for `limit` octets of answers.
+    pub(crate) fn new(limit: usize) -> Self {
+        Outbox { messages: Vec::new(), octets: 0, limit }
+    }
+
     /// Adds a query to a server.
     pub(crate) fn query(&mut self, query: ToStreams) {
         self.messages.push(query);
@@ -83,7 +88,7 @@ impl Outbox {
         len: usize,
         make: impl FnOnce(&mut [u8]) -> usize,
     ) -> bool {
-        let fits = self.octets + len <= MAX_ANSWERS;
+        let fits = self.octets + len <= self.limit;
         let mut message = Vec::new();
         if fits {
             message.resize(len, 0);
@@ -97,7 +102,7 @@ impl Outbox {
 
     /// Returns whether there are enough answers for one step.
     pub(crate) fn has_enough(&self) -> bool {
-        self.octets >= ENOUGH
+        self.octets >= self.limit / ENOUGH
     }
 
     /// Removes and returns all messages.
@@ -113,11 +118,12 @@ mod tests {
 
     #[test]
     fn the_answers_of_a_step_are_limited() {
-        let mut outbox = Outbox::default();
+        const LIMIT: usize = 8 << 20;
+        let mut outbox = Outbox::new(LIMIT);
         let mut put = |len: usize| outbox.answer(7, len, |room| room.len());
-        assert!(put(ENOUGH));
-        assert!(!put(MAX_ANSWERS));
-        assert!(put(MAX_ANSWERS - ENOUGH));
+        assert!(put(LIMIT / ENOUGH));
+        assert!(!put(LIMIT));
+        assert!(put(LIMIT - LIMIT / ENOUGH));
         assert!(!put(1));
         assert!(outbox.has_enough());
         let lengths: Vec<usize> = outbox
@@ -128,7 +134,7 @@ mod tests {
                 }
             })
             .collect();
-        assert_eq!(lengths, [ENOUGH, 0, MAX_ANSWERS - ENOUGH, 0]);
-        assert!(!outbox.has_enough() && outbox.answer(7, MAX_ANSWERS, |room| room.len()));
+        assert_eq!(lengths, [LIMIT / ENOUGH, 0, LIMIT - LIMIT / ENOUGH, 0]);
+        assert!(!outbox.has_enough() && outbox.answer(7, LIMIT, |room| room.len()));
     }
 }

@@ -144,6 +144,8 @@ pub(crate) struct Transaction {
     /// The A reply, if it arrived before the AAAA reply.
     pub(crate) early: Option<Box<[u8]>>,
     pub(crate) service: Option<Box<Service>>,
+    /// Octets reserved for the chain, the early reply and the service.
+    pub(crate) kept: u32,
     /// The client subnet for upstream.
     pub(crate) subnet: Option<Subnet>,
     /// Next older and next newer question.
@@ -170,6 +172,7 @@ impl Transaction {
             hops: 0,
             early: None,
             service: None,
+            kept: 0,
             subnet: None,
             older: NONE,
             newer: NONE,

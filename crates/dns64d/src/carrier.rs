@@ -1,4 +1,4 @@
-//! The carrier: the thread that has all streams, for all workers. Clients use TCP, TLS, HTTP and QUIC (RFC 7766, 7858,
+//! The carrier: the threads that have all streams, for all workers. Clients use TCP, TLS, HTTP and QUIC (RFC 7766, 7858,
 //! 8484, 9250), upstream servers TCP and TLS.
 //!
 //! ```text
@@ -6,35 +6,45 @@
 //!   client <──frames── connection <─Answer── worker          worker <─Reply─ upstream connection <─frames─── server
 //! ```
 //!
-//! Queries on a connection are handled in parallel and answered in the order in which the answers arrive. The
-//! number of connections, the queries on one connection and the idle time are limited.
+//! Each thread accepts connections over TCP from all listening sockets. A QUIC socket belongs to one thread, which
+//! spreads its connections over all. Queries on a connection are handled in parallel and answered in the order in which
+//! the answers arrive. Who may have a connection: [`places`]; the memory of all: [`budget`].
 
 mod budget;
 mod client;
 mod frames;
+mod places;
 mod requests;
 mod shared;
+mod threads;
 mod upstream;
+mod visit;
 
 use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, UdpSocket};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns64::streams::ToStreams;
+use http::HeaderValue;
+use measure::Transport;
 use streams::tls::ServerTls;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::budget::OutputBudget;
-pub(crate) use self::shared::{ActiveSettings, Outgoing, Shared};
-use self::shared::{Carrier, QUERY_BITS, Waiting};
+pub(crate) use self::budget::{Budget, Reservation};
+pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
+pub(crate) use self::shared::{ActiveSettings, Shared};
+use self::shared::{Carrier, Waiting};
+use self::threads::{Message, QUERY_BITS};
+pub(crate) use self::threads::{Outgoing, Threads};
 use crate::beat::Beat;
 use crate::worker::WorkerHandle;
 use client::Protocol;
 
-/// Time between two signs of life of the thread.
+/// Time between two signs of life of a thread.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Listening socket for clients' streams, with its certificate.
@@ -43,52 +53,77 @@ pub(crate) enum Listener {
     Plain(TcpListener),
     /// TLS.
     Tls(TcpListener, ServerTls),
-    /// HTTP/2.
-    Http(TcpListener, ServerTls),
-    /// QUIC or HTTP/3, as negotiated by ALPN.
-    Quic(UdpSocket, ServerTls),
+    /// HTTP, and where else its clients may send requests.
+    Http(TcpListener, ServerTls, Option<HeaderValue>),
+    /// QUIC or HTTP/3.
+    Quic(UdpSocket, ServerTls, Transport),
 }
 
-/// Parameters of the thread.
+impl Listener {
+    /// Returns the listener for another thread; `None` for a socket that belongs to one.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub(crate) fn try_clone(&self) -> std::io::Result<Option<Self>> {
+        Ok(match self {
+            Listener::Plain(socket) => Some(Listener::Plain(socket.try_clone()?)),
+            Listener::Tls(socket, tls) => Some(Listener::Tls(socket.try_clone()?, tls.clone())),
+            Listener::Http(socket, tls, other) => {
+                Some(Listener::Http(socket.try_clone()?, tls.clone(), other.clone()))
+            }
+            Listener::Quic(..) => None,
+        })
+    }
+}
+
+/// Parameters of a thread.
 pub(crate) struct Start {
+    pub(crate) thread: usize,
+    pub(crate) threads: Threads,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) workers: Vec<WorkerHandle>,
     pub(crate) active: Shared,
-    pub(crate) messages: mpsc::UnboundedReceiver<Outgoing>,
+    pub(crate) places: Arc<Places>,
+    pub(crate) budget: Budget,
+    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
     pub(crate) end: CancellationToken,
     pub(crate) beat: Beat,
 }
 
-/// Runs all streams until the end.
+/// Runs the streams of a thread until the end.
 ///
 /// # Errors
 /// When the runtime cannot be made or a listener cannot be used.
 pub(crate) fn run(start: Start) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let Start { listeners, workers, active, mut messages, end, beat } = start;
-    let carrier = Rc::new(Carrier {
+    let Start {
+        thread,
+        threads,
+        listeners,
         workers,
         active,
+        places,
+        budget,
+        mut messages,
+        end,
+        beat,
+    } = start;
+    let carrier = Rc::new(Carrier {
+        thread,
+        threads,
+        workers,
+        active,
+        places,
+        budget,
         connections: RefCell::default(),
-        networks: RefCell::default(),
         next: Cell::new(0),
         upstreams: RefCell::default(),
         warned_at: Cell::new(None),
     });
     local.block_on(&runtime, async {
         for listener in listeners {
-            let (socket, protocol) = match listener {
-                Listener::Plain(socket) => (socket, Protocol::Frames),
-                Listener::Tls(socket, tls) => (socket, Protocol::Tls(tls)),
-                Listener::Http(socket, tls) => (socket, Protocol::Http(tls)),
-                Listener::Quic(socket, tls) => {
-                    requests::spawn_quic(socket, tls, &carrier);
-                    continue;
-                }
-            };
-            let socket = tokio::net::TcpListener::from_std(socket)?;
-            tokio::task::spawn_local(client::accept(socket, protocol, carrier.clone()));
+            listen(listener, &carrier)?;
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -102,27 +137,52 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
                 () = end.cancelled() => return Ok(()),
             };
             match message {
-                Some(Outgoing {
-                    message: ToStreams::Answer { stream, message },
-                    reservation,
-                    ..
-                }) => {
-                    let connections = carrier.connections.borrow();
-                    if let Some(connection) = connections.get(&(stream >> QUERY_BITS)) {
-                        // A client that has closed its connection gets no answer.
-                        let _ = connection.send(Waiting { message, reservation });
-                    }
-                }
-                Some(Outgoing {
-                    worker,
-                    message: ToStreams::Query { server, lookup, ticket, message },
-                    ..
-                }) => {
-                    let query = upstream::Query { worker, lookup, ticket, message, again: true };
-                    carrier.query_upstream(server, query);
+                Some(Message::Outgoing(outgoing)) => carrier.pass(outgoing),
+                Some(Message::Visit(visit)) => {
+                    tokio::task::spawn_local(requests::serve(*visit, carrier.clone()));
                 }
                 None => return Ok(()),
             }
         }
     })
+}
+
+/// Begins to accept connections.
+fn listen(listener: Listener, carrier: &Rc<Carrier>) -> std::io::Result<()> {
+    let (socket, protocol) = match listener {
+        Listener::Plain(socket) => (socket, Protocol::Frames),
+        Listener::Tls(socket, tls) => (socket, Protocol::Tls(tls)),
+        Listener::Http(socket, tls, other) => (socket, Protocol::Http(tls, other)),
+        Listener::Quic(socket, tls, transport) => {
+            let carrier = carrier.clone();
+            tokio::task::spawn_local(async move {
+                if let Err(error) = requests::accept(socket, tls, transport, carrier).await {
+                    tracing::error!("{transport}: {error}");
+                }
+            });
+            return Ok(());
+        }
+    };
+    let socket = tokio::net::TcpListener::from_std(socket)?;
+    tokio::task::spawn_local(client::accept(socket, protocol, carrier.clone()));
+    Ok(())
+}
+
+impl Carrier {
+    /// Passes a message of a worker to a client or to an upstream server.
+    fn pass(self: &Rc<Self>, outgoing: Outgoing) {
+        let Outgoing { worker, message, reservation } = outgoing;
+        match message {
+            ToStreams::Answer { stream, message } => {
+                if let Some(connection) = self.connections.borrow().get(&(stream >> QUERY_BITS)) {
+                    // A client that has closed its connection gets no answer.
+                    let _ = connection.send(Waiting { message, reservation });
+                }
+            }
+            ToStreams::Query { server, lookup, ticket, message } => {
+                let query = upstream::Query { worker, lookup, ticket, message, again: true };
+                self.query_upstream(server, query);
+            }
+        }
+    }
 }

@@ -9,21 +9,22 @@ use anyhow::{Context, anyhow};
 use dns64::config::{MAX_UPSTREAMS, TlsConfig, Transport, UpstreamConfig};
 use dns64::{Config, Settings};
 use engine::SocketId;
+use http::HeaderValue;
+use measure::Transport as ClientTransport;
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use rustls::ClientConfig;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use streams::http::{ALPN_H2, ALPN_H3};
+use streams::http::{ALPN_H2, ALPN_H3, ALPN_HTTP1};
 use streams::tls::ALPN_DOQ;
 use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
 use streams::{serve, tcp};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use udp::{UdpEngine, sys};
 
 use crate::args::Args;
 use crate::beat::Beat;
-use crate::carrier::{ActiveSettings, Listener};
+use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads};
 use crate::worker::{Worker, WorkerHandle};
 use crate::{beat, carrier, log, metrics, privileges, worker};
 
@@ -74,6 +75,8 @@ struct Running {
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     others: Vec<JoinHandle<std::io::Result<()>>>,
     end: CancellationToken,
+    /// Memory of the streams.
+    budget: Budget,
 }
 
 impl Running {
@@ -84,9 +87,8 @@ impl Running {
         let engines = UdpEngine::servers(&config.server.listen, settings.workers, options)
             .context("server.listen")?;
         let addresses = addresses(&engines[0], config.server.listen.len())?;
-        let listeners = addresses.iter().map(|&address| tcp::listen(address));
-        let listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
-        let mut listeners: Vec<Listener> = listeners.into_iter().map(Listener::Plain).collect();
+        let listeners = addresses.iter().map(|&at| tcp::listen(at).map(Listener::Plain));
+        let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
         let tls = listen_tls(&config.tls, &mut listeners)?;
         let active = ActiveSettings {
             settings: settings.clone(),
@@ -96,11 +98,11 @@ impl Running {
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
         privileges::drop_to(&config.server.user)?;
 
-        let (sender, messages) = mpsc::unbounded_channel();
-        let budget = carrier::OutputBudget::default();
+        let (threads, inboxes) = Threads::new(settings.stream_threads());
+        let budget = Budget::new(settings.stream_memory());
         let new_worker = |(number, engine)| {
-            let seed = random()?;
-            Worker::new(engine, settings.clone(), seed, number, sender.clone(), budget.clone())
+            let (seed, threads) = (random()?, threads.clone());
+            Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
         };
         let ready: Vec<Worker> =
             engines.into_iter().enumerate().map(new_worker).collect::<Result<_, _>>()?;
@@ -114,35 +116,40 @@ impl Running {
 
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
-        let streams_beat = Beat::new("streams".into());
+        let places = Arc::new(Places::new(budget.clone()));
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
-        beats.push(streams_beat.clone());
-        let start = carrier::Start {
-            listeners,
-            workers: handles.clone(),
-            active: shared.clone(),
-            messages,
-            end: end.clone(),
-            beat: streams_beat.clone(),
-        };
-        let mut others = vec![thread("streams".into(), move || carrier::run(start))?];
+        let mut others = Vec::new();
+        let listeners = share(listeners, inboxes.len())?;
+        for (number, (listeners, messages)) in listeners.into_iter().zip(inboxes).enumerate() {
+            let start = carrier::Start {
+                thread: number,
+                threads: threads.clone(),
+                listeners,
+                workers: handles.clone(),
+                active: shared.clone(),
+                places: places.clone(),
+                budget: budget.clone(),
+                messages,
+                end: end.clone(),
+                beat: Beat::new(format!("streams-{number}")),
+            };
+            beats.push(start.beat.clone());
+            others.push(thread(start.beat.name.clone(), move || carrier::run(start))?);
+        }
         if let Some(listener) = metrics {
-            let (handles, beats, end) = (handles.clone(), beats.clone(), end.clone());
-            let serve = move || metrics::run(listener, handles, beats, end);
-            others.push(thread("metrics".into(), serve)?);
+            let source = metrics::Source {
+                workers: handles.clone(),
+                beats: beats.clone(),
+                places,
+                budget: budget.clone(),
+            };
+            let end = end.clone();
+            others.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
         }
         let watched = end.clone();
         others.push(thread("watchdog".into(), move || beat::watch(&beats, &watched))?);
-        let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let blocks = config.blocks();
-        let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();
-        tracing::info!(
-            listen = listen.join(", "),
-            prefixes = prefixes.join(", "),
-            workers = settings.workers,
-            "ready"
-        );
-        Ok(Running { settings, shared, tls, handles, workers, others, end })
+        log_ready(&settings, &addresses);
+        Ok(Running { settings, shared, tls, handles, workers, others, end, budget })
     }
 
     /// Reads the configuration again; one with errors changes nothing.
@@ -164,6 +171,7 @@ impl Running {
         for (key, same) in [
             ("server.listen", old.server.listen == new.server.listen),
             ("server.workers", old.server.workers == new.server.workers),
+            ("server.stream-threads", old.server.stream_threads == new.server.stream_threads),
             ("server.cpus", old.server.cpus == new.server.cpus),
             ("server.user", old.server.user == new.server.user),
             ("server.log", old.server.log == new.server.log),
@@ -177,6 +185,7 @@ impl Running {
         }
         let Settings { workers, cookie_secret, .. } = *self.settings;
         self.settings = Arc::new(Settings::new(config, workers, cookie_secret));
+        self.budget.resize(self.settings.stream_memory());
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
             ActiveSettings { settings: self.settings.clone(), upstream_tls };
         for handle in &self.handles {
@@ -208,6 +217,19 @@ impl Running {
     }
 }
 
+/// Logs that the server is ready.
+fn log_ready(settings: &Settings, addresses: &[SocketAddr]) {
+    let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let blocks = settings.config.blocks();
+    let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();
+    tracing::info!(
+        listen = listen.join(", "),
+        prefixes = prefixes.join(", "),
+        workers = settings.workers,
+        "ready"
+    );
+}
+
 /// Returns random octets of the operating system.
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut octets = [0; N];
@@ -228,23 +250,48 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
             listeners.push(Listener::Tls(tcp::listen(address).context("tls.dot")?, tls.clone()));
         }
     }
-    if let (Some(h2), Some(h3)) =
-        (server_tls_for(&config.doh, &[ALPN_H2])?, server_tls_for(&config.doh, &[ALPN_H3])?)
-    {
+    let http = server_tls_for(&config.doh, &[ALPN_H2, ALPN_HTTP1])?;
+    if let (Some(http), Some(http3)) = (http, server_tls_for(&config.doh, &[ALPN_H3])?) {
         for &address in &config.doh {
-            listeners.push(Listener::Http(tcp::listen(address).context("tls.doh")?, h2.clone()));
+            let socket = tcp::listen(address).context("tls.doh")?;
+            let mut alternative = None;
             if cfg!(feature = "quic") {
                 let socket = serve::listen(address).context("tls.doh")?;
-                listeners.push(Listener::Quic(socket, h3.clone()));
+                alternative = Some(http3_at(socket.local_addr()?.port())?);
+                let transport = ClientTransport::Http3;
+                listeners.push(Listener::Quic(socket, http3.clone(), transport));
             }
+            listeners.push(Listener::Http(socket, http.clone(), alternative));
         }
     }
     if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
         for &address in &config.doq {
-            listeners.push(Listener::Quic(serve::listen(address).context("tls.doq")?, tls.clone()));
+            let socket = serve::listen(address).context("tls.doq")?;
+            listeners.push(Listener::Quic(socket, tls.clone(), ClientTransport::Quic));
         }
     }
     Ok(all)
+}
+
+/// Returns the value of `alt-svc` (RFC 7838) for HTTP/3 at a port, which clients may remember for a day.
+fn http3_at(port: u16) -> anyhow::Result<HeaderValue> {
+    Ok(HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400"))?)
+}
+
+/// Shares the listeners between threads: each accepts connections over TCP from all of them; the sockets of QUIC, which
+/// tell packets by connection, each belong to one thread.
+fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Listener>>> {
+    let mut shares: Vec<Vec<Listener>> = (0..threads).map(|_| Vec::new()).collect();
+    for (number, listener) in listeners.into_iter().enumerate() {
+        let owner = number % threads;
+        for (thread, share) in shares.iter_mut().enumerate() {
+            if thread != owner {
+                share.extend(listener.try_clone()?);
+            }
+        }
+        shares[owner].push(listener);
+    }
+    Ok(shares)
 }
 
 /// Loads the certificate for clients that use one of these protocols.

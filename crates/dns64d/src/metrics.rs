@@ -2,17 +2,29 @@
 
 use std::fmt::Write;
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dns64::{Counters, Gauges, ServerHealth};
 use engine::EngineCounters;
+use measure::Transport;
 use measure::exposition::{Exposition, Kind};
 use streams::scrape::{Page, serve};
 use tokio_util::sync::CancellationToken;
 
 use crate::beat::Beat;
+use crate::carrier::{Budget, Closed, Places, Refusal, Traffic};
 use crate::log;
 use crate::worker::WorkerHandle;
+
+/// What the metrics are read from.
+pub(crate) struct Source {
+    pub(crate) workers: Vec<WorkerHandle>,
+    pub(crate) beats: Vec<Beat>,
+    pub(crate) places: Arc<Places>,
+    pub(crate) budget: Budget,
+}
 
 /// Serves metrics until `end`.
 ///
@@ -20,14 +32,13 @@ use crate::worker::WorkerHandle;
 /// When the runtime cannot be made or the listener cannot be used.
 pub(crate) fn run(
     listener: TcpListener,
-    workers: Vec<WorkerHandle>,
-    beats: Vec<Beat>,
+    source: Source,
     end: CancellationToken,
 ) -> std::io::Result<()> {
     let started = Instant::now();
     let page = move |path: &str| match path {
-        "/metrics" => Some(Page { ok: true, text: metrics(&workers, started.elapsed()) }),
-        "/health" => Some(health(&workers, &beats)),
+        "/metrics" => Some(Page { ok: true, text: metrics(&source, started.elapsed()) }),
+        "/health" => Some(health(&source.workers, &source.beats)),
         _ => None,
     };
     serve(listener, page, end.cancelled_owned())
@@ -60,13 +71,13 @@ fn health(workers: &[WorkerHandle], beats: &[Beat]) -> Page {
 }
 
 /// Returns all metrics in Prometheus' text format.
-fn metrics(workers: &[WorkerHandle], up: Duration) -> String {
+fn metrics(source: &Source, up: Duration) -> String {
     let mut counters = Counters::default();
     let mut gauges = Gauges::default();
     let mut engine = EngineCounters::default();
     let mut lost = 0;
     let mut servers: Vec<(usize, ServerHealth)> = Vec::new();
-    for (worker, status) in workers.iter().map(WorkerHandle::status).enumerate() {
+    for (worker, status) in source.workers.iter().map(WorkerHandle::status).enumerate() {
         counters.merge(&status.counters);
         gauges.merge(&status.gauges);
         engine.merge(&status.engine);
@@ -87,7 +98,10 @@ fn metrics(workers: &[WorkerHandle], up: Duration) -> String {
     for (name, help, value) in counters.list().into_iter().chain(own) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);
     }
+    let (used, all) = source.budget.used();
     for (name, help, value) in [
+        ("stream_memory_bytes", "Octets reserved for streams.", used as f64),
+        ("stream_memory_limit_bytes", "Octets that streams may reserve.", all as f64),
         ("uptime_seconds", "Seconds since the start.", up.as_secs_f64()),
         ("outstanding", "Pending questions.", gauges.outstanding as f64),
         ("waiters", "Clients that wait for a question of another client.", gauges.waiters as f64),
@@ -112,5 +126,56 @@ fn metrics(workers: &[WorkerHandle], up: Duration) -> String {
             text.sample(&name, &[("server", &address), ("worker", &worker)], value(server));
         }
     }
+    transports(&source.places, &mut text);
     text.finish()
+}
+
+/// Adds the metrics of the transports with connections.
+fn transports(places: &Places, text: &mut Exposition) {
+    let all = || Transport::ALL.into_iter().filter(|transport| !transport.is_datagram());
+    type Value = fn(&Traffic) -> &AtomicU64;
+    let counts: [(&str, &str, Value); 5] = [
+        ("connections", "Connections with a place.", |t| &t.accepted),
+        ("handshakes", "Handshakes that ended well.", |t| &t.handshakes),
+        ("handshakes_failed", "Handshakes that ended without a connection.", |t| {
+            &t.failed_handshakes
+        }),
+        ("retries", "Clients of QUIC that had to show that they are at their address.", |t| {
+            &t.retries
+        }),
+        ("stream_queries", "Queries by transport.", |t| &t.queries),
+    ];
+    for (name, help, value) in counts {
+        let name = format!("dns64d_{name}_total");
+        text.family(&name, Kind::Counter, help);
+        for transport in all() {
+            let value = value(places.traffic(transport)).load(Ordering::Relaxed);
+            text.sample(&name, &[("transport", transport.word())], value as f64);
+        }
+    }
+    let mut by_reason =
+        |name: &str, help: &str, of: &dyn Fn(&Traffic) -> Vec<(&'static str, u64)>| {
+            text.family(name, Kind::Counter, help);
+            for transport in all() {
+                for (reason, value) in of(places.traffic(transport)) {
+                    let labels = [("transport", transport.word()), ("reason", reason)];
+                    text.sample(name, &labels, value as f64);
+                }
+            }
+        };
+    by_reason("dns64d_connections_refused_total", "Connections without a place.", &|traffic| {
+        let value = |(why, word): (Refusal, &'static str)| (word, &traffic.refused[why as usize]);
+        let all = Refusal::ALL.map(value);
+        all.map(|(word, value)| (word, value.load(Ordering::Relaxed))).into()
+    });
+    by_reason("dns64d_connections_closed_total", "Connections that ended.", &|traffic| {
+        let value = |(how, word): (Closed, &'static str)| (word, &traffic.closed[how as usize]);
+        let all = Closed::ALL.map(value);
+        all.map(|(word, value)| (word, value.load(Ordering::Relaxed))).into()
+    });
+    let name = "dns64d_connections_open";
+    text.family(name, Kind::Gauge, "Open connections.");
+    for transport in all() {
+        text.sample(name, &[("transport", transport.word())], places.open(transport) as f64);
+    }
 }

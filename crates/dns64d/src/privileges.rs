@@ -3,22 +3,39 @@
 use anyhow::{Context, anyhow};
 use nix::unistd::{Uid, User, geteuid, setgroups, setresgid, setresuid};
 
-/// Changes to `user` permanently; does nothing for an empty name.
+/// Users to which a server started as root changes if none is configured: the first that exists.
+const USUAL: [&str; 2] = ["dns64d", "nobody"];
+
+/// Changes to `user` permanently. With an empty name, a server started as root changes to one of the usual users if it
+/// can: in a user namespace there may be no other user than root.
 ///
 /// # Errors
-/// When the user does not exist, or the process may not change to it.
+/// When the configured user does not exist, or the process may not change to it.
 pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
-    if user.is_empty() {
-        if geteuid().is_root() {
-            tracing::warn!("running as root: set server.user to change to an ordinary user");
-        }
+    if !user.is_empty() {
+        return change_to(user);
+    }
+    if !geteuid().is_root() {
         return Ok(());
     }
+    let exists = |user: &&&str| matches!(User::from_name(user), Ok(Some(_)));
+    let changed = match USUAL.iter().find(exists) {
+        Some(user) => change_to(user).inspect(|()| tracing::info!(user, "no longer root")),
+        None => Err(anyhow!("there is no user {}", USUAL.join(" or "))),
+    };
+    if let Err(error) = changed {
+        tracing::warn!("running as root, since server.user is empty: {error:#}");
+    }
+    Ok(())
+}
+
+/// Changes to a user permanently.
+fn change_to(user: &str) -> anyhow::Result<()> {
     let found = User::from_name(user)
         .with_context(|| format!("cannot look up the user {user}"))?
         .ok_or_else(|| {
         anyhow!(
-            "server.user: the user {user} does not exist: create it, or leave the setting empty"
+            "server.user: the user {user} does not exist: create it, or write \"root\" to change nothing"
         )
     })?;
     if found.uid == geteuid() {

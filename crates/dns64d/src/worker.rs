@@ -11,11 +11,10 @@ use dns64::streams::{FromStreams, ToStreams};
 use dns64::{Counters, Dns64, Gauges, ServerHealth, Settings, SocketChange};
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
-use tokio::sync::mpsc;
 use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
-use crate::carrier::{Outgoing, OutputBudget};
+use crate::carrier::{Budget, Outgoing, Reservation, Threads};
 
 /// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
@@ -27,6 +26,8 @@ const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
 const LAST_ANSWERS: Nanos = Nanos::from_secs(5);
 /// Highest number of messages from streams that wait for a worker.
 const INBOX: usize = 16_384;
+/// Highest number of them that a worker takes at once: at most 8 MiB.
+const TAKEN_AT_ONCE: usize = 128;
 
 /// Published state of a worker.
 #[derive(Clone, Debug, Default)]
@@ -58,19 +59,20 @@ struct Shared {
 
 #[derive(Default)]
 struct Inbox {
-    messages: VecDeque<FromStreams>,
+    /// Messages, each with the memory reserved for it.
+    messages: VecDeque<(FromStreams, Reservation)>,
     settings: Option<Arc<Settings>>,
 }
 
 impl WorkerHandle {
-    /// Passes a message to the worker; returns `false` if its inbox is full.
-    pub(crate) fn send(&self, message: FromStreams) -> bool {
+    /// Passes a message to the worker; returns `false` if its inbox is full, or if there is no memory for it.
+    pub(crate) fn send(&self, message: FromStreams, memory: Option<Reservation>) -> bool {
         let mut inbox = lock(&self.shared.inbox);
-        let fits = inbox.messages.len() < INBOX;
-        if fits {
-            inbox.messages.push_back(message);
-        } else {
-            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        let memory = memory.filter(|_| inbox.messages.len() < INBOX);
+        let fits = memory.is_some();
+        match memory {
+            Some(memory) => inbox.messages.push_back((message, memory)),
+            None => drop(self.shared.lost.fetch_add(1, Ordering::Relaxed)),
         }
         drop(inbox);
         self.bell.ring();
@@ -112,9 +114,9 @@ pub(crate) struct Worker {
     handle: WorkerHandle,
     /// Number of the worker, for the thread that has its streams.
     number: usize,
-    streams: mpsc::UnboundedSender<Outgoing>,
-    /// Memory for answers on their way to streams, shared with all workers.
-    budget: OutputBudget,
+    streams: Threads,
+    /// Memory of the streams, shared with all workers.
+    budget: Budget,
     published: Nanos,
     /// Time at which the end was requested.
     ending_since: Option<Nanos>,
@@ -130,8 +132,8 @@ impl Worker {
         settings: Arc<Settings>,
         seed: [u8; 32],
         number: usize,
-        streams: mpsc::UnboundedSender<Outgoing>,
-        budget: OutputBudget,
+        streams: Threads,
+        budget: Budget,
     ) -> anyhow::Result<Self> {
         let bell = engine.doorbell()?;
         let now = engine.now();
@@ -174,6 +176,7 @@ impl Worker {
             if handle.take(role) {
                 result = HookResult::CallRole;
             }
+            let upstream_connections = role.upstream_connections();
             for mut message in role.drain_to_streams() {
                 let reservation = match &mut message {
                     ToStreams::Answer { message, .. } => budget.take(message.len()).or_else(|| {
@@ -184,8 +187,8 @@ impl Worker {
                     }),
                     ToStreams::Query { .. } => None,
                 };
-                // The thread with the streams ends last, so that sending fails only at the end.
-                let _ = streams.send(Outgoing { worker: *number, message, reservation });
+                let outgoing = Outgoing { worker: *number, message, reservation };
+                streams.pass(outgoing, upstream_connections);
             }
             // A change that fails is tried again later.
             let _ = change_sockets(engine, role, now);
@@ -223,7 +226,8 @@ impl WorkerHandle {
         }
         // The waiting messages are thus limited by the inbox and by what the role took before.
         if ready {
-            messages.drain(..).for_each(|message| role.push_from_streams(message));
+            let taken = messages.len().min(TAKEN_AT_ONCE);
+            messages.drain(..taken).for_each(|(message, _)| role.push_from_streams(message));
         }
         any
     }

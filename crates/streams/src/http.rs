@@ -1,4 +1,4 @@
-//! Messages in HTTP requests and responses (RFC 8484), for clients and servers, HTTP/2 and HTTP/3.
+//! Messages in HTTP requests and responses (RFC 8484): HTTP/2 and HTTP/3 for clients, HTTP/1.1 too for servers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,6 +11,8 @@ pub(crate) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application
 pub const PATH: &str = "/dns-query";
 /// Application protocol of HTTP/2 over TLS (RFC 9113 section 3.2).
 pub const ALPN_H2: &[u8] = b"h2";
+/// Application protocol of HTTP/1.1 over TLS (RFC 7301 section 6).
+pub const ALPN_HTTP1: &[u8] = b"http/1.1";
 /// Application protocol of HTTP/3 (RFC 9114 section 3.1).
 pub const ALPN_H3: &[u8] = b"h3";
 /// URI variable of a GET request, in front of its value.
@@ -115,8 +117,13 @@ pub(crate) fn read_head<B>(request: &Request<B>, path: &str, max: usize) -> Requ
     }
 }
 
-/// Returns the head of a response with a message of `len` bytes that is fresh for `age` seconds.
-pub(crate) fn reply(len: usize, age: Option<u32>) -> Response<()> {
+/// Returns the head of a response with a message of `len` bytes that is fresh for `age` seconds, from a server that is
+/// also reached at `alternative`.
+pub(crate) fn reply(
+    len: usize,
+    age: Option<u32>,
+    alternative: Option<HeaderValue>,
+) -> Response<()> {
     let mut response = Response::new(());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
@@ -124,13 +131,20 @@ pub(crate) fn reply(len: usize, age: Option<u32>) -> Response<()> {
     if let Some(age) = age.and_then(|age| HeaderValue::try_from(format!("max-age={age}")).ok()) {
         headers.insert(header::CACHE_CONTROL, age);
     }
+    headers.extend(alternative.map(|value| (header::ALT_SVC, value)));
     response
 }
 
 /// Returns the head of a response without a message.
-pub(crate) fn refusal(status: StatusCode) -> Response<()> {
+pub(crate) fn refusal(status: StatusCode, alternative: Option<HeaderValue>) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = status;
+    let headers = response.headers_mut();
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        // RFC 9110 section 15.5.6.
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
+    }
+    headers.extend(alternative.map(|value| (header::ALT_SVC, value)));
     response
 }
 

@@ -1,30 +1,30 @@
-//! The server side of transports on which each message has its own stream: HTTP/2, QUIC, HTTP/3.
+//! The server side of transports on which each message has its own stream: HTTP, QUIC, HTTP/3.
 //!
 //! It knows no DNS: it passes each message to an implementation of [`Answer`], which may take time to reply.
-//! Connections, streams, idle time and sizes are limited.
+//! Connections, streams, idle time, sizes and buffers are limited.
 
 mod fault;
+mod http1;
 mod http2;
 #[cfg_attr(not(feature = "quic"), path = "serve/no_quic.rs")]
 mod quic;
 
 pub use fault::{BadFaultPlan, Fault, FaultPlan, Faults};
+pub use http1::http1;
 pub use http2::http2;
-pub use quic::{listen, quic};
+pub use quic::{Attempt, Established, QuicServer, listen, quic};
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::HeaderValue;
+
 /// Answers messages.
 pub trait Answer {
-    /// Returns a value that is held as long as a QUIC connection lasts; `None` refuses the connection.
-    fn place(&self, _client: SocketAddr) -> Option<Box<dyn Any>> {
-        Some(Box::new(()))
-    }
-
-    /// Returns the reply to `message` of `client`; an empty one for no reply.
-    fn answer(&self, client: SocketAddr, message: Vec<u8>) -> impl Future<Output = Vec<u8>>;
+    /// Returns the reply to `message` of `client`; an empty one for no reply. The reply is dropped when it is written or
+    /// its connection has ended.
+    fn answer(&self, client: SocketAddr, message: Vec<u8>) -> impl Future<Output = Bytes>;
 
     /// Returns the failure that the next message meets on purpose; called once for each.
     fn fault(&self) -> Option<Fault> {
@@ -35,25 +35,53 @@ pub trait Answer {
     fn freshness(&self, _reply: &[u8]) -> Option<u32> {
         None
     }
+
+    /// Returns where else clients of HTTP may send requests (`alt-svc`, RFC 7838); `None` for nowhere.
+    fn alternative(&self) -> Option<HeaderValue> {
+        None
+    }
 }
 
 /// Limits of connections with streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Highest number of QUIC connections; beyond that new ones are refused.
+    /// Highest number of connections of [`quic`]; beyond that new ones are refused.
     pub connections: usize,
     /// Highest number of concurrent streams of a connection.
     pub streams: u32,
     /// Time after which a connection without a stream, or with an incomplete message, ends.
     pub idle: Duration,
+    /// Longest message of a client, in bytes.
+    pub message: usize,
+    /// Highest number of bytes of a QUIC connection that are unread, and that are not acknowledged.
+    pub window: u32,
 }
 
 impl Default for StreamLimits {
-    /// Returns 1,000 connections, 100 streams each (RFC 9113 section 6.5.2 recommends at least that), 30 s.
+    /// Returns 1,000 connections, 100 streams each (RFC 9113 section 6.5.2 recommends at least that), 30 s, messages of any
+    /// length, 10 MB of a connection on the way.
     fn default() -> Self {
-        StreamLimits { connections: 1_000, streams: 100, idle: Duration::from_secs(30) }
+        StreamLimits {
+            connections: 1_000,
+            streams: 100,
+            idle: Duration::from_secs(30),
+            message: u16::MAX.into(),
+            window: 10_000_000,
+        }
     }
 }
 
-/// Longest message, in bytes.
-const MAX_MESSAGE: usize = u16::MAX as usize;
+/// How a connection came to its end without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The client closed it.
+    Client,
+    /// It was idle for too long.
+    Idle,
+    /// It met a fault on purpose.
+    Fault,
+}
+
+/// Highest number of bytes of a refused request's body that are read, so that the client sees the response instead of a
+/// reset.
+const MAX_DRAINED: usize = 1 << 20;

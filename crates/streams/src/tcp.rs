@@ -12,6 +12,7 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use engine::named;
 use engine::stream::first_message;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -45,7 +46,8 @@ impl TcpLimits {
     /// Returns the same limits for connections with streams.
     fn streams(&self) -> StreamLimits {
         let TcpLimits { connections, idle, pipelined } = *self;
-        StreamLimits { connections, streams: u32::try_from(pipelined).unwrap_or(u32::MAX), idle }
+        let streams = u32::try_from(pipelined).unwrap_or(u32::MAX);
+        StreamLimits { connections, streams, idle, ..StreamLimits::default() }
     }
 }
 
@@ -167,10 +169,10 @@ struct Service<F> {
 }
 
 impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
-    async fn answer(&self, _client: SocketAddr, message: Vec<u8>) -> Vec<u8> {
+    async fn answer(&self, _client: SocketAddr, message: Vec<u8>) -> Bytes {
         let mut reply = Vec::new();
         self.answer.borrow_mut()(&message, Carried::Stream, &mut reply);
-        reply
+        reply.into()
     }
 
     fn fault(&self) -> Option<Fault> {
@@ -223,8 +225,8 @@ async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
                 data.read_to_end(&mut early)?;
             }
             if http {
-                return serve::http2(stream, early, client, service.limits.streams(), service)
-                    .await;
+                let limits = service.limits.streams();
+                return serve::http2(stream, early, client, limits, service).await.map(drop);
             }
             connection(&mut stream, early, service).await?;
             timeout(service.limits.idle, stream.shutdown()).await.map_err(io::Error::from)?

@@ -1,7 +1,7 @@
 //! The source of a capture: a file, a pipe or the standard input, plain or compressed.
 //!
 //! The first bytes decide on the compression, never the file name. All decompressors work on streams, so that memory
-//! stays constant; concatenated gzip members, zstd frames and xz streams are read as one.
+//! stays constant, and that of xz below 66 MiB; concatenated gzip members, zstd frames and xz streams are read as one.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -13,6 +13,9 @@ use ruzstd::decoding::StreamingDecoder;
 
 /// Size of one read from the file, in bytes.
 const CHUNK: usize = 256 << 10;
+
+/// Most memory for the dictionary of an xz file, in KiB: that of `xz -9` is 64 MiB.
+const XZ_MEMORY: u32 = 66 << 10;
 
 /// A reader of the decompressed bytes of a capture.
 pub type Source = Box<dyn Read + Send>;
@@ -44,9 +47,26 @@ pub fn decompress(mut input: impl Read + Send + 'static) -> io::Result<Source> {
     Ok(match start[..] {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(whole)),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Zstd { frame: None, rest: Some(whole) }),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Box::new(XzReader::new(whole, true)),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
+            Box::new(Xz(XzReader::new_mem_limit(whole, true, XZ_MEMORY)))
+        }
         _ => Box::new(whole),
     })
+}
+
+/// A reader of xz streams with bounded memory.
+struct Xz<R: Read>(XzReader<R>);
+
+impl<R: Read> Read for Xz<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out).map_err(|error| match error.kind() {
+            io::ErrorKind::OutOfMemory => io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its xz dictionary is larger than 64 MiB: decompress it first (`xz -d`)",
+            ),
+            _ => error,
+        })
+    }
 }
 
 /// A reader of a sequence of zstd frames.
@@ -75,6 +95,33 @@ impl<R: BufRead> Read for Zstd<R> {
             let frame = StreamingDecoder::new(rest)
                 .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
             self.frame = Some(Box::new(frame));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the start of an xz file whose dictionary has the size of this property, up to the header of its block.
+    fn xz(property: u8) -> Vec<u8> {
+        let mut header = vec![2, 0, 0x21, 1, property, 0, 0, 0];
+        let mut crc = flate2::Crc::new();
+        crc.update(&header);
+        header.extend_from_slice(&crc.sum().to_le_bytes());
+        [&b"\xfd7zXZ\0\0\x01\x69\x22\xde\x36"[..], &header].concat()
+    }
+
+    #[test]
+    fn large_dictionaries_of_xz_are_refused_before_they_take_memory() {
+        let read = |property| {
+            let mut source = decompress(Cursor::new(xz(property))).expect("the first bytes");
+            source.read(&mut [0; 16]).expect_err("the file is cut off").to_string()
+        };
+        // 64 MiB, 96 MiB, 512 MiB, 4 GiB.
+        assert!(!read(28).contains("64 MiB"), "{}", read(28));
+        for property in [29, 34, 40] {
+            assert!(read(property).contains("decompress it first"), "{}", read(property));
         }
     }
 }

@@ -63,11 +63,12 @@ impl Config {
     }
 
     /// Returns all counts with their bounds.
-    fn counts(&self) -> [Bound<usize>; 15] {
+    fn counts(&self) -> [Bound<usize>; 16] {
         let (upstream, limits) = (&self.upstream, &self.limits);
         let bound = |key, value, least, most| Bound { key, value, least, most };
         [
             bound("server.workers", self.server.workers, 0, 1_024),
+            bound("server.stream-threads", self.server.stream_threads, 0, 1_024),
             bound("server.cpus", self.server.cpus.iter().copied().max().unwrap_or(0), 0, 65_535),
             bound("upstream.attempts", upstream.attempts.into(), 1, 10),
             bound("upstream.dead-after", upstream.dead_after as usize, 1, 1_000),

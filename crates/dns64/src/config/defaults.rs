@@ -16,6 +16,7 @@ impl Default for ServerConfig {
                 SocketAddr::from((Ipv6Addr::LOCALHOST, 53)),
             ],
             workers: 0,
+            stream_threads: 0,
             cpus: Vec::new(),
             allow: vec![
                 IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
@@ -102,11 +103,12 @@ impl Default for CacheConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         LimitsConfig {
+            memory: Bytes(256 << 20),
             outstanding: 65_536,
             client_share: 0.5,
             overload: Overload::RefuseNewest,
             client_ipv4_bits: 32,
-            client_ipv6_bits: 56,
+            client_ipv6_bits: 64,
             responses_per_second: 0,
             same_responses_per_second: 0,
             slip: 2,

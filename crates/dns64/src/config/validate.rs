@@ -31,6 +31,16 @@ impl Config {
             }
         }
         self.check_bounds()?;
+        let least = self.least_memory().div_ceil(1 << 20);
+        if self.limits.memory.0 < least << 20 {
+            let (cache, questions) = (self.cache.size.0 >> 20, self.limits.outstanding);
+            return bad(
+                "limits.memory",
+                format!(
+                    "write at least {least}MiB for a cache of {cache}MiB and {questions} outstanding queries, or less of these"
+                ),
+            );
+        }
         if self.upstream.source_ports * self.upstream.servers.len() > MAX_SOURCE_PORTS {
             let most = MAX_SOURCE_PORTS / self.upstream.servers.len();
             return bad(

@@ -205,6 +205,7 @@ impl Dns64 {
         self.release(t, 0);
         self.release(t, 1);
         let transaction = &mut self.transactions[t];
+        self.kept -= std::mem::take(&mut transaction.kept) as usize;
         transaction.chain = Vec::new();
         (transaction.name, transaction.early) = (None, None);
         transaction.service = None;

@@ -47,18 +47,20 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let transaction = &mut self.transactions[t];
-        if slot == 1 && matches!(transaction.phase, Phase::Aaaa | Phase::Check) {
-            // The A reply has to wait for the AAAA reply.
-            if let Outcome::Reply(reply) = outcome {
-                transaction.early = Some(reply.bytes().into());
+        let phase = self.transactions[t].phase;
+        if slot == 1 && matches!(phase, Phase::Aaaa | Phase::Check) {
+            // The A reply has to wait for the AAAA reply; without memory for it A is queried again.
+            if let Outcome::Reply(reply) = outcome
+                && self.keep(t, reply.bytes().len())
+            {
+                self.transactions[t].early = Some(reply.bytes().into());
                 if reply.rcode == 0 && reply.header.counts[1] > 0 {
                     self.limit_wait(t, now);
                 }
             }
             return;
         }
-        match transaction.phase {
+        match phase {
             Phase::Probe => self.close(t),
             Phase::Pass | Phase::InPlace => self.proceed_pass(t, outcome, now, tx),
             Phase::Aaaa => self.proceed_aaaa(t, outcome, now, tx),
@@ -316,9 +318,11 @@ impl Dns64 {
         transaction.hops += reading.hops;
         if transaction.hops > MAX_HOPS
             || transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN
+            || !self.keep(t, self.scratch.chain.len())
         {
             return self.fail(t, None, now, tx);
         }
+        let transaction = &mut self.transactions[t];
         transaction.chain.extend_from_slice(&self.scratch.chain);
         transaction.name = Some(Box::new(reading.name));
         // An A query beside that for AAAA was for the name before.

@@ -44,7 +44,8 @@ impl Dns64 {
         } else {
             Vec::new()
         };
-        if targets.is_empty() {
+        let octets = self.scratch.answer.bytes().len() + targets.len() * size_of::<Name>();
+        if targets.is_empty() || !self.keep(t, octets) {
             return self.finish(t, now, tx);
         }
         let answer = &self.scratch.answer;

@@ -1,181 +1,220 @@
-//! Connections of clients.
+//! Connections of clients over TCP: frames, TLS and HTTP.
 
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use http::HeaderValue;
+use measure::Transport;
+use streams::http::ALPN_H2;
+use streams::serve::Ending;
 use streams::tls::ServerTls;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::frames::{self, Frames};
+use super::places::{HANDSHAKE, Place, Refusal, Usage};
 use super::requests::{self, Requests};
-use super::shared::{Carrier, Waiting};
+use super::shared::{Carrier, MAX_QUERY, Waiting};
 
-/// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
-/// disconnected.
-pub(super) const MAX_QUERY: usize = 4 << 10;
 /// Highest number of octets of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
+/// Highest number of octets that TLS keeps until the client takes them.
+const TLS_BUFFER: usize = 16 << 10;
 
-/// Accepts connections for ever.
-pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: Rc<Carrier>) {
-    loop {
-        // A failed accept is temporary (the connection was reset, or no descriptor is free).
-        let Ok((stream, peer)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            continue;
-        };
-        let Some(slot) = ConnectionSlot::take(&carrier, peer.ip()) else { continue };
-        let protocol = protocol.clone();
-        tokio::task::spawn_local(async move {
-            // The end of a connection, for any reason, affects no other connection.
-            let _ = begin(stream, protocol, peer, &slot).await;
-        });
-    }
-}
-
-/// Protocol of a connection.
+/// Protocol of a connection over TCP.
 #[derive(Clone)]
 pub(super) enum Protocol {
     /// Messages with their lengths in front.
     Frames,
     /// Messages with their lengths in front, in TLS.
     Tls(ServerTls),
-    /// HTTP/2 in TLS.
-    Http(ServerTls),
+    /// HTTP in TLS, and where else clients may send requests.
+    Http(ServerTls, Option<HeaderValue>),
 }
 
-/// Serves one connection from its handshake on; the handshake may take as long as an idle connection.
-async fn begin(
-    stream: TcpStream,
-    protocol: Protocol,
-    client: SocketAddr,
-    slot: &ConnectionSlot,
-) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (Protocol::Tls(tls) | Protocol::Http(tls)) = &protocol else {
-        let (reader, writer) = stream.into_split();
-        return serve(Frames::new(), reader, writer, client.ip(), slot).await;
-    };
-    let idle = Duration::from(slot.carrier.settings().config.limits.tcp_idle);
-    let accepting = TlsAcceptor::from(tls.current()).accept(stream);
-    let mut stream = timeout(idle, accepting).await.map_err(io::Error::from)??;
-    let mut early = Vec::new();
-    if let Some(mut data) = stream.get_mut().1.early_data() {
-        data.read_to_end(&mut early)?;
-    }
-    if matches!(protocol, Protocol::Http(_)) {
-        let (carrier, limits) = (slot.carrier.clone(), requests::limits(&slot.carrier));
-        return streams::serve::http2(stream, early, client, limits, &Requests(carrier)).await;
-    }
-    let (reader, writer) = tokio::io::split(stream);
-    serve(Frames::after(early), reader, writer, client.ip(), slot).await
-}
-
-/// The right to one connection; released when it is dropped.
-pub(super) struct ConnectionSlot {
-    carrier: Rc<Carrier>,
-    number: u64,
-    network: IpAddr,
-}
-
-impl ConnectionSlot {
-    /// Takes a connection slot for a client, if one is free.
-    pub(super) fn take(carrier: &Rc<Carrier>, client: IpAddr) -> Option<Self> {
-        let settings = carrier.settings();
-        let limits = &settings.config.limits;
-        let bits = if client.is_ipv4() { limits.client_ipv4_bits } else { limits.client_ipv6_bits };
-        let network = IpNet::new(client, bits).map_or(client, |network| network.network());
-        let mut networks = carrier.networks.borrow_mut();
-        let count = networks.get(&network).copied().unwrap_or(0);
-        if networks.values().sum::<usize>() >= limits.tcp_connections
-            || count >= limits.tcp_connections_per_client
-        {
-            return None;
-        }
-        networks.insert(network, count + 1);
-        drop(networks);
-        let number = carrier.number();
-        Some(ConnectionSlot { carrier: carrier.clone(), number, network })
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.carrier.connections.borrow_mut().remove(&self.number);
-        let mut networks = self.carrier.networks.borrow_mut();
-        if let Some(count) = networks.get_mut(&self.network) {
-            *count -= 1;
-            if *count == 0 {
-                networks.remove(&self.network);
-            }
+impl Protocol {
+    fn transport(&self) -> Transport {
+        match self {
+            Protocol::Frames => Transport::Tcp,
+            Protocol::Tls(_) => Transport::Tls,
+            Protocol::Http(..) => Transport::Https,
         }
     }
 }
 
-/// Serves one connection: reads queries, writes answers as they arrive.
-async fn serve(
-    mut frames: Frames,
-    mut reader: impl AsyncRead + Unpin,
-    mut writer: impl AsyncWrite + Unpin,
-    client: IpAddr,
-    slot: &ConnectionSlot,
-) -> io::Result<()> {
-    let settings = slot.carrier.settings();
-    let limits = &settings.config.limits;
-    let idle = Duration::from(limits.tcp_idle);
-    let (sender, mut answers) = mpsc::unbounded_channel::<Waiting>();
-    slot.carrier.connections.borrow_mut().insert(slot.number, sender);
-    let (mut output, mut reservations) = (Vec::new(), Vec::new());
-    let (mut sent, mut waiting, mut open) = (0u64, 0usize, true);
-    let mut deadline = Instant::now() + idle;
+/// Accepts connections for ever.
+pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: Rc<Carrier>) {
+    let transport = protocol.transport();
     loop {
-        while waiting < limits.tcp_pipelined
-            && let Some(message) = frames.next()
-        {
-            if message.len() > MAX_QUERY {
-                return Ok(());
-            }
-            // A query that the worker has no room for gets no answer, as if it was lost.
-            let taken = slot.carrier.query(slot.number, Some(sent), client, message.to_vec());
-            waiting += usize::from(taken);
-            sent += 1;
-            deadline = Instant::now() + idle;
+        // A failed accept is temporary (the connection was reset, or no descriptor is free).
+        let Ok((stream, client)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let config = &carrier.settings().config;
+        if !config.server.permits(client.ip()) {
+            carrier.places.refuse(transport, Refusal::Client);
+            continue;
         }
-        if !open && waiting == 0 {
-            break;
+        let Ok(place) = carrier.places.take(transport, client.ip(), &config.limits) else {
+            continue;
+        };
+        let (protocol, carrier) = (protocol.clone(), carrier.clone());
+        tokio::task::spawn_local(async move {
+            let connection = Connection { carrier, client, usage: place.usage() };
+            connection.run(stream, protocol, place).await;
+        });
+    }
+}
+
+/// A connection of a client.
+struct Connection {
+    carrier: Rc<Carrier>,
+    client: SocketAddr,
+    usage: Usage,
+}
+
+impl Connection {
+    /// Serves the connection from its handshake on, as long as it has its place.
+    async fn run(self, stream: TcpStream, protocol: Protocol, place: Place) {
+        // Without this option answers only come later.
+        let _ = stream.set_nodelay(true);
+        let (Protocol::Tls(tls) | Protocol::Http(tls, _)) = &protocol else {
+            let (reader, writer) = stream.into_split();
+            return place.run(self.frames(Frames::new(MAX_QUERY), reader, writer)).await;
+        };
+        let accepting = TlsAcceptor::from(tls.current()).accept(stream);
+        let Some(stream) = place.handshake(timeout(HANDSHAKE, accepting)).await else { return };
+        place.run(self.encrypted(stream, protocol)).await;
+    }
+
+    /// Serves the connection after its handshake.
+    async fn encrypted(
+        self,
+        mut stream: TlsStream<TcpStream>,
+        protocol: Protocol,
+    ) -> io::Result<Ending> {
+        let tls = stream.get_mut().1;
+        tls.set_buffer_limit(Some(TLS_BUFFER));
+        let http2 = tls.alpn_protocol() == Some(ALPN_H2);
+        let mut early = Vec::new();
+        if let Some(mut data) = tls.early_data() {
+            data.read_to_end(&mut early)?;
         }
-        tokio::select! {
-            more = frames.read(&mut reader), if open && waiting < limits.tcp_pipelined => {
-                open = more?;
-            }
-            Some(answer) = answers.recv(), if waiting > 0 => {
-                let mut next = Some(answer);
-                while let Some(answer) = next {
-                    waiting -= 1;
-                    if !answer.message.is_empty() {
-                        frames::push(&mut output, &answer.message);
-                    }
-                    reservations.extend(answer.reservation);
-                    next = if output.len() < MAX_OUTPUT { answers.try_recv().ok() } else { None };
+        if let Protocol::Http(_, alternative) = protocol {
+            let (client, limits) = (self.client, requests::limits(&self.carrier));
+            let requests = Requests { carrier: self.carrier, usage: self.usage, alternative };
+            return match http2 {
+                true => streams::serve::http2(stream, early, client, limits, &requests).await,
+                false => streams::serve::http1(stream, early, client, limits, &requests).await,
+            };
+        }
+        let (reader, writer) = tokio::io::split(stream);
+        self.frames(Frames::after(early, MAX_QUERY), reader, writer).await
+    }
+
+    /// Serves queries in frames: reads queries, writes answers as they arrive.
+    async fn frames(
+        self,
+        mut frames: Frames,
+        mut reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
+    ) -> io::Result<Ending> {
+        let settings = self.carrier.settings();
+        let limits = &settings.config.limits;
+        let idle = Duration::from(limits.tcp_idle);
+        let mut line = self.carrier.line();
+        let (mut output, mut reservations) = (Vec::new(), Vec::new());
+        let (mut sent, mut waiting, mut open) = (0u64, Vec::new(), true);
+        let mut deadline = Instant::now() + idle;
+        let mut ending = Ending::Client;
+        loop {
+            while waiting.len() < limits.tcp_pipelined
+                && let Some(message) = frames.next()?
+            {
+                let pending = self.usage.query();
+                // A query that the worker has no room for gets no answer, as if it was lost.
+                if line.query(Some(sent), self.client.ip(), message.to_vec()) {
+                    waiting.push(pending);
                 }
-                let written = async {
-                    writer.write_all(&output).await?;
-                    writer.flush().await
-                };
-                timeout(idle, written).await.map_err(io::Error::from)??;
-                output.clear();
-                reservations.clear();
+                sent += 1;
                 deadline = Instant::now() + idle;
             }
-            () = tokio::time::sleep_until(deadline), if waiting == 0 => break,
+            if !open && waiting.is_empty() {
+                break;
+            }
+            tokio::select! {
+                more = frames.read(&mut reader), if open && waiting.len() < limits.tcp_pipelined => {
+                    open = more?;
+                }
+                Some(answer) = line.answers.recv(), if !waiting.is_empty() => {
+                    let mut next = Some(answer);
+                    let mut answered = Vec::new();
+                    while let Some(Waiting { message, reservation }) = next {
+                        answered.extend(waiting.pop());
+                        if !message.is_empty() {
+                            frames::push(&mut output, &message);
+                        }
+                        reservations.extend(reservation);
+                        next = if output.len() < MAX_OUTPUT { line.answers.try_recv().ok() } else { None };
+                    }
+                    let written = async {
+                        writer.write_all(&output).await?;
+                        writer.flush().await
+                    };
+                    timeout(idle, written).await.map_err(io::Error::from)??;
+                    output = Vec::new();
+                    reservations.clear();
+                    deadline = Instant::now() + idle;
+                }
+                () = tokio::time::sleep_until(deadline), if waiting.is_empty() => {
+                    ending = Ending::Idle;
+                    break;
+                }
+            }
         }
+        timeout(idle, writer.shutdown()).await.map_err(io::Error::from)??;
+        Ok(ending)
     }
-    timeout(idle, writer.shutdown()).await.map_err(io::Error::from)?
+}
+
+/// The channel to one connection, or to one request, of a client; closed when it is dropped.
+pub(super) struct Line<'a> {
+    carrier: &'a Carrier,
+    number: u64,
+    pub(super) answers: mpsc::UnboundedReceiver<Waiting>,
+}
+
+impl Carrier {
+    /// Opens a channel.
+    pub(super) fn line(&self) -> Line<'_> {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let number = self.number();
+        self.connections.borrow_mut().insert(number, sender);
+        Line { carrier: self, number, answers }
+    }
+}
+
+impl Line<'_> {
+    /// Passes a query to a worker: with its number on a connection, or `None` for a request. Returns whether the worker
+    /// took it.
+    pub(super) fn query(
+        &self,
+        number: Option<u64>,
+        client: std::net::IpAddr,
+        message: Vec<u8>,
+    ) -> bool {
+        self.carrier.query(self.number, number, client, message)
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        self.carrier.connections.borrow_mut().remove(&self.number);
+    }
 }

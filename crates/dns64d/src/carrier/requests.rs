@@ -1,57 +1,79 @@
-//! Queries that each have a stream of their own: HTTP/2, HTTP/3 and QUIC.
+//! Queries that each have a stream of their own: HTTP and QUIC.
 
-use std::any::Any;
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use streams::serve::{self, Answer, StreamLimits};
+use bytes::Bytes;
+use dns64::config::Denied;
+use http::HeaderValue;
+use measure::Transport;
+use streams::serve::{Answer, Attempt, Ending, QuicServer, StreamLimits};
 use streams::tls::ServerTls;
-use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::client::{ConnectionSlot, MAX_QUERY};
-use super::shared::{Carrier, Waiting};
+use super::budget::Reservation;
+use super::places::{HANDSHAKE, Refusal, Usage};
+use super::shared::{Carrier, MAX_QUERY, Waiting};
+use super::threads::Message;
+use super::visit::{Right, Visit};
 
-/// Passes requests to the workers.
-pub(super) struct Requests(pub(super) Rc<Carrier>);
+/// Memory that a request takes until its answer is there, in octets: the state of its stream and of its task.
+const REQUEST: usize = 2 << 10;
+/// Highest number of octets of a QUIC connection that are on the way, in each direction.
+const QUIC_WINDOW: u32 = 64 << 10;
+
+/// Passes requests of a connection to the workers.
+pub(super) struct Requests {
+    pub(super) carrier: Rc<Carrier>,
+    pub(super) usage: Usage,
+    /// Where else clients of HTTP may send requests.
+    pub(super) alternative: Option<HeaderValue>,
+}
 
 impl Answer for Requests {
-    fn place(&self, client: SocketAddr) -> Option<Box<dyn Any>> {
-        Some(Box::new(ConnectionSlot::take(&self.0, client.ip())?))
-    }
-
-    async fn answer(&self, client: SocketAddr, message: Vec<u8>) -> Vec<u8> {
-        let mut request = Request::new(&self.0);
-        if message.len() > MAX_QUERY || !self.0.query(request.number, None, client.ip(), message) {
-            return Vec::new();
+    async fn answer(&self, client: SocketAddr, message: Vec<u8>) -> Bytes {
+        let _pending = self.usage.query();
+        let Some(_memory) = self.carrier.budget.take(REQUEST) else {
+            return Bytes::new();
+        };
+        let mut line = self.carrier.line();
+        if !line.query(None, client.ip(), message) {
+            return Bytes::new();
         }
-        request.answer.recv().await.map(|answer| answer.message).unwrap_or_default()
+        line.answers.recv().await.map(Written::bytes).unwrap_or_default()
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {
         wire::message::freshness(reply)
     }
-}
 
-/// A pending query, which the workers know as a connection of its own; removed when it is dropped.
-struct Request<'a> {
-    carrier: &'a Carrier,
-    number: u64,
-    answer: mpsc::UnboundedReceiver<Waiting>,
-}
-
-impl<'a> Request<'a> {
-    fn new(carrier: &'a Carrier) -> Self {
-        let (sender, answer) = mpsc::unbounded_channel();
-        let number = carrier.number();
-        carrier.connections.borrow_mut().insert(number, sender);
-        Request { carrier, number, answer }
+    fn alternative(&self) -> Option<HeaderValue> {
+        self.alternative.clone()
     }
 }
 
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        self.carrier.connections.borrow_mut().remove(&self.number);
+/// An answer whose memory is reserved until it is written and, over QUIC, acknowledged.
+struct Written {
+    message: Vec<u8>,
+    _reservation: Option<Reservation>,
+}
+
+impl Written {
+    fn bytes(answer: Waiting) -> Bytes {
+        let Waiting { message, reservation } = answer;
+        if message.is_empty() {
+            return Bytes::new();
+        }
+        Bytes::from_owner(Written { message, _reservation: reservation })
+    }
+}
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
     }
 }
 
@@ -63,15 +85,104 @@ pub(super) fn limits(carrier: &Carrier) -> StreamLimits {
         connections: limits.tcp_connections,
         streams: u32::try_from(limits.tcp_pipelined).unwrap_or(u32::MAX),
         idle: Duration::from(limits.tcp_idle),
+        message: MAX_QUERY,
+        window: QUIC_WINDOW,
     }
 }
 
-/// Serves QUIC for ever.
-pub(super) fn spawn_quic(socket: UdpSocket, tls: ServerTls, carrier: &Rc<Carrier>) {
-    let (limits, requests) = (limits(carrier), Rc::new(Requests(carrier.clone())));
-    tokio::task::spawn_local(async move {
-        if let Err(error) = serve::quic(socket, tls, limits, requests).await {
-            tracing::error!("QUIC: {error}");
+/// Accepts connections over QUIC for ever, and spreads them over the threads.
+///
+/// # Errors
+/// When QUIC cannot use the certificate, or the runtime refuses the socket.
+pub(super) async fn accept(
+    socket: UdpSocket,
+    tls: ServerTls,
+    transport: Transport,
+    carrier: Rc<Carrier>,
+) -> io::Result<()> {
+    let mut server = QuicServer::new(socket, tls, limits(&carrier))?;
+    let mut next = 0;
+    while let Some(attempt) = server.accept().await {
+        if let Some(visit) = admit(attempt, transport, &carrier) {
+            next = (next + 1) % carrier.threads.len();
+            carrier.threads.send(next, Message::Visit(Box::new(visit)));
         }
-    });
+    }
+    Ok(())
+}
+
+/// Decides about an attempt; one that goes on takes a place only if its client has shown that it is at its address.
+fn admit(attempt: Attempt, transport: Transport, carrier: &Carrier) -> Option<Visit> {
+    let settings = carrier.settings();
+    let (config, client) = (&settings.config, attempt.client().ip());
+    let places = &carrier.places;
+    if !config.server.permits(client) {
+        places.refuse(transport, Refusal::Client);
+        match config.server.denied {
+            Denied::Refuse => attempt.refuse(),
+            Denied::Drop => attempt.ignore(),
+        }
+        return None;
+    }
+    if !attempt.is_proven() {
+        let Some(unproven) = places.unproven() else {
+            places.count_retry(transport);
+            attempt.retry();
+            return None;
+        };
+        return Some(Visit { transport, attempt, right: Right::Handshake(unproven) });
+    }
+    match places.take(transport, client, &config.limits) {
+        Ok(place) => Some(Visit { transport, attempt, right: Right::Place(place) }),
+        Err(_) => {
+            attempt.refuse();
+            None
+        }
+    }
+}
+
+/// Serves a connection over QUIC from its handshake on. A client that was not proven before is served after it.
+pub(super) async fn serve(visit: Visit, carrier: Rc<Carrier>) {
+    let Visit { transport, attempt, right } = visit;
+    let client = attempt.client().ip();
+    let (place, established) = match right {
+        Right::Place(place) => {
+            let requests = Requests { usage: place.usage(), carrier, alternative: None };
+            return place.run(early(attempt, &requests)).await;
+        }
+        Right::Handshake(_unproven) => {
+            let proven = async {
+                let mut established = attempt.establish().await?;
+                let proven = established.proven().await;
+                io::Result::Ok(proven.then_some(established))
+            };
+            let Ok(Ok(Some(established))) = timeout(HANDSHAKE, proven).await else {
+                return carrier.places.count_failed(transport);
+            };
+            let settings = carrier.settings();
+            match carrier.places.take(transport, client, &settings.config.limits) {
+                Ok(place) => (place, established),
+                Err(_) => return,
+            }
+        }
+    };
+    let requests = Requests { usage: place.usage(), carrier, alternative: None };
+    requests.usage.established();
+    place.run(established.serve(&requests)).await;
+}
+
+/// Serves a connection while its handshake is under way, which may bring queries.
+async fn early(attempt: Attempt, requests: &Requests) -> io::Result<Ending> {
+    let end = Instant::now() + HANDSHAKE;
+    let mut established = timeout_at(end, attempt.establish()).await.map_err(io::Error::from)??;
+    let proven = timeout_at(end, established.proven());
+    let mut serving = pin!(established.serve(requests));
+    tokio::select! {
+        ended = &mut serving => return ended,
+        proven = proven => if !matches!(proven, Ok(true)) {
+            return Err(io::ErrorKind::TimedOut.into());
+        },
+    }
+    requests.usage.established();
+    serving.await
 }

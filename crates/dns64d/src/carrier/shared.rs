@@ -6,36 +6,34 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64::Settings;
-use dns64::streams::{FromStreams, ToStreams};
+use dns64::streams::FromStreams;
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
-use super::budget::Reservation;
+use super::budget::{Budget, Reservation};
+use super::places::Places;
+use super::threads::{QUERY_BITS, Threads};
 use super::upstream::{Pool, Query};
 use crate::worker::WorkerHandle;
 
-/// State shared by all streams.
+/// State shared by all streams of a thread.
 pub(crate) struct Carrier {
+    /// Number of this thread, and all threads.
+    pub(super) thread: usize,
+    pub(super) threads: Threads,
     pub(super) workers: Vec<WorkerHandle>,
     pub(super) active: Shared,
+    /// Places for clients, and memory, shared with all threads.
+    pub(super) places: Arc<Places>,
+    pub(super) budget: Budget,
     /// Open connections of clients by number, each with the channel to it.
     pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
-    /// Number of connections of each client network.
-    pub(super) networks: RefCell<HashMap<IpAddr, usize>>,
+    /// Number of connections and requests so far.
     pub(super) next: Cell<u64>,
     /// Connections to upstream servers.
     pub(super) upstreams: RefCell<HashMap<SocketAddr, Pool>>,
     /// Time of the last warning that TLS with an upstream server failed.
     pub(super) warned_at: Cell<Option<tokio::time::Instant>>,
-}
-
-/// Message of a worker to a stream.
-pub(crate) struct Outgoing {
-    /// Number of the worker.
-    pub(crate) worker: usize,
-    pub(crate) message: ToStreams,
-    /// Memory reserved for an answer until it is written.
-    pub(crate) reservation: Option<Reservation>,
 }
 
 /// An answer, with the memory reserved for it.
@@ -44,8 +42,9 @@ pub(super) struct Waiting {
     pub(super) reservation: Option<Reservation>,
 }
 
-/// Number of bits for queries of one connection: the lower bits of a stream's number.
-pub(super) const QUERY_BITS: u32 = 24;
+/// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
+/// disconnected.
+pub(super) const MAX_QUERY: usize = 4 << 10;
 
 /// Settings that a reload replaces.
 #[derive(Clone)]
@@ -69,9 +68,16 @@ impl Carrier {
         self.active().settings
     }
 
-    /// Returns the number of a new connection.
+    /// Returns the number of a new connection or request; its remainder tells the thread.
     pub(super) fn number(&self) -> u64 {
-        self.next.replace(self.next.get() + 1)
+        let count = self.next.replace(self.next.get() + 1);
+        count * self.threads.len() as u64 + self.thread as u64
+    }
+
+    /// Returns how many of the `all` connections to an upstream server this thread may have.
+    pub(super) fn upstream_share(&self, all: usize) -> usize {
+        let threads = self.threads.len().min(all.max(1));
+        (all / threads + usize::from(self.thread < all % threads)).max(1)
     }
 
     /// Passes a query to a worker: with its number on a connection, or `None` for a query that has a
@@ -85,13 +91,20 @@ impl Carrier {
     ) -> bool {
         let framed = number.is_some();
         let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
-        let worker = &self.workers[connection as usize % self.workers.len()];
-        worker.send(FromStreams::Query { stream, framed, client, message })
+        let worker = connection as usize / self.threads.len() % self.workers.len();
+        let memory = self.budget.take(message.len());
+        let message = FromStreams::Query { stream, framed, client, message };
+        self.workers[worker].send(message, memory)
     }
 
-    /// Passes the reply to an upstream query, or its failure, to the worker that sent it.
-    pub(super) fn reply(&self, query: &Query, message: Option<Vec<u8>>) {
+    /// Passes the reply to an upstream query, or its failure, to the worker that sent it. A reply for which there is no
+    /// memory is a failure.
+    pub(super) fn reply(&self, query: &Query, message: Option<&[u8]>) {
         let Query { worker, lookup, ticket, .. } = *query;
-        self.workers[worker].send(FromStreams::Reply { lookup, ticket, message });
+        let memory = self.budget.take(message.map_or(0, <[u8]>::len));
+        let message = message.filter(|_| memory.is_some()).map(<[u8]>::to_vec);
+        let none = self.budget.none();
+        self.workers[worker]
+            .send(FromStreams::Reply { lookup, ticket, message }, Some(memory.unwrap_or(none)));
     }
 }

@@ -20,6 +20,8 @@ use super::shared::Carrier;
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Shortest time between two warnings about TLS.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+/// Longest reply, in octets.
+const MAX_REPLY: usize = u16::MAX as usize;
 /// Highest number of outstanding queries on one connection; ids are drawn from 65,536.
 const MAX_WAITING: usize = 1_000;
 
@@ -65,7 +67,7 @@ impl Carrier {
                 Err(error) => query = error.into_inner(),
             }
         }
-        if pool.connections.len() < config.tcp_connections.max(1) {
+        if pool.connections.len() < self.upstream_share(config.tcp_connections) {
             let (sender, queries) = mpsc::channel(MAX_WAITING);
             let carrier = self.clone();
             let query_timeout = Duration::from(config.tcp_timeout);
@@ -140,15 +142,15 @@ async fn exchange(
     let connecting = connect(server, carrier);
     let (mut reader, mut writer) =
         timeout(query_timeout, connecting).await.map_err(io::Error::from)??;
-    let (mut frames, mut output) = (Frames::new(), Vec::new());
+    let (mut frames, mut output) = (Frames::new(MAX_REPLY), Vec::new());
     let (mut id, mut answered) = (0u16, 0);
     let mut deadline = Instant::now() + IDLE_TIME;
     loop {
-        while let Some(message) = frames.next() {
+        while let Some(message) = frames.next()? {
             let Some(&id) = message.first_chunk::<2>() else { continue };
             // Ids without a pending query are ignored.
             if let Some(query) = waiting.remove(&u32::from(u16::from_be_bytes(id))) {
-                carrier.reply(&query, Some(message.to_vec()));
+                carrier.reply(&query, Some(message));
                 answered += 1;
                 deadline =
                     Instant::now() + if waiting.is_empty() { IDLE_TIME } else { query_timeout };

@@ -15,9 +15,9 @@ use crate::kit::script::Script;
 use crate::kit::server::{Kind, Server};
 
 /// Longest wait for an event that must happen: longer than it takes on the busiest machine.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Address of every name in these scripts, and the address synthesised from it.
-const A: &str = "$ 60 A 192.0.2.33";
+pub(crate) const A: &str = "$ 60 A 192.0.2.33";
 pub(crate) const SYNTHESISED: &str = "2001:db8:64::c000:221";
 
 /// Starts an upstream with A but no AAAA for every name.

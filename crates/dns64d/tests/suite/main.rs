@@ -10,9 +10,12 @@
 mod compare;
 mod early;
 mod faults;
+mod http;
 mod kit;
+mod memory;
 mod private;
 mod row;
+mod strangers;
 mod table;
 mod validators;
 

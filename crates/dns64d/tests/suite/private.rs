@@ -25,7 +25,7 @@ pub(crate) struct Private {
 }
 
 /// Ports of TLS, HTTPS and QUIC.
-const DOT: u16 = 8853;
+pub(crate) const DOT: u16 = 8853;
 pub(crate) const DOH: u16 = 8443;
 pub(crate) const DOQ: u16 = 8854;
 
@@ -51,7 +51,7 @@ impl Private {
     }
 
     /// Returns the configuration of dns64d.
-    fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         let at = self.address;
         format!(
             "[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n\
@@ -62,7 +62,7 @@ impl Private {
     }
 
     /// Returns kdig's short answer; `None` if it is not installed.
-    fn kdig(&self, port: u16, arguments: &[&str]) -> Option<String> {
+    pub(crate) fn kdig(&self, port: u16, arguments: &[&str]) -> Option<String> {
         let mut kdig = Command::new("kdig");
         kdig.args([&format!("@{}", self.address), "-p", &port.to_string()]);
         kdig.args(["+short", "+timeout=20", "+retry=0"]);
@@ -77,7 +77,7 @@ impl Private {
 }
 
 /// Options of kdig for each transport.
-const WAYS: [(&str, u16); 4] =
+pub(crate) const WAYS: [(&str, u16); 4] =
     [("+tls", DOT), ("+https", DOH), ("+https-get", DOH), ("+quic", DOQ)];
 
 #[test]
@@ -257,30 +257,35 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
+/// Returns a frame of HTTP/2 (RFC 9113 section 4.1).
+pub(crate) fn http2_frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let len = (payload.len() as u32).to_be_bytes();
+    [&len[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Returns the head of a POST request in the encoding of RFC 7541: POST and https by their indices; path, authority and
+/// content type by the indices of their names.
+pub(crate) fn http2_head() -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    [
+        &[0x83, 0x87, 0x04][..],
+        &text("/dns-query"),
+        &[0x01],
+        &text("dns.example"),
+        &[0x0f, 0x10],
+        &text("application/dns-message"),
+    ]
+    .concat()
+}
+
 /// Returns a message as the first request of an HTTP/2 connection (RFC 9113): preface, empty settings, head,
 /// body.
 fn posted(message: &[u8]) -> Vec<u8> {
-    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
-        let len = (payload.len() as u32).to_be_bytes();
-        [&len[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
-    };
-    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
-    // RFC 7541: POST and https by their indices; path, authority and content type by the indices of their
-    // names.
-    let head = [
-        &[0x83, 0x87, 0x44][..],
-        &text("/dns-query"),
-        &[0x41],
-        &text("dns.example"),
-        &[0x5f],
-        &text("application/dns-message"),
-    ]
-    .concat();
     [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        &frame(4, 0, 0, &[])[..],
-        &frame(1, 4, 1, &head),
-        &frame(0, 1, 1, message),
+        &http2_frame(4, 0, 0, &[])[..],
+        &http2_frame(1, 4, 1, &http2_head()),
+        &http2_frame(0, 1, 1, message),
     ]
     .concat()
 }

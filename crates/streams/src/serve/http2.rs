@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Fault, MAX_MESSAGE, StreamLimits};
+use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
@@ -24,7 +24,7 @@ pub async fn http2<A: Answer>(
     client: SocketAddr,
     limits: StreamLimits,
     answer: &A,
-) -> io::Result<()> {
+) -> io::Result<Ending> {
     let (read, write) = tokio::io::split(stream);
     let stream = tokio::io::join(AsyncReadExt::chain(io::Cursor::new(early), read), write);
     let handshake = h2::server::Builder::new()
@@ -37,17 +37,17 @@ pub async fn http2<A: Answer>(
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
-                None => return Ok(()),
+                None => return Ok(Ending::Client),
                 Some(Err(error)) => return Err(io::Error::other(error)),
-                Some(Ok((head, respond))) => {
-                    let request = request(head, respond, client, answer);
-                    requests.push(timeout(limits.idle, request));
+                Some(Ok((request, respond))) => {
+                    let exchange = Exchange { respond, client, limits, answer };
+                    requests.push(timeout(limits.idle, exchange.run(request)));
                 }
             },
             Some(done) = requests.next(), if !requests.is_empty() => {
                 match done {
                     Ok(Ok(Some(Fault::GoAway))) => connection.graceful_shutdown(),
-                    Ok(Ok(Some(Fault::Close))) => return Ok(()),
+                    Ok(Ok(Some(Fault::Close))) => return Ok(Ending::Fault),
                     _ => {}
                 }
                 deadline = Instant::now() + limits.idle;
@@ -56,68 +56,98 @@ pub async fn http2<A: Answer>(
                 // Closes the connection properly, within the idle time.
                 connection.graceful_shutdown();
                 let end = std::future::poll_fn(|cx| connection.poll_closed(cx));
-                return timeout(limits.idle, end).await?.map_err(io::Error::other);
+                timeout(limits.idle, end).await?.map_err(io::Error::other)?;
+                return Ok(Ending::Idle);
             }
         }
     }
 }
 
-/// Handles one request; returns the fault that its connection meets. An error concerns only its client.
-async fn request<A: Answer>(
-    request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+/// A request and its response; an error concerns only its client.
+struct Exchange<'a, A> {
+    respond: SendResponse<Bytes>,
     client: SocketAddr,
-    answer: &A,
-) -> Result<Option<Fault>, h2::Error> {
-    let message = match doh::read_head(&request, PATH, MAX_MESSAGE) {
-        RequestHead::Message(message) => message,
-        RequestHead::InBody => match body(request.into_body()).await? {
-            Some(message) => message,
-            None => {
-                let refusal = doh::refusal(StatusCode::PAYLOAD_TOO_LARGE);
-                return respond.send_response(refusal, true).map(|_| None);
-            }
-        },
-        RequestHead::Refused(status) => {
-            return respond.send_response(doh::refusal(status), true).map(|_| None);
-        }
-    };
-    let fault = answer.fault();
-    match fault {
-        Some(Fault::Status(status)) => {
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-            return respond.send_response(doh::refusal(status), true).map(|_| None);
-        }
-        Some(Fault::Reset) => {
-            respond.send_reset(Reason::INTERNAL_ERROR);
-            return Ok(None);
-        }
-        Some(Fault::Refuse) => {
-            respond.send_reset(Reason::REFUSED_STREAM);
-            return Ok(None);
-        }
-        Some(Fault::Close) => return Ok(fault),
-        Some(Fault::GoAway) | None => {}
-    }
-    let reply = answer.answer(client, message).await;
-    if reply.is_empty() {
-        return respond.send_response(doh::refusal(StatusCode::BAD_REQUEST), true).map(|_| None);
-    }
-    let head = doh::reply(reply.len(), answer.freshness(&reply));
-    respond.send_response(head, false)?.send_data(reply.into(), true)?;
-    Ok(fault)
+    limits: StreamLimits,
+    answer: &'a A,
 }
 
-/// Reads a request's body; `None` if it is too long.
-async fn body(mut body: RecvStream) -> Result<Option<Vec<u8>>, h2::Error> {
+impl<A: Answer> Exchange<'_, A> {
+    /// Handles the request; returns the fault that its connection meets.
+    async fn run(mut self, request: Request<RecvStream>) -> Result<Option<Fault>, h2::Error> {
+        let (head, mut body) = request.into_parts();
+        let head = doh::read_head(&Request::from_parts(head, ()), PATH, self.limits.message);
+        let message = match head {
+            RequestHead::Message(message) => Ok(message),
+            RequestHead::InBody => read(&mut body, self.limits.message).await?,
+            RequestHead::Refused(status) => Err(status),
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(status) => {
+                self.refuse(status)?;
+                return drain(body).await.map(|()| None);
+            }
+        };
+        drop(body);
+        let fault = self.answer.fault();
+        match fault {
+            Some(Fault::Status(status)) => {
+                let status = StatusCode::from_u16(status);
+                return self.refuse(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE));
+            }
+            Some(Fault::Reset) => {
+                self.respond.send_reset(Reason::INTERNAL_ERROR);
+                return Ok(None);
+            }
+            Some(Fault::Refuse) => {
+                self.respond.send_reset(Reason::REFUSED_STREAM);
+                return Ok(None);
+            }
+            Some(Fault::Close) => return Ok(fault),
+            Some(Fault::GoAway) | None => {}
+        }
+        let reply = self.answer.answer(self.client, message).await;
+        if reply.is_empty() {
+            return self.refuse(StatusCode::BAD_REQUEST);
+        }
+        let (age, alternative) = (self.answer.freshness(&reply), self.answer.alternative());
+        let head = doh::reply(reply.len(), age, alternative);
+        self.respond.send_response(head, false)?.send_data(reply, true)?;
+        Ok(fault)
+    }
+
+    /// Responds without a message.
+    fn refuse(&mut self, status: StatusCode) -> Result<Option<Fault>, h2::Error> {
+        let refusal = doh::refusal(status, self.answer.alternative());
+        self.respond.send_response(refusal, true).map(|_| None)
+    }
+}
+
+/// Reads a request's body; the status of a refusal if it is too long.
+async fn read(body: &mut RecvStream, max: usize) -> Result<Result<Vec<u8>, StatusCode>, h2::Error> {
     let mut message = Vec::new();
     while let Some(part) = body.data().await {
         let part = part?;
-        body.flow_control().release_capacity(part.len())?;
-        if message.len() + part.len() > MAX_MESSAGE {
-            return Ok(None);
+        if message.len() + part.len() > max {
+            body.flow_control().release_capacity(message.len() + part.len())?;
+            return Ok(Err(StatusCode::PAYLOAD_TOO_LARGE));
         }
         message.extend_from_slice(&part);
     }
-    Ok(Some(message))
+    // Only now may the client send as much again: the window of the connection, 64 KiB, bounds incomplete messages.
+    body.flow_control().release_capacity(message.len())?;
+    Ok(Ok(message))
+}
+
+/// Reads the rest of a refused request's body, up to [`MAX_DRAINED`] bytes.
+async fn drain(mut body: RecvStream) -> Result<(), h2::Error> {
+    let mut drained = 0;
+    while drained < MAX_DRAINED
+        && let Some(part) = body.data().await
+    {
+        let part = part?;
+        drained += part.len();
+        body.flow_control().release_capacity(part.len())?;
+    }
+    Ok(())
 }

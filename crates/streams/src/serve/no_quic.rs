@@ -1,10 +1,11 @@
 //! Replaces QUIC without the feature `quic`: listening returns an error that says so.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 
-use super::{Answer, StreamLimits};
+use super::{Answer, Ending, StreamLimits};
 use crate::tls::ServerTls;
 
 /// Returns the error.
@@ -26,4 +27,72 @@ pub async fn quic<A: Answer + 'static>(
     _answer: Rc<A>,
 ) -> io::Result<()> {
     Err(crate::no_quic())
+}
+
+/// A socket for QUIC: there is none.
+pub struct QuicServer(Infallible);
+
+impl QuicServer {
+    /// Returns the error.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn new(_socket: UdpSocket, _tls: ServerTls, _limits: StreamLimits) -> io::Result<Self> {
+        Err(crate::no_quic())
+    }
+
+    /// There is no socket.
+    pub async fn accept(&mut self) -> Option<Attempt> {
+        match self.0 {}
+    }
+}
+
+/// A client's attempt to connect: there is none.
+pub struct Attempt(Infallible);
+
+impl Attempt {
+    /// There is no attempt.
+    pub fn client(&self) -> SocketAddr {
+        match self.0 {}
+    }
+
+    /// There is no attempt.
+    pub fn is_proven(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// There is no attempt.
+    pub fn retry(self) {}
+
+    /// There is no attempt.
+    pub fn refuse(self) {}
+
+    /// There is no attempt.
+    pub fn ignore(self) {}
+
+    /// There is no attempt.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn establish(self) -> io::Result<Established> {
+        match self.0 {}
+    }
+}
+
+/// A connection: there is none.
+pub struct Established(Infallible);
+
+impl Established {
+    /// There is no connection.
+    pub fn proven(&mut self) -> impl Future<Output = bool> + use<> {
+        std::future::ready(false)
+    }
+
+    /// There is no connection.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn serve<A: Answer>(self, _answer: &A) -> io::Result<Ending> {
+        match self.0 {}
+    }
 }

@@ -14,16 +14,20 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use h3::error::Code;
 use http::StatusCode;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
-use quinn::{Endpoint, EndpointConfig, Incoming, TokioRuntime, VarInt};
+use quinn::{
+    ConnectionError, Endpoint, EndpointConfig, Incoming, TokioRuntime, VarInt, ZeroRttAccepted,
+};
 use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{Answer, Fault, MAX_MESSAGE, StreamLimits};
+use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits};
 use crate::http::{self as doh, ALPN_H3, PATH, RequestHead};
 use crate::tls::ServerTls;
 
 /// `H3_NO_ERROR` (RFC 9114 section 8.1).
 const H3_NO_ERROR: u32 = 0x100;
+/// `DOQ_NO_ERROR` (RFC 9250 section 8.4).
+const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// `DOQ_INTERNAL_ERROR` (RFC 9250 section 8.4).
 const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
@@ -32,6 +36,16 @@ const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 const DRAIN: Duration = Duration::from_millis(10);
 /// Receive and send buffer of the socket, in bytes.
 const BUFFER: usize = 4 << 20;
+/// The version of QUIC (RFC 9000). Clients that offer another one, version 2 (RFC 9369) for example, are told so.
+const VERSION_1: u32 = 1;
+/// Highest number of concurrent streams in one direction, of which HTTP/3 uses three (RFC 9114 section 6.2).
+const UNI_STREAMS: u32 = 8;
+/// Least number of bytes that a client may send on a stream at once: the head of an HTTP/3 request.
+const LEAST_WINDOW: u32 = 16 << 10;
+/// Highest number of attempts that wait to be accepted.
+const MAX_ATTEMPTS: usize = 4_096;
+/// Highest number of bytes that are kept of each of them; 64 of them may have as much.
+const ATTEMPT_BUFFER: u64 = 16 << 10;
 
 /// Opens a socket for [`quic`].
 ///
@@ -59,34 +73,165 @@ pub async fn quic<A: Answer + 'static>(
     limits: StreamLimits,
     answer: Rc<A>,
 ) -> io::Result<()> {
-    let mut current = tls.current();
-    let mut config = Arc::new(configuration(&current, limits)?);
-    let server = Some((*config).clone());
-    let endpoint =
-        Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
+    let mut server = QuicServer::new(socket, tls, limits)?;
     let open = Rc::new(Cell::new(0));
-    while let Some(incoming) = endpoint.accept().await {
-        let place = answer.place(incoming.remote_address());
-        let Some(place) = place.filter(|_| open.get() < limits.connections) else {
-            incoming.refuse();
+    while let Some(attempt) = server.accept().await {
+        if open.get() >= limits.connections {
+            attempt.refuse();
             continue;
-        };
-        // The certificate may have been reloaded.
-        let now = tls.current();
-        if !Arc::ptr_eq(&now, &current) {
-            config = Arc::new(configuration(&now, limits)?);
-            current = now;
         }
         open.set(open.get() + 1);
-        let (config, open, answer) = (config.clone(), open.clone(), answer.clone());
+        let (open, answer) = (open.clone(), answer.clone());
         tokio::task::spawn_local(async move {
             // The end of a connection, for any reason, affects no other connection.
-            let _ = connection(incoming, config, limits, &*answer).await;
+            if let Ok(established) = attempt.establish().await {
+                let _ = established.serve(&*answer).await;
+            }
             open.set(open.get() - 1);
-            drop(place);
         });
     }
     Ok(())
+}
+
+/// A socket for QUIC, which returns attempts of clients to connect.
+pub struct QuicServer {
+    endpoint: Endpoint,
+    tls: ServerTls,
+    /// TLS configuration of `config`, to see when it was reloaded.
+    current: Arc<rustls::ServerConfig>,
+    config: Arc<quinn::ServerConfig>,
+    limits: StreamLimits,
+}
+
+impl QuicServer {
+    /// Uses a socket, within a runtime.
+    ///
+    /// # Errors
+    /// When QUIC cannot use the TLS configuration, or the runtime refuses the socket.
+    pub fn new(
+        socket: std::net::UdpSocket,
+        tls: ServerTls,
+        limits: StreamLimits,
+    ) -> io::Result<Self> {
+        let current = tls.current();
+        let config = configuration(&current, limits)?;
+        let mut of_endpoint = EndpointConfig::default();
+        of_endpoint.supported_versions(vec![VERSION_1]);
+        let runtime = Arc::new(TokioRuntime);
+        let endpoint = Endpoint::new(of_endpoint, Some(config.clone()), socket, runtime)?;
+        Ok(QuicServer { endpoint, tls, current, config: Arc::new(config), limits })
+    }
+
+    /// Returns the next attempt; `None` when the socket is closed.
+    pub async fn accept(&mut self) -> Option<Attempt> {
+        let incoming = self.endpoint.accept().await?;
+        // The certificate may have been reloaded; one that QUIC cannot use changes nothing.
+        let now = self.tls.current();
+        if !Arc::ptr_eq(&now, &self.current) {
+            if let Ok(config) = configuration(&now, self.limits) {
+                self.config = Arc::new(config);
+            }
+            self.current = now;
+        }
+        Some(Attempt { incoming, config: self.config.clone(), limits: self.limits })
+    }
+}
+
+/// A client's attempt to connect. It may be handled on another thread than the socket's.
+pub struct Attempt {
+    incoming: Incoming,
+    config: Arc<quinn::ServerConfig>,
+    limits: StreamLimits,
+}
+
+impl Attempt {
+    /// Returns the address that the attempt came from.
+    pub fn client(&self) -> SocketAddr {
+        self.incoming.remote_address()
+    }
+
+    /// Returns whether the client has shown that it receives what is sent to its address (RFC 9000 section 8.1).
+    pub fn is_proven(&self) -> bool {
+        self.incoming.remote_address_validated()
+    }
+
+    /// Makes the client show that first, by a Retry packet; refuses a client that has.
+    pub fn retry(self) {
+        if let Err(error) = self.incoming.retry() {
+            error.into_incoming().refuse();
+        }
+    }
+
+    /// Refuses the client.
+    pub fn refuse(self) {
+        self.incoming.refuse();
+    }
+
+    /// Sends nothing.
+    pub fn ignore(self) {
+        self.incoming.ignore();
+    }
+
+    /// Waits for the handshake, or for data that came with it if the configuration permits that.
+    ///
+    /// # Errors
+    /// The error with which the handshake ended, or that it took longer than the idle time.
+    pub async fn establish(self) -> io::Result<Established> {
+        let Attempt { incoming, config, limits } = self;
+        let mut connecting = incoming.accept_with(config)?;
+        let handshake = timeout(limits.idle, connecting.handshake_data()).await??;
+        let http = handshake
+            .downcast_ref::<HandshakeData>()
+            .is_some_and(|data| data.protocol.as_deref() == Some(ALPN_H3));
+        let (connection, handshake) = match connecting.into_0rtt() {
+            Ok((connection, handshake)) => (connection, Some(handshake)),
+            Err(connecting) => (timeout(limits.idle, connecting).await??, None),
+        };
+        Ok(Established { connection, handshake, http, limits })
+    }
+}
+
+/// A connection whose client may send messages.
+pub struct Established {
+    connection: quinn::Connection,
+    /// The rest of the handshake, if data came before its end.
+    handshake: Option<ZeroRttAccepted>,
+    http: bool,
+    limits: StreamLimits,
+}
+
+impl Established {
+    /// Waits for the end of the handshake, which proves the client's address; returns whether it was good.
+    pub fn proven(&mut self) -> impl Future<Output = bool> + use<> {
+        let (handshake, connection) = (self.handshake.take(), self.connection.clone());
+        async move {
+            if let Some(handshake) = handshake {
+                // Whether early data was accepted does not matter.
+                handshake.await;
+            }
+            connection.close_reason().is_none()
+        }
+    }
+
+    /// Serves messages, or HTTP/3 requests, until the connection ends or is idle for too long.
+    ///
+    /// # Errors
+    /// The error with which the connection ended.
+    pub async fn serve<A: Answer>(self, answer: &A) -> io::Result<Ending> {
+        let Established { connection, limits, http, .. } = self;
+        let quic = connection.clone();
+        let ended = if http {
+            http3(connection, limits, answer).await
+        } else {
+            messages(connection, limits, answer).await
+        };
+        match (ended, quic.close_reason()) {
+            (Ok(ending), _) => Ok(ending),
+            (Err(_), Some(ConnectionError::ApplicationClosed(_))) => Ok(Ending::Client),
+            (Err(_), Some(ConnectionError::TimedOut)) => Ok(Ending::Idle),
+            (Err(error), _) => Err(error),
+        }
+    }
 }
 
 /// Makes the QUIC configuration from a TLS configuration.
@@ -102,57 +247,50 @@ fn configuration(
     let tls = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
     let mut transport = quinn::TransportConfig::default();
+    let of_stream = u32::try_from(2 + limits.message).unwrap_or(u32::MAX).max(LEAST_WINDOW);
     transport
         .max_concurrent_bidi_streams(limits.streams.into())
-        .max_idle_timeout(limits.idle.try_into().ok());
-    config.transport_config(Arc::new(transport));
+        .max_concurrent_uni_streams(UNI_STREAMS.into())
+        .max_idle_timeout(limits.idle.try_into().ok())
+        .stream_receive_window(of_stream.min(limits.window).into())
+        .receive_window(limits.window.into())
+        .send_window(limits.window.into())
+        .datagram_receive_buffer_size(None);
+    config
+        .transport_config(Arc::new(transport))
+        .max_incoming(MAX_ATTEMPTS)
+        .incoming_buffer_size(ATTEMPT_BUFFER)
+        .incoming_buffer_size_total(ATTEMPT_BUFFER * 64);
     Ok(config)
 }
 
-/// Serves one connection from its handshake on.
-async fn connection<A: Answer>(
-    incoming: Incoming,
-    config: Arc<quinn::ServerConfig>,
-    limits: StreamLimits,
-    answer: &A,
-) -> io::Result<()> {
-    let mut connecting = incoming.accept_with(config)?;
-    let handshake = timeout(limits.idle, connecting.handshake_data()).await??;
-    let http = handshake
-        .downcast_ref::<HandshakeData>()
-        .is_some_and(|data| data.protocol.as_deref() == Some(ALPN_H3));
-    // Data before the end of the handshake exists only if the configuration permits it.
-    let connection = match connecting.into_0rtt() {
-        Ok((connection, _)) => connection,
-        Err(connecting) => timeout(limits.idle, connecting).await??,
-    };
-    if http {
-        http3(connection, limits, answer).await
-    } else {
-        messages(connection, limits, answer).await
-    }
-}
-
-/// Serves messages on their own streams; the idle timeout of the transport ends the connection.
+/// Serves messages on their own streams until the client closes the connection or sends no query for the idle time.
 async fn messages<A: Answer>(
     connection: quinn::Connection,
     limits: StreamLimits,
     answer: &A,
-) -> io::Result<()> {
+) -> io::Result<Ending> {
     let mut streams = FuturesUnordered::new();
+    let mut deadline = Instant::now() + limits.idle;
     loop {
         tokio::select! {
             stream = connection.accept_bi() => {
                 let (send, receive) = stream?;
                 let client = connection.remote_address();
-                streams.push(timeout(limits.idle, message(send, receive, client, answer)));
+                let stream = message(send, receive, client, limits.message, answer);
+                streams.push(timeout(limits.idle, stream));
             }
             Some(done) = streams.next(), if !streams.is_empty() => {
                 match done {
                     Ok(Err(Malformed)) => connection.close(PROTOCOL_ERROR, b""),
-                    Ok(Ok(Some(Fault::Close))) => connection.close(VarInt::from_u32(0), b""),
+                    Ok(Ok(Some(Fault::Close))) => connection.close(NO_ERROR, b""),
                     _ => {}
                 }
+                deadline = Instant::now() + limits.idle;
+            }
+            () = sleep_until(deadline), if streams.is_empty() => {
+                connection.close(NO_ERROR, b"");
+                return Ok(Ending::Idle);
             }
         }
     }
@@ -166,9 +304,10 @@ async fn message<A: Answer>(
     mut send: quinn::SendStream,
     mut receive: quinn::RecvStream,
     client: SocketAddr,
+    max: usize,
     answer: &A,
 ) -> Result<Option<Fault>, Malformed> {
-    let mut message = match receive.read_to_end(2 + MAX_MESSAGE).await {
+    let mut message = match receive.read_to_end(2 + max).await {
         Ok(message) => message,
         Err(quinn::ReadToEndError::TooLong) => return Err(Malformed),
         Err(quinn::ReadToEndError::Read(_)) => return Ok(None),
@@ -186,14 +325,14 @@ async fn message<A: Answer>(
         Some(Fault::Status(_) | Fault::Refuse | Fault::GoAway) | None => {}
     }
     let reply = answer.answer(client, message.split_off(2)).await;
-    if reply.is_empty() || reply.len() > MAX_MESSAGE {
+    let Some(len) = u16::try_from(reply.len()).ok().filter(|len| *len > 0) else {
         // The end of the stream without a message means that there is no reply.
         let _ = send.reset(INTERNAL_ERROR);
         return Ok(None);
-    }
-    let framed = [&(reply.len() as u16).to_be_bytes()[..], &reply].concat();
+    };
+    let mut framed = [Bytes::copy_from_slice(&len.to_be_bytes()), reply];
     // A client that does not accept its reply gets none.
-    if send.write_all(&framed).await.is_ok() {
+    if send.write_all_chunks(&mut framed).await.is_ok() {
         let _ = send.finish();
     }
     Ok(None)
@@ -204,7 +343,7 @@ async fn http3<A: Answer>(
     connection: quinn::Connection,
     limits: StreamLimits,
     answer: &A,
-) -> io::Result<()> {
+) -> io::Result<Ending> {
     let (client, quic) = (connection.remote_address(), connection.clone());
     let connection = h3_quinn::Connection::new(connection);
     let mut connection = h3::server::builder()
@@ -223,7 +362,7 @@ async fn http3<A: Answer>(
                 None => sleep(DRAIN).await,
                 Some(resolver) => requests.push(timeout(limits.idle, async {
                     let (request, stream) = resolver.resolve_request().await?;
-                    http3_request(request, stream, client, answer).await
+                    Http3 { stream, client, limits, answer }.run(&request).await
                 })),
             },
             Some(done) = requests.next(), if !requests.is_empty() => {
@@ -239,63 +378,97 @@ async fn http3<A: Answer>(
                 deadline = Instant::now() + limits.idle;
             }
             () = sleep_until(deadline), if requests.is_empty() => {
-                return connection.shutdown(0).await.map_err(io::Error::other);
+                connection.shutdown(0).await.map_err(io::Error::other)?;
+                return Ok(Ending::Idle);
             }
         }
     }
 }
 
-/// Handles one request; an error concerns only its client.
-async fn http3_request<A: Answer>(
-    request: http::Request<()>,
-    mut stream: h3::server::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
+/// A request of HTTP/3 and its response; an error concerns only its client.
+struct Http3<'a, A> {
+    stream: h3::server::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
     client: SocketAddr,
-    answer: &A,
-) -> Result<Option<Fault>, h3::error::StreamError> {
-    let refused = match doh::read_head(&request, PATH, MAX_MESSAGE) {
-        RequestHead::Message(message) => Ok(message),
-        RequestHead::Refused(status) => Err(status),
-        RequestHead::InBody => {
-            let mut message = Vec::new();
-            while let Some(mut part) = stream.recv_data().await?
-                && message.len() <= MAX_MESSAGE
-            {
-                message.extend_from_slice(&part.copy_to_bytes(part.remaining()));
+    limits: StreamLimits,
+    answer: &'a A,
+}
+
+impl<A: Answer> Http3<'_, A> {
+    /// Handles the request; returns the fault that its connection meets.
+    async fn run(
+        mut self,
+        request: &http::Request<()>,
+    ) -> Result<Option<Fault>, h3::error::StreamError> {
+        let message = match doh::read_head(request, PATH, self.limits.message) {
+            RequestHead::Message(message) => Ok(message),
+            RequestHead::Refused(status) => Err(status),
+            RequestHead::InBody => self.body().await?,
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(status) => {
+                self.drain().await?;
+                return self.refuse(status).await;
             }
-            if message.len() <= MAX_MESSAGE {
-                Ok(message)
-            } else {
-                Err(StatusCode::PAYLOAD_TOO_LARGE)
+        };
+        let fault = self.answer.fault();
+        match fault {
+            Some(Fault::Status(status)) => {
+                let status = StatusCode::from_u16(status);
+                return self.refuse(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)).await;
             }
+            Some(Fault::Reset) => {
+                self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
+                return Ok(None);
+            }
+            Some(Fault::Refuse) => {
+                self.stream.stop_stream(Code::H3_REQUEST_REJECTED);
+                return Ok(None);
+            }
+            Some(Fault::Close) => return Ok(fault),
+            Some(Fault::GoAway) | None => {}
         }
-    };
-    let fault = answer.fault();
-    let reply = match refused {
-        Err(status) => Err(status),
-        Ok(_) if let Some(Fault::Status(status)) = fault => {
-            Err(StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE))
+        let reply = self.answer.answer(self.client, message).await;
+        if reply.is_empty() {
+            return self.refuse(StatusCode::BAD_REQUEST).await;
         }
-        Ok(_) if fault == Some(Fault::Reset) => {
-            stream.stop_stream(Code::H3_INTERNAL_ERROR);
-            return Ok(None);
-        }
-        Ok(_) if fault == Some(Fault::Refuse) => {
-            stream.stop_stream(Code::H3_REQUEST_REJECTED);
-            return Ok(None);
-        }
-        Ok(_) if fault == Some(Fault::Close) => return Ok(fault),
-        Ok(message) => match answer.answer(client, message).await {
-            reply if reply.is_empty() => Err(StatusCode::BAD_REQUEST),
-            reply => Ok(reply),
-        },
-    };
-    match reply {
-        Err(status) => stream.send_response(doh::refusal(status)).await?,
-        Ok(reply) => {
-            stream.send_response(doh::reply(reply.len(), answer.freshness(&reply))).await?;
-            stream.send_data(reply.into()).await?;
-        }
+        let head = doh::reply(reply.len(), self.answer.freshness(&reply), None);
+        self.stream.send_response(head).await?;
+        self.stream.send_data(reply).await?;
+        self.stream.finish().await?;
+        Ok(fault)
     }
-    stream.finish().await?;
-    Ok(fault)
+
+    /// Responds without a message.
+    async fn refuse(
+        &mut self,
+        status: StatusCode,
+    ) -> Result<Option<Fault>, h3::error::StreamError> {
+        self.stream.send_response(doh::refusal(status, None)).await?;
+        self.stream.finish().await?;
+        Ok(None)
+    }
+
+    /// Reads the body; the status of a refusal if it is too long.
+    async fn body(&mut self) -> Result<Result<Vec<u8>, StatusCode>, h3::error::StreamError> {
+        let mut message = Vec::new();
+        while let Some(mut part) = self.stream.recv_data().await? {
+            if message.len() + part.remaining() > self.limits.message {
+                return Ok(Err(StatusCode::PAYLOAD_TOO_LARGE));
+            }
+            message.extend_from_slice(&part.copy_to_bytes(part.remaining()));
+        }
+        Ok(Ok(message))
+    }
+
+    /// Reads the rest of a refused request's body, up to [`MAX_DRAINED`] bytes.
+    async fn drain(&mut self) -> Result<(), h3::error::StreamError> {
+        let mut drained = 0;
+        while drained < MAX_DRAINED
+            && let Some(part) = self.stream.recv_data().await?
+        {
+            drained += part.remaining();
+        }
+        Ok(())
+    }
 }

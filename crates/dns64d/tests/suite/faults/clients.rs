@@ -134,36 +134,6 @@ fn replies_sent_by_clients_are_ignored() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_closed() {
-    let script = ipv4_only();
-    let config = "limits.tcp-connections = 20
-        limits.tcp-connections-per-client = 10
-        limits.tcp-idle = \"60s\"
-        server.allow = [\"any\"]";
-    let server = dns64d(&[&script], config);
-    // All come from one address: ten of them are served, the others closed unread.
-    let mut streams: Vec<TcpStream> =
-        (0..40).map(|_| TcpStream::connect(server.address()).expect("loopback")).collect();
-    let query = client::frame(&Query::parse("many.example AAAA").octets);
-    let mut served = 0;
-    for stream in &mut streams {
-        stream.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
-        // It may be closed already.
-        if stream.write_all(&query).is_ok() && client::read_frame(stream).is_some() {
-            served += 1;
-        }
-    }
-    // The connection that tested whether the server is ready may still count.
-    assert!((9..=10).contains(&served), "{served} served");
-    assert!(is_right(&server.ask("datagram.example AAAA")), "UDP still works");
-    drop(streams);
-    wait_for("connections are possible again", || {
-        let query = Query::parse("again.example AAAA +tcp");
-        query.ask(server.address(), MAX_WAIT).is_some_and(|reply| is_right(&reply))
-    });
-}
-
-#[test]
 fn idle_connections_are_closed() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "limits.tcp-idle = \"500ms\"");

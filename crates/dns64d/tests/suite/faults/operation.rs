@@ -212,3 +212,18 @@ fn pending_queries_are_answered_before_the_end() {
     });
     assert!(server.wait().success(), "{}", server.log());
 }
+
+#[test]
+fn a_server_started_as_root_becomes_an_ordinary_user() {
+    // In a user namespace there may be no other user.
+    let map = std::fs::read_to_string("/proc/self/uid_map").expect("a map of users");
+    if !nix::unistd::geteuid().is_root() || map.split_ascii_whitespace().last() == Some("1") {
+        return skip::because("it is not started as root, or there is no other user");
+    }
+    let script = ipv4_only();
+    let server = dns64d(&[&script], "server.user = \"\"");
+    assert!(!server.user_ids().contains(&0), "{:?}: {}", server.user_ids(), server.log());
+    recovers(&server, "ordinary");
+    let root = dns64d(&[&script], "server.user = \"root\"");
+    assert_eq!(root.user_ids(), [0; 4]);
+}

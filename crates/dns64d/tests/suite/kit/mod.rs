@@ -1,6 +1,7 @@
 //! Helpers for the tests: messages as text, a scripted upstream, servers under test, a client.
 
 pub(crate) mod client;
+pub(crate) mod initial;
 pub(crate) mod message;
 pub(crate) mod script;
 pub(crate) mod server;

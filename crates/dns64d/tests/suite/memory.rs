@@ -1,0 +1,112 @@
+//! The memory of the server under clients that send queries and read no answers.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+use rustls::{ClientConnection, StreamOwned};
+use socket2::{Domain, Socket, Type};
+use streams::http::ALPN_H2;
+use streams::tls::ClientTls;
+
+use crate::faults::{A, dns64d, is_right, wait_for};
+use crate::kit::client::{self, Query};
+use crate::kit::script::Script;
+use crate::kit::server::Server;
+use crate::private::{DOH, DOT, Private, http2_frame, http2_head};
+
+/// Connections of each transport, and queries on each.
+const CONNECTIONS: usize = 90;
+const QUERIES: usize = 100;
+
+/// Connects from an address, with a receive buffer that holds little of an answer.
+fn connect(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4 << 10).expect("a buffer");
+    socket.bind(&SocketAddr::from((from, 0)).into()).expect("loopback");
+    socket.connect(&to.into()).expect("loopback");
+    socket.into()
+}
+
+/// Connects with TLS; the connection is open as long as the result lives.
+fn encrypted(
+    from: Ipv4Addr,
+    to: SocketAddr,
+    alpn: &[&[u8]],
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let alpn = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    let tls = ClientTls { alpn, ..ClientTls::default() }.build().expect("a configuration");
+    let name = "dns.example".try_into().expect("a name");
+    let client = ClientConnection::new(Arc::new(tls), name).expect("a client");
+    StreamOwned::new(client, connect(from, to))
+}
+
+/// Returns the start of an HTTP/2 connection whose client permits any amount of answers, and its requests.
+fn requests(query: &[u8]) -> Vec<u8> {
+    let most = 0x7fff_ffffu32.to_be_bytes();
+    // SETTINGS_INITIAL_WINDOW_SIZE, then the window of the connection (RFC 9113 sections 6.5.2 and 6.9).
+    let settings = http2_frame(4, 0, 0, &[&[0, 4][..], &most].concat());
+    let window = http2_frame(8, 0, 0, &(0x7fff_ffffu32 - 65_535).to_be_bytes());
+    let start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let mut all = [&start[..], &settings, &window].concat();
+    for n in 0..QUERIES {
+        let stream = 2 * n as u8 + 1;
+        all.extend_from_slice(&http2_frame(1, 4, stream, &http2_head()));
+        all.extend_from_slice(&http2_frame(0, 1, stream, query));
+    }
+    all
+}
+
+/// Waits until no more queries arrive; returns their number.
+fn all_arrived(server: &Server) -> u64 {
+    let mut before = 0;
+    wait_for("all queries have arrived", || {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = server.metric("dns64d_queries_stream_total");
+        now == std::mem::replace(&mut before, now)
+    });
+    before
+}
+
+#[test]
+fn answers_that_nobody_reads_stay_within_the_memory() {
+    let (script, private) = (Script::start(&[]), Private::new());
+    let text = "\"0123456789abcdef0123456789abcdef\" ".repeat(1_800);
+    script.others(Rtype::TXT, &format!("tc; $ 60 TXT {}", text.trim()));
+    script.others(Rtype::A, A);
+    // Each connection stays until the end of the test; all other limits are the defaults.
+    let config = format!("{}[limits]\ntcp-idle = \"1h\"", private.config());
+    let server = dns64d(&[&script], &config);
+    let query = Query::parse("long.example TXT").octets;
+    let first =
+        Query::parse("long.example TXT +tcp").ask(server.address(), crate::faults::MAX_WAIT);
+    assert!(first.is_some_and(|reply| reply.octets > 59_000), "a long answer, in the cache now");
+    let framed = client::frame(&query).repeat(QUERIES);
+    let posted = requests(&query);
+    let clients = [11, 12, 13].map(|n| Ipv4Addr::new(127, 0, 0, n));
+    let mut kept: Vec<Box<dyn Write>> = Vec::new();
+    // Connections for which there is no memory left are closed.
+    for _ in 0..CONNECTIONS {
+        let mut https = encrypted(clients[2], (private.address, DOH).into(), &[ALPN_H2]);
+        let _ = https.write_all(&posted);
+        kept.push(Box::new(https));
+    }
+    let requests = all_arrived(&server);
+    assert!(requests >= (CONNECTIONS * QUERIES / 2) as u64, "{requests} requests");
+    for _ in 0..CONNECTIONS {
+        let mut tcp = connect(clients[0], server.address());
+        let _ = tcp.write_all(&framed);
+        let mut tls = encrypted(clients[1], (private.address, DOT).into(), &[b"dot"]);
+        let _ = tls.write_all(&framed);
+        kept.extend([Box::new(tcp) as Box<dyn Write>, Box::new(tls)]);
+    }
+    all_arrived(&server);
+    assert!(is_right(&server.ask("datagram.example AAAA")), "{}", server.log());
+    let most = server.most_resident() >> 20;
+    assert!(most <= 256, "{most} MiB of 256");
+    assert!(server.metric("dns64d_stream_memory_bytes") > 8 << 20, "answers are under way");
+    drop(kept);
+    wait_for("the memory is free again", || server.metric("dns64d_stream_memory_bytes") < 1 << 20);
+}
