@@ -167,7 +167,8 @@ start_unbound() { # start_unbound MEGABYTES [SETTING...]: as a DNS64 server in t
         listen.port=5365 upstream.v4=10.9.0.1 upstream.port=5353 threads=1 "cache_mb=$1"
     # The buffers of dns64d.
     { printf 'server:\n    so-rcvbuf: 4m\n    so-sndbuf: 4m\n'; printf '    %s\n' "${@:2}"; } >>"$work/unbound/unbound.conf"
-    dut "${command[@]}" >"$work/unbound.log" 2>&1 &
+    # Without the function, whose shell would have the number of the process.
+    ip netns exec d taskset -c 1 "${command[@]}" >"$work/unbound.log" 2>&1 &
     unbound=$!
     await 10.9.0.2:5365 Unbound AAAA
     unbound_version=$(unbound -V | sed -n 's/^Version //p')

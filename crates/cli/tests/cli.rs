@@ -305,7 +305,7 @@ fn lock_step_keeps_the_time_of_each_experiment() {
     let dir = tempfile::tempdir().expect("a folder");
     let (times, json) = (dir.path().join("times.csv"), dir.path().join("table.json"));
     for form in [&[][..], &["--unpadded"]] {
-        let mut args = vec!["load", &auth.address, "--pacing", "lockstep", "--threads", "3,4"];
+        let mut args = vec!["load", auth.plain(), "--pacing", "lockstep", "--threads", "3,4"];
         args.extend(["--experiments", "5", "--cpus", cpus, "--type", "A"]);
         args.extend(["--times", times.to_str().expect("UTF-8")]);
         args.extend(["--json", json.to_str().expect("UTF-8")]);
