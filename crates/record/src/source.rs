@@ -30,6 +30,15 @@ pub fn read_run(path: &Path) -> Result<Run, RecordError> {
     }
 }
 
+/// Figures that [`of_trial`] gives a cell.
+const OF_TRIAL: [&str; 4] = ["valid_answers", "latency_p50", "latency_p99", "lost"];
+
+/// Returns whether the figures of `cell` are those that [`of_trial`] took from its only trial, and say nothing more.
+pub(crate) fn repeats_its_trial(cell: &CellRecord) -> bool {
+    let known = |name: &String| OF_TRIAL.contains(&name.as_str());
+    cell.trials.len() == 1 && cell.figures.keys().all(known)
+}
+
 /// Makes a run of one trial of the command `what`: `load` or `selftest`.
 pub fn of_trial(what: &str, trial: Trial) -> Run {
     let c = &trial.conditions;
@@ -45,12 +54,13 @@ pub fn of_trial(what: &str, trial: Trial) -> Run {
     cell.limiter = trial.limiter;
     cell.goal = trial.goal.clone().unwrap_or_default();
     if !trial.void.is_void() {
-        for (name, unit, value) in [
-            ("valid_answers", "qps", trial.valid_qps()),
-            ("latency_p50", "s", trial.latency_us.p50 / 1e6),
-            ("latency_p99", "s", trial.latency_us.p99 / 1e6),
-            ("lost", "%", trial.percent_of_sent(trial.lost)),
-        ] {
+        let values = [
+            ("qps", trial.valid_qps()),
+            ("s", trial.latency_us.p50 / 1e6),
+            ("s", trial.latency_us.p99 / 1e6),
+            ("%", trial.percent_of_sent(trial.lost)),
+        ];
+        for (name, (unit, value)) in OF_TRIAL.into_iter().zip(values) {
             cell.figures.insert(name.to_owned(), Figure::new(unit, vec![value]));
         }
     }

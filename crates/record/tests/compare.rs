@@ -7,7 +7,7 @@ use measure::{Histogram, Limiter, Link, Nanos, Path, Void, Warning};
 use record::host::CpuFacts;
 use record::{
     Capacity, CellRecord, CompareTerms, Comparison, Decision, Figure, HostFacts, Outcome, Run,
-    SCHEMA, Second, Skipped, Times, Trial, TrialRecord, Voidness, compare,
+    SCHEMA, Second, Skipped, Times, Trial, TrialRecord, Voidness, compare, of_trial,
 };
 
 const TERMS: CompareTerms = CompareTerms {
@@ -196,7 +196,7 @@ fn loads(trials: Vec<Trial>) -> CellRecord {
 fn decided(first: Trial, second: Trial, conditions: &[&str]) -> Comparison {
     let fail_if = conditions.iter().map(|text| text.parse().expect(text)).collect();
     let terms = CompareTerms { fail_if, ..TERMS };
-    compare(&run(vec![loads(vec![first])]), &run(vec![loads(vec![second])]), &terms)
+    compare(&of_trial("load", first), &of_trial("load", second), &terms)
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use measure::stats::{self, RepeatWarning, Repeated};
 use measure::{Histogram, Pacing};
 
+use crate::source::repeats_its_trial;
 use crate::{CellRecord, Trial};
 
 /// Percentiles of latencies, by name.
@@ -128,7 +129,8 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
     }
     let has_capacity = !found.is_empty();
     let void = void_repeats(cell);
-    for (name, figure) in &cell.figures {
+    let by_trials = cell.capacities.is_empty() && repeats_its_trial(cell);
+    for (name, figure) in cell.figures.iter().filter(|_| !by_trials) {
         // A figure with a value for each repeat loses those of void repeats.
         let per_repeat = figure.values.len() == void.len();
         let is_void = |repeat: usize| per_repeat && void[repeat];
@@ -140,7 +142,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
         values.weight = if has_capacity { Weight::SlowerOnly } else { Weight::Full };
         found.insert(name.clone(), values);
     }
-    if found.is_empty() && cell.capacities.is_empty() && cell.figures.is_empty() {
+    if by_trials || (found.is_empty() && cell.capacities.is_empty() && cell.figures.is_empty()) {
         found = of_trials(cell, named);
     }
     found
