@@ -6,7 +6,7 @@
 //! | with figures of a method | these; beside a capacity they need not be known well | the repeats |
 //! | with trials only | `valid` (share of the queries) | the count of its queries: a binomial interval |
 //! | | `answered` (per second) | the repeats; for a single closed loop the seconds of its trial |
-//! | | `p50`, `p90`, `p99` (microseconds) | the repeats; for a single trial the ranks of its histogram |
+//! | | `p50`, `p90`, `p99` (microseconds) | the repeats; for a single trial the ranks of its histogram, and above the median only if asked for |
 //! | | `cpu` (the server's time per answer), if asked for | the repeats |
 //!
 //! Only valid trials count.
@@ -228,6 +228,11 @@ fn latency(trials: &[&Trial], quantile: f64) -> Option<Values> {
     if let [single] = trials {
         let times = single.latency_us.histogram().ok();
         found.within = times.map(|times| Within::Quantile(Box::new(times), quantile));
+        if quantile > 0.5 {
+            // The slowest queries of a trial come together, after a stall for instance: their number says little about
+            // how sure the quantile is.
+            found.weight = Weight::IfNamed;
+        }
     }
     Some(found)
 }
