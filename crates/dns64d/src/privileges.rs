@@ -6,16 +6,19 @@ use nix::unistd::{Uid, User, geteuid, setgroups, setresgid, setresuid};
 /// Users to which a server started as root changes if none is configured: the first that exists.
 const USUAL: [&str; 2] = ["dns64d", "nobody"];
 
-/// Changes to `user` permanently. With an empty name, a server started as root changes to one of the usual users if it
+/// The configured user that stands for no change.
+const UNCHANGED: &str = "root";
+
+/// Changes to `user` permanently; `root` means that nothing is changed, whoever started the server. With an empty name, a server started as root changes to one of the usual users if it
 /// can: in a user namespace there may be no other user than root.
 ///
 /// # Errors
 /// When the configured user does not exist, or the process may not change to it.
 pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
-    if !user.is_empty() {
+    if !user.is_empty() && user != UNCHANGED {
         return change_to(user);
     }
-    if !geteuid().is_root() {
+    if user == UNCHANGED || !geteuid().is_root() {
         return Ok(());
     }
     let exists = |user: &&&str| matches!(User::from_name(user), Ok(Some(_)));
