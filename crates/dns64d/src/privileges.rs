@@ -9,18 +9,23 @@ const USUAL: [&str; 2] = ["dns64d", "nobody"];
 /// The configured user that stands for no change.
 const UNCHANGED: &str = "root";
 
-/// Changes to `user` permanently; `root` means that nothing is changed, whoever started the server. With an empty name, a server started as root changes to one of the usual users if it
-/// can: in a user namespace there may be no other user than root.
+/// Changes to `user` permanently. The name `root` changes nothing, whoever started the server. With an empty name, a
+/// server started as root changes to the first of the usual users that exists; in a user namespace there may be no user
+/// but root.
 ///
 /// # Errors
 /// When the configured user does not exist, or the process may not change to it.
 pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
-    if !user.is_empty() && user != UNCHANGED {
-        return change_to(user);
+    match user {
+        "" if geteuid().is_root() => leave_root(),
+        "" | UNCHANGED => {}
+        user => change_to(user)?,
     }
-    if user == UNCHANGED || !geteuid().is_root() {
-        return Ok(());
-    }
+    Ok(())
+}
+
+/// Changes from root to the first of the usual users that exists, or warns that it cannot.
+fn leave_root() {
     let exists = |user: &&&str| matches!(User::from_name(user), Ok(Some(_)));
     let changed = match USUAL.iter().find(exists) {
         Some(user) => change_to(user).inspect(|()| tracing::info!(user, "no longer root")),
@@ -29,7 +34,6 @@ pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
     if let Err(error) = changed {
         tracing::warn!("running as root, since server.user is empty: {error:#}");
     }
-    Ok(())
 }
 
 /// Changes to a user permanently.

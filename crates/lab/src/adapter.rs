@@ -71,7 +71,7 @@ pub struct Adapter {
     /// How to stop it.
     #[serde(default)]
     pub stop: Stop,
-    /// Its configuration files.
+    /// Configuration files of the server.
     #[serde(default)]
     pub files: Vec<FileTemplate>,
     /// How to configure it as a primary or a secondary; absent if the adapter does not support it.

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use measure::procfs::CoreTimes;
-
 use udp::sys;
 
 use crate::background::Background;

@@ -337,33 +337,21 @@ impl Setup {
 mod tests {
     use measure::{Goal, Qps};
     use record::TrialRequest;
-    use record::request::{self, Engine, Expect, Query, Sockets, Workload};
+    use record::request::{Expect, Query, Workload};
 
     use super::*;
 
     /// The request for a second at 1,000 queries a second.
     fn setup(goal: Option<Goal>) -> Setup {
-        let request = TrialRequest {
-            version: request::VERSION,
-            target: "127.0.0.1:53".parse().expect("an address"),
-            engine: Engine::Udp,
-            workload: Workload::Name {
-                name: "example.".to_owned(),
-                qtype: "A".to_owned(),
-                expect: Expect::Answered,
-                query: Query { recursion: false, edns: None },
-            },
-            pacing: Pacing::Constant { rate: Qps::new(1_000.0).expect("a rate") },
-            duration: Nanos::from_secs(1),
-            timeout: Nanos::from_secs(1),
-            goal,
-            early_stop: false,
-            sockets: Sockets::default(),
-            seed: 1,
-            live: None,
-            dut_cpus: Vec::new(),
-            auth_cpus: Vec::new(),
+        let target = "127.0.0.1:53".parse().expect("an address");
+        let workload = Workload::Name {
+            name: "example.".to_owned(),
+            qtype: "A".to_owned(),
+            expect: Expect::Answered,
+            query: Query { recursion: false, edns: None },
         };
+        let pacing = Pacing::Constant { rate: Qps::new(1_000.0).expect("a rate") };
+        let request = TrialRequest { goal, ..TrialRequest::new(target, workload, pacing) };
         Setup::new(request, String::new()).expect("a good request")
     }
 

@@ -54,7 +54,7 @@ pub(crate) struct Traffic {
 pub(crate) enum Refusal {
     /// The client is not permitted.
     Client,
-    /// Its network has all its connections, and none is idle.
+    /// The network of the client has all its connections, and none is idle.
     Network,
     /// All places of the transport are taken by connections that are not idle.
     Full,
@@ -293,8 +293,7 @@ fn footprint(transport: Transport) -> usize {
     match transport {
         Transport::Udp | Transport::Tcp => 16 << 10,
         Transport::Tls => 64 << 10,
-        Transport::Https => 160 << 10,
-        Transport::Quic | Transport::Http3 => 160 << 10,
+        Transport::Https | Transport::Quic | Transport::Http3 => 160 << 10,
     }
 }
 

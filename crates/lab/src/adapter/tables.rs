@@ -42,7 +42,7 @@ pub struct ReplicationTable {
     /// Commands that run in its directory before its first start, one on each line; a template.
     #[serde(default = "no_text")]
     pub prepare: Spanned<String>,
-    /// Its configuration files.
+    /// Configuration files of the server in this role.
     pub files: Vec<FileTemplate>,
 }
 

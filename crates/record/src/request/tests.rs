@@ -158,21 +158,11 @@ proptest! {
 
 #[test]
 fn what_cannot_be_read_is_named() {
+    let target = "127.0.0.1:53".parse().expect("an address");
+    let workload = Workload::Replay { capture: "x.pcap".into(), speed: 1.0, ports: vec![53] };
     let request = TrialRequest {
-        version: VERSION,
-        target: "127.0.0.1:53".parse().expect("an address"),
         engine: Engine::Streams(Box::new(Connecting::over(Transport::Tls))),
-        workload: Workload::Replay { capture: "x.pcap".into(), speed: 1.0, ports: vec![53] },
-        pacing: Pacing::Window { outstanding: 64 },
-        duration: Nanos::from_secs(1),
-        timeout: Nanos::from_secs(1),
-        goal: None,
-        early_stop: false,
-        sockets: Sockets::default(),
-        seed: 1,
-        live: None,
-        dut_cpus: Vec::new(),
-        auth_cpus: Vec::new(),
+        ..TrialRequest::new(target, workload, Pacing::Window { outstanding: 64 })
     };
     let json = serde_json::to_string(&request).expect("JSON");
     for (good, bad, field, why) in [
