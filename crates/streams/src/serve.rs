@@ -14,11 +14,13 @@ pub use http1::http1;
 pub use http2::http2;
 pub use quic::{Attempt, Established, QuicServer, listen, quic};
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 /// Answers messages.
 pub trait Answer {
@@ -40,6 +42,15 @@ pub trait Answer {
     fn alternative(&self) -> Option<HeaderValue> {
         None
     }
+}
+
+/// Returns a stream from which `early`, the bytes that came with the handshake, are read before what follows.
+fn after_early<S: AsyncRead + AsyncWrite>(
+    early: Vec<u8>,
+    stream: S,
+) -> impl AsyncRead + AsyncWrite + Unpin {
+    let (read, write) = tokio::io::split(stream);
+    tokio::io::join(AsyncReadExt::chain(io::Cursor::new(early), read), write)
 }
 
 /// Limits of connections with streams.

@@ -7,11 +7,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::StatusCode;
+
 /// A failure of one query or of its connection. One that a transport does not have is not made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// HTTP responds with this status and no message.
-    Status(u16),
+    Status(StatusCode),
     /// The stream of the query is reset: HTTP and QUIC.
     Reset,
     /// The stream of the query is refused, unprocessed: HTTP.
@@ -53,8 +55,8 @@ impl FromStr for FaultPlan {
                 "goaway" => Fault::GoAway,
                 "close" => Fault::Close,
                 status => {
-                    let code = status.strip_prefix("status=")?.parse().ok()?;
-                    Fault::Status(Some(code).filter(|code| STATUS.contains(code))?)
+                    let code = status.strip_prefix("status=")?.parse::<StatusCode>().ok()?;
+                    Fault::Status(Some(code).filter(|code| STATUS.contains(&code.as_u16()))?)
                 }
             };
             let every = every.parse().ok().filter(|every| *every > 0)?;
@@ -68,7 +70,7 @@ impl fmt::Display for FaultPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let every = self.every;
         match self.fault {
-            Fault::Status(code) => write!(f, "status={code}/{every}"),
+            Fault::Status(code) => write!(f, "status={}/{every}", code.as_str()),
             Fault::Reset => write!(f, "reset/{every}"),
             Fault::Refuse => write!(f, "refuse/{every}"),
             Fault::GoAway => write!(f, "goaway/{every}"),

@@ -12,10 +12,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits};
+use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits, after_early};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Highest number of bytes of a request's head, and of its body that are read ahead.
@@ -32,8 +32,7 @@ pub async fn http1<A: Answer>(
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<Ending> {
-    let (read, write) = tokio::io::split(stream);
-    let stream = tokio::io::join(AsyncReadExt::chain(io::Cursor::new(early), read), write);
+    let stream = after_early(early, stream);
     let (busy, since, fault) = (Cell::new(false), Cell::new(Instant::now()), Cell::new(None));
     let service = service_fn(|request| {
         busy.set(true);
@@ -102,10 +101,7 @@ async fn respond<A: Answer>(
     };
     let fault = answer.fault();
     match fault {
-        Some(Fault::Status(status)) => {
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-            return Ok(refusal(status, answer));
-        }
+        Some(Fault::Status(status)) => return Ok(refusal(status, answer)),
         Some(fault @ (Fault::Reset | Fault::Refuse | Fault::Close)) => return Err(fault),
         Some(Fault::GoAway) | None => {}
     }

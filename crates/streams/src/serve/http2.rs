@@ -8,10 +8,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{Request, StatusCode};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits};
+use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits, after_early};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
@@ -25,8 +25,7 @@ pub async fn http2<A: Answer>(
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<Ending> {
-    let (read, write) = tokio::io::split(stream);
-    let stream = tokio::io::join(AsyncReadExt::chain(io::Cursor::new(early), read), write);
+    let stream = after_early(early, stream);
     let handshake = h2::server::Builder::new()
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(16 << 10)
@@ -91,10 +90,7 @@ impl<A: Answer> Exchange<'_, A> {
         drop(body);
         let fault = self.answer.fault();
         match fault {
-            Some(Fault::Status(status)) => {
-                let status = StatusCode::from_u16(status);
-                return self.refuse(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE));
-            }
+            Some(Fault::Status(status)) => return self.refuse(status),
             Some(Fault::Reset) => {
                 self.respond.send_reset(Reason::INTERNAL_ERROR);
                 return Ok(None);

@@ -413,10 +413,7 @@ impl<A: Answer> Http3<'_, A> {
         };
         let fault = self.answer.fault();
         match fault {
-            Some(Fault::Status(status)) => {
-                let status = StatusCode::from_u16(status);
-                return self.refuse(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)).await;
-            }
+            Some(Fault::Status(status)) => return self.refuse(status).await,
             Some(Fault::Reset) => {
                 self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
                 return Ok(None);
