@@ -1,5 +1,7 @@
 //! Zones signed by the signers that are installed.
 
+mod signed;
+
 use std::fs;
 
 use lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
@@ -13,49 +15,29 @@ fn each_signer_signs() {
     let name = "test".parse().expect("a name");
     let mut file = fs::File::create(&input).expect("creates");
     let written = TldZone::new(name, 100, 1).write(&mut file).expect("writes");
-    for signer in Signer::ALL {
-        if !signer.is_installed() {
-            let (program, package) = (signer.program(), signer.package());
-            skip::because(format_args!("{program} is not installed ({package})"));
-            continue;
-        }
-        for denial in [Denial::Nsec, Denial::Nsec3, Denial::Nsec3OptOut] {
-            let keys = dir.path().join(format!("{}-{denial:?}.keys", signer.program()));
-            let output = dir.path().join(format!("{}-{denial:?}.zone", signer.program()));
-            let signing = Signing {
-                signer,
-                zone: &name,
-                input: &input,
-                output: &output,
-                keys: &keys,
-                algorithm: Algorithm::EcdsaP256Sha256,
-                denial,
-            };
-            signing.run().expect("signs");
-            let signed = Stats::of(|| zone::Reader::open(&output, Some(name)));
-            let signed = signed.expect("can be read");
-            let count = |rtype: &str| {
-                signed.type_counts().find(|(t, _)| t == rtype).map_or(0, |(_, count)| count)
-            };
-            assert!(signed.signed(), "{output:?}");
-            assert_eq!(count("DNSKEY"), 2, "{output:?}");
-            assert_eq!(signed.delegations, 100);
-            let secure = count("DS");
-            assert!((1..50).contains(&secure), "{secure} delegations of 100 with DS");
-            match denial {
-                Denial::Nsec => assert!(count("NSEC") >= 101, "{output:?}"),
-                Denial::Nsec3 => assert!(count("NSEC3") >= 101, "{output:?}"),
-                // The apex, its server's name, what stands between them, and what is secure.
-                // ldns-signzone sets the flag, and no less records.
-                Denial::Nsec3OptOut => {
-                    let all = if signer == Signer::LdnsSignzone { 100 } else { secure };
-                    assert_eq!(count("NSEC3"), all + 3, "{output:?}");
-                }
+    signed::by_each_signer(dir.path(), &name, &input, |signer, denial, output| {
+        let signed = Stats::of(|| zone::Reader::open(output, Some(name))).expect("can be read");
+        let count = |rtype: &str| {
+            signed.type_counts().find(|(t, _)| t == rtype).map_or(0, |(_, count)| count)
+        };
+        assert!(signed.signed(), "{output:?}");
+        assert_eq!(count("DNSKEY"), 2, "{output:?}");
+        assert_eq!(signed.delegations, 100);
+        let secure = count("DS");
+        assert!((1..50).contains(&secure), "{secure} delegations of 100 with DS");
+        match denial {
+            Denial::Nsec => assert!(count("NSEC") >= 101, "{output:?}"),
+            Denial::Nsec3 => assert!(count("NSEC3") >= 101, "{output:?}"),
+            // The apex, its server's name, what stands between them, and what is secure.
+            // ldns-signzone sets the flag, and no less records.
+            Denial::Nsec3OptOut => {
+                let all = if signer == Signer::LdnsSignzone { 100 } else { secure };
+                assert_eq!(count("NSEC3"), all + 3, "{output:?}");
             }
-            assert_eq!(count("NSEC") > 0, denial == Denial::Nsec);
-            assert!(signed.records > written.records + 2 * secure);
         }
-    }
+        assert_eq!(count("NSEC") > 0, denial == Denial::Nsec);
+        assert!(signed.records > written.records + 2 * secure);
+    });
 }
 
 #[test]
