@@ -34,7 +34,20 @@ impl Failure {
             Failure::Silent => return ExitCode::from(1),
             Failure::Verdict(code) => return ExitCode::from(code),
         };
-        eprintln!("dnsdyno: {error:#}");
+        eprintln!("dnsdyno: {}", told(&error));
         ExitCode::from(code)
     }
+}
+
+/// Returns an error with its causes in one line. A cause that the text before it tells already is not told again.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| {
+        if told.is_empty() {
+            cause
+        } else if told.contains(&cause) {
+            told
+        } else {
+            format!("{told}: {cause}")
+        }
+    })
 }

@@ -18,7 +18,7 @@ use wire::Namespace;
 
 use crate::bench::OwnBench;
 use crate::commands::auth;
-use crate::failure::Failure;
+use crate::failure::{Failure, told};
 use crate::process::command_line;
 
 /// Names that are queried: more than any plan needs.
@@ -69,6 +69,7 @@ impl Ground {
         let sockets = Sockets {
             cpus: self.pair.cores.tester.cpus().to_vec(),
             gso: if whole { Gso::On } else { Gso::Off },
+            gro: whole,
             shared_core: self.pair.cores.are_shared(),
             ..Sockets::default()
         };
@@ -134,7 +135,7 @@ pub(super) fn summary(
 /// Makes a failure to start a server an error of the bench.
 fn failed(failure: Failure) -> BenchError {
     match failure {
-        Failure::BadInput(e) | Failure::Failed(e) => BenchError::Failed(format!("{e:#}")),
+        Failure::BadInput(e) | Failure::Failed(e) => BenchError::Failed(told(&e)),
         Failure::Silent | Failure::Verdict(_) => BenchError::Failed("it failed".to_owned()),
     }
 }
