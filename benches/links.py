@@ -19,9 +19,20 @@ def mean_of(trial, name):
     return statistics.mean(samples) if samples else 0.0
 
 
-def core(trial, role):
-    """Busy share of the core of a role, in percent: what its processes and the software interrupts on it used."""
-    return sum(mean_of(trial, f"{role}.{what}") for what in ("user", "system", "softirq"))
+def mean(trials, of, unit, digits=0):
+    """The mean of a figure of trials, with its unit; a dash if there is no trial."""
+    return f"{statistics.mean(of(t) for t in trials):.{digits}f} {unit}" if trials else "-"
+
+
+def process(trial, role):
+    """Share of a core that the processes of a role used, in percent."""
+    return mean_of(trial, f"{role}.user") + mean_of(trial, f"{role}.system")
+
+
+def cpu(trials, role):
+    """What a role's processes used of a core, and the software interrupts on its core."""
+    interrupts = mean(trials, lambda t: mean_of(t, f"{role}.softirq"), "%")
+    return f"{mean(trials, lambda t: process(t, role), '%')}, {interrupts}"
 
 
 directory, rounds = sys.argv[1], int(sys.argv[2])
@@ -45,16 +56,18 @@ for loop in ("open", "closed"):
                 cell["open"].append(result["median_qps"])
                 cell["bound"] += bool(result["at_least"])
 
-print("Thousand queries a second: median of the rounds, lowest and highest. Cores, latency and interrupts: of the closed loops.\n")
-print("| server | link | open loop | closed loop | Tester's core | server's core | latency p50 | interrupts between cores | void trials |")
+print(
+    "Thousand queries a second: median of the rounds, lowest and highest. CPU, latency and interrupts: of the closed "
+    "loops. A process's share contains the software interrupts that ran in the midst of it.\n"
+)
+print("| server | link | open loop | closed loop | Tester: process, softirq | server: process, softirq | latency p50 | interrupts between cores | void trials |")
 print("|---|---|---|---|---|---|---|---|---|")
 for (server, link), cell in cells.items():
     trials = cell["trials"]
-    mean = lambda of: statistics.mean(of(t) for t in trials) if trials else float("nan")
     bound = ">= " if cell["bound"] else ""
     print(
         f"| {server} | `{link}` | {bound}{spread(cell['open'])} | {spread(cell['closed'])} "
-        f"| {mean(lambda t: core(t, 'tester')):.0f} % | {mean(lambda t: core(t, 'dut')):.0f} % "
-        f"| {mean(lambda t: t['latency_us']['p50']) / 1000:.2f} ms "
-        f"| {mean(lambda t: mean_of(t, 'system.between-cores')):.0f} /s | {cell['void']} |"
+        f"| {cpu(trials, 'tester')} | {cpu(trials, 'dut')} "
+        f"| {mean(trials, lambda t: t['latency_us']['p50'] / 1000, 'ms', 2)} "
+        f"| {mean(trials, lambda t: mean_of(t, 'system.between-cores'), '/s')} | {cell['void']} |"
     )

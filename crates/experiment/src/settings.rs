@@ -158,6 +158,11 @@ impl Method {
 }
 
 impl Method {
+    /// Returns whether the method's figure is a capacity: what a server can bear, not how fast it answers one load.
+    pub fn is_capacity(self) -> bool {
+        matches!(self, Method::Search | Method::Closed)
+    }
+
     /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).
     pub fn replicates(self) -> bool {
         matches!(self, Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned)
@@ -367,7 +372,7 @@ pub struct TesterSettings {
     /// Whether queries that leave together are one segmented message, from one source port; they are in any case where
     /// messages cross the links whole.
     pub gso: bool,
-    /// Whether replies are received coalesced.
+    /// Whether replies are received joined (UDP_GRO), where messages cross the links whole or the server is remote.
     pub gro: bool,
     /// Transport of the queries.
     #[serde(deserialize_with = "text")]
@@ -408,9 +413,9 @@ impl Default for TesterSettings {
 pub struct HostSettings {
     /// Frequency governor of all cores; `unchanged` keeps the current one.
     pub governor: String,
-    /// Kind of the testbed's links: `plain`, `moderated` or `steered`.
-    #[serde(deserialize_with = "text")]
-    pub link: Link,
+    /// Kind of the testbed's links: `plain`, `moderated` or `steered`; the lab's choice for the method if absent.
+    #[serde(deserialize_with = "some_text")]
+    pub link: Option<Link>,
     /// How a datagram crosses the links: as a packet (`wire`), or within a message that crosses whole
     /// (`host-offload`).
     #[serde(deserialize_with = "text")]
@@ -425,7 +430,7 @@ impl Default for HostSettings {
     fn default() -> Self {
         HostSettings {
             governor: "unchanged".into(),
-            link: Link::default(),
+            link: None,
             path: Path::default(),
             threaded_napi: false,
             sysctl: BTreeMap::new(),

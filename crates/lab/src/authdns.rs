@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use experiment::VerifyPlan;
+use measure::Path as LinkPath;
 use wire::{Namespace, Pref64};
 
 use crate::enter::{Lab, program};
@@ -85,6 +86,10 @@ pub fn start(
         Serves::Dut { .. } => {}
     }
     command.push("--remember".into());
+    if testbed.path() == LinkPath::Wire {
+        // As for the Measurer: nothing is joined there.
+        command.push("--no-gro".into());
+    }
     if serves == Serves::Truth {
         command.extend(VerifyPlan::behaviour().arguments().into_iter().map(OsString::from));
     }

@@ -12,6 +12,7 @@
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use experiment::file::Role;
 use experiment::{BenchError, Custom, Experiment, FileError, Found, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
@@ -88,6 +89,23 @@ impl RunOptions {
             link: self.link,
             path: self.path,
         }
+    }
+
+    /// Returns the kind of links for settings: that of the command line, of the experiment, or of the run that goes on.
+    /// Without any it is `moderated` for capacities of authoritative servers where the lab may set it, else `plain`
+    /// (docs/testbed.md has the measurements).
+    pub(crate) fn link_of(&self, settings: &Settings, privileged: bool) -> Link {
+        let authoritative = settings.role == Role::Authoritative;
+        let moderated = authoritative && settings.method.is_capacity() && privileged;
+        let usual = if moderated { Link::Moderated } else { Link::Plain };
+        self.asked_link(settings).unwrap_or(usual)
+    }
+
+    /// Returns the kind of links that was asked for: a run goes on over the links of its beginning; `None` if it is
+    /// the lab's choice.
+    pub(crate) fn asked_link(&self, settings: &Settings) -> Option<Link> {
+        let begun = || self.resumed.as_ref()?.plan.testbed.as_ref()?.link;
+        self.link.or(settings.host.link).or_else(begun)
     }
 
     /// Sets the options to those of an interrupted run, which is to be continued: its servers, also the custom ones,
@@ -309,7 +327,7 @@ pub fn run_experiment(
     let idle = IdlePolling::hold();
     let (started, began) = (SystemTime::now(), Instant::now());
     let cpus = cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common));
-    let link = options.link.unwrap_or(common.host.link);
+    let link = options.link_of(common, lab.privileged());
     let path = options.path.unwrap_or(common.host.path);
     let plan = TestbedPlan { cpus, link, path };
     let testbed = Testbed::build(lab, dir.path(), &plan)?;
@@ -476,6 +494,35 @@ fn describe(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_without_a_choice_suit_what_is_measured() {
+        let usual = |name: &str, privileged| {
+            let text = crate::built_in::experiment(name).expect("an experiment");
+            let mut experiment = Experiment::parse(text, FilePath::new(name)).expect("valid");
+            let settings = experiment.points.remove(0).settings;
+            let asked = RunOptions { link: Some(Link::Steered), ..RunOptions::default() };
+            assert_eq!(asked.link_of(&settings, privileged), Link::Steered);
+            RunOptions::default().link_of(&settings, privileged)
+        };
+        // A capacity of an authoritative server, one of a DNS64 server, a latency, and one with links of its own.
+        assert_eq!(usual("auth-scaling", true), Link::Moderated);
+        assert_eq!(usual("auth-scaling", false), Link::Plain);
+        assert_eq!(usual("dns64-rfc8219", true), Link::Plain);
+        assert_eq!(usual("dns64-lockstep", true), Link::Plain);
+        assert_eq!(usual("os-evaluation", true), Link::Plain);
+    }
+
+    #[test]
+    fn a_run_goes_on_over_the_links_of_its_beginning() {
+        let text = crate::built_in::experiment("auth-scaling").expect("an experiment");
+        let experiment = Experiment::parse(text, FilePath::new("x")).expect("valid");
+        let testbed = TestbedFacts { link: Some(Link::Plain), ..TestbedFacts::default() };
+        let plan = Plan { testbed: Some(testbed), ..Plan::default() };
+        let mut again = RunOptions::default();
+        again.go_on(Run { plan, ..Run::default() });
+        assert_eq!(again.link_of(&experiment.points[0].settings, true), Link::Plain);
+    }
 
     #[test]
     fn a_run_that_goes_on_does_so_as_it_began() {

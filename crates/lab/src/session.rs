@@ -11,7 +11,7 @@ use experiment::visit::Found;
 use experiment::{
     BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
 };
-use measure::Nanos;
+use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
 use wire::Namespace;
 use zone::ZoneRecords;
@@ -248,7 +248,7 @@ impl<'a> Session<'a> {
             self.testbed.move_to(plan, self.dir).map_err(|e| Shortfall::Cannot(e.to_string()))?;
         }
         let host = &point.settings.host;
-        let link = self.options.link.unwrap_or(host.link);
+        let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
         let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
         let outcome = match self.linked(point) {
@@ -263,12 +263,10 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Checks that the links are of the requested kind, if the experiment varies the kind.
+    /// Checks that the links are of the kind that was asked for, if one was.
     fn linked(&self, point: &Point) -> Result<(), String> {
-        match self.testbed.link_refused() {
-            Some(why) if point.varied.contains_key("link") => {
-                Err(format!("no {} links here: {why}", point.settings.host.link))
-            }
+        match (self.testbed.link_refused(), self.options.asked_link(&point.settings)) {
+            (Some(why), Some(link)) => Err(format!("no {link} links here: {why}")),
             _ => Ok(()),
         }
     }
@@ -391,7 +389,7 @@ impl<'a> Session<'a> {
             link: Some(self.testbed.link()),
             path: self.testbed.path(),
             gso: tester.gso,
-            gro: tester.gro,
+            gro: tester.gro && self.testbed.path() == LinkPath::HostOffload,
             tcp: !tester.transport.is_datagram(),
         }
     }

@@ -89,11 +89,15 @@ impl LabBench<'_> {
         if let Workload::Namespace(names) = &mut request.workload {
             (names.first, names.names) = range(names, spec);
         }
-        if self.testbed.path() == LinkPath::HostOffload && matches!(request.engine, Engine::Udp) {
+        let whole = self.testbed.path() == LinkPath::HostOffload;
+        if whole && matches!(request.engine, Engine::Udp) {
             request.sockets.gso = Gso::On;
         }
         if self.outside.is_none() && matches!(request.engine, Engine::Udp) {
             request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
+            // No replies are joined on a wire-like path. A moderated link would only keep them for a joining socket, until
+            // the kernel's next tick: 4 ms.
+            request.sockets.gro &= whole;
         }
         request.live = self.watcher.is_some().then(|| self.live_file());
         request.sockets.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
