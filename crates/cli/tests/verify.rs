@@ -234,6 +234,16 @@ plan="--rfc8219 --namespace 0.0.0.0/2 --start 1k --max 2k --certificate tester.j
 "$0" search [fd00:77::2]:53 $plan --json - --repeats 1 >/dev/null 2>&1 && exit 79
 "$0" search [::1]:53 $plan --json here.json >/dev/null
 "$0" report there.json -o there.html >/dev/null
+cat >far.toml <<'TOML'
+name = "far"
+title = "A server on another host"
+role = "dns64"
+method = "search"
+repeats = 20
+workload = { namespace = "0.0.0.0/2" }
+search = { rule = "rfc8219", goal = "zero-loss", start = "1k", max = "2k", resolution = 0.02, duration = "60s" }
+TOML
+"$0" run far.toml --remote far=[fd00:77::2]:53 --certificate tester.json --plain --no-store --json far.json >/dev/null
 kill $peer $(jobs -p) 2>/dev/null || true
 "#;
 
@@ -249,24 +259,27 @@ fn a_server_in_another_namespace_conforms_and_one_here_is_named() {
             .output()
             .expect("unshare (package util-linux)");
         let told = String::from_utf8_lossy(&output.stderr);
-        let [there, here] = ["there.json", "here.json"].map(|name| bench.file(name));
+        let [there, here, far] =
+            ["there.json", "here.json", "far.json"].map(|name| bench.file(name));
         if !there.exists() && told.contains("unshare") {
             skip::because(format_args!("no network namespaces: {told}"));
             return;
         }
-        if !here.exists() {
+        if !far.exists() {
             // A self-test on a busy machine may fail.
             continue;
         }
         let cell = |path: &Path| read(path)["results"][0].clone();
-        let (there, here) = (cell(&there), cell(&here));
-        if there["void_repeats"].is_array() {
+        let (there, here, far) = (cell(&there), cell(&here), cell(&far));
+        if [&there, &far].iter().any(|cell| cell["void_repeats"].is_array()) {
             continue;
         }
-        assert_eq!(there["differs"], json!([]), "{told}");
-        assert_eq!((&there["conforming"], &there["repeats"]), (&true.into(), &20.into()));
-        assert_eq!(there["shortened_s"], 0.3);
-        assert_eq!(there["certificate"]["shortened_s"], 0.3);
+        for cell in [&there, &far] {
+            assert_eq!(cell["differs"], json!([]), "{told}");
+            assert_eq!((&cell["conforming"], &cell["repeats"]), (&true.into(), &20.into()));
+            assert_eq!(cell["shortened_s"], 0.3);
+            assert_eq!(cell["certificate"]["shortened_s"], 0.3);
+        }
         assert!(told.contains("SHORTENED by a test: each trial sends for 300ms"), "{told}");
         let page = std::fs::read_to_string(bench.file("there.html")).expect("a page");
         assert!(page.contains("conforming, SHORTENED"), "the page has the label");

@@ -82,6 +82,8 @@ pub(crate) struct LabBench<'a> {
     watcher: Option<Watcher>,
     // Network of the Measurer for a remote server; absent if the Measurer runs in the tester's host.
     outside: Option<Netns>,
+    // Duration of every trial, set by a test.
+    shortened: Option<Nanos>,
 }
 
 /// Counters before and after a Measurer ran, and samples in between.
@@ -151,6 +153,7 @@ impl<'a> LabBench<'a> {
             names_forgotten: false,
             watcher: None,
             outside: None,
+            shortened: None,
         }
     }
 
@@ -178,6 +181,12 @@ impl<'a> LabBench<'a> {
     /// Returns the bench with a watcher of its trials.
     pub(crate) fn watched_by(mut self, watcher: Option<Watcher>) -> Self {
         self.watcher = watcher;
+        self
+    }
+
+    /// Returns the bench with trials of this duration, whatever the plan says, if a test set one.
+    pub(crate) fn shortened_to(mut self, duration: Option<Nanos>) -> Self {
+        self.shortened = duration;
         self
     }
 
@@ -438,6 +447,8 @@ impl Bench for LabBench<'_> {
         if self.is_interrupted() {
             return Err(BenchError::Interrupted);
         }
+        let duration = self.shortened.unwrap_or(spec.duration);
+        let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = self.settle()?;
         let request = self.request(spec);
         let connecting = CONNECTING * request.clients();

@@ -69,6 +69,8 @@ pub struct RunOptions {
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
     pub resumed: Option<Box<Run>>,
+    /// Duration of every trial, in nanoseconds, whatever the plan says; only tests set it, and the record says so.
+    pub shortened: Option<Nanos>,
 }
 
 /// Type of [`RunOptions::certify`]; its error is a message.

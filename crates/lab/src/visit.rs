@@ -39,7 +39,9 @@ impl Session<'_> {
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Found, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
-        let mut bench = started.bench.watched_by(self.options.watcher.clone());
+        let shortened = self.options.shortened;
+        let bench = started.bench.shortened_to(shortened);
+        let mut bench = bench.watched_by(self.options.watcher.clone());
         notify(Event::Serving(&started.title, started.version));
         cell.record.server_version = started.version.map(str::to_owned);
         if let Some(server) = bench.server() {
@@ -53,7 +55,8 @@ impl Session<'_> {
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();
         let found = found?;
-        let circumstances = Circumstances { names: names.used(), ..started.circumstances };
+        let circumstances =
+            Circumstances { names: names.used(), shortened, ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
         if settings.method != Method::Search {
             // A search has them among its differences from RFC 8219.

@@ -20,6 +20,7 @@ pub(crate) use self::args::{EXAMPLES, RunArgs};
 use self::keeper::Keeper;
 use self::live::{Board, View};
 use self::metrics::Listener;
+use crate::arguments::certificate::shortened;
 use crate::arguments::store::{self, RunRef, StoreArgs};
 use crate::commands::host;
 use crate::failure::Failure;
@@ -116,6 +117,7 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> Result<RunOptions, Failure> 
             let authority = Authority::new().map_err(|e| e.to_string())?;
             authority.write(dir, names).map_err(|e| e.to_string())
         }),
+        shortened: shortened()?,
         ..RunOptions::default()
     };
     if let Some(run) = resumed {
