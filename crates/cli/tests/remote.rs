@@ -89,3 +89,19 @@ fn who_does_not_answer_right_is_not_loaded() {
     assert!(told.contains("dnsdyno auth --listen ADDRESS:PORT --namespace 10.0.0.0/16"), "{told}");
     assert_eq!(run["results"].as_array().map(Vec::len), Some(0), "{run}");
 }
+
+#[test]
+fn an_experiment_may_leave_its_servers_to_the_command_line() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let custom = EXPERIMENT.find("[custom").expect("a custom server");
+    let text = EXPERIMENT[..custom].replace("servers = [\"mine\"]\n", "");
+    let (output, _) = run(dir.path(), &text, &["--dry-run"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("there is no server to measure: write `servers = "), "{told}");
+    assert!(told.contains("--remote NAME=ADDRESS"), "{told}");
+    let remote = ["--dry-run", "--remote", "far=192.0.2.1:53"];
+    let (output, _) = run(dir.path(), &text, &remote);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("far"), "{told}");
+}

@@ -28,7 +28,8 @@ pub struct Settings {
     pub name: String,
     /// Title in one line.
     pub title: String,
-    /// Servers, by the names of their adapters.
+    /// Servers, by the names of their adapters; none if those of the command line are the only ones.
+    #[serde(default)]
     pub servers: Vec<String>,
     /// Role of the servers.
     pub role: Role,

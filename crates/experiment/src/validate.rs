@@ -75,7 +75,6 @@ fn common(s: &Settings) -> Result<(), Invalid> {
         "name",
         format!("`name` is made of lower case letters, digits and dashes, {MAX_NAME} at most"),
     )?;
-    must(!s.servers.is_empty(), "servers", "`servers` names no server")?;
     for (i, server) in s.servers.iter().enumerate() {
         let again = s.servers[..i].contains(server);
         must(!again, "servers", format!("`servers` names {server} twice"))?;

@@ -195,6 +195,12 @@ pub enum RunError {
         /// Names of the experiment's servers.
         known: String,
     },
+    /// Neither the experiment nor the command line has a server.
+    #[error(
+        "there is no server to measure: write `servers = [\"unbound\"]` in the experiment (`dnsdyno servers` lists them), \
+         or name a running one by --remote NAME=ADDRESS, or one of your own by --custom NAME=COMMAND"
+    )]
+    NoServer,
     /// An adapter is invalid or missing.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
@@ -219,7 +225,8 @@ impl RunError {
     /// Returns whether the input is invalid (exit code 2); otherwise the run failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {
-            RunError::File(_) | RunError::NotInExperiment { .. } | RunError::Certificate(_) => true,
+            RunError::File(_) | RunError::NoServer => true,
+            RunError::NotInExperiment { .. } | RunError::Certificate(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
             RunError::Testbed(e) => matches!(e, TestbedError::Cpus { .. }),
@@ -417,6 +424,9 @@ fn chosen(
     let custom = options.custom.iter().map(|(name, _)| name.clone());
     let custom = custom.filter(|name| !common.servers.contains(name));
     let servers: Vec<String> = common.servers.iter().cloned().chain(custom).collect();
+    if servers.is_empty() {
+        return Err(RunError::NoServer);
+    }
     for name in &options.only {
         catalogue.get(name)?;
         if !servers.contains(name) {
