@@ -340,11 +340,14 @@ pub struct UpstreamConfig {
     /// Timeout of the first attempt of a query to a server whose round trip time is not known.
     #[serde(deserialize_with = "text")]
     pub first_timeout: Nanos,
-    /// Shortest timeout.
+    /// Least time above the round trip time until a query is sent again.
     #[serde(deserialize_with = "text")]
     pub min_timeout: Nanos,
-    /// Number of attempts of a query.
+    /// Highest number of attempts of a query.
     pub attempts: u8,
+    /// Time after which a query without a reply ends.
+    #[serde(deserialize_with = "text")]
+    pub give_up_after: Nanos,
     /// Number of consecutive timeouts after which a server is probed; it is dead if it does not answer probes.
     pub dead_after: u32,
     /// Time until the first probe of a dead server.

@@ -137,7 +137,8 @@ impl Dns64 {
             upstreams: Upstreams::new(&settings.config.upstream),
             transactions: Slab::new(outstanding),
             waiters: Slab::new(outstanding),
-            ids: Ids::new(2 * outstanding),
+            // Two lookups, each with two attempts.
+            ids: Ids::new(4 * outstanding),
             wheel: Wheel::new(now),
             joinable: HashTable::new(),
             oldest: NONE,
