@@ -5,6 +5,7 @@
 //! --print-defaults`, explains each setting; a test compares it with the defaults in the code.
 
 mod bounds;
+mod changes;
 mod defaults;
 pub(crate) mod ports;
 mod text;
@@ -25,6 +26,7 @@ use text::{
     networks_or_none, text, texts, udp_size, udp_size_or_none,
 };
 
+pub use changes::{Change, changes};
 pub use ports::PortRange;
 pub use text::Bytes;
 
@@ -58,8 +60,18 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// Metrics.
     pub metrics: MetricsConfig,
+    /// Control by an operator.
+    pub control: ControlConfig,
     /// Encrypted transports for clients.
     pub tls: TlsConfig,
+}
+
+/// Control by an operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ControlConfig {
+    /// Path of the UNIX socket; empty for none.
+    pub socket: PathBuf,
 }
 
 /// Listening addresses, permitted clients, threads, logging.

@@ -31,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) network: u16,
     /// Address of the client, for the rules after a reload.
     pub(crate) address: IpAddr,
+    /// Time of its query.
+    pub(crate) asked: Nanos,
 }
 
 /// Another client that waits for the same answer.

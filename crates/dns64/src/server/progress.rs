@@ -387,6 +387,11 @@ impl Dns64 {
         reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
         ExtendedError::Synthesized.push(&mut scratch.answer.options);
         self.counters.synthesised += 1;
+        let addresses = scratch.found.iter().filter_map(|found| reply.data(found).try_into().ok());
+        let mapping = addresses.map(|address: [u8; 4]| policy.mapping(view, address.into()));
+        let blocks = mapping.fold(0, |all, View(bits)| all | bits);
+        let used = (0..u32::BITS as usize).filter(|block| blocks >> block & 1 == 1);
+        used.for_each(|block| self.statistics.synthesised(block));
         self.finish(t, now, tx);
     }
 
