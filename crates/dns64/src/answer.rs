@@ -186,6 +186,13 @@ impl Answer {
 }
 
 impl AnswerRef<'_> {
+    /// Returns the type of the question.
+    pub(crate) fn qtype(&self) -> Qtype {
+        let end = self.bytes.get(..self.question_end.saturating_sub(2));
+        end.and_then(|end| end.last_chunk())
+            .map_or(Qtype(0), |&chunk| Qtype(u16::from_be_bytes(chunk)))
+    }
+
     /// Returns what equal answers have in common, for rate limits: the return code and the question.
     pub(crate) fn identity(&self) -> &[u8] {
         &self.bytes[3..self.question_end]

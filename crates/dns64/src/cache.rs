@@ -8,7 +8,9 @@
 
 use hashbrown::HashTable;
 use measure::Nanos;
-use wire::Qtype;
+use wire::message::Header;
+use wire::name::strip_suffix;
+use wire::{Name, Qtype, Rcode};
 
 use crate::answer::{Age, Answer, AnswerRef};
 use crate::policy::View;
@@ -39,6 +41,55 @@ struct Entry {
     alive: bool,
     /// Whether a refresh of the entry was requested.
     refreshed: bool,
+}
+
+/// The names whose answers are removed from a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// One name.
+    Name(Name),
+    /// A name and all names below it.
+    Zone(Name),
+}
+
+impl Domain {
+    /// Returns whether a name in wire format and lower case is one of them.
+    fn contains(&self, name: &[u8]) -> bool {
+        match self {
+            Domain::Name(own) => own.to_lowercase().as_wire() == name,
+            Domain::Zone(zone) => strip_suffix(name, zone.to_lowercase().as_wire()).is_some(),
+        }
+    }
+}
+
+/// One answer of a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedAnswer {
+    /// Name of the question.
+    pub name: Name,
+    /// Type of the question.
+    pub qtype: Qtype,
+    /// Return code.
+    pub rcode: Rcode,
+    /// Whether the query had CD, and DO.
+    pub checking_disabled: bool,
+    /// See `checking_disabled`.
+    pub dnssec: bool,
+    /// Number of records of its answer section.
+    pub records: u16,
+    /// Size of the message, in octets.
+    pub octets: usize,
+    /// Seconds until it expires; 0 for one that has expired.
+    pub seconds: u64,
+}
+
+/// A part of the answers of a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dump {
+    /// The answers.
+    pub answers: Vec<CachedAnswer>,
+    /// Place at which the next part begins; `None` after the last one.
+    pub next: Option<u32>,
 }
 
 /// The cache of one worker.
@@ -178,6 +229,30 @@ impl Cache {
         self.free(number);
     }
 
+    /// Removes the answers to questions about some names; returns how many.
+    pub(crate) fn flush(&mut self, domain: &Domain) -> usize {
+        let before = self.entries.len();
+        for number in 0..self.end {
+            let entry = &self.entries[number];
+            if entry.alive && domain.contains(entry.name()) {
+                let hash = entry.hash;
+                if let Ok(found) = self.index.find_entry(hash, |&n| n == number) {
+                    found.remove();
+                }
+                self.free(number);
+            }
+        }
+        before - self.entries.len()
+    }
+
+    /// Returns up to `most` answers from the place `from` on.
+    pub(crate) fn dump(&self, from: u32, most: usize, now: Nanos) -> Dump {
+        let mut alive = (from..self.end).filter(|&number| self.entries[number].alive);
+        let shown = |number| self.entries[number].shown(now);
+        let answers = alive.by_ref().take(most).filter_map(shown).collect();
+        Dump { answers, next: alive.next() }
+    }
+
     /// Frees the memory of an entry that is not in the index any more.
     fn free(&mut self, number: u32) {
         let entry = &mut self.entries[number];
@@ -194,7 +269,27 @@ impl Entry {
         self.hash == hash
             && (self.qtype, self.view, self.flags) == (key.qtype, key.view, key.flags)
             && self.subnet == key.subnet
-            && self.data[..usize::from(self.name_len)] == *key.name.as_wire()
+            && self.name() == key.name.as_wire()
+    }
+
+    /// Returns the name of the question, in wire format.
+    fn name(&self) -> &[u8] {
+        &self.data[..usize::from(self.name_len)]
+    }
+
+    /// Returns the entry for an operator.
+    fn shown(&self, now: Nanos) -> Option<CachedAnswer> {
+        let message = self.answer().bytes;
+        Some(CachedAnswer {
+            name: Name::from_wire(self.name()).ok()?,
+            qtype: self.qtype,
+            rcode: Rcode(self.rcode),
+            checking_disabled: self.flags.cd,
+            dnssec: self.flags.dnssec,
+            records: Header::read(message)?.counts[1],
+            octets: message.len(),
+            seconds: self.expires.since(now).0 / 1_000_000_000,
+        })
     }
 
     fn answer(&self) -> AnswerRef<'_> {
@@ -214,7 +309,6 @@ impl Entry {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use wire::{Name, Rcode};
 
     fn key(name: &str) -> Key {
         let name: Name = name.parse().expect("a name");
@@ -255,6 +349,28 @@ mod tests {
         assert_eq!(get(s(116), Some((s(5), 30))), None);
         let hit = cache.get(&k, hash(&k), s(20), None).expect("it is there");
         assert_eq!(hit.answer.bytes, answer(&k.name).bytes());
+    }
+
+    #[test]
+    fn an_operator_sees_answers_in_parts_and_removes_some() {
+        let mut cache = Cache::new(100_000);
+        let name = |text: &str| text.parse::<Name>().expect("a name");
+        for (second, text) in (1..).zip(["a.test", "www.a.test", "ba.test", "test"]) {
+            put(&mut cache, &key(text), Nanos::ZERO, Nanos::from_secs(second));
+        }
+        let Dump { answers, next } = cache.dump(0, 3, Nanos::from_secs(2));
+        let seen: Vec<_> = answers.iter().map(|a| (a.name.to_string(), a.seconds)).collect();
+        let expected = [("a.test", 0), ("www.a.test", 0), ("ba.test", 1)];
+        assert_eq!(seen, expected.map(|(name, seconds)| (name.to_owned(), seconds)));
+        let rest = cache.dump(next.expect("one more"), 3, Nanos::ZERO);
+        assert_eq!((rest.answers.len(), rest.next), (1, None));
+        assert_eq!(cache.flush(&Domain::Name(name("A.test"))), 1);
+        assert_eq!(cache.flush(&Domain::Zone(name("A.test"))), 1);
+        assert_eq!((cache.flush(&Domain::Zone(name("a.test"))), cache.used().1), (0, 2));
+        assert!(cache.get(&key("ba.test"), hash(&key("ba.test")), Nanos::ZERO, None).is_some());
+        assert_eq!((cache.flush(&Domain::Zone(Name::ROOT)), cache.used()), (2, (0, 0)));
+        put(&mut cache, &key("new.test"), Nanos::ZERO, Nanos::from_secs(9));
+        assert_eq!(cache.dump(0, 9, Nanos::ZERO).answers.len(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! --print-defaults`, explains each setting; a test compares it with the defaults in the code.
 
 mod bounds;
+mod changes;
 mod defaults;
 pub(crate) mod ports;
 mod text;
@@ -25,6 +26,7 @@ use text::{
     networks_or_none, text, texts, udp_size, udp_size_or_none,
 };
 
+pub use changes::{Change, changes};
 pub use ports::PortRange;
 pub use text::Bytes;
 
@@ -58,8 +60,18 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// Metrics.
     pub metrics: MetricsConfig,
+    /// Control by an operator.
+    pub control: ControlConfig,
     /// Encrypted transports for clients.
     pub tls: TlsConfig,
+}
+
+/// Control by an operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ControlConfig {
+    /// Path of the UNIX socket; empty for none.
+    pub socket: PathBuf,
 }
 
 /// Listening addresses, permitted clients, threads, logging.
@@ -340,11 +352,14 @@ pub struct UpstreamConfig {
     /// Timeout of the first attempt of a query to a server whose round trip time is not known.
     #[serde(deserialize_with = "text")]
     pub first_timeout: Nanos,
-    /// Shortest timeout.
+    /// Least time above the round trip time until a query is sent again.
     #[serde(deserialize_with = "text")]
     pub min_timeout: Nanos,
-    /// Number of attempts of a query.
+    /// Highest number of attempts of a query.
     pub attempts: u8,
+    /// Time after which a query without a reply ends.
+    #[serde(deserialize_with = "text")]
+    pub give_up_after: Nanos,
     /// Number of consecutive timeouts after which a server is probed; it is dead if it does not answer probes.
     pub dead_after: u32,
     /// Time until the first probe of a dead server.

@@ -66,6 +66,8 @@ counters! {
     upstream_queries,
     /// Queries sent upstream again.
     upstream_retries,
+    /// Queries sent upstream again later than usual, since upstream answers too few queries.
+    upstream_postponed,
     /// Queries sent upstream by TCP or TLS.
     upstream_tcp,
     /// Replies from upstream to pending queries.

@@ -11,6 +11,7 @@
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
 //!                           ├ upstream      servers, sockets, health
+//!                           ├ statistics    what clients ask and get
 //!                           ├ transaction   a pending question; table: bounded tables of them
 //!                           └ reply, compose, answer    upstream's reply, the composed answer, the client's copy
 //! ```
@@ -32,6 +33,7 @@ mod reply;
 mod server;
 mod settings;
 mod special;
+mod statistics;
 pub mod streams;
 mod subnet;
 mod table;
@@ -39,8 +41,10 @@ mod transaction;
 mod tsig;
 mod upstream;
 
+pub use cache::{CachedAnswer, Domain, Dump};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
+pub use statistics::{LatencyClass, Statistics};
 pub use upstream::SocketChange;

@@ -160,6 +160,11 @@ impl Policy {
         serving.map(move |block| block.embedding.embed(address))
     }
 
+    /// Returns the blocks of a view that map an address.
+    pub(crate) fn mapping(&self, view: View, address: Ipv4Addr) -> View {
+        self.only(view, |block| block.maps(address))
+    }
+
     /// Works as [`map`](Self::map) for an address that all prefixes map (those of `ipv4only.arpa`, RFC 7050).
     pub(crate) fn map_always(
         &self,

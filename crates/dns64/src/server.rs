@@ -30,12 +30,13 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::admission::Admission;
 use crate::answer::Answer;
-use crate::cache::Cache;
+use crate::cache::{Cache, Domain, Dump};
 use crate::config::ports;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::reply::Found;
 use crate::settings::Settings;
+use crate::statistics::Statistics;
 use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::table::ids::Ids;
 use crate::table::slab::{NONE, Slab};
@@ -68,6 +69,7 @@ pub struct Dns64 {
     rng: ChaCha12Rng,
     tickets: u32,
     counters: Counters,
+    statistics: Statistics,
     inbox: VecDeque<FromStreams>,
     outbox: Outbox,
     /// Octets of replies and aliases that pending questions keep.
@@ -137,7 +139,8 @@ impl Dns64 {
             upstreams: Upstreams::new(&settings.config.upstream),
             transactions: Slab::new(outstanding),
             waiters: Slab::new(outstanding),
-            ids: Ids::new(2 * outstanding),
+            // Two lookups, each with two attempts.
+            ids: Ids::new(4 * outstanding),
             wheel: Wheel::new(now),
             joinable: HashTable::new(),
             oldest: NONE,
@@ -148,6 +151,7 @@ impl Dns64 {
             rng: ChaCha12Rng::from_seed(seed),
             tickets: 0,
             counters: Counters::default(),
+            statistics: Statistics::new(&settings.config.blocks()),
             inbox: VecDeque::new(),
             outbox: Outbox::new(settings.answers_at_once()),
             kept: 0,
@@ -170,6 +174,7 @@ impl Dns64 {
         let outstanding = self.settings.outstanding();
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config.upstream);
+        self.statistics.set_prefixes(&settings.config.blocks());
         if !settings.has_same_answers(&self.settings) {
             self.cache = Cache::new(settings.cache_size());
         }
@@ -184,6 +189,22 @@ impl Dns64 {
     /// Returns the counters since the start.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Returns what clients asked and got since the start.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Removes the cached answers to questions about a name, or about a domain and all names below it; returns how many.
+    /// Questions that are pending then are still answered from, and stored as, what upstream says.
+    pub fn flush(&mut self, domain: &Domain) -> usize {
+        self.cache.flush(domain)
+    }
+
+    /// Returns up to `most` cached answers, from the place `from` on.
+    pub fn dump(&self, from: u32, most: usize, now: Nanos) -> Dump {
+        self.cache.dump(from, most, now)
     }
 
     /// Returns the current sizes of the tables.

@@ -31,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) network: u16,
     /// Address of the client, for the rules after a reload.
     pub(crate) address: IpAddr,
+    /// Time of its query.
+    pub(crate) asked: Nanos,
 }
 
 /// Another client that waits for the same answer.
@@ -77,32 +79,60 @@ pub(crate) enum Path {
     Unsent,
 }
 
-/// One query to upstream.
+/// One sending of a query.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lookup {
+pub(crate) struct Attempt {
     pub(crate) path: Path,
     pub(crate) server: ServerId,
-    pub(crate) qtype: Qtype,
-    /// Number of times that it was sent.
-    pub(crate) attempts: u8,
-    /// Sent without EDNS, since a server did not understand it.
-    pub(crate) plain: bool,
     /// Seed of the letter case of its name; 0 for lower case.
     pub(crate) case_seed: u64,
     pub(crate) sent: Nanos,
 }
 
+impl Attempt {
+    /// No attempt.
+    const NONE: Self = Attempt { path: Path::None, server: 0, case_seed: 0, sent: Nanos::ZERO };
+}
+
+/// One query to upstream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookup {
+    /// The last attempt, and the one before it, whose reply is accepted too if both are pending. Older ones are closed: each
+    /// open one is a further chance for a forged reply (RFC 5452 section 5).
+    pub(crate) last: Attempt,
+    pub(crate) earlier: Attempt,
+    pub(crate) qtype: Qtype,
+    /// Number of times that it was sent, and number of replies with an error.
+    pub(crate) attempts: u8,
+    pub(crate) errors: u8,
+    /// Sent without EDNS, since a server did not understand it.
+    pub(crate) plain: bool,
+    /// Time at which it ends without a reply.
+    pub(crate) until: Nanos,
+}
+
 impl Lookup {
-    /// A lookup that is not pending.
+    /// A lookup that was never sent.
     const NONE: Self = Lookup {
-        path: Path::None,
-        server: 0,
+        last: Attempt::NONE,
+        earlier: Attempt::NONE,
         qtype: Qtype(0),
         attempts: 0,
+        errors: 0,
         plain: false,
-        case_seed: 0,
-        sent: Nanos::ZERO,
+        until: Nanos::ZERO,
     };
+
+    /// Returns whether a reply is awaited.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.last.path != Path::None
+    }
+
+    /// Returns the attempt on a socket with an id: the last one, or the one before it.
+    pub(crate) fn attempt_on(&self, socket: SocketId, id: u16) -> &Attempt {
+        let path = Path::Datagram(socket, id);
+        if self.earlier.path == path { &self.earlier } else { &self.last }
+    }
 }
 
 /// The answer to a query for a service, while the addresses of its targets are looked up.

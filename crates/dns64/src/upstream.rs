@@ -32,8 +32,8 @@ const EXPLORE: u32 = 64;
 const MAX_CASE_CHANGES: u8 = 3;
 /// Time for which a server that changes case gets names in lower case.
 const CASE_DISTRUST: Nanos = Nanos::from_secs(3_600);
-/// Longest timeout of one query.
-const MAX_TIMEOUT: Nanos = Nanos::from_secs(20);
+/// Number of queries to a server that may be sent again early without a reply to another query.
+const MAX_REPEATS: u32 = 1_000;
 /// Share of a server that answers all queries.
 const ALL: u32 = 1 << 16;
 /// Number of probes without a reply after which a suspected server is dead.
@@ -60,6 +60,8 @@ pub(crate) struct Server {
     heard_at: Nanos,
     /// Number of consecutive timeouts.
     timeouts: u32,
+    /// Number of queries that may be sent again early: each reply adds one, up to [`MAX_REPEATS`].
+    repeats: u32,
     /// Share of answered queries, lately; [`ALL`] for all of them.
     share: u32,
     /// Since when it is suspected, and the number of probes without a reply since then.
@@ -190,6 +192,7 @@ impl Upstreams {
         let probe_wait = self.config.probe_after;
         let server = &mut self.servers[usize::from(server)];
         (server.timeouts, server.heard_at, server.suspected) = (0, now, None);
+        server.repeats = (server.repeats + 1).min(MAX_REPEATS);
         // One that was dead starts anew.
         server.share = if server.dead { ALL } else { server.share + (ALL - server.share) / 16 };
         // Zero stands for unknown.
@@ -207,20 +210,33 @@ impl Upstreams {
     }
 
     /// Returns the timeout of an attempt (the first one is 1) at a server, by RFC 6298: four deviations above the round
-    /// trip time, doubled with each attempt. So a lost query or a silent name costs little time. The second and further
-    /// attempts wait at least as long as at a server without a known round trip time: the name may be one that
-    /// takes the server long.
+    /// trip time, `min-timeout` above it at least, and half as long again with each attempt. The usual doubling would leave
+    /// time for fewer attempts; [`may_repeat`](Self::may_repeat) protects the server instead.
     #[inline]
     pub(crate) fn timeout(&self, server: ServerId, attempt: u8) -> Nanos {
         let first = self.config.first_timeout;
         let Server { rtt, rtt_deviation, .. } = self.servers[usize::from(server)];
         let usual = match rtt {
             Nanos::ZERO => first,
-            rtt => (rtt + Nanos(4 * rtt_deviation.0)).max(self.config.min_timeout.min(first)),
+            // A few slow names must not make all lost queries slow.
+            rtt => (rtt + Nanos(4 * rtt_deviation.0).max(self.config.min_timeout.min(first)))
+                .min((rtt + rtt).max(first)),
         };
-        let doublings = attempt.saturating_sub(1).min(8);
-        let least = if attempt > 1 { usual.max(first) } else { usual };
-        Nanos(least.0 << doublings).min(MAX_TIMEOUT)
+        (1..attempt).fold(usual, |timeout, _| timeout + Nanos(timeout.0 / 2))
+    }
+
+    /// Returns the timeout of an attempt at a server that answers too few queries: `first-timeout`, doubled with each attempt.
+    pub(crate) fn patient_timeout(&self, attempt: u8) -> Nanos {
+        Nanos(self.config.first_timeout.0 << attempt.saturating_sub(1).min(8))
+    }
+
+    /// Returns whether a query may be sent to a server again early, and counts it. All workers together thus never double
+    /// the load of a server that is overloaded.
+    pub(crate) fn may_repeat(&mut self, server: ServerId) -> bool {
+        let repeats = &mut self.servers[usize::from(server)].repeats;
+        let may = *repeats > 0;
+        *repeats = repeats.saturating_sub(1);
+        may
     }
 
     /// Notes that a server did not reply in time; returns `true` if the server becomes dead by it. A server that has
@@ -304,6 +320,7 @@ impl Server {
             rtt_deviation: Nanos::ZERO,
             heard_at: Nanos::ZERO,
             timeouts: 0,
+            repeats: MAX_REPEATS / 10,
             share: ALL,
             suspected: None,
             lost_probes: 0,
@@ -423,19 +440,35 @@ mod tests {
         let (mut up, _) = upstreams(&["192.0.2.1:53"], 1);
         let ms = Nanos::from_millis;
         let timeouts = |up: &Upstreams| [1, 2, 3].map(|attempt| up.timeout(0, attempt));
-        assert_eq!(timeouts(&up), [ms(400), ms(800), ms(1_600)], "no reply yet");
-        // One round trip time and four deviations of half of it; the longest one counts for a slow server.
+        assert_eq!(timeouts(&up), [ms(400), ms(600), ms(900)], "no reply yet");
+        // One round trip time and four deviations of half of it.
         up.answered(0, Nanos::ZERO, ms(60));
-        assert_eq!(timeouts(&up), [ms(180), ms(800), ms(1_600)]);
+        assert_eq!(timeouts(&up), [ms(180), ms(270), ms(405)]);
+        // One slow reply: twice the round trip time at most.
         up.answered(0, Nanos::ZERO, ms(2_060));
-        assert_eq!(up.server(0).rtt, ms(310));
-        assert_eq!(up.timeout(0, 1), ms(310) + Nanos(4 * (30 * 3 + 2_000) * 1_000_000 / 4));
-        assert_eq!(up.timeout(0, 9), MAX_TIMEOUT);
-        // A fast server: no less than the minimum.
+        assert_eq!((up.server(0).rtt, up.timeout(0, 1)), (ms(310), ms(620)));
+        // A fast server: the minimum above the round trip time.
         for _ in 0..100 {
             up.answered(0, Nanos::ZERO, Nanos::from_micros(100));
         }
-        assert_eq!(timeouts(&up), [ms(100), ms(800), ms(1_600)]);
+        let fast = ms(30) + Nanos::from_micros(100);
+        assert!(up.timeout(0, 1).0.abs_diff(fast.0) < 100_000, "{}", up.timeout(0, 1));
+        assert_eq!(
+            [1, 2, 3].map(|attempt| up.patient_timeout(attempt)),
+            [ms(400), ms(800), ms(1_600)]
+        );
+    }
+
+    #[test]
+    fn a_server_without_replies_gets_few_queries_again() {
+        let (mut up, _) = upstreams(&["192.0.2.1:53"], 1);
+        let repeats = |up: &mut Upstreams| (0..10_000).filter(|_| up.may_repeat(0)).count();
+        let answer = |up: &mut Upstreams| up.answered(0, Nanos::ZERO, Nanos::from_millis(1));
+        assert_eq!(repeats(&mut up), 100);
+        assert!((0..7).all(|_| answer(&mut up)));
+        assert_eq!(repeats(&mut up), 7);
+        assert!((0..9_000).all(|_| answer(&mut up)));
+        assert_eq!(repeats(&mut up), 1_000);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::control::Ctl;
 
 /// A DNS64 server (RFC 6147): AAAA records for names that have only A records.
 ///
@@ -14,12 +16,14 @@ use clap::{CommandFactory, Parser};
 /// workers and the bound of outstanding queries need a restart); SIGTERM and SIGINT stop the server after
 /// pending queries are answered, at most 5 s later.
 ///
+/// `dns64d ctl` shows and changes the state of a running server through a UNIX socket (`control.socket`).
+///
 /// Exit codes: 0 success, 1 failure of the server, 2 error in the configuration or the command line.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "dns64d", version)]
 pub(crate) struct Args {
     /// Configuration file, TOML.
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/dns64d.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/dns64d.toml", global = true)]
     pub(crate) config: PathBuf,
 
     /// Only check the configuration: print the first error with its place, or that there is none.
@@ -33,6 +37,15 @@ pub(crate) struct Args {
     /// Write the man page into this folder.
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) man: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What the program does instead of running a server.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    Ctl(Ctl),
 }
 
 /// Writes `dns64d.8` into `folder`.

@@ -2,17 +2,20 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use dns64::config::{MAX_UPSTREAMS, TlsConfig, Transport, UpstreamConfig};
+use dns64::config::{Change, MAX_UPSTREAMS, TlsConfig, Transport, UpstreamConfig, changes};
 use dns64::{Config, Settings};
 use engine::SocketId;
 use http::HeaderValue;
 use measure::Transport as ClientTransport;
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use rustls::ClientConfig;
+use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use streams::http::{ALPN_H2, ALPN_H3, ALPN_HTTP1};
@@ -26,13 +29,24 @@ use crate::args::Args;
 use crate::beat::Beat;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads};
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, log, metrics, privileges, worker};
+use crate::{beat, carrier, control, log, metrics, privileges, worker};
 
-/// Runs until a signal ends it.
+/// Events for the main thread that may wait.
+const EVENTS: usize = 16;
+
+/// Something that the main thread does.
+pub(crate) enum Event {
+    /// Reads the configuration again, and sends what has changed, or why nothing has.
+    Reload(Option<SyncSender<Result<Vec<Change>, String>>>),
+    /// Ends the server.
+    End,
+}
+
+/// Runs until a signal ends it; `text` is the configuration file.
 ///
 /// # Errors
 /// When an address cannot be bound, the user cannot be changed, or a worker failed.
-pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()> {
     log::start(&config.server).context("cannot start the log")?;
     sys::raise_open_files();
     let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("cannot handle signals")?;
@@ -40,32 +54,44 @@ pub(crate) fn run(args: &Args, config: Config) -> anyhow::Result<()> {
         0 => sys::allowed_cpus()?.len(),
         workers => workers,
     };
+    let (events, received) = sync_channel(EVENTS);
     let settings = Arc::new(Settings::new(config, workers, random()?));
-    let mut running = Running::start(settings)?;
-    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
-    for signal in &mut signals {
-        match signal {
-            SIGHUP => {
-                let _ = sd_notify::notify(
-                    false,
-                    &[
-                        sd_notify::NotifyState::Reloading,
-                        sd_notify::NotifyState::monotonic_usec_now()
-                            .map_err(anyhow::Error::from)?,
-                    ],
-                );
-                running.reload(&args.config);
-                let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    let mut running = Running::start(settings, text.to_owned(), events.clone())?;
+    let on_signals = signals.handle();
+    let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in &mut signals {
+            let event = if signal == SIGHUP { Event::Reload(None) } else { Event::End };
+            if events.send(event).is_err() {
+                return;
             }
-            _ => break,
+        }
+    })?;
+    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    for event in received {
+        match event {
+            Event::Reload(asked) => {
+                let since = NotifyState::monotonic_usec_now().map_err(anyhow::Error::from)?;
+                let _ = sd_notify::notify(false, &[NotifyState::Reloading, since]);
+                let result = running.reload(&args.config);
+                // An operator who has gone needs no result.
+                asked.iter().for_each(|asked| drop(asked.try_send(result.clone())));
+                let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+            }
+            Event::End => break,
         }
     }
-    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
-    running.end()
+    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+    let result = running.end();
+    on_signals.close();
+    // It has nothing to report.
+    let _ = signals.join();
+    result
 }
 
 /// A running server.
 struct Running {
+    /// The configuration file that it runs with.
+    text: String,
     settings: Arc<Settings>,
     /// Active settings, for the carrier.
     shared: carrier::Shared,
@@ -81,7 +107,11 @@ struct Running {
 
 impl Running {
     /// Binds all sockets, changes to an ordinary user, and starts all threads.
-    fn start(settings: Arc<Settings>) -> anyhow::Result<Self> {
+    fn start(
+        settings: Arc<Settings>,
+        text: String,
+        events: SyncSender<Event>,
+    ) -> anyhow::Result<Self> {
         let config = &settings.config;
         let options = worker::options(config.server.socket_buffer.0);
         let engines = UdpEngine::servers(&config.server.listen, settings.workers, options)
@@ -96,6 +126,8 @@ impl Running {
         };
         let metrics =
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
+        let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
+        let control = control.map(|path| control::listen(path)).transpose()?;
         privileges::drop_to(&config.server.user)?;
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
@@ -140,49 +172,51 @@ impl Running {
             let source = metrics::Source {
                 workers: handles.clone(),
                 beats: beats.clone(),
-                places,
+                places: places.clone(),
                 budget: budget.clone(),
             };
             let end = end.clone();
             others.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
         }
+        if let Some(listener) = control {
+            let server = control::Server {
+                path: config.control.socket.clone(),
+                workers: handles.clone(),
+                beats: beats.clone(),
+                places,
+                budget: budget.clone(),
+                listen: addresses.iter().map(ToString::to_string).collect(),
+                events,
+                started: Instant::now(),
+            };
+            let end = end.clone();
+            others.push(thread("control".into(), move || control::run(listener, &server, &end))?);
+        }
         let watched = end.clone();
         others.push(thread("watchdog".into(), move || beat::watch(&beats, &watched))?);
         log_ready(&settings, &addresses);
-        Ok(Running { settings, shared, tls, handles, workers, others, end, budget })
+        Ok(Running { text, settings, shared, tls, handles, workers, others, end, budget })
     }
 
-    /// Reads the configuration again; one with errors changes nothing.
-    fn reload(&mut self, path: &Path) {
+    /// Reads the configuration again; one with errors changes nothing. Returns what has changed.
+    fn reload(&mut self, path: &Path) -> Result<Vec<Change>, String> {
         let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
         let read = text.and_then(|text| {
             let config = Config::parse(&text)?;
             let upstream_tls = upstream_tls(&config.upstream)?;
             self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
-            Ok((config, upstream_tls))
+            Ok((text, config, upstream_tls))
         });
-        let (config, upstream_tls) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                return tracing::error!("{}: {error:#}; nothing was changed", path.display());
-            }
-        };
-        let (old, new) = (&self.settings.config, &config);
-        for (key, same) in [
-            ("server.listen", old.server.listen == new.server.listen),
-            ("server.workers", old.server.workers == new.server.workers),
-            ("server.stream-threads", old.server.stream_threads == new.server.stream_threads),
-            ("server.cpus", old.server.cpus == new.server.cpus),
-            ("server.user", old.server.user == new.server.user),
-            ("server.log", old.server.log == new.server.log),
-            ("limits.outstanding", old.limits.outstanding == new.limits.outstanding),
-            ("metrics.listen", old.metrics == new.metrics),
-            ("tls (except the content of its files)", old.tls == new.tls),
-        ] {
-            if !same {
-                tracing::warn!("a change of {key} needs a restart");
-            }
+        let (text, config, upstream_tls) = read.map_err(|error| {
+            let error = format!("{}: {error:#}; nothing was changed", path.display());
+            tracing::error!("{error}");
+            error
+        })?;
+        let changes = changes(&self.text, &text);
+        for Change { key, .. } in changes.iter().filter(|change| change.needs_restart) {
+            tracing::warn!("a change of {key} needs a restart");
         }
+        log::set_level(config.server.log);
         let Settings { workers, cookie_secret, .. } = *self.settings;
         self.settings = Arc::new(Settings::new(config, workers, cookie_secret));
         self.budget.resize(self.settings.stream_memory());
@@ -191,7 +225,10 @@ impl Running {
         for handle in &self.handles {
             handle.reload(self.settings.clone());
         }
-        tracing::info!("{}: configuration read again", path.display());
+        self.text = text;
+        let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
+        tracing::info!(changed = keys.join(", "), "{}: configuration read again", path.display());
+        Ok(changes)
     }
 
     /// Ends all threads after pending questions are answered.

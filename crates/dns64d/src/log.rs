@@ -16,6 +16,9 @@ use std::time::Duration;
 
 use dns64::config::{LogFormat, LogLevel, ServerConfig};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// Highest number of lines that wait for standard error.
 const QUEUE: usize = 1_024;
@@ -24,6 +27,8 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Lines that were not written.
 static LOST: AtomicU64 = AtomicU64::new(0);
+/// The level, which may change.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 /// The queue to the thread that writes.
 static LINES: OnceLock<SyncSender<Entry>> = OnceLock::new();
 
@@ -42,26 +47,40 @@ pub(crate) fn start(config: &ServerConfig) -> std::io::Result<()> {
     let (sender, receiver) = sync_channel(QUEUE);
     std::thread::Builder::new().name("log".into()).spawn(move || write(&receiver))?;
     LINES.get_or_init(|| sender);
-    let level = match config.log {
+    let (level, handle) = reload::Layer::new(filter(config.log));
+    LEVEL.get_or_init(|| handle);
+    let lines = fmt::layer()
+        .with_writer(|| Queue)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    let lines = match config.log_format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        // systemd's journal already adds the time.
+        LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
+            lines.without_time().boxed()
+        }
+        LogFormat::Text => lines.boxed(),
+    };
+    tracing_subscriber::registry().with(level).with(lines).init();
+    Ok(())
+}
+
+/// Changes the level of the log.
+pub(crate) fn set_level(level: LogLevel) {
+    if let Some(handle) = LEVEL.get() {
+        // It fails only while the program ends.
+        let _ = handle.modify(|current| *current = filter(level));
+    }
+}
+
+/// Returns the filter of a level.
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
-    };
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(|| Queue)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
-    match config.log_format {
-        LogFormat::Json => lines.json().flatten_event(true).init(),
-        // systemd's journal already adds the time.
-        LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
-            lines.without_time().init();
-        }
-        LogFormat::Text => lines.init(),
     }
-    Ok(())
 }
 
 /// Returns how many lines were not written.

@@ -3,6 +3,7 @@
 mod args;
 mod beat;
 mod carrier;
+mod control;
 mod daemon;
 mod log;
 mod metrics;
@@ -16,7 +17,8 @@ use anyhow::Context;
 use clap::Parser;
 use dns64::{Config, config::DEFAULTS};
 
-use args::Args;
+use args::{Args, Command};
+use control::Ctl;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -30,7 +32,10 @@ fn main() -> ExitCode {
             Err(error) => failed(&error),
         };
     }
-    let config = match read(&args) {
+    if let Some(Command::Ctl(ctl)) = &args.command {
+        return control(ctl, &args);
+    }
+    let (text, config) = match read(&args) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("dns64d: {error:#}");
@@ -41,9 +46,34 @@ fn main() -> ExitCode {
         println!("{}: no errors found", args.config.display());
         return ExitCode::SUCCESS;
     }
-    let result = daemon::run(&args, config);
+    let result = daemon::run(&args, &text, config);
     log::flush();
     match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+/// Sends a request to a running server.
+fn control(ctl: &Ctl, args: &Args) -> ExitCode {
+    let socket = match &ctl.socket {
+        Some(socket) => socket.clone(),
+        None => match read(args) {
+            Ok((_, config)) => config.control.socket,
+            Err(error) => {
+                eprintln!("dns64d: {error:#}");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    if socket.as_os_str().is_empty() {
+        let config = args.config.display();
+        eprintln!(
+            "dns64d: {config}: control.socket is empty: write a path, and start the server again"
+        );
+        return ExitCode::from(2);
+    }
+    match ctl.run(&socket, &mut std::io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
@@ -55,8 +85,8 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Reads the configuration file of the arguments.
-fn read(args: &Args) -> anyhow::Result<Config> {
+/// Reads the configuration file of the arguments; returns its text too.
+fn read(args: &Args) -> anyhow::Result<(String, Config)> {
     let path = &args.config;
     let text = std::fs::read_to_string(path).with_context(|| {
         format!(
@@ -64,5 +94,6 @@ fn read(args: &Args) -> anyhow::Result<Config> {
             path.display()
         )
     })?;
-    Config::parse(&text).with_context(|| path.display().to_string())
+    let config = Config::parse(&text).with_context(|| path.display().to_string())?;
+    Ok((text, config))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dns64::{Counters, Gauges, ServerHealth};
+use dns64::{Counters, Gauges, ServerHealth, Statistics};
 use engine::EngineCounters;
 use measure::Transport;
 use measure::exposition::{Exposition, Kind};
@@ -38,14 +38,16 @@ pub(crate) fn run(
     let started = Instant::now();
     let page = move |path: &str| match path {
         "/metrics" => Some(Page { ok: true, text: metrics(&source, started.elapsed()) }),
-        "/health" => Some(health(&source.workers, &source.beats)),
+        "/health" => Some(health(&source)),
         _ => None,
     };
     serve(listener, page, end.cancelled_owned())
 }
 
-/// Returns the health page: healthy if no thread hangs and a worker has an upstream server that is alive.
-fn health(workers: &[WorkerHandle], beats: &[Beat]) -> Page {
+/// Returns the health page: healthy if no thread hangs, a worker has an upstream server that is alive, and the server is in
+/// service.
+fn health(source: &Source) -> Page {
+    let Source { workers, beats, places, .. } = source;
     let mut workers_alive = 0;
     let mut servers = std::collections::BTreeMap::new();
     for status in workers.iter().map(WorkerHandle::status) {
@@ -61,6 +63,7 @@ fn health(workers: &[WorkerHandle], beats: &[Beat]) -> Page {
     let mut late = beats.iter().filter(|beat| beat.is_late()).peekable();
     let summary = match workers_alive {
         _ if late.peek().is_some() => "a thread hangs",
+        _ if places.is_draining() => "draining",
         0 => "no upstream server answers",
         _ => "ok",
     };
@@ -73,12 +76,14 @@ fn health(workers: &[WorkerHandle], beats: &[Beat]) -> Page {
 /// Returns all metrics in Prometheus' text format.
 fn metrics(source: &Source, up: Duration) -> String {
     let mut counters = Counters::default();
+    let mut statistics = Statistics::default();
     let mut gauges = Gauges::default();
     let mut engine = EngineCounters::default();
     let mut lost = 0;
     let mut servers: Vec<(usize, ServerHealth)> = Vec::new();
     for (worker, status) in source.workers.iter().map(WorkerHandle::status).enumerate() {
         counters.merge(&status.counters);
+        statistics.merge(&status.statistics);
         gauges.merge(&status.gauges);
         engine.merge(&status.engine);
         lost += status.lost;
@@ -126,8 +131,45 @@ fn metrics(source: &Source, up: Duration) -> String {
             text.sample(&name, &[("server", &address), ("worker", &worker)], value(server));
         }
     }
+    answers(&statistics, &mut text);
     transports(&source.places, &mut text);
     text.finish()
+}
+
+/// Adds the metrics of answers: by type, return code, prefix and latency.
+fn answers(statistics: &Statistics, text: &mut Exposition) {
+    let prefixes = statistics.prefixes().map(|(prefix, count)| (prefix.to_string(), count));
+    for (name, label, help, counts) in [
+        (
+            "answers_by_type",
+            "type",
+            "Answers by the type of the question.",
+            statistics.types().collect(),
+        ),
+        ("answers_by_rcode", "rcode", "Answers by return code.", statistics.rcodes().collect()),
+        (
+            "synthesised_by_prefix",
+            "prefix",
+            "Replies synthesised by prefix.",
+            prefixes.collect::<Vec<_>>(),
+        ),
+    ] {
+        let name = format!("dns64d_{name}_total");
+        text.family(&name, Kind::Counter, help);
+        for (word, count) in counts {
+            text.sample(&name, &[(label, &word)], count as f64);
+        }
+    }
+    let name = "dns64d_answer_seconds";
+    text.family(name, Kind::Histogram, "Time from a query's arrival to its answer.");
+    let classes = statistics.latencies();
+    for class in &classes {
+        let limit = class.limit.map_or("+Inf".into(), |limit| limit.as_secs_f64().to_string());
+        text.sample(&format!("{name}_bucket"), &[("le", &limit)], class.answers as f64);
+    }
+    text.sample(&format!("{name}_sum"), &[], statistics.total_latency().as_secs_f64());
+    let all = classes.last().map_or(0, |class| class.answers);
+    text.sample(&format!("{name}_count"), &[], all as f64);
 }
 
 /// Adds the metrics of the transports with connections.

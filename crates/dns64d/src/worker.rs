@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use dns64::streams::{FromStreams, ToStreams};
-use dns64::{Counters, Dns64, Gauges, ServerHealth, Settings, SocketChange};
+use dns64::{
+    Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, SocketChange, Statistics,
+};
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
 use udp::{Doorbell, UdpEngine, UdpOptions};
@@ -33,6 +36,7 @@ const TAKEN_AT_ONCE: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub(crate) counters: Counters,
+    pub(crate) statistics: Statistics,
     pub(crate) gauges: Gauges,
     pub(crate) health: Vec<ServerHealth>,
     pub(crate) engine: EngineCounters,
@@ -62,9 +66,25 @@ struct Inbox {
     /// Messages, each with the memory reserved for it.
     messages: VecDeque<(FromStreams, Reservation)>,
     settings: Option<Arc<Settings>>,
+    /// What an operator wants; one at a time.
+    orders: Vec<Order>,
+}
+
+/// What an operator wants of a worker. The worker sends the result to `done`, where there is room for it.
+pub(crate) enum Order {
+    /// Remove answers from the cache; the result is their number.
+    Flush { domain: Box<Domain>, done: SyncSender<usize> },
+    /// Show some answers of the cache.
+    Dump { from: u32, most: usize, done: SyncSender<Dump> },
 }
 
 impl WorkerHandle {
+    /// Gives the worker an order.
+    pub(crate) fn order(&self, order: Order) {
+        lock(&self.shared.inbox).orders.push(order);
+        self.bell.ring();
+    }
+
     /// Passes a message to the worker; returns `false` if its inbox is full, or if there is no memory for it.
     pub(crate) fn send(&self, message: FromStreams, memory: Option<Reservation>) -> bool {
         let mut inbox = lock(&self.shared.inbox);
@@ -173,7 +193,7 @@ impl Worker {
             let now = engine.now();
             handle.shared.beat.give();
             let mut result = HookResult::Nothing;
-            if handle.take(role) {
+            if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
             let upstream_connections = role.upstream_connections();
@@ -215,10 +235,11 @@ impl Worker {
 
 impl WorkerHandle {
     /// Passes the messages of the inbox to the role; returns whether there were any.
-    fn take(&self, role: &mut Dns64) -> bool {
+    fn take(&self, role: &mut Dns64, now: Nanos) -> bool {
         // The inbox is usually empty, and the lock is free.
         let mut inbox = lock(&self.shared.inbox);
-        let Inbox { messages, settings } = &mut *inbox;
+        let Inbox { messages, settings, orders } = &mut *inbox;
+        let ordered = std::mem::take(orders);
         let ready = role.inbox_is_empty();
         let any = ready && !messages.is_empty() || settings.is_some();
         if let Some(settings) = settings.take() {
@@ -228,6 +249,16 @@ impl WorkerHandle {
         if ready {
             let taken = messages.len().min(TAKEN_AT_ONCE);
             messages.drain(..taken).for_each(|(message, _)| role.push_from_streams(message));
+        }
+        drop(inbox);
+        for order in ordered {
+            // An operator who has gone needs no result.
+            match order {
+                Order::Flush { domain, done } => drop(done.try_send(role.flush(&domain))),
+                Order::Dump { from, most, done } => {
+                    drop(done.try_send(role.dump(from, most, now)));
+                }
+            }
         }
         any
     }
@@ -250,8 +281,9 @@ impl WorkerHandle {
             }
         }
         let (counters, gauges, engine) = (role.counters(), role.gauges(), engine.counters());
+        let statistics = role.statistics().clone();
         let lost = self.shared.lost.load(Ordering::Relaxed);
-        *status = Status { counters, gauges, health, engine, lost };
+        *status = Status { counters, statistics, gauges, health, engine, lost };
     }
 }
 

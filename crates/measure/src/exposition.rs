@@ -15,6 +15,8 @@ pub enum Kind {
     Counter,
     /// It may rise and fall.
     Gauge,
+    /// Counts of values up to some limits: samples `_bucket` with the label `le`, `_sum` and `_count`.
+    Histogram,
 }
 
 impl Exposition {
@@ -23,6 +25,7 @@ impl Exposition {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }

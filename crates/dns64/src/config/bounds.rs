@@ -34,11 +34,12 @@ impl Config {
     }
 
     /// Returns all durations with their bounds.
-    fn durations(&self) -> [Bound<Nanos>; 13] {
+    fn durations(&self) -> [Bound<Nanos>; 14] {
         let (upstream, cache, limits) = (&self.upstream, &self.cache, &self.limits);
         let bound = |key, value, least, most| Bound { key, value, least, most };
         let (ms, s, day) = (Nanos::from_millis, Nanos::from_secs, 86_400);
         [
+            bound("upstream.give-up-after", upstream.give_up_after, ms(10), s(30)),
             bound("upstream.first-timeout", upstream.first_timeout, ms(10), s(10)),
             bound("upstream.min-timeout", upstream.min_timeout, ms(10), s(10)),
             bound("upstream.probe-after", upstream.probe_after, ms(10), s(60)),

@@ -83,7 +83,8 @@ impl Dns64 {
         let stream = matches!(to, ReplyTo::Stream(_));
         let udp_limit = self.settings.config.server.max_udp_size.into();
         let wants = Wants::new(&query, udp_limit, stream, idle);
-        let mut client = Client { to, wants, proven: stream, network: facts.network, address };
+        let (network, asked) = (facts.network, now);
+        let mut client = Client { to, wants, proven: stream, network, address, asked };
         if !facts.allowed {
             self.counters.denied += 1;
             match self.settings.config.server.denied {
@@ -240,6 +241,7 @@ impl Dns64 {
             tx,
             &mut self.admission,
             &mut self.counters,
+            &mut self.statistics,
             &mut self.outbox,
         );
         Some(refresh)

@@ -11,6 +11,7 @@ use crate::admission::{Admission, Verdict};
 use crate::answer::{Age, AnswerRef, MAX_MESSAGE};
 use crate::counters::Counters;
 use crate::extended_error::ExtendedError;
+use crate::statistics::Statistics;
 use crate::streams::Outbox;
 use crate::table::slab::NONE;
 use crate::transaction::{Client, ReplyTo, Waiter};
@@ -26,6 +27,7 @@ impl Dns64 {
             tx,
             &mut self.admission,
             &mut self.counters,
+            &mut self.statistics,
             &mut self.outbox,
         );
     }
@@ -236,9 +238,10 @@ pub(super) fn deliver(
     tx: &mut TxBatch,
     admission: &mut Admission,
     counters: &mut Counters,
+    statistics: &mut Statistics,
     outbox: &mut Outbox,
 ) {
-    let mut truncated = false;
+    let (mut truncated, sent) = (false, counters.replies);
     match client.to {
         ReplyTo::Stream(stream) => {
             let own = OPT_FIXED + answer.options.len();
@@ -278,4 +281,7 @@ pub(super) fn deliver(
         }
     }
     counters.truncated += u64::from(truncated);
+    if counters.replies > sent {
+        statistics.answered(answer.qtype(), Rcode(answer.rcode), now.since(client.asked));
+    }
 }

@@ -8,19 +8,21 @@ use wire::message::{HEADER, Header, OPT_FIXED, flag};
 use wire::{Name, Opcode, Qclass, Qtype};
 
 use super::Dns64;
-use crate::config::Transport;
+use crate::config::{OnTimeout, Transport};
 use crate::extended_error::ExtendedError;
 use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
-use crate::transaction::{Path, Phase, Transaction};
+use crate::transaction::{Attempt, Path, Phase, Transaction};
 use crate::upstream::ServerId;
 
 /// Number of ids that are tried until one is free on a socket. With 64 queries on one socket nearly every
 /// first try succeeds.
 const ID_TRIES: usize = 16;
+/// Highest number of attempts over streams, where only connections fail, and of errors after which another server is tried.
+const MAX_TRIES: u8 = 3;
 /// Longest query to upstream, in bytes.
 const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED + MAX_SUBNET;
 
@@ -72,7 +74,8 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let lookup = &mut self.transactions[t].lookups[slot];
-        (lookup.qtype, lookup.attempts, lookup.plain) = (qtype, 0, false);
+        (lookup.qtype, lookup.attempts, lookup.errors, lookup.plain) = (qtype, 0, 0, false);
+        lookup.until = now + self.settings.config.upstream.give_up_after;
         self.send(t, slot, None, now, tx);
     }
 
@@ -80,30 +83,41 @@ impl Dns64 {
     fn send(&mut self, t: u32, slot: usize, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
         let only = self.transactions[t].only_server;
         let server = only.unwrap_or_else(|| self.upstreams.choose(not, &mut self.rng));
-        if self.uses_streams_only() {
-            let lookup = &mut self.transactions[t].lookups[slot];
-            lookup.attempts = lookup.attempts.saturating_add(1);
-            (lookup.server, lookup.sent) = (server, now);
-            self.counters.upstream_queries += 1;
-            self.counters.upstream_retries += u64::from(lookup.attempts > 1);
-            return self.send_on_stream(t, slot, now);
-        }
-        let seed = if self.upstreams.mixes_case(server, now) { self.rng.next_u64() } else { 0 };
-        let path = match self.upstreams.take_socket(server, &mut self.rng) {
-            Some(socket) => self.send_on(socket, t, slot, seed, tx),
-            None => Path::Unsent,
-        };
         let lookup = &mut self.transactions[t].lookups[slot];
         lookup.attempts = lookup.attempts.saturating_add(1);
-        (lookup.path, lookup.server) = (path, server);
-        (lookup.case_seed, lookup.sent) = (seed, now);
         self.counters.upstream_queries += 1;
         self.counters.upstream_retries += u64::from(lookup.attempts > 1);
-        // The timeout varies by up to 10 %.
+        if self.uses_streams_only() {
+            let lookup = &mut self.transactions[t].lookups[slot];
+            (lookup.last.server, lookup.last.sent) = (server, now);
+            return self.send_on_stream(t, slot, now);
+        }
+        let case_seed =
+            if self.upstreams.mixes_case(server, now) { self.rng.next_u64() } else { 0 };
+        let path = match self.upstreams.take_socket(server, &mut self.rng) {
+            Some(socket) => self.send_on(socket, t, slot, case_seed, tx),
+            None => Path::Unsent,
+        };
+        self.transactions[t].lookups[slot].last = Attempt { path, server, case_seed, sent: now };
+        let due = self.timeout(t, slot, now);
+        self.wheel.set(number(t, slot), due);
+    }
+
+    /// Returns until when the last attempt of a lookup waits for a reply before it is sent again: the server's timeout, varied
+    /// by up to 10 %. The one that cannot be followed by another waits until the lookup ends.
+    fn timeout(&mut self, t: u32, slot: usize, now: Nanos) -> Nanos {
+        let Transaction { lookups, only_server, .. } = &self.transactions[t];
+        let lookup = &lookups[slot];
+        let server = lookup.last.server;
         let usual = self.upstreams.timeout(server, lookup.attempts);
+        if only_server.is_some() || self.upstreams.server(server).dead {
+            return now + usual.max(self.settings.config.upstream.first_timeout);
+        }
         let jitter = self.rng.next_u64() % (usual.0 / 5 + 1);
-        let timeout = Nanos(usual.0 - usual.0 / 10 + jitter);
-        self.wheel.set(number(t, slot), now + timeout);
+        let due = now + Nanos(usual.0 - usual.0 / 10 + jitter);
+        let is_last = lookup.attempts >= self.settings.config.upstream.attempts
+            || due + self.upstreams.timeout(server, 1) > lookup.until;
+        if is_last { lookup.until.max(now) } else { due }
     }
 
     /// Sends a lookup on a socket.
@@ -155,8 +169,10 @@ impl Dns64 {
         message.clear();
         message.extend_from_slice(received.bytes);
         reply::normalise(&mut message, self.upstreams.trusts(server));
+        let (t, slot) = (lookup / 2, lookup as usize % 2);
+        let attempt = *self.transactions[t].lookups[slot].attempt_on(received.socket, header.id);
         match Reply::parse(&message) {
-            Some(reply) => self.on_parsed(server, lookup, &reply, received.bytes, now, tx),
+            Some(reply) => self.on_parsed(&attempt, lookup, &reply, received.bytes, now, tx),
             None if is_short_error(&message, &header) => self.on_short_error(lookup, now, tx),
             None => self.counters.upstream_malformed += 1,
         }
@@ -177,10 +193,10 @@ impl Dns64 {
         self.send_on_stream(t, slot, now);
     }
 
-    /// Handles a well-formed reply with the id of a pending lookup; `octets` is the message as received.
+    /// Handles a well-formed reply with the id of a pending attempt of a lookup; `octets` is the message as received.
     fn on_parsed(
         &mut self,
-        server: ServerId,
+        attempt: &Attempt,
         lookup: u32,
         reply: &Reply<'_>,
         octets: &[u8],
@@ -188,11 +204,17 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let (t, slot) = (lookup / 2, lookup as usize % 2);
-        let transaction = &self.transactions[t];
-        let asked = transaction.lookups[slot];
+        let &Attempt { server, case_seed, sent, .. } = attempt;
+        let transaction = &mut self.transactions[t];
+        let qtype = transaction.lookups[slot].qtype;
         let question = &octets[HEADER..HEADER + reply.question.len()];
-        match compare(question, transaction.name(), asked.qtype, asked.case_seed) {
-            Match::Exact if asked.case_seed != 0 => self.upstreams.note_case_kept(server),
+        let matched = compare(question, transaction.name(), qtype, case_seed);
+        if matched != Match::No {
+            // The next query, if there is one, is for the server that has replied.
+            transaction.lookups[slot].last.server = server;
+        }
+        match matched {
+            Match::Exact if case_seed != 0 => self.upstreams.note_case_kept(server),
             Match::Exact => {}
             Match::OtherCase => {
                 self.counters.upstream_mismatched += 1;
@@ -207,7 +229,7 @@ impl Dns64 {
             }
         }
         self.counters.upstream_replies += 1;
-        self.upstreams.answered(server, asked.sent, now);
+        self.upstreams.answered(server, sent, now);
         if reply.is_truncated() {
             self.release(t, slot);
             return self.send_on_stream(t, slot, now);
@@ -226,9 +248,9 @@ impl Dns64 {
         let len = compose(transaction, slot, id, 0, udp_size, &mut message);
         message.truncate(len);
         let lookup = &mut transaction.lookups[slot];
-        lookup.path = Path::Stream(self.tickets);
+        lookup.last.path = Path::Stream(self.tickets);
         self.outbox.query(ToStreams::Query {
-            server: self.upstreams.server(lookup.server).address,
+            server: self.upstreams.server(lookup.last.server).address,
             lookup: number(t, slot),
             ticket: self.tickets,
             message,
@@ -247,11 +269,12 @@ impl Dns64 {
     ) {
         let (t, slot) = (lookup / 2, lookup as usize % 2);
         let asked = self.transactions[t].lookups[slot];
-        if asked.path != Path::Stream(ticket) {
+        let Attempt { path, server, sent, .. } = asked.last;
+        if path != Path::Stream(ticket) {
             self.counters.upstream_unexpected += 1;
             return;
         }
-        let trust_ad = self.upstreams.trusts(asked.server);
+        let trust_ad = self.upstreams.trusts(server);
         message.iter_mut().for_each(|message| reply::normalise(message, trust_ad));
         let reply = message.as_deref().and_then(Reply::parse).filter(|reply| {
             let name = self.transactions[t].name();
@@ -261,7 +284,7 @@ impl Dns64 {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
                 if self.uses_streams_only() {
-                    self.upstreams.answered(asked.server, asked.sent, now);
+                    self.upstreams.answered(server, sent, now);
                 }
                 self.end_lookup(t, slot, Outcome::Reply(reply), now, tx);
             }
@@ -291,11 +314,13 @@ impl Dns64 {
                 lookup.plain = true;
                 return self.send(t, slot, None, now, tx);
             }
+            lookup.errors += 1;
             let lookup = *lookup;
             let others = self.upstreams.servers().filter(|server| !server.dead).count() > 1;
-            let again = lookup.attempts < self.settings.config.upstream.attempts;
+            let most = self.settings.config.upstream.attempts;
+            let again = lookup.attempts < most && lookup.errors < MAX_TRIES;
             if others && again && self.transactions[t].only_server.is_none() {
-                return self.send(t, slot, Some(lookup.server), now, tx);
+                return self.send(t, slot, Some(lookup.last.server), now, tx);
             }
         }
         self.proceed(t, slot, outcome, now, tx);
@@ -303,39 +328,53 @@ impl Dns64 {
 
     /// Handles a lookup without a reply: sends it again or ends it.
     fn lookup_failed(&mut self, t: u32, slot: usize, now: Nanos, tx: &mut TxBatch) {
-        let Transaction { lookups, phase, .. } = &self.transactions[t];
+        let Transaction { lookups, phase, only_server, .. } = &self.transactions[t];
         let (lookup, is_probe) = (lookups[slot], *phase == Phase::Probe);
+        let (server, any_server) = (lookup.last.server, only_server.is_none());
         // Not after a truncated reply: that server is alive, and its query was the last attempt.
-        let usual = matches!(lookup.path, Path::Stream(_)) == self.uses_streams_only();
-        self.release(t, slot);
-        if usual && self.upstreams.timed_out(lookup.server, is_probe, now) {
+        let usual = matches!(lookup.last.path, Path::Stream(_)) == self.uses_streams_only();
+        if usual && self.upstreams.timed_out(server, is_probe, now) {
             self.counters.upstream_deaths += 1;
         }
-        // When all servers are dead, one retry remains.
-        let dead = self.upstreams.server(lookup.server).dead
-            && self.upstreams.servers().all(|server| server.dead);
-        let most = self.settings.config.upstream.attempts;
-        let again = lookup.attempts < if dead { most.min(2) } else { most };
-        if again && usual && self.transactions[t].only_server.is_none() {
-            self.send(t, slot, Some(lookup.server), now, tx);
+        let again = lookup.attempts < self.most_attempts(server) && now < lookup.until;
+        if again && usual && any_server {
+            self.set_aside(t, slot);
+            self.send(t, slot, Some(server), now, tx);
             if slot == 0 {
                 self.query_a_too(t, now, tx);
             }
         } else {
+            self.release(t, slot);
             self.proceed(t, slot, Outcome::Nothing, now, tx);
         }
     }
 
-    /// Lets the AAAA lookup end after one more timeout from now on if it had no reply to its first query: the A reply is
-    /// there, and was fast.
+    /// Returns how often a query may be sent whose last attempt was at a server. When all servers are dead, one retry
+    /// remains.
+    fn most_attempts(&self, server: ServerId) -> u8 {
+        let most = self.settings.config.upstream.attempts;
+        let all_dead = || self.upstreams.servers().all(|server| server.dead);
+        match () {
+            () if self.upstreams.server(server).dead && all_dead() => most.min(2),
+            () if self.uses_streams_only() => most.min(MAX_TRIES),
+            () => most,
+        }
+    }
+
+    /// Lets the AAAA lookup end after two more timeouts from now on, with one more query between them, if it had no reply to
+    /// its first query: the A reply is there, and was fast.
     pub(super) fn limit_wait(&mut self, t: u32, now: Nanos) {
         let lookup = &mut self.transactions[t].lookups[0];
+        let on_timeout = self.settings.policy.synthesis.on_timeout;
         // One over a stream has had a reply, which was too long.
-        if matches!(lookup.path, Path::None | Path::Stream(_)) || lookup.attempts < 2 {
+        if matches!(lookup.last.path, Path::None | Path::Stream(_))
+            || lookup.attempts < 2
+            || on_timeout == OnTimeout::Fail
+        {
             return;
         }
-        lookup.attempts = u8::MAX;
-        let timeout = self.upstreams.timeout(lookup.server, 1);
+        let timeout = self.upstreams.timeout(lookup.last.server, 1);
+        lookup.until = lookup.until.min(now + timeout + timeout);
         self.wheel.clear(number(t, 0));
         self.wheel.set(number(t, 0), now + timeout);
     }
@@ -345,18 +384,38 @@ impl Dns64 {
         self.settings.config.upstream.transport != Transport::Udp
     }
 
-    /// Releases the id and the socket of a lookup and clears its timeout.
+    /// Releases the ids and the sockets of a lookup and clears its timeout.
     pub(super) fn release(&mut self, t: u32, slot: usize) {
         let lookup = &mut self.transactions[t].lookups[slot];
-        match std::mem::replace(&mut lookup.path, Path::None) {
-            Path::None => return,
-            Path::Datagram(socket, id) => {
-                self.ids.remove(socket, id);
-                self.upstreams.give_back(socket);
-            }
-            Path::Stream(_) | Path::Unsent => {}
+        let earlier = std::mem::replace(&mut lookup.earlier.path, Path::None);
+        let last = std::mem::replace(&mut lookup.last.path, Path::None);
+        if last != Path::None {
+            self.free(earlier);
+            self.free(last);
+            self.wheel.clear(number(t, slot));
         }
+    }
+
+    /// Prepares a lookup for its next attempt: the last one still accepts a reply, the one before it does not any more.
+    fn set_aside(&mut self, t: u32, slot: usize) {
+        let lookup = &mut self.transactions[t].lookups[slot];
+        let mut closed = std::mem::replace(&mut lookup.earlier, lookup.last);
+        if matches!(lookup.last.path, Path::Stream(_)) {
+            // A connection that failed brings no reply.
+            lookup.earlier.path = Path::None;
+            closed.path = Path::None;
+        }
+        lookup.last.path = Path::None;
+        self.free(closed.path);
         self.wheel.clear(number(t, slot));
+    }
+
+    /// Releases the id and the socket of an attempt.
+    fn free(&mut self, path: Path) {
+        if let Path::Datagram(socket, id) = path {
+            self.ids.remove(socket, id);
+            self.upstreams.give_back(socket);
+        }
     }
 
     /// Sends again or ends the lookups whose timeout has passed.
@@ -365,15 +424,29 @@ impl Dns64 {
         self.wheel.expire(now, &mut expired);
         for lookup in expired.drain(..) {
             let (t, slot) = (lookup / 2, lookup as usize % 2);
-            let lookup = self.transactions[t].lookups[slot];
             // A lookup that has ended since then does not wait any more.
-            if lookup.path == Path::None {
+            if !self.transactions[t].lookups[slot].is_pending() || self.postpone(t, slot, now) {
                 continue;
             }
             self.counters.upstream_timeouts += 1;
             self.lookup_failed(t, slot, now, tx);
         }
         self.scratch.expired = expired;
+    }
+
+    /// Lets a lookup wait longer for its reply instead of sending it again, if the server has lately answered too few
+    /// queries: then it is overloaded, or silent, and more queries do not help. Returns whether it waits.
+    fn postpone(&mut self, t: u32, slot: usize, now: Nanos) -> bool {
+        let lookup = self.transactions[t].lookups[slot];
+        let Attempt { path, server, sent, .. } = lookup.last;
+        let due = (sent + self.upstreams.patient_timeout(lookup.attempts)).min(lookup.until);
+        let may_wait = matches!(path, Path::Datagram(..)) && now < due;
+        if !may_wait || self.upstreams.may_repeat(server) {
+            return false;
+        }
+        self.counters.upstream_postponed += 1;
+        self.wheel.set(number(t, slot), due);
+        true
     }
 
     /// Sends a probe to a dead server when one is due.

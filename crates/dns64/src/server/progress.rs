@@ -31,7 +31,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
-use crate::transaction::{Path, Phase, Transaction};
+use crate::transaction::{Phase, Transaction};
 
 /// Longest TTL of records synthesised after a timeout of the AAAA query, in seconds: whether there are AAAA records is
 /// not known.
@@ -54,9 +54,7 @@ impl Dns64 {
                 && self.keep(t, reply.bytes().len())
             {
                 self.transactions[t].early = Some(reply.bytes().into());
-                if reply.rcode == 0 && reply.header.counts[1] > 0 {
-                    self.limit_wait(t, now);
-                }
+                self.limit_wait_beside(&reply, t, now);
             }
             return;
         }
@@ -217,7 +215,7 @@ impl Dns64 {
             };
         }
         // The A query may already be pending.
-        if transaction.lookups[1].path == Path::None {
+        if !transaction.lookups[1].is_pending() {
             self.start_lookup(t, 0, Qtype::A, now, tx);
         }
     }
@@ -228,15 +226,31 @@ impl Dns64 {
         let transaction = &self.transactions[t];
         let queried = transaction.lookups[1].attempts > 0;
         let on_timeout = self.settings.policy.synthesis.on_timeout;
-        if transaction.phase == Phase::Aaaa && !queried && on_timeout == OnTimeout::AskA {
+        if transaction.phase != Phase::Aaaa || on_timeout == OnTimeout::Fail {
+            return;
+        }
+        if !queried {
             self.start_lookup(t, 1, Qtype::A, now, tx);
+        } else if let Some(early) = self.transactions[t].early.take() {
+            // A was queried at the same time as AAAA.
+            if let Some(reply) = Reply::parse(&early) {
+                self.limit_wait_beside(&reply, t, now);
+            }
+            self.transactions[t].early = Some(early);
+        }
+    }
+
+    /// Limits the wait for AAAA if the A reply beside it has records.
+    fn limit_wait_beside(&mut self, a: &Reply<'_>, t: u32, now: Nanos) {
+        if a.rcode == 0 && a.header.counts[1] > 0 {
+            self.limit_wait(t, now);
         }
     }
 
     /// Returns whether A was queried beside AAAA and had no reply.
     fn a_has_failed(&self, t: u32) -> bool {
         let Transaction { lookups: [_, a], early, .. } = &self.transactions[t];
-        a.attempts > 0 && a.path == Path::None && early.is_none()
+        a.attempts > 0 && !a.is_pending() && early.is_none()
     }
 
     fn proceed_a(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
@@ -373,6 +387,11 @@ impl Dns64 {
         reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
         ExtendedError::Synthesized.push(&mut scratch.answer.options);
         self.counters.synthesised += 1;
+        let addresses = scratch.found.iter().filter_map(|found| reply.data(found).try_into().ok());
+        let mapping = addresses.map(|address: [u8; 4]| policy.mapping(view, address.into()));
+        let blocks = mapping.fold(0, |all, View(bits)| all | bits);
+        let used = (0..u32::BITS as usize).filter(|block| blocks >> block & 1 == 1);
+        used.for_each(|block| self.statistics.synthesised(block));
         self.finish(t, now, tx);
     }
 

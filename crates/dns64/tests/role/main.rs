@@ -1,9 +1,10 @@
 //! Tests of the server as a role, step by step: upstream queries and their times, answers to clients, limits. `answers`,
-//! `dnssec` and `options` have the rules for their content.
+//! `dnssec` and `options` have the rules for their content, `loss` upstreams from which replies are lost or late.
 
 mod answers;
 mod bench;
 mod dnssec;
+mod loss;
 mod options;
 mod text;
 
@@ -82,22 +83,23 @@ fn a_silent_upstream_gets_retries_and_the_client_servfail() {
     bench.ask(1, &query("www.test", Qtype::AAAA, 1));
     let events = bench.wait(10_000);
     let times: Vec<u64> = events.iter().map(|(ms, _)| *ms).collect();
-    // AAAA at 0, 400 and 1,200 ms, A beside it from 400 ms on, 400 and 800 ms later; SERVFAIL when both have ended; with
+    // AAAA at 0, 400, 1,000 and 1,900 ms, A beside it from 400 ms on; SERVFAIL when both have ended, each after 3 s; with
     // 10 % of jitter at each step and ticks of 4 ms.
-    for (at, expected) in times.iter().zip([400, 800, 1_200, 1_600, 3_200]) {
+    for (at, expected) in times.iter().zip([400, 800, 1_000, 1_400, 1_900, 2_300, 3_400]) {
         assert!(
             at + expected / 10 >= expected && *at <= expected + expected / 10 + 13,
             "{times:?}"
         );
     }
-    assert_eq!(times.len(), 5);
+    assert_eq!(times.len(), 7);
     let types: Vec<Vec<Qtype>> =
         events.iter().map(|(_, out)| out.upstream.iter().map(Sent::qtype).collect()).collect();
     let (aaaa, a) = (Qtype::AAAA, Qtype::A);
-    assert_eq!(types, [vec![aaaa, a], vec![a], vec![aaaa], vec![a], vec![]]);
-    let (_, answer) = &events[4].1.clients[0];
+    let (both, one) = (vec![aaaa, a], |qtype| vec![qtype]);
+    assert_eq!(types, [both, one(a), one(aaaa), one(a), one(aaaa), one(a), vec![]]);
+    let (_, answer) = &events[6].1.clients[0];
     assert_eq!(rcode(answer), 2);
-    assert_eq!(bench.role.counters().upstream_timeouts, 6);
+    assert_eq!(bench.role.counters().upstream_timeouts, 8);
 }
 
 #[test]
@@ -429,8 +431,9 @@ fn an_error_of_one_server_is_retried_at_another() {
 
 #[test]
 fn answers_are_cached_refreshed_and_served_stale() {
-    let mut bench =
-        Bench::new("cache.prefetch = true\ncache.serve-stale = \"1h\"\nupstream.attempts = 1");
+    let mut bench = Bench::new(
+        "cache.prefetch = true\ncache.serve-stale = \"1h\"\nupstream.give-up-after = \"400ms\"",
+    );
     let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
     bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
     // TTL 256: the answer is cached for this time, and its age is subtracted.
@@ -464,7 +467,9 @@ fn answers_are_cached_refreshed_and_served_stale() {
 #[test]
 fn a_failed_refresh_keeps_the_old_answer() {
     for silent in [true, false] {
-        let mut bench = Bench::new("cache.prefetch = true\nupstream.attempts = 1");
+        let mut bench = Bench::new(
+            "cache.prefetch = true\nupstream.give-up-after = \"400ms\"\nupstream.dead-after = 100",
+        );
         let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
         bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
         bench.now += Nanos::from_secs(240);

@@ -62,16 +62,19 @@ pub(crate) enum Refusal {
     Handshakes,
     /// There is no memory left.
     Memory,
+    /// The server is being taken out of service.
+    Draining,
 }
 
 impl Refusal {
     /// All reasons, with their words in metrics.
-    pub(crate) const ALL: [(Self, &str); 5] = [
+    pub(crate) const ALL: [(Self, &str); 6] = [
         (Refusal::Client, "client"),
         (Refusal::Network, "network"),
         (Refusal::Full, "full"),
         (Refusal::Handshakes, "handshakes"),
         (Refusal::Memory, "memory"),
+        (Refusal::Draining, "draining"),
     ];
 }
 
@@ -114,6 +117,8 @@ pub(crate) struct Places {
     started: Instant,
     /// QUIC handshakes with unproven clients.
     unproven: AtomicUsize,
+    /// Whether there are no new places, since the server is being taken out of service.
+    draining: AtomicBool,
 }
 
 /// The places of one transport.
@@ -206,7 +211,26 @@ impl Places {
     /// Makes empty pools with a common memory.
     pub(crate) fn new(budget: Budget) -> Self {
         let pools = Transport::ALL.map(|_| Pool::default());
-        Places { pools, budget, started: Instant::now(), unproven: AtomicUsize::new(0) }
+        let (unproven, draining) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Places { pools, budget, started: Instant::now(), unproven, draining }
+    }
+
+    /// Refuses new connections from now on and ends the idle ones; or takes new ones again.
+    pub(crate) fn drain(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+        for transport in Transport::ALL.into_iter().filter(|_| draining) {
+            let (mut table, mut ended) = (self.table(transport), 0);
+            while table.end_idlest(None, self.now(), FRESH) {
+                ended += 1;
+            }
+            drop(table);
+            self.count_displaced(transport, ended);
+        }
+    }
+
+    /// Returns whether new connections are refused.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Returns the counts of a transport.
@@ -236,6 +260,10 @@ impl Places {
     ) -> Result<Place, Refusal> {
         let (network, now, handshake) =
             (limits.network_of(client), self.now(), transport.uses_tls());
+        if self.is_draining() {
+            self.refuse(transport, Refusal::Draining);
+            return Err(Refusal::Draining);
+        }
         let mut table = self.table(transport);
         let Some(memory) = self.budget.take(footprint(transport)) else {
             // The next client may have what it leaves.

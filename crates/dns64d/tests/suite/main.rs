@@ -8,6 +8,7 @@
 //! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` lists where they differ and why.
 
 mod compare;
+mod control;
 mod early;
 mod faults;
 mod http;

@@ -112,7 +112,8 @@ fn idle_connections_give_way_and_busy_ones_do_not() {
     script.on("held.example AAAA", "");
     script.on("held.example A", &format!("hold; {}", A.replace('$', "held.example")));
     let config = "limits.tcp-connections = 4\nlimits.tcp-idle = \"1h\"\n\
-                  upstream.first-timeout = \"10s\"\nupstream.min-timeout = \"10s\"";
+                  upstream.first-timeout = \"10s\"\nupstream.min-timeout = \"10s\"\n\
+                  upstream.give-up-after = \"30s\"";
     let server = dns64d(&[&script], config);
     let mut busy = connect(FRIEND, server.address()).expect("a place");
     busy.write_all(&client::frame(&Query::parse("held.example AAAA").octets)).expect("writes");
@@ -144,7 +145,8 @@ fn each_transport_and_each_network_has_its_own_places() {
     let (script, private) = (ipv4_only(), Private::new());
     script.set_silent(true);
     let limits = "[limits]\ntcp-connections = 6\ntcp-connections-per-client = 3\n\
-                  [upstream]\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"";
+                  [upstream]\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\n\
+                  give-up-after = \"30s\"";
     let server = dns64d(&[&script], &format!("{}{limits}", private.config()));
     let busy = |from: Ipv4Addr, name: &str| {
         let mut stream = connect(from, server.address()).expect("loopback");

@@ -36,6 +36,7 @@ fn a_flood_while_upstream_is_silent() {
             cache.size = \"1MiB\"
             cache.failure-ttl = \"0s\"
             upstream.first-timeout = \"100ms\"
+            upstream.give-up-after = \"300ms\"
             upstream.probe-after = \"100ms\""
         );
         let server = dns64d(&[&script], &config);
@@ -71,7 +72,8 @@ fn one_client_leaves_room_for_others() {
     let config = "server.allow = [\"any\"]
         limits.outstanding = 400
         limits.client-share = 0.25
-        upstream.first-timeout = \"10s\"";
+        upstream.first-timeout = \"10s\"
+        upstream.give-up-after = \"30s\"";
     let server = dns64d(&[&script], config);
     flood(&server, "127.0.0.66", 5_000);
     wait_for("the client has its share", || server.metric("dns64d_over_share_total") > 0);

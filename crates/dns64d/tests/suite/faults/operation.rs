@@ -188,7 +188,8 @@ fn pending_queries_are_answered_before_the_end() {
         script.on(&format!("{name}.example AAAA"), "");
         script.on(&format!("{name}.example A"), &format!("hold; {name}.example 60 A 192.0.2.33"));
     }
-    let mut server = dns64d(&[&script], "upstream.first-timeout = \"10s\"");
+    let mut server =
+        dns64d(&[&script], "upstream.first-timeout = \"10s\"\nupstream.give-up-after = \"30s\"");
     recovers(&server, "before");
     let mut stream = TcpStream::connect(server.address()).expect("loopback");
     stream.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");

@@ -99,7 +99,7 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
-        name: "A silent AAAA costs one timeout: A is queried beside the second AAAA query",
+        name: "A silent AAAA costs three timeouts: A is queried beside the second AAAA query",
         rfc: "RFC 6147 5.1.3, RFC 6298",
         config: "upstream.first-timeout = \"500ms\"\nupstream.attempts = 4",
         unbound: AS_IS,
@@ -107,7 +107,7 @@ pub(crate) const ROWS: &[Row] = &[
         upstream: &[A, ("v4.example AAAA", "silent")],
         queries: &[(
             "v4.example AAAA",
-            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked v4.example AAAA 2; asked v4.example A 1",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked v4.example AAAA 3; asked v4.example A 1",
         )],
         differs: &[
             (Kind::Unbound, "it retries for longer than a client waits"),

@@ -228,7 +228,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "TCP: many queries on one connection are answered out of order",
         rfc: "RFC 7766 6.2.1",
-        config: "upstream.first-timeout = \"10s\"",
+        config: "upstream.first-timeout = \"10s\"\nupstream.give-up-after = \"30s\"",
         unbound: With("# as it is"),
         bind: With("# as it is"),
         upstream: &[

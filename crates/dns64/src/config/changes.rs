@@ -1,0 +1,127 @@
+//! What another configuration file changes, for the operator.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use super::DEFAULTS;
+
+/// Settings that a running server cannot change.
+const NEED_RESTART: [&str; 11] = [
+    "server.listen",
+    "server.workers",
+    "server.stream-threads",
+    "server.cpus",
+    "server.socket-buffer",
+    "server.user",
+    "server.log-format",
+    "limits.outstanding",
+    "metrics",
+    "control",
+    "tls",
+];
+
+/// One setting that differs between two configuration files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Key of the setting, such as `cache.size` or `dns64[0].prefix`.
+    pub key: String,
+    /// Its values in TOML; `None` if there is none.
+    pub before: Option<String>,
+    /// See `before`.
+    pub after: Option<String>,
+    /// Whether the change needs a restart.
+    pub needs_restart: bool,
+}
+
+/// Returns the settings that differ between two valid configuration files, by their keys.
+pub fn changes(before: &str, after: &str) -> Vec<Change> {
+    let (mut old, new) = (settings(before), settings(after));
+    let mut all = Vec::new();
+    for (key, value) in new {
+        let before = old.remove(&key);
+        if before.as_ref() != Some(&value) {
+            all.push(Change::new(key, before, Some(value)));
+        }
+    }
+    all.extend(old.into_iter().map(|(key, value)| Change::new(key, Some(value), None)));
+    all.sort_by(|a, b| a.key.cmp(&b.key));
+    all
+}
+
+impl Change {
+    fn new(key: String, before: Option<Value>, after: Option<Value>) -> Self {
+        let belongs = |to: &str| {
+            key.strip_prefix(to)
+                .is_some_and(|rest| matches!(rest.bytes().next(), None | Some(b'.')))
+        };
+        let needs_restart = NEED_RESTART.iter().any(|to| belongs(to));
+        let text = |value: Option<Value>| value.map(|value| value.to_string());
+        Change { needs_restart, key, before: text(before), after: text(after) }
+    }
+}
+
+/// Returns all settings of a configuration file, with the defaults of those that it lacks.
+fn settings(file: &str) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for text in [DEFAULTS, file] {
+        // The caller has read the file before.
+        flatten("", text.parse::<Table>().unwrap_or_default(), &mut all);
+    }
+    all
+}
+
+/// Adds the values of a table and its tables with their whole keys.
+fn flatten(prefix: &str, table: Table, all: &mut BTreeMap<String, Value>) {
+    for (key, value) in table {
+        let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Table(table) => flatten(&key, table, all),
+            Value::Array(tables) if tables.first().is_some_and(Value::is_table) => {
+                for (number, table) in tables.into_iter().enumerate() {
+                    if let Value::Table(table) = table {
+                        flatten(&format!("{key}[{number}]"), table, all);
+                    }
+                }
+            }
+            value => drop(all.insert(key, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_named_with_both_values() {
+        let before =
+            "cache.size = \"64MiB\"\nserver.workers = 2\n[[dns64]]\nprefix = \"64:ff9b::/96\"";
+        let after =
+            "cache.size = \"1MiB\"\nserver.workers = 3\nserver.log = \"info\"\nlimits.slip = 2";
+        let seen: Vec<_> = changes(before, after)
+            .into_iter()
+            .map(|c| format!("{} {:?} {:?} {}", c.key, c.before, c.after, c.needs_restart))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "cache.size Some(\"\\\"64MiB\\\"\") Some(\"\\\"1MiB\\\"\") false",
+                "dns64[0].prefix Some(\"\\\"64:ff9b::/96\\\"\") None false",
+                "server.workers Some(\"2\") Some(\"3\") true",
+            ]
+        );
+        assert!(changes("", DEFAULTS).is_empty());
+        let tls = changes("", "tls.dot = [\"[::1]:853\"]");
+        assert!(tls.len() == 1 && tls[0].needs_restart);
+    }
+
+    #[test]
+    fn every_setting_that_needs_a_restart_exists() {
+        let all = settings("");
+        for key in NEED_RESTART {
+            let found = |name: &String| name == key || name.starts_with(&format!("{key}."));
+            assert!(all.keys().any(found), "{key}");
+        }
+    }
+}
