@@ -301,8 +301,9 @@ impl Default for GeneratorSettings {
     }
 }
 
-/// Largest number of secondaries beside the server that is measured: the lab has addresses for so many.
-pub const MAX_SECONDARIES: usize = 7;
+/// Largest number of secondaries beside the server that is measured, its further instances included: the lab has
+/// addresses for so many.
+pub const MAX_SECONDARIES: usize = 20;
 
 /// Settings of a primary, its secondaries, and their zone.
 ///
@@ -313,7 +314,9 @@ pub const MAX_SECONDARIES: usize = 7;
 pub struct ReplicationSettings {
     /// Server that receives the updates, by the name of its adapter.
     pub primary: Option<String>,
-    /// Further secondaries of the primary, beside the server that is measured.
+    /// Number of instances of the server that is measured, all of them secondaries and all of them queried.
+    pub instances: usize,
+    /// Further secondaries of the primary, which are not queried.
     pub secondaries: Vec<String>,
     /// Number of delegations of the zone.
     pub delegations: u64,
@@ -332,6 +335,7 @@ impl Default for ReplicationSettings {
     fn default() -> Self {
         ReplicationSettings {
             primary: None,
+            instances: 1,
             secondaries: Vec::new(),
             delegations: 1_000_000,
             signed: false,
@@ -443,12 +447,14 @@ pub struct CpuPlan {
     pub auth: Vec<usize>,
     /// Cores of the server under test.
     pub dut: Vec<usize>,
+    /// Cores of the sender of updates; those of `auth`, where the primary runs, if empty.
+    pub updates: Vec<usize>,
 }
 
 impl Default for CpuPlan {
     /// Returns the plan for two cores: the Tester, both of its parts, on core 0, the server on core 1.
     fn default() -> Self {
-        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1] }
+        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1], updates: Vec::new() }
     }
 }
 

@@ -6,10 +6,11 @@ use std::fmt::Write;
 use measure::stats;
 use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA};
 
+use crate::falls;
 use crate::lockstep;
 use crate::view::Align::{Left, Right};
 use crate::view::conditions::Conditions;
-use crate::view::name::{long_name, repeats, server_name, short_name, void_notes};
+use crate::view::name::{cores, long_name, repeats, server_name, short_name, void_notes};
 use crate::view::table::{figure_order, varied, words_then_numbers};
 use crate::view::{align, figure_name, quantity};
 
@@ -69,6 +70,10 @@ fn figures(out: &mut String, run: &Run, cells: &[&CellRecord], conditions: &Cond
     out.push_str(&align(&rows, &sides));
     voids(out, cells, &keys);
     secondaries(out, cells, &keys);
+    out.push_str(&falls::table(cells));
+    if let Some(cores) = cores(cells) {
+        let _ = writeln!(out, "cores: {cores}");
+    }
 }
 
 /// Writes a line for each shortcoming and each void repeat, and for the void rates of each repeat.

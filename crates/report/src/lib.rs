@@ -4,6 +4,7 @@
 mod cells;
 mod checks;
 mod comparison;
+mod falls;
 mod host;
 mod hosts;
 mod html;

@@ -94,7 +94,7 @@ impl Material {
         let in_file = settings.signed && method == Method::SignedUnsigned;
         let signed = in_file.then(|| sign(&zone, dir)).transpose()?;
         let count = match method {
-            Method::UpdateRate => settings.updates + 2 * settings.killed_after,
+            Method::UpdateRate => settings.updates + 3 * settings.killed_after,
             // Two of three updates need a delegation without names below it.
             Method::QueryUnderUpdate => (settings.delegations / 2).min(MOST_UPDATES),
             _ => 0,

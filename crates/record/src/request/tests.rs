@@ -132,6 +132,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
         |(engine, workload, pacing, goal, sockets, (duration, timeout, seed))| TrialRequest {
             version: VERSION,
             target: "[fd00::1]:53".parse().expect("an address"),
+            also: vec!["[fd00::2]:53".parse().expect("an address"); (seed % 3) as usize],
             engine,
             workload,
             pacing,
@@ -161,6 +162,7 @@ fn what_cannot_be_read_is_named() {
     let request = TrialRequest {
         version: VERSION,
         target: "127.0.0.1:53".parse().expect("an address"),
+        also: Vec::new(),
         engine: Engine::Streams(Box::new(Connecting::over(Transport::Tls))),
         workload: Workload::Replay { capture: "x.pcap".into(), speed: 1.0, ports: vec![53] },
         pacing: Pacing::Window { outstanding: 64 },

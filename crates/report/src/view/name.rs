@@ -102,6 +102,17 @@ pub fn figure_name(name: &str) -> String {
     name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR")
 }
 
+/// Returns the cores of each role of an experiment about updates, as its first trial has them; `None` of others.
+pub(crate) fn cores(cells: &[&CellRecord]) -> Option<String> {
+    let trials = cells.iter().filter(|cell| !cell.secondaries.is_empty());
+    let cpu = &trials.flat_map(|cell| &cell.trials).next()?.trial.cpu;
+    let of = |(role, cpu): (&String, &record::Cpu)| {
+        format!("{role} {}", record::testbed::cpu_list(&cpu.cpus))
+    };
+    let roles: Vec<String> = cpu.iter().filter(|(_, cpu)| !cpu.cpus.is_empty()).map(of).collect();
+    (!roles.is_empty()).then(|| roles.join(", "))
+}
+
 /// Returns a figure's name as the heading of a column, or as a title.
 pub(crate) fn figure_title(name: &str) -> String {
     if name == "qps" {
