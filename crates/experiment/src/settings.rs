@@ -3,6 +3,7 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod slice;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub use slice::ZoneSlice;
 pub(crate) use workload::CLOSED_NAMES_PER_S;
 pub use workload::{AUTO, Workload};
 
@@ -318,8 +320,11 @@ pub struct ReplicationSettings {
     pub instances: usize,
     /// Further secondaries of the primary, which are not queried.
     pub secondaries: Vec<String>,
-    /// Number of delegations of the zone.
+    /// Number of delegations of the whole zone.
     pub delegations: u64,
+    /// Slice of the zone that is used instead of the whole.
+    #[serde(deserialize_with = "some_text")]
+    pub slice: Option<ZoneSlice>,
     /// Whether the zone is signed: by its primary, or once for all servers if the method sends no updates.
     pub signed: bool,
     /// Rate of updates while queries are sent.
@@ -338,6 +343,7 @@ impl Default for ReplicationSettings {
             instances: 1,
             secondaries: Vec::new(),
             delegations: 1_000_000,
+            slice: None,
             signed: false,
             update_rate: UpdateRate::None,
             updates: 10_000,

@@ -108,6 +108,10 @@ fn mistakes_have_their_place() {
             ("[\"yadifa\"]", "[\"yadifa\"]\ninstances = 21"),
             "x.toml:14:13: `instances` is at least 1",
         ),
+        (
+            ("8_640_000", "1_000\nslice = \"3/2\""),
+            "x.toml:15:9: `3/2` is not a slice of a zone such as 1/2",
+        ),
         (("8_640_000", "10"), "x.toml:14:15: `delegations` is a number from 100"),
         (("delegations = 8_640_000", "updates = 0"), "x.toml:14:11: `updates` is a number from 1"),
         (
@@ -428,7 +432,15 @@ fn sizes_stand_beside_the_rate() {
     let (cell, calls) = measure(&text, healthy());
     assert_eq!(calls, ["trial of 2s", "sizes"]);
     let cell = cell.expect("a cell");
-    for (name, value) in [("qps", 2_500.0), ("query_octets", 40.0), ("reply_octets", 150.0)] {
+    let trial = &cell.trials[0].trial;
+    let table = [
+        ("qps", 2_500.0),
+        ("query_octets", 40.0),
+        ("reply_octets", 150.0),
+        ("octets_of_all_queries", 40.0 * trial.sent as f64),
+        ("octets_of_all_replies", 150.0 * trial.answered as f64),
+    ];
+    for (name, value) in table {
         assert_eq!(figure(&cell.figures, name), value, "{name}");
     }
 }

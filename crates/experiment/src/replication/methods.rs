@@ -101,6 +101,8 @@ impl Visiting<'_> {
             ("qps", "qps", trial.valid_qps()),
             ("query_octets", "octets", sizes.query),
             ("reply_octets", "octets", sizes.reply),
+            ("octets_of_all_queries", "B", sizes.query * trial.sent as f64),
+            ("octets_of_all_replies", "B", sizes.reply * trial.answered as f64),
         ]);
         self.followed(figures, Vec::new())
     }

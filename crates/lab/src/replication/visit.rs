@@ -101,6 +101,7 @@ impl Session<'_> {
         let in_file = settings.signed && method == Method::SignedUnsigned;
         let made_for = ReplicationSettings {
             delegations: settings.delegations,
+            slice: settings.slice,
             updates: settings.updates,
             killed_after: settings.killed_after,
             signed: in_file,

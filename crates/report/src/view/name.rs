@@ -99,6 +99,12 @@ pub fn labels(cell: &CellRecord) -> Vec<(String, String)> {
 
 /// Returns a figure's name in words: `zone_load` is "zone load".
 pub fn figure_name(name: &str) -> String {
+    match name {
+        "updates" => return "updates a second".to_owned(),
+        "updates_done" => return "updates done a second".to_owned(),
+        "disk_syncs" => return "syncs a second of the disk".to_owned(),
+        _ => {}
+    }
     name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR")
 }
 
