@@ -94,9 +94,101 @@ fn every_primary_is_updated_killed_and_looked_at() {
     for result in record["results"].as_array().expect("a list") {
         assert_eq!(figure(result, "not_acknowledged"), 0.0, "{result}");
         assert_eq!(figure(result, "acknowledged_but_not_done"), 0.0, "{result}");
-        assert_eq!(figure(result, "looked_up_after_SIGKILL"), 50.0, "{result}");
+        assert_eq!(figure(result, "looked_up_after_SIGKILL"), 60.0, "{result}");
+        assert!(figure(result, "disk_syncs") > 0.0, "{result}");
         // Whether a server keeps its word is its own affair, and told.
         println!("{}: {} gone", result["server"], figure(result, "gone_after_SIGKILL"));
+    }
+}
+
+/// Notes on a cell.
+fn notes(result: &Value) -> String {
+    result["notes"]
+        .as_array()
+        .map(|notes| Value::from(notes.clone()).to_string())
+        .unwrap_or_default()
+}
+
+#[test]
+fn a_primary_that_does_not_sync_is_caught() {
+    let program = |name: &str| {
+        let dirs = ["/usr/bin", "/usr/sbin"].iter().map(|dir| Path::new(dir).join(name));
+        dirs.into_iter().find(|path| path.is_file())
+    };
+    let (Some(named), Some(eatmydata), Some(_)) =
+        (program("named"), program("eatmydata"), program("strace"))
+    else {
+        skip::because("named, eatmydata or strace is not installed");
+        return;
+    };
+    let updates = "updates = 20\nkilled-after = 20\n";
+    let text = experiment("update-rate", &["bind9"], updates);
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(record) = run(dir.path(), &text) else { return };
+    let synced = &record["results"][0];
+    if synced.is_null() {
+        return;
+    }
+    assert!(figure(synced, "syncs_per_update") >= 1.0, "{synced}");
+    assert!(figure(synced, "writes_per_update") >= 1.0, "{synced}");
+    assert!(!notes(synced).contains("NOT ON STABLE STORAGE"), "{synced}");
+    // The same program, its syncs taken away.
+    let bin = dir.path().join("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    let script = format!("#!/bin/sh\nexec {} {} \"$@\"\n", eatmydata.display(), named.display());
+    std::fs::write(bin.join("named"), script).expect("writes");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("named"), mode).expect("executable");
+    let path = std::env::var("PATH").unwrap_or_default();
+    std::fs::write(dir.path().join("x.toml"), &text).expect("writes");
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["run", "--wait", "x.toml", "--no-store", "--json", "y.json"])
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .current_dir(dir.path())
+        .output()
+        .expect("starts");
+    let json = std::fs::read_to_string(dir.path().join("y.json")).expect("a record");
+    let record: Value = serde_json::from_str(&json).expect("JSON");
+    let cell = &record["results"][0];
+    if cell["void_repeats"].is_array() {
+        assert_void(cell);
+        skip::because(format_args!("the Tester was starved: {cell}"));
+        return;
+    }
+    assert_eq!(figure(cell, "syncs_per_update"), 0.0, "{cell}");
+    assert!(figure(cell, "writes_per_update") >= 1.0, "{cell}");
+    assert!(notes(cell).contains("NOT ON STABLE STORAGE"), "{cell}");
+    assert_eq!(figure(cell, "gone_after_SIGKILL"), 0.0, "SIGKILL does not show it: {cell}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("NOT ON STABLE STORAGE"), "{table}");
+}
+
+#[test]
+fn thirteen_secondaries_are_queried_and_watched() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let more = "primary = \"bind9\"\ninstances = 13\n\
+                [closed]\nduration = \"4s\"\nwindow = 4\n\
+                [matrix]\nreplication.update-rate = [\"0\", \"32\"]\nvariables.safety_copies = [\"off\"]\n";
+    let record = run(dir.path(), &experiment("query-under-update", &["bind9"], more));
+    let Some(record) = record else { return };
+    for result in record["results"].as_array().expect("a list") {
+        let secondaries = result["secondaries"].as_array().expect("a list");
+        assert_eq!(secondaries.len(), 13);
+        let rates: Vec<f64> = secondaries.iter().map(|one| figure(one, "qps")).collect();
+        let all = figure(result, "qps");
+        assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
+        assert!((rates.iter().sum::<f64>() - all).abs() < all / 1e3, "{rates:?} are not {all}");
+        let trial = &result["trials"].as_array().and_then(|all| all.last()).expect("a trial");
+        assert!(trial["limiter"].is_string() && trial["void"] == false, "{result}");
+        for role in ["tester", "dut", "primary", "secondaries"] {
+            assert!(trial["cpu"][role]["cpus"].is_array(), "{role}: {}", trial["cpu"]);
+        }
+        if result["settings"]["update-rate"] == "32" {
+            for one in secondaries {
+                assert!(figure(one, "lag_watched") >= 100.0, "{one}");
+                assert!(figure(one, "axfr") >= 1.0 && figure(one, "ixfr") >= 1.0, "{one}");
+            }
+        }
     }
 }
 

@@ -108,6 +108,7 @@ impl Bench for Stalling {
             series,
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
+            targets: Vec::new(),
             conditions: Conditions::default(),
             warnings: Vec::new(),
         })

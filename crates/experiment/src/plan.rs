@@ -104,10 +104,10 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         Method::UpdateRate => {
             let r = &settings.replication;
             // The primary is started again after it was killed.
-            (r.updates + r.killed_after) as f64 / UPDATE_RATE + START + zone_s(settings)
+            (r.updates + 2 * r.killed_after) as f64 / UPDATE_RATE + START + zone_s(settings)
         }
         Method::QueryUnderUpdate | Method::SignedUnsigned => {
-            let others = settings.replication.secondaries.len() + 1;
+            let others = settings.replication.secondaries.len() + settings.replication.instances;
             trial(settings.closed.duration) + others as f64 * (START + zone_s(settings))
         }
     };

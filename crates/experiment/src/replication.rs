@@ -1,7 +1,7 @@
 //! The methods about dynamic updates: a primary under update, the secondaries that follow it, and queries beside.
 //!
 //! ```text
-//! update-rate          send ──> look up ──> send, kill the primary ──> start it again ──> look up
+//! update-rate          send ──> look up ──> send, traced ──> send, kill the primary ──> start it again ──> look up
 //! query-under-update   begin to send ──> trial at the server asked ──> stop sending: updates done, lag
 //! signed-unsigned      trial ──> octets of queries and replies
 //! ```
@@ -44,6 +44,19 @@ pub trait Replication {
     /// If the updates cannot be sent.
     fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError>;
 
+    /// Sends `count` updates as fast as they are acknowledged while the system calls of the primary are traced, which
+    /// slows it down.
+    ///
+    /// # Errors
+    /// If the updates cannot be sent. A host that does not let processes be traced is not an error.
+    fn trace(&mut self, count: u64) -> Result<Traced, BenchError>;
+
+    /// Measures how many times a second the disk under the primary writes a block and syncs it.
+    ///
+    /// # Errors
+    /// If the disk cannot be written to.
+    fn disk_syncs(&mut self) -> Result<f64, BenchError>;
+
     /// Looks up every update acknowledged so far in the primary.
     ///
     /// # Errors
@@ -81,6 +94,24 @@ pub trait Replication {
     /// # Errors
     /// If the transfers cannot be counted.
     fn transfers(&mut self) -> Result<Option<Transfers>, BenchError>;
+}
+
+/// How a primary put updates on stable storage.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Traced {
+    /// Its system calls were counted.
+    Counted {
+        /// Number of updates that were acknowledged meanwhile.
+        acknowledged: u64,
+        /// Duration of these updates, in seconds.
+        seconds: f64,
+        /// Number of writes to files.
+        writes: u64,
+        /// Number of calls after which what was written is on stable storage.
+        syncs: u64,
+    },
+    /// The host does not let it be traced, for this reason.
+    No(String),
 }
 
 /// Result of updates that were sent as fast as they were acknowledged.

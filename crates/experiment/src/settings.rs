@@ -3,6 +3,7 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod slice;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub use slice::ZoneSlice;
 pub(crate) use workload::CLOSED_NAMES_PER_S;
 pub use workload::{AUTO, Workload};
 
@@ -307,8 +309,9 @@ impl Default for GeneratorSettings {
     }
 }
 
-/// Largest number of secondaries beside the server that is measured: the lab has addresses for so many.
-pub const MAX_SECONDARIES: usize = 7;
+/// Largest number of secondaries beside the server that is measured, its further instances included: the lab has
+/// addresses for so many.
+pub const MAX_SECONDARIES: usize = 20;
 
 /// Settings of a primary, its secondaries, and their zone.
 ///
@@ -319,10 +322,15 @@ pub const MAX_SECONDARIES: usize = 7;
 pub struct ReplicationSettings {
     /// Server that receives the updates, by the name of its adapter.
     pub primary: Option<String>,
-    /// Further secondaries of the primary, beside the server that is measured.
+    /// Number of instances of the server that is measured, all of them secondaries and all of them queried.
+    pub instances: usize,
+    /// Further secondaries of the primary, which are not queried.
     pub secondaries: Vec<String>,
-    /// Number of delegations of the zone.
+    /// Number of delegations of the whole zone.
     pub delegations: u64,
+    /// Slice of the zone that is used instead of the whole.
+    #[serde(deserialize_with = "some_text")]
+    pub slice: Option<ZoneSlice>,
     /// Whether the zone is signed: by its primary, or once for all servers if the method sends no updates.
     pub signed: bool,
     /// Rate of updates while queries are sent.
@@ -338,8 +346,10 @@ impl Default for ReplicationSettings {
     fn default() -> Self {
         ReplicationSettings {
             primary: None,
+            instances: 1,
             secondaries: Vec::new(),
             delegations: 1_000_000,
+            slice: None,
             signed: false,
             update_rate: UpdateRate::None,
             updates: 10_000,
@@ -449,12 +459,14 @@ pub struct CpuPlan {
     pub auth: Vec<usize>,
     /// Cores of the server under test.
     pub dut: Vec<usize>,
+    /// Cores of the sender of updates; those of `auth`, where the primary runs, if empty.
+    pub updates: Vec<usize>,
 }
 
 impl Default for CpuPlan {
     /// Returns the plan for two cores: the Tester, both of its parts, on core 0, the server on core 1.
     fn default() -> Self {
-        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1] }
+        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1], updates: Vec::new() }
     }
 }
 

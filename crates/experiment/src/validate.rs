@@ -201,19 +201,7 @@ fn replication(s: &Settings) -> Result<(), Invalid> {
         "replication.primary",
         "the servers of the method `update-rate` are primaries themselves: there is no other `primary`",
     )?;
-    must(
-        r.secondaries.is_empty() || r.primary.is_some(),
-        "replication.secondaries",
-        "`secondaries` follow a `primary`, and there is none",
-    )?;
-    let twice = |(i, name): (usize, &String)| r.secondaries[..i].contains(name);
-    must(
-        r.secondaries.len() <= MAX_SECONDARIES && !r.secondaries.iter().enumerate().any(twice),
-        "replication.secondaries",
-        format!(
-            "`secondaries` has each server once, and {MAX_SECONDARIES} at most beside the one that is measured"
-        ),
-    )?;
+    secondaries(s)?;
     must(
         under_update || r.update_rate == UpdateRate::None,
         "replication.update-rate",
@@ -222,6 +210,41 @@ fn replication(s: &Settings) -> Result<(), Invalid> {
     within(r.delegations, DELEGATIONS, "replication.delegations")?;
     within(r.updates, UPDATES, "replication.updates")?;
     within(r.killed_after, UPDATES, "replication.killed-after")
+}
+
+/// Checks the servers that follow the primary.
+fn secondaries(s: &Settings) -> Result<(), Invalid> {
+    let r = &s.replication;
+    must(
+        r.secondaries.is_empty() || r.primary.is_some(),
+        "replication.secondaries",
+        "`secondaries` follow a `primary`, and there is none",
+    )?;
+    let twice = |(i, name): (usize, &String)| r.secondaries[..i].contains(name);
+    must(
+        !r.secondaries.iter().enumerate().any(twice),
+        "replication.secondaries",
+        "`secondaries` has each server once; `instances` is for several of one kind",
+    )?;
+    must(
+        (1..=MAX_SECONDARIES + 1).contains(&r.instances)
+            && r.instances - 1 + r.secondaries.len() <= MAX_SECONDARIES,
+        "replication.instances",
+        format!(
+            "`instances` is at least 1, and with `secondaries` {} at most",
+            MAX_SECONDARIES + 1
+        ),
+    )?;
+    must(
+        r.instances == 1 || s.method == Method::QueryUnderUpdate,
+        "replication.instances",
+        "`instances` is about the method `query-under-update`",
+    )?;
+    must(
+        r.instances == 1 || s.tester.transport == Transport::Udp,
+        "tester.transport",
+        "several `instances` are queried over udp",
+    )
 }
 
 fn machine(s: &Settings) -> Result<(), Invalid> {
@@ -262,7 +285,8 @@ fn cpus(s: &Settings) -> Result<(), Invalid> {
     for (key, list) in lists {
         must(!list.is_empty(), key, "`cpus` gives each of tester, auth and dut a core")?;
     }
-    let overlap = s.cpus.dut.iter().any(|c| s.cpus.tester.contains(c) || s.cpus.auth.contains(c));
+    let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates];
+    let overlap = s.cpus.dut.iter().any(|cpu| others.iter().any(|list| list.contains(cpu)));
     must(
         !overlap,
         "cpus.dut",

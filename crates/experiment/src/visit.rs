@@ -36,6 +36,8 @@ pub enum Found {
         secondaries: Vec<Figures>,
         /// Limiter of the figures, if no trial has one.
         limiter: Option<Limiter>,
+        /// Shortcomings of the server.
+        notes: Vec<String>,
     },
     /// No result: the trials stayed void.
     Void(VoidRepeat),
@@ -293,7 +295,10 @@ pub fn add_visit(
         Found::Void(void) => cell.void_repeats.push(void),
         Found::Capacity(capacity) => cell.capacities.push(capacity),
         Found::Figures(figures) => add_figures(&mut cell.figures, figures),
-        Found::Replicated { figures, secondaries, limiter } => {
+        Found::Replicated { figures, secondaries, limiter, notes } => {
+            let new = notes.into_iter().filter(|note| !cell.notes.contains(note));
+            let new: Vec<String> = new.collect();
+            cell.notes.extend(new);
             add_figures(&mut cell.figures, figures);
             for (secondary, figures) in cell.secondaries.iter_mut().zip(secondaries) {
                 add_figures(&mut secondary.figures, figures);

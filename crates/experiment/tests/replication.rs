@@ -6,13 +6,13 @@ mod scripted;
 use std::path::Path;
 
 use experiment::{
-    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, TrialSpec,
-    UpdateSpec, Updated, add_visit, visit, visit_estimate,
+    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, Traced,
+    TrialSpec, UpdateSpec, Updated, add_visit, visit, visit_estimate,
 };
 use measure::{Histogram, Limiter, Nanos, UpdateRate, Void};
 use record::{
-    CellRecord, Durability, Lag, SCHEMA, Secondary, Times, TransferCount, Transfers, Trial,
-    UpdateRun, VoidRepeat,
+    CellRecord, Durability, Lag, SCHEMA, Secondary, TargetOutcome, Times, TransferCount, Transfers,
+    Trial, UpdateRun, VoidRepeat,
 };
 
 const FILE: &str = r#"
@@ -100,6 +100,18 @@ fn mistakes_have_their_place() {
             ("[\"yadifa\"]", "[\"yadifa\", \"yadifa\"]"),
             "x.toml:13:15: `secondaries` has each server once",
         ),
+        (
+            ("[\"yadifa\"]", "[]\ninstances = 0"),
+            "x.toml:14:13: `instances` is at least 1, and with `secondaries` 21 at most",
+        ),
+        (
+            ("[\"yadifa\"]", "[\"yadifa\"]\ninstances = 21"),
+            "x.toml:14:13: `instances` is at least 1",
+        ),
+        (
+            ("8_640_000", "1_000\nslice = \"3/2\""),
+            "x.toml:15:9: `3/2` is not a slice of a zone such as 1/2",
+        ),
         (("8_640_000", "10"), "x.toml:14:15: `delegations` is a number from 100"),
         (("delegations = 8_640_000", "updates = 0"), "x.toml:14:11: `updates` is a number from 1"),
         (
@@ -127,6 +139,8 @@ struct Group {
     trials: Vec<Option<Void>>,
     /// Reason why the sender ends by itself.
     ended_by: Option<String>,
+    /// Syncs of the traced primary; `None` where it cannot be traced.
+    syncs: Option<u64>,
     ran_out: bool,
     void: Option<Void>,
 }
@@ -164,7 +178,17 @@ impl Bench for Group {
         let void =
             if self.trials.len() > 1 { self.trials.remove(0) } else { self.trials[0].clone() };
         let limiter = if void.is_some() { Limiter::TesterCpu } else { Limiter::Dut };
-        Ok(Trial { valid: 5_000, ..scripted::trial(spec, 2_500.0, true, limiter, void) })
+        // As many servers as the window of each, 256, makes the whole one.
+        let servers = spec.pacing.outstanding().map_or(1, |all| all / 256);
+        let target = |number: u32| TargetOutcome {
+            target: number.to_string(),
+            sent: 4_000,
+            valid: 1_000 * u64::from(number),
+            bad: 1_000,
+        };
+        let targets = if servers > 1 { (1..=servers).map(target).collect() } else { Vec::new() };
+        let trial = scripted::trial(spec, 2_500.0, true, limiter, void);
+        Ok(Trial { valid: 5_000, targets, ..trial })
     }
 
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
@@ -179,6 +203,20 @@ impl Replication for Group {
         let mut run = self.run(spec.count, done);
         run.killed = spec.kill_after.is_some();
         Ok(Updated { run, void: self.void.clone(), busy: 0.25, limiter: Limiter::Dut })
+    }
+
+    fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
+        self.calls.push(format!("trace {count}"));
+        let (acknowledged, seconds) = (count, 2.0);
+        Ok(match self.syncs {
+            Some(syncs) => Traced::Counted { acknowledged, seconds, writes: 2 * count, syncs },
+            None => Traced::No("no strace".to_owned()),
+        })
+    }
+
+    fn disk_syncs(&mut self) -> Result<f64, BenchError> {
+        self.calls.push("sync".to_owned());
+        Ok(90.0)
     }
 
     fn look_up(&mut self) -> Result<Durability, BenchError> {
@@ -268,9 +306,16 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
         .replace("primary = \"knot\"\nsecondaries = [\"yadifa\"]", "updates = 10\nkilled-after = 3")
         .replace("replication.update-rate = [\"0\", 8, \"100%/day\", \"max\"]\n", "")
         .replace("matrix.replication.update-rate = [\"max\"]\n", "");
-    let (cell, calls) = measure(&text, healthy());
-    let wanted =
-        ["send 10, kill after None", "look up", "send 6, kill after Some(3)", "restart", "look up"];
+    let (cell, calls) = measure(&text, Group { syncs: Some(9), ..healthy() });
+    let wanted = [
+        "send 10, kill after None",
+        "look up",
+        "trace 3",
+        "sync",
+        "send 6, kill after Some(3)",
+        "restart",
+        "look up",
+    ];
     assert_eq!(calls, wanted);
     let cell = cell.expect("a cell");
     let table = [
@@ -280,11 +325,20 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
         ("looked_up_after_SIGKILL", 7.0),
         ("gone_after_SIGKILL", 1.0),
         ("primary_busy", 25.0),
+        ("disk_syncs", 90.0),
+        ("writes_per_update", 2.0),
+        ("syncs_per_update", 3.0),
+        ("updates_while_traced", 1.5),
     ];
     for (name, value) in table {
         assert_eq!(figure(&cell.figures, name), value, "{name}");
     }
     assert_eq!((cell.limiter, cell.repeats), (Limiter::Dut, 1));
+    assert_eq!(cell.notes, [""; 0]);
+    // A primary that does not sync for each update is caught, and one that is not traced is no finding.
+    let notes = |syncs| measure(&text, Group { syncs, ..healthy() }).0.expect("a cell").notes;
+    assert!(notes(Some(2))[0].starts_with("NOT ON STABLE STORAGE"));
+    assert_eq!(notes(None), ["its syncs were not counted: no strace"]);
     // A starved Tester gives no result for the primary.
     let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
     let starved = Group { void: Some(why.clone()), ..healthy() };
@@ -339,6 +393,21 @@ fn queries_run_while_updates_are_sent() {
 }
 
 #[test]
+fn each_instance_has_its_window_and_its_rate() {
+    let text = at("8").replace("[\"yadifa\"]", "[]\ninstances = 3");
+    let (cell, calls) = measure(&text, healthy());
+    assert_eq!(calls, ["begin at Some(8.0)", "trial of 2s", "end"]);
+    let cell = cell.expect("a cell");
+    assert_eq!(figure(&cell.figures, "qps"), 2_500.0, "all of them");
+    // The scripted cell has two secondaries only.
+    for (secondary, (qps, unseen)) in cell.secondaries.iter().zip([(500.0, 1.0), (1_000.0, 3.0)]) {
+        assert_eq!(figure(&secondary.figures, "qps"), qps);
+        assert_eq!(figure(&secondary.figures, "not_valid"), 25.0);
+        assert_eq!(figure(&secondary.figures, "lag_unseen"), unseen);
+    }
+}
+
+#[test]
 fn a_void_trial_is_run_again_with_its_updates_and_gives_no_figure() {
     let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
     let starved = || Some(why.clone());
@@ -363,7 +432,15 @@ fn sizes_stand_beside_the_rate() {
     let (cell, calls) = measure(&text, healthy());
     assert_eq!(calls, ["trial of 2s", "sizes"]);
     let cell = cell.expect("a cell");
-    for (name, value) in [("qps", 2_500.0), ("query_octets", 40.0), ("reply_octets", 150.0)] {
+    let trial = &cell.trials[0].trial;
+    let table = [
+        ("qps", 2_500.0),
+        ("query_octets", 40.0),
+        ("reply_octets", 150.0),
+        ("octets_of_all_queries", 40.0 * trial.sent as f64),
+        ("octets_of_all_replies", 150.0 * trial.answered as f64),
+    ];
+    for (name, value) in table {
         assert_eq!(figure(&cell.figures, name), value, "{name}");
     }
 }

@@ -324,6 +324,18 @@ impl Adapter {
         })
     }
 
+    /// Returns why its `version` does not have a value of a variable any more; `None` if it has.
+    pub(crate) fn lacks(&self, name: &str, value: &str, version: Option<&str>) -> Option<String> {
+        let until = self.variables.get(name)?.until.get(value)?;
+        let version = version.unwrap_or_default();
+        template::at_least(version, until).then(|| {
+            format!(
+                "{} {version} has no `{name}` {value}: versions before {until} have",
+                self.title
+            )
+        })
+    }
+
     /// Returns what is invalid about the adapter; `None` if nothing is.
     fn invalid(&self) -> Option<String> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -344,9 +356,15 @@ impl Adapter {
             if variable.values.is_empty() {
                 return Some(format!("the variable `{name}` needs at least one value"));
             }
-            if let Some(value) = variable.notes.keys().find(|v| !variable.values.contains(v)) {
+            let unknown = |value: &&String| !variable.values.contains(value);
+            if let Some(value) = variable.notes.keys().find(unknown) {
                 return Some(format!(
                     "the variable `{name}` has a note on `{value}`, which is no value"
+                ));
+            }
+            if let Some(value) = variable.until.keys().find(unknown) {
+                return Some(format!(
+                    "the variable `{name}` has a version for `{value}`, which is no value"
                 ));
             }
         }

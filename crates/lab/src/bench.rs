@@ -28,6 +28,7 @@ use record::{LockStepRow, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
 use self::measurer::command;
+use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
@@ -94,7 +95,7 @@ struct Spent {
     // CPU time of each host's processes over time.
     run_times: RunTimes,
     // CPU time of each role beside the server: seconds in user mode and in the kernel.
-    beside: Vec<(&'static str, Host, (f64, f64))>,
+    beside: Vec<(&'static str, CpuList, (f64, f64))>,
 }
 
 /// A server under test that can be started again.
@@ -277,7 +278,7 @@ impl<'a> LabBench<'a> {
 
     /// Returns the processes beside the server, by role.
     fn companions(&self) -> Vec<Companions> {
-        self.group.as_ref().map_or_else(Vec::new, Group::companions)
+        self.group.as_ref().map_or_else(Vec::new, |group| group.companions(self.testbed))
     }
 
     /// Starts a sampler of every role for a trial of `duration`, on the Tester's cores.
@@ -331,7 +332,7 @@ impl<'a> LabBench<'a> {
         let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
         let beside = time_of(&companions).into_iter().zip(beside_before);
         let beside = beside
-            .map(|((role, host, now), (_, _, then))| (role, host, (now.0 - then.0, now.1 - then.1)))
+            .map(|((role, cpus, now), (_, _, then))| (role, cpus, (now.0 - then.0, now.1 - then.1)))
             .collect();
         let (series, run_times) = (sampler.stop(), ledger.stop());
         Ok((tester, Spent { before, after, series, run_times, beside }))
@@ -527,8 +528,8 @@ impl Bench for LabBench<'_> {
 }
 
 /// Returns the CPU time of each role's processes until now: seconds in user mode and in the kernel.
-fn time_of(companions: &[Companions]) -> Vec<(&'static str, Host, (f64, f64))> {
-    companions.iter().map(|c| (c.role, c.host, time_of_processes(&c.pids))).collect()
+fn time_of(companions: &[Companions]) -> Vec<(&'static str, CpuList, (f64, f64))> {
+    companions.iter().map(|c| (c.role, c.cpus.clone(), time_of_processes(&c.pids))).collect()
 }
 
 /// Converts any error to an error of the bench.

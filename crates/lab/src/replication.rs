@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   auth host                                            dut host                    tester host
-//!   update send ──> primary 10.9.1.2 ── NOTIFY ──> 10.9.1.1 the server measured <── dnsdyno load
-//!        └ watches how far           <── SOA?, IXFR ── 10.9.1.11.. others that follow
-//!          each secondary is behind
+//!   update send ──> primary 10.9.1.2 ── NOTIFY ──> 10.9.1.1   the server measured   10.9.0.2   <── dnsdyno load
+//!        └ watches how far           <── SOA?, IXFR ── 10.9.1.11.. its instances      10.9.0.11.. <──┘
+//!          each secondary is behind                    10.9.1.xx.. others that follow
 //! ```
 //!
 //! The server under test is in the DUT's host as any other, and its trials are the same. Each server requests
@@ -17,6 +17,7 @@ mod look;
 mod material;
 mod member;
 pub(crate) mod part;
+pub(crate) mod syncs;
 mod visit;
 
 use std::net::Ipv4Addr;
@@ -36,6 +37,14 @@ pub(crate) const ZONE: &str = "test";
 pub(crate) fn follower_address(number: usize) -> Ipv4Addr {
     match number {
         0 => address_v4(Host::Dut, Host::Auth),
-        other => follower(other),
+        other => follower(other, Host::Auth),
+    }
+}
+
+/// Returns the address at which the Tester queries instance `number` of the server under test.
+pub(crate) fn queried_address(number: usize) -> Ipv4Addr {
+    match number {
+        0 => address_v4(Host::Dut, Host::Tester),
+        other => follower(other, Host::Tester),
     }
 }

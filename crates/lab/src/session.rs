@@ -30,7 +30,7 @@ use crate::tuning::Tuning;
 use crate::variables;
 use crate::visit::Started;
 use crate::zone_load::{ZoneLoad, zone_load};
-use crate::zonefile::write_zone;
+use crate::zonefile::{ZoneError, write_zone};
 
 /// Reason why a visit ended without findings.
 pub(crate) enum Shortfall {
@@ -275,6 +275,12 @@ impl<'a> Session<'a> {
     fn installed(&mut self, adapter: &Adapter, point: &Point) -> Result<Installed, Shortfall> {
         let installed = self.find(adapter)?;
         let (transport, version) = (point.settings.tester.transport, installed.version());
+        let lacks = |(name, value): (&String, &experiment::settings::Scalar)| {
+            adapter.lacks(name, &value.0, version)
+        };
+        if let Some(why) = point.settings.variables.iter().find_map(lacks) {
+            return Err(Shortfall::Cannot(why));
+        }
         if adapter.speaks(transport, version) {
             return Ok(installed);
         }
@@ -308,8 +314,10 @@ impl<'a> Session<'a> {
             return Ok(path.clone());
         }
         let path = self.dir.join(format!("zone-{}", self.zones.len()));
-        write_zone(&path, &asked.namespace, records)
-            .map_err(|e| Shortfall::Failed(e.to_string()))?;
+        write_zone(&path, &asked.namespace, records).map_err(|e| match e {
+            ZoneError::TooLarge { .. } => Shortfall::Cannot(e.to_string()),
+            other => Shortfall::Failed(other.to_string()),
+        })?;
         self.zones.push((asked.namespace, records, path.clone()));
         Ok(path)
     }

@@ -92,9 +92,9 @@ pub fn address_v6(host: Host, other: Host) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 9, link, 0, 0, 0, 0, u16::from(end))
 }
 
-/// Returns the address of follower `number` (from 1), a further server in the DUT's host, on the link to the auth host.
-pub(crate) fn follower(number: usize) -> Ipv4Addr {
-    let [a, b, c, _] = address_v4(Host::Dut, Host::Auth).octets();
+/// Returns the address of follower `number` (from 1), a further server in the DUT's host, on the link to `other`.
+pub(crate) fn follower(number: usize, other: Host) -> Ipv4Addr {
+    let [a, b, c, _] = address_v4(Host::Dut, other).octets();
     Ipv4Addr::new(a, b, c, FOLLOWERS + number as u8)
 }
 
@@ -367,9 +367,9 @@ fn end(host: Host, other: Host) -> End {
         Vec::new()
     };
     let addresses = |host, other| {
-        let followers = if (host, other) == (Host::Dut, Host::Auth) { MAX_SECONDARIES } else { 0 };
+        let followers = if host == Host::Dut { MAX_SECONDARIES } else { 0 };
         let own = [IpAddr::V4(address_v4(host, other)), address_v6(host, other).into()];
-        let followers = (1..=followers).map(|number| IpAddr::V4(follower(number)));
+        let followers = (1..=followers).map(|number| IpAddr::V4(follower(number, other)));
         own.into_iter().chain(followers).collect::<Vec<_>>()
     };
     let with_length = |address: IpAddr| (address, if address.is_ipv4() { 24 } else { 64 });

@@ -108,10 +108,22 @@ mod tests {
     }
 
     #[test]
+    fn a_value_ends_with_a_version() {
+        let adapter = adapter(&format!("{CACHE}\nuntil.off = \"4.8\""));
+        let lacks = |value, version| adapter.lacks("cache", value, version);
+        let why = lacks("off", Some("4.10.1")).expect("a later version");
+        assert_eq!(why, "X 4.10.1 has no `cache` off: versions before 4.8 have");
+        for (value, version) in [("off", Some("4.6.1")), ("on", Some("4.10.1")), ("off", None)] {
+            assert_eq!(lacks(value, version), None, "{value} {version:?}");
+        }
+    }
+
+    #[test]
     fn a_variable_needs_values_and_notes_on_them() {
         for (wrong, why) in [
             (CACHE.replace("\"on\", \"off\"", ""), "needs at least one value"),
             (CACHE.replace("notes.off", "notes.of"), "a note on `of`"),
+            (format!("{CACHE}\nuntil.of = \"4.8\""), "a version for `of`"),
         ] {
             let text = GOOD.replace("[start]", &format!("{wrong}\n[start]"));
             let error = Adapter::parse(&text, Path::new("x.toml")).expect_err("wrong").to_string();

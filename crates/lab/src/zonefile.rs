@@ -12,6 +12,8 @@ use crate::testbed::{Host, address_v4, address_v6};
 /// Bounds of the largest namespace that is written: a /12 on any machine, and at most a /5, as in the published
 /// measurements (seed 003).
 const NAMES: (u64, u64) = (1 << 20, 1 << 27);
+/// Largest number of names of a zone on any host.
+pub(crate) const MOST_NAMES: u64 = NAMES.1;
 /// Memory that a server needs for a name at most, with the zone file, in bytes: NSD took 643 for each of 2^20.
 const BYTES_PER_NAME: u64 = 1_024;
 

@@ -162,6 +162,7 @@ mod tests {
             series: Vec::new(),
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
+            targets: Vec::new(),
             conditions: Conditions::default(),
             warnings: Vec::new(),
         }

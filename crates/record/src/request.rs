@@ -41,6 +41,10 @@ pub struct TrialRequest {
     pub version: u32,
     /// Address and port of the server.
     pub target: SocketAddr,
+    /// Further servers that are queried at the same time, each by workers and sockets of its own: a closed loop over
+    /// UDP only, whose window they share with the target equally.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub also: Vec<SocketAddr>,
     /// Engine that carries the messages.
     pub engine: Engine,
     /// Queries, and the expected answers.
@@ -149,6 +153,7 @@ impl TrialRequest {
         TrialRequest {
             version: VERSION,
             target,
+            also: Vec::new(),
             engine: Engine::Udp,
             workload,
             pacing,
@@ -172,6 +177,11 @@ impl TrialRequest {
         let mut json = serde_json::Deserializer::from_reader(from);
         serde_path_to_error::deserialize(&mut json)
             .map_err(|e| BadRequest { field: e.path().to_string(), why: e.inner().to_string() })
+    }
+
+    /// Returns all servers: the target, then the further ones.
+    pub fn targets(&self) -> impl Iterator<Item = SocketAddr> + Clone + '_ {
+        std::iter::once(self.target).chain(self.also.iter().copied())
     }
 
     /// Copies everything from `spec` except the names, whose range is counted in different ways.

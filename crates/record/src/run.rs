@@ -132,7 +132,8 @@ pub struct Secondary {
     /// Address at which it answers and from which it fetches its zone.
     pub address: String,
     /// Transfers by kind (`axfr`, `ixfr`, `ixfr_in_full`, `ixfr_without_news`, `transfers_refused`), their octets
-    /// (`axfr_octets`, ...), and the lag (`lag_p50`, `lag_p99`, `lag_watched`, `lag_unseen`).
+    /// (`axfr_octets`, ...), the lag (`lag_p50`, `lag_p99`, `lag_watched`, `lag_unseen`), and of one that is queried
+    /// beside others its rate (`qps`).
     pub figures: BTreeMap<String, Figure>,
 }
 

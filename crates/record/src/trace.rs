@@ -27,8 +27,14 @@ pub struct TraceStats {
     pub query_requests: u64,
     /// Number of replies with opcode QUERY and a return code other than NOERROR.
     pub query_failed: u64,
-    /// Number of queries with the RD bit.
+    /// Number of requests with the RD bit.
     pub recursion_desired: u64,
+    /// Number of replies with opcode QUERY and the RD bit.
+    #[serde(default)]
+    pub recursive_replies: u64,
+    /// Number of those with a return code other than NOERROR.
+    #[serde(default)]
+    pub recursive_failed: u64,
     /// Number of replies with the AA bit.
     pub authoritative: u64,
     /// Number of replies with the TC bit.

@@ -83,10 +83,26 @@ pub struct Trial {
     /// Samples of the probes, by seconds since the start of the trial.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub probes: Vec<Series>,
+    /// Outcome of the queries to each server, in the order of the request; empty for a single server.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub targets: Vec<TargetOutcome>,
     /// Conditions of the trial.
     pub conditions: Conditions,
     /// Warnings about the measurement.
     pub warnings: Vec<Warning>,
+}
+
+/// Outcome of the queries to one of several servers of a trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetOutcome {
+    /// Address and port of the server.
+    pub target: String,
+    /// Number of queries sent to it.
+    pub sent: u64,
+    /// Number of valid replies in time.
+    pub valid: u64,
+    /// Number of queries without a valid reply in time.
+    pub bad: u64,
 }
 
 impl Trial {

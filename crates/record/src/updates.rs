@@ -58,8 +58,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Lag of a secondary behind the updates that its primary acknowledged. One update at a time is watched; those
-/// acknowledged meanwhile are not.
+/// Lag of a secondary behind the updates that its primary acknowledged. All updates are watched, except while the
+/// secondary lacks a thousand of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lag {
     /// Name of the secondary.

@@ -9,9 +9,10 @@ use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA};
 use crate::lockstep;
 use crate::view::Align::{Left, Right};
 use crate::view::conditions::Conditions;
-use crate::view::name::{long_name, repeats, server_name, short_name, void_notes};
+use crate::view::name::{cores, long_name, repeats, server_name, short_name, void_notes};
 use crate::view::table::{figure_order, varied, words_then_numbers};
 use crate::view::{align, figure_name, quantity};
+use crate::{extrapolation, falls};
 
 /// Returns the tables of all cells that have figures instead of a capacity.
 pub(crate) fn tables(run: &Run) -> String {
@@ -69,6 +70,11 @@ fn figures(out: &mut String, run: &Run, cells: &[&CellRecord], conditions: &Cond
     out.push_str(&align(&rows, &sides));
     voids(out, cells, &keys);
     secondaries(out, cells, &keys);
+    out.push_str(&falls::table(cells));
+    out.push_str(&extrapolation::table(cells));
+    if let Some(cores) = cores(cells) {
+        let _ = writeln!(out, "cores: {cores}");
+    }
 }
 
 /// Writes a line for each shortcoming and each void repeat, and for the void rates of each repeat.

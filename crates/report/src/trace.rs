@@ -49,10 +49,11 @@ fn head(out: &mut String, s: &TraceStats) {
     );
     let _ = writeln!(
         out,
-        "{} of opcode QUERY ({} failed); {} with RD; {} replies, {} authoritative, {} truncated",
+        "{} of opcode QUERY ({} failed); {} recursive, with RD ({} failed); {} replies, {} authoritative, {} truncated",
         s.query_requests,
         percent(s.query_failed, s.replies.messages),
         s.recursion_desired,
+        percent(s.recursive_failed, s.recursive_replies),
         s.replies.messages,
         s.authoritative,
         s.truncated

@@ -7,7 +7,7 @@ use measure::{
     Void, Warning,
 };
 use record::request::WaitFor;
-use record::{Conditions, Cpu, Drops, SCHEMA, Second, Times, Trial, Voidness};
+use record::{Conditions, Cpu, Drops, SCHEMA, Second, TargetOutcome, Times, Trial, Voidness};
 use udp::{UdpFacts, sys};
 use wire::{Invalid, rr::Rcode};
 
@@ -85,10 +85,12 @@ impl Setup {
         let of_cores =
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
         let open_loop = self.request.pacing.is_open_loop();
+        // Workers that share a core wait for each other.
+        let run_delay = run_delay.map(of_cores).filter(|_| self.request.also.is_empty());
         let mut evidence = Evidence {
             // An open loop spins; its schedule shows whether it keeps up.
             tester_busy: (!open_loop && sockets.wait != WaitFor::Spin).then(|| of_cores(cpu)),
-            tester_run_delay: run_delay.map(of_cores).filter(|_| !sockets.shared_core),
+            tester_run_delay: run_delay.filter(|_| !sockets.shared_core),
             foreign_busy: seen.foreign.filter(|_| !sockets.shared_core),
             tester_drops: counters.dropped.max(seen.queue_drops),
             ..Evidence::default()
@@ -100,7 +102,7 @@ impl Setup {
             system_s: 0.0,
             softirq_s: None,
             busy: of_cores(cpu),
-            run_delay: run_delay.map(of_cores),
+            run_delay,
             foreign: seen.foreign,
             cpus: pinned.clone(),
             ..Cpu::default()
@@ -141,6 +143,25 @@ impl Setup {
         // The workers have just ended.
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
         trial
+    }
+
+    /// Returns the outcome of the queries to each of several servers; empty for a single one. The workers are assigned
+    /// to the servers in turn.
+    pub(crate) fn of_each_target(&self, reports: &[Report]) -> Vec<TargetOutcome> {
+        let servers = 1 + self.request.also.len();
+        if servers == 1 {
+            return Vec::new();
+        }
+        let outcome = |(number, target): (usize, std::net::SocketAddr)| {
+            let mut outcome = TargetOutcome { target: target.to_string(), ..Default::default() };
+            for report in reports.iter().skip(number).step_by(servers) {
+                outcome.sent += report.tally.sent;
+                outcome.valid += report.tally.valid;
+                outcome.bad += report.tally.bad();
+            }
+            outcome
+        };
+        self.request.targets().enumerate().map(outcome).collect()
     }
 
     fn void(
@@ -277,6 +298,7 @@ impl Setup {
                 .collect(),
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
+            targets: Vec::new(),
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
         }

@@ -12,7 +12,7 @@ use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
 use measure::Nanos;
 use measure::procfs::CoreTimes;
 use measure::stall::Side;
-use record::{LockStepTimes, TrialResult};
+use record::{LockStepTimes, Trial, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
 
 use crate::busy::sample_use;
@@ -123,7 +123,9 @@ impl Setup {
         };
         let spans: Vec<_> = reports.iter_mut().map(|r| std::mem::take(&mut r.spans)).collect();
         let times = experiment_times(&spans);
-        Ok((TrialResult::new(self.conclude(reports, &seen)), times))
+        let targets = self.of_each_target(&reports);
+        let trial = Trial { targets, ..self.conclude(reports, &seen) };
+        Ok((TrialResult::new(trial), times))
     }
 
     /// Returns the cores that are watched for stalls: the workers' where they are bound to cores, the AuthDNS's, and the

@@ -72,6 +72,7 @@ impl Setup {
         let setup = Setup { request, workload, connections, command };
         setup.check_pacing()?;
         setup.check_families()?;
+        setup.check_targets()?;
         Ok(setup)
     }
 
@@ -98,6 +99,31 @@ impl Setup {
                 format!("{source} and the target {target} are of different families"),
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses further servers of another family than the target's, and any unless the load is a closed loop over UDP
+    /// with a place of its window for each.
+    fn check_targets(&self) -> Result<(), Invalid> {
+        let TrialRequest { target, also, pacing, .. } = &self.request;
+        let bad = |why: String| Err(Invalid::value("also", why));
+        if also.is_empty() {
+            return Ok(());
+        }
+        if let Some(other) = also.iter().find(|other| other.is_ipv4() != target.is_ipv4()) {
+            return bad(format!("{other} and the target {target} are of different families"));
+        }
+        let servers = 1 + also.len();
+        match pacing {
+            Pacing::Window { outstanding } if self.connections.is_none() => {
+                if (*outstanding as usize) < self.worker_cpus().len() {
+                    return bad(format!(
+                        "a window of {outstanding} queries has no place for each of {servers} servers"
+                    ));
+                }
+                Ok(())
+            }
+            _ => bad("several servers are queried by a closed loop over UDP only".to_owned()),
         }
     }
 
@@ -154,7 +180,9 @@ impl Setup {
     /// Returns the number of sockets that each worker opens.
     fn sockets_per_worker(&self, workers: usize) -> usize {
         let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
-        let ports = PORTS_PER_DUT_CORE * self.request.dut_cpus.len().max(1);
+        // Each server has its own workers, and its own ports.
+        let servers = 1 + self.request.also.len();
+        let ports = PORTS_PER_DUT_CORE * self.request.dut_cpus.len().max(1) * servers;
         let sockets = &self.request.sockets;
         let wanted = match (self.request.pacing, sockets.per_worker, sockets.count) {
             (Pacing::LockStep { threads, .. }, ..) => (threads as usize).div_ceil(workers),
@@ -169,6 +197,7 @@ impl Setup {
     /// Makes the engines, one for each worker.
     pub(crate) fn engines(&self, workers: usize) -> Result<Vec<UdpEngine>, TesterError> {
         let TrialRequest { target, sockets, .. } = &self.request;
+        let targets = self.request.targets().cycle();
         let each = self.sockets_per_worker(workers);
         let anywhere: IpAddr = if target.is_ipv4() {
             Ipv4Addr::UNSPECIFIED.into()
@@ -183,7 +212,9 @@ impl Setup {
         }
         let from = sockets.source.map_or(vec![anywhere], |from| addresses(from, each * workers));
         let all = sources(&from, each * workers);
-        all.chunks(each).map(|sources| Ok(UdpEngine::client(*target, sources, options)?)).collect()
+        { all.chunks(each).zip(targets) }
+            .map(|(sources, target)| Ok(UdpEngine::client(target, sources, options)?))
+            .collect()
     }
 
     /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets.
@@ -260,8 +291,8 @@ impl Setup {
             return cpus.into_iter().take(threads as usize).collect();
         }
         let least = self.connections.as_ref().map_or(1, |c| c.least_workers(sys::open_files()));
-        // Workers that exist only for their open files share a core.
-        let count = cpus.len().max(least);
+        // Workers that exist only for their open files, or for their server, share a core.
+        let count = cpus.len().max(least).next_multiple_of(1 + self.request.also.len());
         cpus.into_iter().cycle().take(count).collect()
     }
 }

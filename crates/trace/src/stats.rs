@@ -147,6 +147,10 @@ pub struct Stats {
     pub failed_queries: u64,
     /// Number of queries with the RD bit.
     pub recursion_desired: u64,
+    /// Number of replies with opcode QUERY to queries with the RD bit, which they copy.
+    pub recursive_replies: u64,
+    /// Number of those with another return code than NOERROR.
+    pub recursive_failed: u64,
     /// Number of replies with the AA bit.
     pub authoritative: u64,
     /// Number of replies with the TC bit.
@@ -179,6 +183,8 @@ impl Stats {
             failed: 0,
             failed_queries: 0,
             recursion_desired: 0,
+            recursive_replies: 0,
+            recursive_failed: 0,
             authoritative: 0,
             truncated: 0,
             rcodes: vec![0; RCODES].into_boxed_slice(),
@@ -212,6 +218,9 @@ impl Stats {
             let plain = dns.header.opcode() == Opcode::QUERY;
             self.failed += u64::from(bad || !plain);
             self.failed_queries += u64::from(bad && plain);
+            let recursive = plain && set(flag::RD);
+            self.recursive_replies += u64::from(recursive);
+            self.recursive_failed += u64::from(recursive && bad);
             message.destination
         } else {
             self.queries.add(message, &dns);

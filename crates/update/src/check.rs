@@ -1,10 +1,10 @@
 //! Look-up of updates in a server, each by the RRsets that it added or removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use measure::{Histogram, Nanos};
@@ -22,8 +22,11 @@ const EXAMPLES: usize = 10;
 /// Longest lag that is measured, after the end of the updates and before it.
 const LAST_LAG: Duration = Duration::from_secs(10);
 const LONGEST_LAG: Duration = Duration::from_secs(60);
-/// Interval between queries to a secondary.
-const LOOK: Duration = Duration::from_millis(2);
+/// Largest number of updates that a secondary lacks and that are watched; further ones are left out.
+pub(crate) const PENDING: usize = 1_024;
+/// Interval between the looks at all secondaries: each of many is queried more rarely, so that a host with many of
+/// them has no more work.
+pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
 /// The type NS.
 const NS: u16 = 2;
 
@@ -136,36 +139,68 @@ pub struct Lag {
     pub unseen: u64,
 }
 
-/// Looks in `server` for each update that comes, again and again until it is there.
+/// Looks in `server` for the updates that come, each `look` until they are there.
+///
+/// A secondary takes the versions of its zone in their order: where an update is there, those acknowledged before it
+/// are there too. So a few queries tell how many of those that wait are there.
 pub(crate) fn watch(
     server: SocketAddr,
     updates: Receiver<(Update, Instant)>,
+    look: Duration,
     stop: &AtomicBool,
 ) -> Lag {
     let mut lag = Lag::default();
     let Ok(mut connection) = Connection::to(server, false, PATIENCE) else { return lag };
-    for (update, acknowledged) in updates {
-        let rrsets = expected(&update);
-        let mut is_there = || {
+    let mut pending = VecDeque::new();
+    while take(&updates, &mut pending) {
+        let there = pending.partition_point(|(rrsets, _): &(Rrsets, Instant)| {
             rrsets.iter().all(|((name, rtype), records)| {
                 look_up(&mut connection, server, name, *rtype).is_ok_and(|there| there == *records)
             })
-        };
-        let limit = acknowledged + LONGEST_LAG;
-        loop {
-            if is_there() {
-                lag.times.record(Nanos::from(acknowledged.elapsed()));
-                break;
-            }
-            let over = stop.load(Ordering::Relaxed) && acknowledged.elapsed() > LAST_LAG;
-            if over || Instant::now() > limit {
-                lag.unseen += 1;
-                break;
-            }
-            std::thread::sleep(LOOK);
+        });
+        for (_, acknowledged) in pending.drain(..there) {
+            lag.times.record(Nanos::from(acknowledged.elapsed()));
+        }
+        let limit = if stop.load(Ordering::Relaxed) { LAST_LAG } else { LONGEST_LAG };
+        while pending.front().is_some_and(|(_, acknowledged)| acknowledged.elapsed() > limit) {
+            pending.pop_front();
+            lag.unseen += 1;
+        }
+        if there == 0 {
+            std::thread::sleep(look);
         }
     }
     lag
+}
+
+/// Takes the updates that have come; waits for one where none is pending. Returns false at their end, when none is
+/// pending.
+fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Rrsets, Instant)>) -> bool {
+    let mut add = |(update, acknowledged): (Update, Instant)| {
+        pending.push_back((expected(&update), acknowledged));
+        pending.len() < PENDING
+    };
+    loop {
+        match updates.try_recv() {
+            Ok(update) => {
+                if !add(update) {
+                    return true;
+                }
+            }
+            Err(TryRecvError::Empty) => break,
+            Err(TryRecvError::Disconnected) => return !pending.is_empty(),
+        }
+    }
+    if !pending.is_empty() {
+        return true;
+    }
+    match updates.recv() {
+        Ok((update, acknowledged)) => {
+            pending.push_back((expected(&update), acknowledged));
+            true
+        }
+        Err(_) => false,
+    }
 }
 
 /// Returns the RRsets after an update, in lower case.

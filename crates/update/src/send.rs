@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::Nanos;
 
-use crate::check::{Lag, watch};
+use crate::check::{LOOK_ALL, Lag, PENDING, watch};
 use crate::connection::Connection;
 use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
@@ -56,7 +56,7 @@ pub struct Sender {
     pub count: Option<u64>,
     /// Kills the primary in the middle of it.
     pub kill: Option<Kill>,
-    /// Secondaries whose lag is measured; an update is left out while a secondary still lacks an earlier one.
+    /// Secondaries whose lag is measured.
     pub watch: Vec<SocketAddr>,
 }
 
@@ -145,12 +145,12 @@ impl Sender {
     fn work<'a, R: BufRead + Send>(&self, shared: &'a Shared<'a, R>) -> Sent {
         std::thread::scope(|scope| {
             let (watched, seen): (Vec<_>, Vec<_>) =
-                self.watch.iter().map(|_| sync_channel(0)).unzip();
-            let watchers = self
-                .watch
-                .iter()
-                .zip(seen)
-                .map(|(server, seen)| scope.spawn(move || watch(*server, seen, shared.stop)));
+                self.watch.iter().map(|_| sync_channel(PENDING)).unzip();
+            let look = LOOK_ALL * self.watch.len() as u32;
+            let watchers =
+                self.watch.iter().zip(seen).map(|(server, seen)| {
+                    scope.spawn(move || watch(*server, seen, look, shared.stop))
+                });
             let watchers: Vec<_> = watchers.collect();
             let workers = (0..self.window.max(1)).map(|_| {
                 let watched = watched.clone();
@@ -275,7 +275,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
             if matches!(outcome, Ok(NOERROR)) {
                 let now = Instant::now();
                 for watcher in &self.watched {
-                    // It still looks for the one before.
+                    // Full: the secondary lacks so many that further ones are not watched.
                     let _ = watcher.try_send((update.clone(), now));
                 }
             }

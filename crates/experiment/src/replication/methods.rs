@@ -1,9 +1,9 @@
 //! The methods: what is sent, asked and counted.
 
 use measure::{Nanos, Pacing, UpdateRate, Void};
-use record::{TransferCounts, UpdateRun};
+use record::{TransferCounts, Trial, UpdateRun};
 
-use super::{Replication, UpdateSpec};
+use super::{Replication, Traced, UpdateSpec};
 use crate::bench::{BenchError, TrialSpec};
 use crate::settings::Settings;
 use crate::visit::{Figures, Found, Visiting};
@@ -22,6 +22,8 @@ impl Visiting<'_> {
         }
         all_sent(&sent.run)?;
         let not_done = self.group()?.look_up()?.gone;
+        let traced = self.group()?.trace(s.killed_after)?;
+        let disk = self.group()?.disk_syncs()?;
         // Twice as many as the primary acknowledges before it is killed, so that some are under way at that moment.
         let last = UpdateSpec { count: 2 * s.killed_after, kill_after: Some(s.killed_after) };
         let last = self.group()?.send(&last)?;
@@ -43,10 +45,12 @@ impl Visiting<'_> {
             ("looked_up_after_SIGKILL", "", found.acknowledged as f64),
             ("gone_after_SIGKILL", "", found.gone as f64),
         ];
+        let (syncs, notes) = sync_figures(&traced, disk);
         Ok(Found::Replicated {
-            figures: owned(figures),
+            figures: owned(figures).into_iter().chain(syncs).collect(),
             secondaries: Vec::new(),
             limiter: Some(sent.limiter),
+            notes,
         })
     }
 
@@ -71,15 +75,19 @@ impl Visiting<'_> {
             Ok(trial)
         })?;
         let mut figures = owned([("qps", "qps", trial.valid_qps())]);
-        let mut secondaries = Vec::new();
+        let mut secondaries = of_each(&trial);
         if let Some(run) = &sent {
             figures.extend(owned([
                 ("updates_done", "1/s", run.acknowledged as f64 / run.seconds.max(1e-9)),
                 ("not_acknowledged", "", (run.sent - run.acknowledged) as f64),
             ]));
-            secondaries = run.lags.iter().map(lag_figures).collect();
-            // The first secondary is the server under test; its figures are those of the cell.
-            figures.extend(secondaries.first().into_iter().flatten().cloned());
+            // The first secondary is the server under test; its lag is that of the cell.
+            figures.extend(run.lags.first().into_iter().flat_map(lag_figures));
+            let count = secondaries.len().max(run.lags.len());
+            secondaries.resize_with(count, Vec::new);
+            for (figures, lag) in secondaries.iter_mut().zip(&run.lags) {
+                figures.extend(lag_figures(lag));
+            }
         }
         self.followed(figures, secondaries)
     }
@@ -93,6 +101,8 @@ impl Visiting<'_> {
             ("qps", "qps", trial.valid_qps()),
             ("query_octets", "octets", sizes.query),
             ("reply_octets", "octets", sizes.reply),
+            ("octets_of_all_queries", "B", sizes.query * trial.sent as f64),
+            ("octets_of_all_replies", "B", sizes.reply * trial.answered as f64),
         ]);
         self.followed(figures, Vec::new())
     }
@@ -113,21 +123,23 @@ impl Visiting<'_> {
                     transfers.packets_lost as f64,
                 )]));
             }
-            secondaries.resize_with(transfers.secondaries.len(), Vec::new);
+            let count = secondaries.len().max(transfers.secondaries.len());
+            secondaries.resize_with(count, Vec::new);
             for (figures, counts) in secondaries.iter_mut().zip(&transfers.secondaries) {
                 figures.extend(transfer_figures(counts.clone()));
             }
         }
-        Ok(Found::Replicated { figures, secondaries, limiter: None })
+        Ok(Found::Replicated { figures, secondaries, limiter: None, notes: Vec::new() })
     }
 }
 
-/// Makes the specification of a closed loop of queries. Names come from the query file, so that none are taken from
-/// the budget.
+/// Makes the specification of a closed loop of queries, with a window at each instance of the server. Names come from
+/// the query file, so that none are taken from the budget.
 fn closed(settings: &Settings) -> TrialSpec {
     let closed = &settings.closed;
+    let instances = settings.replication.instances as u32;
     TrialSpec {
-        pacing: Pacing::Window { outstanding: closed.window },
+        pacing: Pacing::Window { outstanding: closed.window.saturating_mul(instances) },
         duration: closed.duration,
         timeout: closed.timeout,
         goal: None,
@@ -149,6 +161,39 @@ fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
 fn owned<const N: usize>(figures: [(&str, &'static str, f64); N]) -> Figures {
     figures.map(|(name, unit, value)| (name.to_owned(), unit, value)).into()
 }
+
+/// Makes the figures of each server of a trial; empty for a single one.
+fn of_each(trial: &Trial) -> Vec<Figures> {
+    let rate = |count: u64| count as f64 / trial.duration_s.max(1e-9);
+    let each = trial.targets.iter().map(|target| {
+        let share = 100.0 * target.bad as f64 / target.sent.max(1) as f64;
+        owned([("qps", "qps", rate(target.valid)), ("not_valid", "%", share)])
+    });
+    each.collect()
+}
+
+/// Makes the figures of how a primary put updates on stable storage, beside what the disk does, and the notes on them.
+fn sync_figures(traced: &Traced, disk: f64) -> (Figures, Vec<String>) {
+    let mut figures = owned([("disk_syncs", "1/s", disk)]);
+    let (acknowledged, seconds, writes, syncs) = match traced {
+        Traced::No(why) => return (figures, vec![format!("its syncs were not counted: {why}")]),
+        Traced::Counted { acknowledged, seconds, writes, syncs } => {
+            (*acknowledged, *seconds, *writes, *syncs)
+        }
+    };
+    let each = |count: u64| count as f64 / acknowledged.max(1) as f64;
+    figures.extend(owned([
+        ("writes_per_update", "", each(writes)),
+        ("syncs_per_update", "", each(syncs)),
+        ("updates_while_traced", "1/s", acknowledged as f64 / seconds.max(1e-9)),
+    ]));
+    // The sender waits for each acknowledgement, so that no sync can serve two updates.
+    let notes = if syncs < acknowledged { vec![NOT_SYNCED.to_owned()] } else { Vec::new() };
+    (figures, notes)
+}
+
+/// Note on a primary with fewer syncs than acknowledged updates.
+const NOT_SYNCED: &str = "NOT ON STABLE STORAGE: it acknowledges updates without a sync for each of them (RFC 2136 section 3.5); a power failure loses them";
 
 /// Makes the figures of a secondary's lag.
 fn lag_figures(lag: &record::Lag) -> Figures {

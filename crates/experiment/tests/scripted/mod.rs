@@ -46,6 +46,7 @@ pub(crate) fn trial(
         series: Vec::new(),
         experiment_times_ms: Vec::new(),
         probes: Vec::new(),
+        targets: Vec::new(),
         conditions: Conditions::default(),
         warnings: Vec::new(),
     }

@@ -22,6 +22,9 @@ pub struct Variable {
     /// Shortcomings of values, by value: sentences for the results.
     #[serde(default)]
     pub notes: BTreeMap<String, String>,
+    /// First version of the server that does not have a value any more, by value.
+    #[serde(default)]
+    pub until: BTreeMap<String, String>,
 }
 
 /// Configuration of a server as a primary or a secondary of a zone. It starts with the arguments of `start`.

@@ -64,8 +64,8 @@ impl LabBench<'_> {
         if self.authdns.is_some() {
             trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
         }
-        for (role, host, (user_s, system_s)) in spent.beside {
-            let cpus = self.testbed.cpus(host).cpus().to_vec();
+        for (role, cpus, (user_s, system_s)) in spent.beside {
+            let cpus = cpus.cpus().to_vec();
             let busy = (user_s + system_s) / (trial.duration_s * cpus.len() as f64).max(1e-3);
             let cpu = Cpu { user_s, system_s, busy: busy.min(1.0), cpus, ..Cpu::default() };
             trial.cpu.insert(role.to_owned(), cpu);

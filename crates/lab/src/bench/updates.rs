@@ -4,13 +4,14 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use experiment::{BenchError, Replication, Sizes, UpdateSpec, Updated};
+use experiment::{BenchError, Replication, Sizes, Traced, UpdateSpec, Updated};
 use measure::{Evidence, Nanos};
 use record::{Durability, Transfers, TrialRequest, UpdateCheck, UpdateRun};
 
 use super::{LabBench, Running, Starts, failed};
 use crate::enter::Lab;
 use crate::probe::{Observed, Span};
+use crate::replication::syncs::{SyncCounts, SyncTrace, syncs_per_second};
 use crate::replication::{Ground, Group, Member};
 use crate::testbed::{Host, Testbed};
 
@@ -100,6 +101,23 @@ impl Replication for LabBench<'_> {
         let span = Span { sending_s: run.seconds, ..Span::default() };
         let observed = Observed::between(&spent.before, &spent.after, self.testbed, &span);
         Ok(self.judge_updates(run, &observed))
+    }
+
+    fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
+        let pids = self.server().map(crate::server::Server::pids).unwrap_or_default();
+        let trace = match SyncTrace::start(&pids, self.ground()).map_err(failed)? {
+            Ok(trace) => trace,
+            Err(why) => return Ok(Traced::No(why)),
+        };
+        let sent = self.send(&UpdateSpec { count, kill_after: None });
+        let counts = trace.stop().map_err(failed)?;
+        let run = sent?.run;
+        let SyncCounts { writes, syncs } = counts;
+        Ok(Traced::Counted { acknowledged: run.acknowledged, seconds: run.seconds, writes, syncs })
+    }
+
+    fn disk_syncs(&mut self) -> Result<f64, BenchError> {
+        syncs_per_second(self.dir).map_err(failed)
     }
 
     fn look_up(&mut self) -> Result<Durability, BenchError> {

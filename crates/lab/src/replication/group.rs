@@ -21,6 +21,7 @@ use super::material::Material;
 use super::member::Member;
 use super::part::{KEY, Signing};
 use super::{ZONE, follower_address};
+use crate::cpus::CpuList;
 use crate::enter::{Lab, program};
 use crate::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::server::{Server, ServerError};
@@ -56,6 +57,8 @@ pub(crate) struct Group {
     listener: Option<Process>,
     /// Process that sends updates while queries are sent.
     sender: Option<Process>,
+    /// Cores of the sender; those of the auth host if absent.
+    pub(crate) sender_cpus: Option<CpuList>,
     /// Number of updates of the stream that were sent.
     pub(crate) sent: u64,
     /// Files with the outcome of each update, one for each time they were sent as fast as acknowledged.
@@ -67,6 +70,7 @@ pub(crate) struct Group {
 pub(crate) struct Companions {
     pub(crate) role: &'static str,
     pub(crate) host: Host,
+    pub(crate) cpus: CpuList,
     pub(crate) pids: Vec<u32>,
 }
 
@@ -82,8 +86,9 @@ impl Group {
     /// Makes a group without a primary: the server under test has the zone itself.
     pub(crate) fn alone(material: Material, signing: Signing) -> Self {
         let (primary, others, listener, sender) = (None, Vec::new(), None, None);
-        let outcomes = Vec::new();
-        Group { material, signing, primary, others, listener, sender, sent: 0, outcomes }
+        let (sender_cpus, outcomes) = (None, Vec::new());
+        let sent = 0;
+        Group { material, signing, primary, others, listener, sender, sender_cpus, sent, outcomes }
     }
 
     /// Starts the listener and `primary`, waits until the primary serves its zone, and starts `others` without
@@ -192,17 +197,23 @@ impl Group {
     }
 
     /// Returns its processes, by role.
-    pub(crate) fn companions(&self) -> Vec<Companions> {
-        let of = |role, host, pids: Vec<u32>| Companions { role, host, pids };
+    pub(crate) fn companions(&self, testbed: &Testbed) -> Vec<Companions> {
+        let of = |role, host, pids: Vec<u32>| {
+            let cpus = testbed.cpus(host).clone();
+            Companions { role, host, cpus, pids }
+        };
         let servers =
             |servers: &[&Server]| servers.iter().flat_map(|server| server.pids()).collect();
         let primary: Vec<&Server> = self.primary.iter().collect();
         let others: Vec<&Server> = self.others.iter().collect();
-        let processes = self.sender.iter().chain(&self.listener).map(Process::pid).collect();
+        let pids = |process: &Option<Process>| process.iter().map(Process::pid).collect();
+        let mut sender = of("updates", Host::Auth, pids(&self.sender));
+        sender.cpus = self.sender_cpus.clone().unwrap_or(sender.cpus);
         let all = [
             of("primary", Host::Auth, servers(&primary)),
             of("secondaries", Host::Dut, servers(&others)),
-            of("updates", Host::Auth, processes),
+            sender,
+            of("transfers", Host::Auth, pids(&self.listener)),
         ];
         all.into_iter().filter(|companions| !companions.pids.is_empty()).collect()
     }
@@ -261,7 +272,9 @@ impl Group {
             let address = SocketAddr::new(IpAddr::V4(follower_address(number)), PORT);
             command.extend(["--watch".into(), address.to_string().into()]);
         }
-        self.sender = Some(start("update-send", Host::Auth, command, ground).map_err(failed)?);
+        let cpus = self.sender_cpus.as_ref().unwrap_or(ground.testbed.cpus(Host::Auth));
+        let name = "update-send";
+        self.sender = Some(start(name, Host::Auth, cpus, command, ground).map_err(failed)?);
         Ok(())
     }
 
@@ -355,7 +368,8 @@ fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError
         command.extend(["--secondary".into(), follower_address(number).to_string().into()]);
     }
     command.extend(["--json".into(), json.into()]);
-    let mut process = start("transfers", Host::Dut, command, ground)?;
+    let cpus = ground.testbed.cpus(Host::Auth);
+    let mut process = start("transfers", Host::Dut, cpus, command, ground)?;
     let mut time_limit = TimeLimit::new(LISTENER);
     // The listener writes a line when it is ready.
     while !fs::metadata(process.log()).is_ok_and(|log| log.len() > 0) {
@@ -368,10 +382,11 @@ fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError
     Ok(process)
 }
 
-/// Starts a process of this program in a host, on the cores of the Tester's side.
-fn start(
+/// Starts a process beside the servers in a host, on the cores `cpus`.
+pub(super) fn start(
     name: &str,
     host: Host,
+    cpus: &CpuList,
     command: Vec<std::ffi::OsString>,
     ground: Ground<'_>,
 ) -> Result<Process, ProcessError> {
@@ -380,7 +395,7 @@ fn start(
     Process::start(&Launch {
         name,
         namespace: ground.testbed.namespace(host),
-        cpus: ground.testbed.cpus(Host::Auth),
+        cpus,
         dir: ground.dir,
         command,
         environment: Vec::new(),

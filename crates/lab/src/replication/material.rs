@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use experiment::Method;
-use experiment::settings::ReplicationSettings;
+use experiment::settings::{ReplicationSettings, ZoneSlice};
 use wire::LabelRange;
 use zone::queries::{Queries, QueriesError};
+use zone::slice::{SliceError, Slicer, balance};
 use zone::{Reader, TldZone, ZoneFileError};
 
 use super::ZONE;
@@ -53,6 +54,9 @@ pub(crate) enum MaterialError {
     /// The zone could not be read again.
     #[error(transparent)]
     Zone(#[from] ZoneFileError),
+    /// The zone could not be sliced.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
     /// The queries could not be made.
     #[error(transparent)]
     Queries(#[from] QueriesError),
@@ -80,6 +84,11 @@ impl Material {
         let mut tld = TldZone::new(ZONE.parse().expect("a name"), settings.delegations, 1);
         tld.ttl = TTL;
         tld.write(&mut File::create(&zone)?)?;
+        let mut delegations = settings.delegations;
+        if let Some(slice) = settings.slice {
+            cut(&zone, slice, dir)?;
+            delegations /= slice.of() as u64;
+        }
         let asked = Queries {
             count: QUERIES,
             range: LabelRange::default(),
@@ -94,15 +103,25 @@ impl Material {
         let in_file = settings.signed && method == Method::SignedUnsigned;
         let signed = in_file.then(|| sign(&zone, dir)).transpose()?;
         let count = match method {
-            Method::UpdateRate => settings.updates + 2 * settings.killed_after,
+            Method::UpdateRate => settings.updates + 3 * settings.killed_after,
             // Two of three updates need a delegation without names below it.
-            Method::QueryUnderUpdate => (settings.delegations / 2).min(MOST_UPDATES),
+            Method::QueryUnderUpdate => (delegations / 2).min(MOST_UPDATES),
             _ => 0,
         };
         let updates = (count > 0).then(|| generate(&zone, count, testbed, dir)).transpose()?;
-        let delegations = settings.delegations;
         Ok(Material { zone, signed, updates, queries, delegations })
     }
+}
+
+/// Replaces a zone file by a slice of it, as `dnsdyno zone slice` makes it.
+fn cut(zone: &Path, slice: ZoneSlice, dir: &Path) -> Result<(), MaterialError> {
+    let open = || Reader::open(zone, None);
+    let range = balance(open()?, slice.of(), 1)?.swap_remove(slice.number() - 1);
+    let part = dir.join("slice");
+    let mut outs = [io::BufWriter::new(File::create(&part)?)];
+    Slicer::new(vec![range]).slice(open, &mut outs)?;
+    io::Write::flush(&mut outs[0])?;
+    Ok(std::fs::rename(part, zone)?)
 }
 
 /// Makes a stream of updates for a zone.

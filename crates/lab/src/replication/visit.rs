@@ -10,12 +10,13 @@ use record::request::{Edns, Expect, Query, Workload};
 
 use super::material::Material;
 use super::part::{KEY, Part, Peer, Signing};
-use super::{Ground, Group, Member, follower_address};
+use super::{Ground, Group, Member, follower_address, queried_address};
 use crate::bench::LabBench;
+use crate::cpus::CpuList;
 use crate::run::Event;
 use crate::server::{Installed, clear_hosts};
 use crate::session::{Cell, Session, Shortfall};
-use crate::testbed::{Host, address_v4, address_v6};
+use crate::testbed::{Host, PORT, address_v4, address_v6};
 use crate::visit::Started;
 
 /// Roles of the servers in a cell.
@@ -48,15 +49,17 @@ impl Session<'_> {
         };
         // Once for all of them: what starts later must not end what started before.
         clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;
-        let group = match &cast.primary {
+        let sender_cpus = self.sender_cpus(&settings.cpus.updates)?;
+        let mut group = match &cast.primary {
             Some(primary) => Group::start(material, primary, &cast.others, ground)?,
             None => Group::alone(material, cast.measured.part.signing),
         };
-        let address =
-            SocketAddr::new(address_v4(Host::Dut, Host::Tester).into(), crate::testbed::PORT);
+        group.sender_cpus = sender_cpus;
+        let queried = |number| SocketAddr::new(queried_address(number).into(), PORT);
         let asked = self.checked.questions[v.point];
-        let mut base = asked.request(point, self.options.seed, address, None);
+        let mut base = asked.request(point, self.options.seed, queried(0), None);
         base.workload = workload;
+        base.also = (1..settings.replication.instances).map(queried).collect();
         let limit = settings.dut.cpu_limit;
         let bench = LabBench::start_member(ground, base, group, &cast.measured, limit)?;
         if cell.record.secondaries.is_empty() && cast.primary.is_some() {
@@ -77,6 +80,18 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Returns the cores of the sender of updates; `None` for those of the auth host.
+    fn sender_cpus(&self, cpus: &[usize]) -> Result<Option<CpuList>, Shortfall> {
+        let Some(wanted) = CpuList::new(cpus.iter().copied()) else { return Ok(None) };
+        let allowed = self.lab.allowed_cpus();
+        if wanted.is_within(allowed) {
+            return Ok(Some(wanted));
+        }
+        Err(Shortfall::Cannot(format!(
+            "the sender of updates is to run on cores {wanted}, but only {allowed} are allowed here"
+        )))
+    }
+
     /// Returns zone, updates and queries; made once for all cells that can share them.
     fn material(
         &mut self,
@@ -86,6 +101,7 @@ impl Session<'_> {
         let in_file = settings.signed && method == Method::SignedUnsigned;
         let made_for = ReplicationSettings {
             delegations: settings.delegations,
+            slice: settings.slice,
             updates: settings.updates,
             killed_after: settings.killed_after,
             signed: in_file,
@@ -117,7 +133,6 @@ impl Session<'_> {
             (true, None) => Signing::ByPrimary,
         };
         let zone_file = material.signed.clone().unwrap_or_else(|| material.zone.clone());
-        let variables = settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone())).collect();
         let measured = |part, zone_file| Member {
             installed: installed.clone(),
             name: installed.adapter().name.clone(),
@@ -125,7 +140,9 @@ impl Session<'_> {
             part,
             zone_file,
             threads: settings.dut.threads,
-            variables,
+            variables: { settings.variables.iter() }
+                .map(|(k, v)| (k.clone(), v.0.clone()))
+                .collect(),
         };
         let Some(primary) = &r.primary else {
             can_sign(installed, signing)?;
@@ -143,14 +160,19 @@ impl Session<'_> {
         for follower in beside.iter().chain([installed]) {
             follows(follower, &primary)?;
         }
-        let peers: Vec<Peer> =
-            (0..=beside.len()).map(|number| Peer::at(follower_address(number))).collect();
+        let followers = 0..r.instances + beside.len();
+        let peers: Vec<Peer> = followers.map(|number| Peer::at(follower_address(number))).collect();
         let at = address_v4(Host::Auth, Host::Dut);
-        let others = (1..).zip(beside).map(|(number, installed)| {
-            let part = part(false, follower_address(number), &[Peer::at(at)]);
-            member(installed, "secondary", number, Host::Dut, part, None)
+        let follower = |number| part(false, follower_address(number), &[Peer::at(at)]);
+        let instances = (1..r.instances).map(|number| {
+            let v4 = vec![queried_address(number), follower_address(number)];
+            let name = format!("secondary-{number}-{}", installed.adapter().name);
+            Member { name, ..measured(Part { v4, ..follower(number) }, None) }
         });
-        let others = others.collect();
+        let beside = (r.instances..).zip(beside).map(|(number, installed)| {
+            member(installed, "secondary", number, Host::Dut, follower(number), None)
+        });
+        let others = instances.chain(beside).collect();
         let of_primary = Part { signing, ..part(true, at, &peers) };
         Ok(Cast {
             measured: measured(measured_part(false, signing, &[Peer::at(at)]), None),

@@ -132,6 +132,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
         |(engine, workload, pacing, goal, sockets, (duration, timeout, seed))| TrialRequest {
             version: VERSION,
             target: "[fd00::1]:53".parse().expect("an address"),
+            also: vec!["[fd00::2]:53".parse().expect("an address"); (seed % 3) as usize],
             engine,
             workload,
             pacing,

@@ -7,6 +7,7 @@ use record::Figure;
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
 use super::parts::{Narrow, name_cell, number_cell, table};
+use crate::falls::{HEADS, TITLE, falls};
 use crate::view::limiter::limiter_names;
 use crate::view::name::{figure_title, repeats};
 use crate::view::number;
@@ -55,6 +56,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             h3 { "Figures" }
             (all(cells, &names))
             (secondaries(cells))
+            (falls_of(cells))
             p.note {
                 @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
                 @else { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats. Nothing below: one visit." }
@@ -113,6 +115,25 @@ fn secondaries(cells: &Cells<'_>) -> Markup {
     });
     let rows: Vec<Markup> = rows.collect();
     table("Each secondary by itself", &cells.conditions.heading, Narrow::Cards, &heads, &rows)
+}
+
+/// Renders the table of changes under updates; empty if there are none.
+fn falls_of(cells: &Cells<'_>) -> Markup {
+    let records: Vec<&record::CellRecord> = cells.cells.iter().map(|cell| cell.record).collect();
+    let falls = falls(&records);
+    if falls.is_empty() {
+        return html! {};
+    }
+    let heads: Vec<&str> = std::iter::once("where").chain(HEADS).collect();
+    let rows = falls.iter().map(|fall| {
+        let cell = cells.cells.iter().find(|cell| std::ptr::eq(cell.record, fall.cell));
+        html! {
+            (name_cell("where", cell.map_or("", |cell| &cell.name)))
+            @for (head, text) in HEADS.iter().zip(fall.columns()) { td.n data-h=(head) { (text) } }
+        }
+    });
+    let rows: Vec<Markup> = rows.collect();
+    table(TITLE, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
 }
 
 fn figure_cell(head: &str, figure: Option<&Figure>) -> Markup {

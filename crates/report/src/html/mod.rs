@@ -20,7 +20,7 @@ mod curves;
 mod doubts;
 mod figures;
 mod parts;
-mod plot;
+pub(crate) mod plot;
 mod summary;
 mod time;
 mod trials;
@@ -32,7 +32,7 @@ use cells::Cells;
 
 use crate::view::conditions::network;
 
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// Content security policy: the page may use only its own content.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";

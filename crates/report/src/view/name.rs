@@ -99,7 +99,24 @@ pub fn labels(cell: &CellRecord) -> Vec<(String, String)> {
 
 /// Returns a figure's name in words: `zone_load` is "zone load".
 pub fn figure_name(name: &str) -> String {
+    match name {
+        "updates" => return "updates a second".to_owned(),
+        "updates_done" => return "updates done a second".to_owned(),
+        "disk_syncs" => return "syncs a second of the disk".to_owned(),
+        _ => {}
+    }
     name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR")
+}
+
+/// Returns the cores of each role of an experiment about updates, as its first trial has them; `None` of others.
+pub(crate) fn cores(cells: &[&CellRecord]) -> Option<String> {
+    let trials = cells.iter().filter(|cell| !cell.secondaries.is_empty());
+    let cpu = &trials.flat_map(|cell| &cell.trials).next()?.trial.cpu;
+    let of = |(role, cpu): (&String, &record::Cpu)| {
+        format!("{role} {}", record::testbed::cpu_list(&cpu.cpus))
+    };
+    let roles: Vec<String> = cpu.iter().filter(|(_, cpu)| !cpu.cpus.is_empty()).map(of).collect();
+    (!roles.is_empty()).then(|| roles.join(", "))
 }
 
 /// Returns a figure's name as the heading of a column, or as a title.

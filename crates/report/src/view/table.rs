@@ -56,9 +56,12 @@ pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) ->
 }
 
 /// Figures that come first, in this order.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 16] = [
     "qps",
     "updates",
+    "syncs_per_update",
+    "writes_per_update",
+    "disk_syncs",
     "gone_after_SIGKILL",
     "acknowledged_but_not_done",
     "not_acknowledged",
@@ -68,6 +71,7 @@ const FIRST: [&str; 12] = [
     "updates_done",
     "lag_p50",
     "lag_p99",
+    "lag_watched",
     "lag_unseen",
 ];
 

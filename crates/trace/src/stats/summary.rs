@@ -45,7 +45,12 @@ fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
         },
         query_requests: requests.opcodes[query],
         query_failed: stats.failed_queries,
-        recursion_desired: stats.recursion_desired,
+        recursion_desired: match stats.by_replies() {
+            true => stats.recursive_replies,
+            false => stats.recursion_desired,
+        },
+        recursive_replies: stats.recursive_replies,
+        recursive_failed: stats.recursive_failed,
         authoritative: stats.authoritative,
         truncated: stats.truncated,
         queries: direction(&stats.queries),

@@ -108,6 +108,7 @@ impl LoadArgs {
         Ok(TrialRequest {
             version: request::VERSION,
             target: self.target.or_port(self.streams.port()),
+            also: Vec::new(),
             engine: self.streams.engine()?,
             workload,
             pacing: self.pacing()?,

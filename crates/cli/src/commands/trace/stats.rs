@@ -24,6 +24,9 @@ pub(crate) struct StatsArgs {
     /// Draw rates in time, types, return codes, sizes and the spread over clients below the table
     #[arg(long)]
     plots: bool,
+    /// Write the same plots as a picture (SVG) to this file (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
@@ -38,7 +41,11 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         record::write(path, &record).map_err(Failure::run)?;
     }
-    if !args.json.as_deref().is_some_and(is_stdout) {
+    if let Some(path) = &args.picture {
+        record::write_bytes(path, report::trace_picture(&record).as_bytes())
+            .map_err(Failure::run)?;
+    }
+    if ![&args.json, &args.picture].iter().any(|path| path.as_deref().is_some_and(is_stdout)) {
         print!("{}", report::trace(&record));
         if args.plots {
             print!("{}", report::trace_plots(&record));

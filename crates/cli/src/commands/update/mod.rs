@@ -172,7 +172,7 @@ struct SendArgs {
     /// Largest number of updates to send
     #[arg(long, value_name = "N", value_parser = parse_count)]
     count: Option<u64>,
-    /// Measure the lag of this secondary, from the acknowledgement of an update to the first right answer, one update at a time
+    /// Measure the lag of this secondary, from the acknowledgement of an update to the first right answer
     #[arg(long, value_name = "SERVER", value_parser = parse_target)]
     watch: Vec<SocketAddr>,
     /// Write the outcome of each update: its number from 0, RCODE or LOST, microseconds

@@ -41,6 +41,22 @@ const ROW: f64 = 38.0;
 impl Bars {
     /// Renders the figure: title, plot, note.
     pub(crate) fn figure(&self) -> Markup {
+        html! {
+            figure.plot {
+                figcaption { (self.title) }
+                (self.svg())
+                @if !self.note.is_empty() { p.note { (self.note) } }
+            }
+        }
+    }
+
+    /// Returns the height of the image; its width is 440.
+    pub(crate) fn height(&self) -> f64 {
+        52.0 + ROW * self.bars.len() as f64
+    }
+
+    /// Renders the image alone.
+    pub(crate) fn svg(&self) -> Markup {
         let values = self.bars.iter().flat_map(|b| [b.value, b.spread.map(|(_, high)| high)]);
         let scale = super::Scale::from_zero(values.flatten());
         let axis = Axis::new(&self.label, scale, self.unit.clone());
@@ -49,9 +65,7 @@ impl Bars {
         let x = |v: f64| left + scale.place(v) * (right - left);
         let alt = format!("{}: {}", self.title, self.alt);
         html! {
-            figure.plot {
-                figcaption { (self.title) }
-                svg viewBox=(format!("0 0 {WIDTH} {:.0}", bottom + 44.0)) role="img" aria-label=(alt) {
+            svg viewBox=(format!("0 0 {WIDTH} {:.0}", self.height())) role="img" aria-label=(alt) {
                     @for (at, text) in axis.texts(5) {
                         path class="grid" d=(format!("M{:.1} 4V{bottom:.1}", x(at))) {}
                         text.tick x=(format!("{:.1}", x(at))) y=(format!("{:.1}", bottom + 16.0)) text-anchor="middle" { (text) }
@@ -61,8 +75,6 @@ impl Bars {
                     }
                     path class="axis" d=(format!("M{left:.1} 4V{bottom:.1}H{right:.1}")) {}
                     text.label x=(format!("{:.1}", (left + right) / 2.0)) y=(format!("{:.1}", bottom + 36.0)) text-anchor="middle" { (self.label) }
-                }
-                @if !self.note.is_empty() { p.note { (self.note) } }
             }
         }
     }

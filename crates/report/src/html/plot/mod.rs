@@ -108,6 +108,9 @@ impl Frame {
 }
 
 impl Plot {
+    /// Height of the image; its width is 440.
+    pub(crate) const HEIGHT: f64 = HEIGHT;
+
     /// Renders the figure: title, legend, plot, note.
     pub(crate) fn figure(&self) -> Markup {
         html! {
@@ -142,7 +145,8 @@ impl Plot {
         }
     }
 
-    fn svg(&self) -> Markup {
+    /// Renders the image alone.
+    pub(crate) fn svg(&self) -> Markup {
         let y_ticks = self.y.texts(5);
         let widest = y_ticks.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
         let frame = Frame {

@@ -1,0 +1,90 @@
+//! A closed loop to several servers at a time: each has its own window, and its own counts.
+
+mod kit;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use measure::{Nanos, Pacing, Qps};
+use record::request::{Expect, Query, Workload};
+use record::{TrialRequest, TrialResult};
+
+/// Runs the Measurer; its result, or its error.
+fn measure(request: &TrialRequest) -> Result<TrialResult, String> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("result.json");
+    let mut child = Command::new(cargo_bin("dnsdyno"))
+        .args(["__measure".as_ref(), file.as_os_str()])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = child.stdin.take().expect("piped");
+    let json = serde_json::to_vec(request).expect("JSON");
+    input.write_all(&json).expect("writes");
+    drop(input);
+    let output = child.wait_with_output().expect("ends");
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(record::read(&file).expect("a result"))
+}
+
+/// A request of a third of a second for one name.
+fn request(target: &str, also: &[&str]) -> TrialRequest {
+    let address = |text: &str| text.parse().expect("an address");
+    let workload = Workload::Name {
+        name: "010-000-000-001.dns64perf.test".to_owned(),
+        qtype: "A".to_owned(),
+        expect: Expect::Answered,
+        query: Query { recursion: false, edns: None },
+    };
+    let pacing = Pacing::Window { outstanding: 12 };
+    let mut request = TrialRequest::new(address(target), workload, pacing);
+    request.also = also.iter().copied().map(address).collect();
+    (request.duration, request.timeout) = (Nanos::from_millis(300), Nanos::from_millis(100));
+    request
+}
+
+#[test]
+fn a_slow_and_a_dead_server_take_nothing_from_the_others() {
+    let fast = kit::AuthDns::start(&[]);
+    let slow = kit::AuthDns::start(&["--delay", "20ms"]);
+    // A port that nobody listens on: bound, so that nobody else gets it, and never read.
+    let dead = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let dead = dead.local_addr().expect("an address").to_string();
+    let request = request(fast.plain(), &[slow.plain(), &dead]);
+    let result = measure(&request).unwrap_or_else(|e| panic!("{e}"));
+    let targets = &result.trial.targets;
+    let names: Vec<&str> = targets.iter().map(|one| one.target.as_str()).collect();
+    assert_eq!(names, [fast.plain(), slow.plain(), &dead]);
+    let sum: u64 = targets.iter().map(|one| one.valid).sum();
+    assert_eq!((sum, targets[2].valid), (result.trial.valid, 0));
+    assert_eq!(targets.iter().map(|one| one.sent).sum::<u64>(), result.trial.sent);
+    assert!(targets[2].bad > 0, "{targets:?}");
+    // Four queries at a time, each 20 ms: 60 in 300 ms, and the last four.
+    assert!((1..=70).contains(&targets[1].valid), "{targets:?}");
+    assert!(targets[0].valid > 2 * targets[1].valid, "{targets:?}");
+}
+
+#[test]
+fn what_has_no_loop_for_each_server_is_refused() {
+    let two = || request("127.0.0.1:5", &["127.0.0.1:6"]);
+    let mut open_loop = two();
+    open_loop.pacing = Pacing::Constant { rate: Qps::new(10.0).expect("a rate") };
+    let mut narrow = two();
+    narrow.pacing = Pacing::Window { outstanding: 1 };
+    let table = [
+        (open_loop, "`also`: several servers are queried by a closed loop over UDP only"),
+        (narrow, "`also`: a window of 1 queries has no place for each of 2 servers"),
+        (
+            request("127.0.0.1:5", &["[::1]:53"]),
+            "`also`: [::1]:53 and the target 127.0.0.1:5 are of different families",
+        ),
+    ];
+    for (request, why) in table {
+        let error = measure(&request).expect_err(why);
+        assert!(error.contains(why), "{error}");
+    }
+}

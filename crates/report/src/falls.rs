@@ -1,0 +1,212 @@
+//! How far the rate of a secondary falls under updates: against the same servers without updates, beside the figures
+//! that ISC-TN-2008-1 prints in section 6.3.3 (BIND 9.4.2 on FreeBSD 7, the COM zone in thirds, thirteen secondaries).
+
+use std::collections::BTreeMap;
+
+use measure::stats::{Ratio, Repeated, Scatter, Terms, ratio};
+use record::CellRecord;
+
+use crate::view::Align::{Left, Right};
+use crate::view::name::server_name;
+use crate::view::table::varied;
+use crate::view::{align, quantity, thousands};
+
+/// Setting that the rates are compared over, and its value without updates.
+const RATE: &str = "update-rate";
+const NONE: &str = "0";
+/// Rates that the source prints: updates a second, queries a second of the unsigned and of the signed zone.
+const SOURCE: [(&str, f64, f64); 5] = [
+    ("0", 69_400.0, 61_200.0),
+    ("4", 67_600.0, 60_100.0),
+    ("8", 68_100.0, 58_500.0),
+    ("10", 67_400.0, 58_000.0),
+    ("32", 60_900.0, 54_900.0),
+];
+/// Confidence of the intervals.
+const TERMS: Terms = Terms { confidence: 0.95, margin: 0.0, seed: 1 };
+
+/// Headings of the columns behind the settings.
+pub(crate) const HEADS: [&str; 6] = [
+    "qps without updates",
+    "qps",
+    "change",
+    "95 % interval",
+    "BIND 9.4.2 unsigned",
+    "BIND 9.4.2 signed",
+];
+
+/// What the table is of.
+pub(crate) const TITLE: &str =
+    "Change of the rate against no updates, beside ISC-TN-2008-1 section 6.3.3";
+
+/// The rate of one cell against that of the same servers without updates.
+#[derive(Clone, Debug)]
+pub(crate) struct Fall<'a> {
+    pub(crate) cell: &'a CellRecord,
+    /// Rates, queries a second: without updates, and with them.
+    base: f64,
+    qps: f64,
+    ratio: Ratio,
+}
+
+impl Fall<'_> {
+    /// Returns the texts of the columns [`HEADS`].
+    pub(crate) fn columns(&self) -> [String; 6] {
+        let rate = self.cell.settings.get(RATE).map_or("", String::as_str);
+        let [_, none_unsigned, none_signed] = source(NONE);
+        let [_, unsigned, signed] = source(rate);
+        let interval = self.ratio.interval.map_or_else(
+            || "not known of one repeat".to_owned(),
+            |(low, high)| format!("{} to {}", percent(low), percent(high)),
+        );
+        let printed = |value: Option<f64>, none: Option<f64>| {
+            let change = value.zip(none).map(|(value, none)| percent(value / none));
+            change.unwrap_or_else(|| "-".to_owned())
+        };
+        [
+            quantity(self.base, "qps"),
+            quantity(self.qps, "qps"),
+            percent(self.ratio.ratio),
+            interval,
+            printed(unsigned, none_unsigned),
+            printed(signed, none_signed),
+        ]
+    }
+}
+
+/// Returns what the source prints for a rate of updates: the rate, queries a second unsigned, and signed.
+fn source(rate: &str) -> [Option<f64>; 3] {
+    let line = SOURCE.iter().find(|(printed, ..)| *printed == rate);
+    [line.and_then(|(rate, ..)| rate.parse().ok()), line.map(|l| l.1), line.map(|l| l.2)]
+}
+
+/// Formats a ratio as a change in percent.
+fn percent(ratio: f64) -> String {
+    let change = (ratio - 1.0) * 100.0;
+    format!("{}{:.1} %", if change < 0.0 { "\u{2212}" } else { "+" }, change.abs())
+}
+
+/// Returns each cell under updates of which there is one without updates, else with the same settings.
+pub(crate) fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
+    let cells = || cells.iter().copied().filter(|cell| cell.method == "query-under-update");
+    let values = |cell: &CellRecord| {
+        let figure = cell.figures.get("qps")?;
+        Some((figure.median()?, Repeated::new(&figure.values)))
+    };
+    let scatter = cells().filter_map(values).map(|(_, repeated)| repeated.scatter());
+    let pooled: Scatter = scatter.sum();
+    let mut falls = Vec::new();
+    for cell in cells().filter(|cell| cell.settings.get(RATE).is_some_and(|rate| rate != NONE)) {
+        let other = others(&cell.settings);
+        let base = cells().find(|base| {
+            let none = base.settings.get(RATE).is_some_and(|rate| rate == NONE);
+            none && base.server == cell.server && others(&base.settings) == other
+        });
+        let Some(((base, first), (qps, second))) = base.and_then(values).zip(values(cell)) else {
+            continue;
+        };
+        if let Some(ratio) = ratio(&first, &second, pooled, &TERMS) {
+            falls.push(Fall { cell, base, qps, ratio });
+        }
+    }
+    falls
+}
+
+/// Returns the settings without the rate of updates.
+fn others(settings: &BTreeMap<String, String>) -> Vec<(&String, &String)> {
+    settings.iter().filter(|(key, _)| *key != RATE).collect()
+}
+
+/// Returns the table as text; empty without such cells.
+pub(crate) fn table(cells: &[&CellRecord]) -> String {
+    let falls = falls(cells);
+    if falls.is_empty() {
+        return String::new();
+    }
+    let keys = varied(cells.iter().copied());
+    let mut head = vec!["server".to_owned()];
+    head.extend(keys.iter().cloned());
+    head.extend(HEADS.map(str::to_owned));
+    let mut rows = vec![head];
+    for fall in &falls {
+        let mut row = vec![server_name(fall.cell)];
+        let setting = |key| fall.cell.settings.get(key).cloned().unwrap_or_default();
+        row.extend(keys.iter().map(setting));
+        row.extend(fall.columns());
+        rows.push(row);
+    }
+    let mut sides = vec![Left; 1 + keys.len()];
+    sides.push(Right);
+    let printed = SOURCE.map(|(rate, unsigned, signed)| {
+        format!("{rate}: {} and {}", thousands(unsigned), thousands(signed))
+    });
+    format!(
+        "\n{TITLE}\n{}BIND 9.4.2 of 2008 at updates a second, queries a second unsigned and signed: {}\n",
+        align(&rows, &sides),
+        printed.join("; ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Figure;
+
+    use super::*;
+
+    fn cell(server: &str, rate: &str, signed: &str, qps: &[f64]) -> CellRecord {
+        let settings = [(RATE, rate), ("signed", signed)];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let mut cell = CellRecord::new(server, settings, "query-under-update");
+        if !qps.is_empty() {
+            cell.figures.insert("qps".to_owned(), Figure::new("qps", qps.to_vec()));
+        }
+        cell
+    }
+
+    #[test]
+    fn a_fall_is_against_the_same_servers_without_updates() {
+        let all = [
+            cell("bind9", "0", "false", &[100_000.0, 101_000.0, 99_000.0]),
+            cell("bind9", "32", "false", &[80_000.0, 80_500.0, 79_500.0]),
+            cell("bind9", "0", "true", &[50_000.0, 50_100.0, 49_900.0]),
+            cell("bind9", "3%/day", "true", &[50_000.0, 50_100.0, 49_900.0]),
+            cell("nsd", "32", "false", &[1.0]),
+            cell("knot", "0", "false", &[]),
+            cell("knot", "32", "false", &[70_000.0]),
+        ];
+        let cells: Vec<&CellRecord> = all.iter().collect();
+        let found = falls(&cells);
+        let servers: Vec<_> = found.iter().map(|fall| fall.cell.server.as_str()).collect();
+        assert_eq!(servers, ["bind9", "bind9"], "others have nothing to compare with");
+        let [base, qps, change, interval, unsigned, signed] = found[0].columns();
+        assert_eq!((base.as_str(), qps.as_str()), ("100,000", "80,000"));
+        assert_eq!(change, "\u{2212}20.0 %");
+        assert!(
+            interval.starts_with('\u{2212}') && interval.contains(" to \u{2212}"),
+            "{interval}"
+        );
+        // 60,900 of 69,400, and 54,900 of 61,200.
+        assert_eq!((unsigned.as_str(), signed.as_str()), ("\u{2212}12.2 %", "\u{2212}10.3 %"));
+        let [_, _, change, _, unsigned, _] = found[1].columns();
+        assert_eq!(
+            (change.as_str(), unsigned.as_str()),
+            ("+0.0 %", "-"),
+            "not a rate of the source"
+        );
+        let text = table(&cells);
+        assert!(text.contains("qps without updates"), "{text}");
+        assert!(text.contains("32: 60,900 and 54,900"), "{text}");
+        assert_eq!(table(&cells[4..]), "");
+    }
+
+    #[test]
+    fn one_repeat_has_no_interval() {
+        let all = [cell("nsd", "0", "false", &[10.0]), cell("nsd", "4", "false", &[9.0])];
+        let cells: Vec<&CellRecord> = all.iter().collect();
+        let [.., interval, unsigned, _] = falls(&cells)[0].columns();
+        assert_eq!(
+            (interval.as_str(), unsigned.as_str()),
+            ("not known of one repeat", "\u{2212}2.6 %")
+        );
+    }
+}

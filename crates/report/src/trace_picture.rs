@@ -1,0 +1,214 @@
+//! The plots of a capture as one picture (SVG): rates over time, types, return codes, sizes, the spread over clients.
+//!
+//! The picture contains all it needs: the styles of the page, and each plot as an image of its own within it.
+
+use maud::{Markup, PreEscaped, html};
+use record::{TraceDirection, TraceStats};
+
+use crate::html::STYLE;
+use crate::html::plot::{Axis, Bar, Bars, Line, Plot, Point, Scale};
+use crate::view::unit::Unit;
+
+/// Width of a plot, and the room above it for its title, in the units of the picture.
+const WIDTH: f64 = 440.0;
+const TITLE: f64 = 30.0;
+/// Largest number of bars of types and of return codes.
+const BARS: usize = 12;
+/// Largest number of points of a curve over time.
+const POINTS: usize = 220;
+
+/// Draws all plots in one picture, one below the other.
+pub fn trace_picture(stats: &TraceStats) -> String {
+    let types = stats.types.iter().map(|kind| {
+        let name = match kind.class.as_str() {
+            "IN" => kind.name.clone(),
+            "" => "(no question)".to_owned(),
+            class => format!("{class} {}", kind.name),
+        };
+        (name, if stats.requests_are == "replies" { kind.replies } else { kind.queries })
+    });
+    let codes = stats.return_codes.iter().chain(&stats.opcodes);
+    let codes = codes.map(|code| (code.name.clone(), code.count));
+    let title = format!("Types, of all {}", stats.requests_are);
+    let drawn = [
+        rates(stats),
+        bars(&title, types),
+        bars("Return codes and other opcodes", codes),
+        bars("Octets of queries", sizes(&stats.queries)),
+        bars("Octets of replies", sizes(&stats.replies)),
+        clients(stats),
+    ];
+    let mut top = 10.0;
+    let mut placed = Vec::new();
+    for (title, height, image) in drawn.into_iter().flatten() {
+        placed.push((top, title, height, image));
+        top += TITLE + height;
+    }
+    let picture = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {top:.0}")) width=(format!("{}", 2.0 * WIDTH)) {
+            style { (PreEscaped(STYLE)) }
+            rect class="paper" width="100%" height="100%" style="fill: var(--bg)" {}
+            @for (top, title, height, image) in &placed {
+                text.value x="8" y=(format!("{:.0}", top + 18.0)) { (title) }
+                svg x="0" y=(format!("{:.0}", top + TITLE)) width=(WIDTH) height=(format!("{height:.0}")) { (image) }
+            }
+        }
+    };
+    if placed.is_empty() { String::new() } else { picture.into_string() + "\n" }
+}
+
+/// A plot: its title, its height, and its image.
+type Drawn = Option<(String, f64, Markup)>;
+
+/// Draws queries and replies a second over time.
+fn rates(stats: &TraceStats) -> Drawn {
+    let series = &stats.series;
+    let bins = series.queries.len().max(series.replies.len());
+    if bins == 0 {
+        return None;
+    }
+    let together = bins.div_ceil(POINTS);
+    let step = series.bin_s * together as f64;
+    let points = |counts: &[u64]| -> Vec<Point> {
+        let parts = counts.chunks(together).zip(0u32..);
+        let point = |(part, n): (&[u64], u32)| Point {
+            x: f64::from(n) * step + part.len() as f64 * series.bin_s / 2.0,
+            y: part.iter().sum::<u64>() as f64 / (part.len() as f64 * series.bin_s),
+            ..Point::default()
+        };
+        parts.map(point).collect()
+    };
+    let line = |name: &str, style, counts: &[u64]| Line {
+        name: name.to_owned(),
+        style,
+        points: points(counts),
+        joined: true,
+        marked: false,
+    };
+    let lines = vec![line("queries", 0, &series.queries), line("replies", 1, &series.replies)];
+    let rates = lines.iter().flat_map(|line| &line.points).map(|point| point.y);
+    let title = "Queries (line) and replies (dashes) a second over time".to_owned();
+    let plot = Plot {
+        alt: format!("from {}", series.start),
+        title: title.clone(),
+        note: String::new(),
+        x: Axis::new("seconds", Scale::Linear(0.0, series.bin_s * bins as f64), Unit::of("")),
+        y: Axis::new("a second", Scale::from_zero(rates), Unit::of("")),
+        lines,
+        guides: Vec::new(),
+    };
+    Some((title, Plot::HEIGHT, plot.svg()))
+}
+
+/// Draws the share of the requests that the busiest clients make.
+fn clients(stats: &TraceStats) -> Drawn {
+    let clients = &stats.clients;
+    let [.., (all, _)] = clients.curve[..] else { return None };
+    if all < 2 {
+        return None;
+    }
+    let title = format!("Share of the requests by the busiest of {} clients", clients.distinct);
+    let point =
+        |&(n, share): &(u64, f64)| Point { x: n as f64, y: share * 100.0, ..Point::default() };
+    let plot = Plot {
+        alt: format!("{} clients make half of them", clients.half),
+        title: title.clone(),
+        note: String::new(),
+        x: Axis::new("clients, the busiest first", Scale::Log(1.0, all as f64), Unit::of("")),
+        y: Axis::new("share", Scale::Linear(0.0, 100.0), Unit::Percent),
+        lines: vec![Line {
+            name: "share".to_owned(),
+            style: 0,
+            points: clients.curve.iter().map(point).collect(),
+            joined: true,
+            marked: true,
+        }],
+        guides: Vec::new(),
+    };
+    Some((title, Plot::HEIGHT, plot.svg()))
+}
+
+/// Returns the number of messages of each step of lengths; from 512 octets on steps double.
+fn sizes(direction: &TraceDirection) -> impl Iterator<Item = (String, u64)> {
+    let mut steps: Vec<(u64, u64)> = Vec::new();
+    for &(least, count) in &direction.sizes {
+        let begin = if least < 512 { least } else { 1 << least.ilog2() };
+        match steps.last_mut() {
+            Some((last, sum)) if *last == begin => *sum += count,
+            _ => steps.push((begin, count)),
+        }
+    }
+    let name = |begin: u64| match begin {
+        0..512 => format!("{begin} to {}", begin + 63),
+        _ => format!("{begin} to {}", 2 * begin - 1),
+    };
+    steps.into_iter().map(move |(begin, count)| (name(begin), count))
+}
+
+/// Draws bars of what occurs most, and one of the others.
+fn bars(title: &str, counts: impl Iterator<Item = (String, u64)>) -> Drawn {
+    let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+    if all.is_empty() {
+        return None;
+    }
+    if all.len() > BARS + 1 {
+        let rest = all.split_off(BARS);
+        all.push((format!("{} others", rest.len()), rest.iter().map(|(_, count)| count).sum()));
+    }
+    let sum: u64 = all.iter().map(|(_, count)| count).sum();
+    let bar = |(label, count): (String, u64)| Bar {
+        label,
+        style: 0,
+        value: Some(count as f64),
+        spread: None,
+        text: format!("{count} ({:.1} %)", count as f64 / sum as f64 * 100.0),
+        hollow: false,
+    };
+    let bars = Bars {
+        title: title.to_owned(),
+        alt: format!("of {sum} messages"),
+        note: String::new(),
+        label: "messages".to_owned(),
+        unit: Unit::of(""),
+        bars: all.into_iter().map(bar).collect(),
+    };
+    Some((title.to_owned(), bars.height(), bars.svg()))
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{TraceClients, TraceCode, TraceSeries};
+
+    use super::*;
+
+    #[test]
+    fn a_picture_is_one_svg_that_needs_nothing_else() {
+        let stats = TraceStats {
+            return_codes: vec![TraceCode { name: "<NOERROR>".to_owned(), count: 3 }],
+            queries: TraceDirection {
+                sizes: vec![(0, 5), (512, 2), (576, 3)],
+                ..Default::default()
+            },
+            clients: TraceClients {
+                distinct: 4,
+                curve: vec![(1, 0.5), (4, 1.0)],
+                ..Default::default()
+            },
+            series: TraceSeries {
+                bin_s: 0.5,
+                start: "2026-11-21T00:00:00Z".to_owned(),
+                queries: vec![10; 1_000],
+                replies: vec![20; 1_000],
+            },
+            ..TraceStats::default()
+        };
+        let text = trace_picture(&stats);
+        assert!(text.starts_with("<svg xmlns=") && text.trim_end().ends_with("</svg>"), "{text}");
+        assert_eq!(text.matches("<svg").count(), text.matches("</svg>").count());
+        for part in ["&lt;NOERROR&gt;", "512 to 1023", "Share of the requests", "aria-label"] {
+            assert!(text.contains(part), "{part}");
+        }
+        assert!(!text.contains("NaN") && !text.contains("href"), "{text}");
+        assert_eq!(trace_picture(&TraceStats::default()), "");
+    }
+}
