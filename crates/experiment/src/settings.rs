@@ -18,7 +18,7 @@ use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
 pub(crate) use workload::CLOSED_NAMES_PER_S;
-pub use workload::{AUTO, Workload};
+pub use workload::{AUTO, Slice, Workload};
 
 /// An experiment at one point of its matrix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -408,6 +408,8 @@ impl Default for TesterSettings {
 pub struct HostSettings {
     /// Frequency governor of all cores; `unchanged` keeps the current one.
     pub governor: String,
+    /// What idle cores do during a visit.
+    pub idle: Idle,
     /// Kind of the testbed's links: `plain`, `moderated` or `steered`.
     #[serde(deserialize_with = "text")]
     pub link: Link,
@@ -425,12 +427,24 @@ impl Default for HostSettings {
     fn default() -> Self {
         HostSettings {
             governor: "unchanged".into(),
+            idle: Idle::Poll,
             link: Link::default(),
             path: Path::default(),
             threaded_napi: false,
             sysctl: BTreeMap::new(),
         }
     }
+}
+
+/// What cores do that have nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Idle {
+    /// They poll where the lab may make them do so, and wake at once.
+    #[default]
+    Poll,
+    /// They sleep as the kernel's driver of idle states decides, and take time to wake.
+    Sleep,
 }
 
 /// Cores of each role.
