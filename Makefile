@@ -19,6 +19,7 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 
 build: ## build the programs (target/release/dnsdyno and dns64d), their debug information beside them
 	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package dns64d --example threads
 	scripts/split-debug target/release/dnsdyno target/release/dns64d
 
 demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the latter when root

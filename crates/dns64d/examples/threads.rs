@@ -34,6 +34,7 @@ const WAITING: usize = 64;
 
 /// A DNS64 server with a thread for each query, or a pool of threads.
 #[derive(Clone, Debug, Parser)]
+#[command(name = "threads", version)]
 struct Args {
     /// Address and port to listen on; may be repeated
     #[arg(long, required = true)]

@@ -43,8 +43,21 @@ pub struct GeneratorTimes {
     pub max_s: Option<f64>,
     /// Number of queries without an answer, as the generator reports it.
     pub unanswered: u64,
+    /// CPU time that the processes of each role used, in percent of a core; `None` if a role has none.
+    pub cpu: RoleCpu,
     /// Reason why the times are void; `None` if they are valid.
     pub void: Option<Void>,
+}
+
+/// CPU time of the processes of each role, in percent of a core: 100 is a whole core (seed 002 section V.D).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RoleCpu {
+    /// That of the generator.
+    pub tester: Option<f64>,
+    /// That of the server under test.
+    pub dut: Option<f64>,
+    /// That of the AuthDNS.
+    pub authdns: Option<f64>,
 }
 
 /// Returns the pause after `tries` void trials in a row: a quarter of a second, doubled for each further one up to 2 s.

@@ -43,6 +43,7 @@ pub struct Experiment {
     pub is_quick: bool,
     quick: Vec<Point>,
     path: PathBuf,
+    folder: PathBuf,
 }
 
 /// One point of the matrix.
@@ -107,7 +108,18 @@ impl Experiment {
         let points = points(text, full).map_err(bad)?;
         let quick = self::points(text, short).map_err(bad)?;
         let (text, path) = (text.to_owned(), path.to_owned());
-        Ok(Experiment { points, text, is_quick: false, quick, path })
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Experiment { points, text, is_quick: false, quick, path, folder })
+    }
+
+    /// Returns the folder at which relative paths in the file begin: that of the file.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the experiment with relative paths that begin at `folder`.
+    pub fn in_folder(self, folder: &Path) -> Self {
+        Experiment { folder: folder.to_owned(), ..self }
     }
 
     /// Returns the quick form: the experiment with the changes of `[quick]`.

@@ -26,7 +26,9 @@ mod validate;
 pub mod verify;
 pub mod visit;
 
-pub use bench::{Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec};
+pub use bench::{
+    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, TrialSpec,
+};
 pub use certify::certify;
 pub use conformance::{Circumstances, OneHost, differs};
 pub use custom::Custom;

@@ -20,7 +20,7 @@ pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
 pub use slice::ZoneSlice;
 pub(crate) use workload::CLOSED_NAMES_PER_S;
-pub use workload::{AUTO, Workload};
+pub use workload::{AUTO, Slice, Workload};
 
 /// An experiment at one point of its matrix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -424,6 +424,8 @@ impl Default for TesterSettings {
 pub struct HostSettings {
     /// Frequency governor of all cores; `unchanged` keeps the current one.
     pub governor: String,
+    /// What idle cores do during a visit.
+    pub idle: Idle,
     /// Kind of the testbed's links: `plain`, `moderated` or `steered`; the lab's choice for the method if absent.
     #[serde(deserialize_with = "some_text")]
     pub link: Option<Link>,
@@ -441,12 +443,24 @@ impl Default for HostSettings {
     fn default() -> Self {
         HostSettings {
             governor: "unchanged".into(),
+            idle: Idle::Poll,
             link: None,
             path: Path::default(),
             threaded_napi: false,
             sysctl: BTreeMap::new(),
         }
     }
+}
+
+/// What cores do that have nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Idle {
+    /// They poll where the lab may make them do so, and wake at once.
+    #[default]
+    Poll,
+    /// They sleep as the kernel's driver of idle states decides, and take time to wake.
+    Sleep,
 }
 
 /// Cores of each role.

@@ -16,6 +16,7 @@ const EXPERIMENTS: RangeInclusive<u32> = 1..=1_000_000;
 const WINDOW: RangeInclusive<u32> = 1..=1 << 20;
 const LATER_STARTS: RangeInclusive<u32> = 0..=100;
 const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
+const HOSTS: RangeInclusive<u64> = 1..=100_000_000;
 const DELEGATIONS: RangeInclusive<u64> = 100..=200_000_000;
 const UPDATES: RangeInclusive<u64> = 1..=1_000_000;
 const THREADS: RangeInclusive<usize> = 1..=4_096;
@@ -38,7 +39,7 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks = [common, workload, search, methods, replication, machine, cpus];
+    let checks = [common, workload, streams, search, methods, replication, machine, cpus];
     checks.iter().try_for_each(|check| check(s))
 }
 
@@ -109,6 +110,51 @@ fn workload(s: &Settings) -> Result<(), Invalid> {
         s.role != Role::Authoritative || w.aaaa_share == 0.0,
         "workload.aaaa-share",
         "`aaaa-share` is about the AuthDNS behind a DNS64 server; this experiment's role is authoritative",
+    )
+}
+
+/// Checks the keys of a stream of queries against each other, the method and the role.
+fn streams(s: &Settings) -> Result<(), Invalid> {
+    let w = &s.workload;
+    must(
+        w.queries.is_none() || w.replay.is_none(),
+        "workload.replay",
+        "`queries` and `replay` are both streams of queries: give one of them",
+    )?;
+    must(
+        w.zone_file.is_none() || w.hosts.is_none(),
+        "workload.hosts",
+        "`zone-file` and `hosts` are both zones: give one of them",
+    )?;
+    w.hosts.map_or(Ok(()), |hosts| within(hosts, HOSTS, "workload.hosts"))?;
+    must(
+        w.slice.is_none() || w.has_zone(),
+        "workload.slice",
+        "`slice` cuts a zone and its queries: give the `zone-file` too; a namespace is cut by a longer prefix",
+    )?;
+    if !w.is_stream() {
+        return Ok(());
+    }
+    must(
+        w.repeat_share == 0.0 && w.aaaa_share == 0.0,
+        "workload",
+        "`repeat-share` and `aaaa-share` are about the namespace's names; those of a stream repeat as they do there",
+    )?;
+    must(
+        s.method != Method::UpdateRate || (w.queries.is_none() && w.replay.is_none()),
+        "workload",
+        "the method `update-rate` sends updates only: it has no use for `queries` or `replay`",
+    )?;
+    must(
+        !s.method.replicates() || w.hosts.is_none(),
+        "workload.hosts",
+        "servers that replicate have a zone of delegations; give a `zone-file` for another one",
+    )?;
+    let timed = matches!(s.method, Method::Search | Method::Load);
+    must(
+        w.replay.is_none() || !timed || s.tester.transport == Transport::Udp,
+        "tester.transport",
+        "a replay at the times of its capture is over udp; the method `closed` sends its queries over any transport",
     )
 }
 

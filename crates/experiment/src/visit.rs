@@ -265,7 +265,7 @@ impl Visiting<'_> {
             },
             |times| times.void.as_ref(),
         )?;
-        let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered, .. } = times;
+        let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered, cpu, .. } = times;
         let rate = (mean_s > 0.0).then(|| f64::from(EXPERIMENT) / mean_s);
         Ok(figures([
             ("experiment_time", "s", Some(mean_s)),
@@ -273,6 +273,9 @@ impl Visiting<'_> {
             ("experiment_time_max", "s", max_s),
             ("requests_per_second", "1/s", rate),
             ("unanswered", "", Some(unanswered as f64)),
+            ("cpu_tester", "%", cpu.tester),
+            ("cpu_dut", "%", cpu.dut),
+            ("cpu_authdns", "%", cpu.authdns),
         ]))
     }
 }

@@ -56,6 +56,9 @@ pub struct Adapter {
     pub remote: Option<SocketAddr>,
     /// Package that contains the server.
     pub package: String,
+    /// Command that builds it, if no package contains it.
+    #[serde(default)]
+    pub build: Option<String>,
     /// Names of its program, looked for on PATH and in the system's directories.
     pub binaries: Vec<String>,
     /// How to query its version.
@@ -135,15 +138,15 @@ pub enum AdapterError {
     /// The program of the server is not on this machine.
     #[error(
         "{title} is not installed: no program {binaries} on PATH or in /usr/sbin; \
-         as root: apt-get install {package}"
+         {remedy}"
     )]
     NotInstalled {
         /// Display name of the server.
         title: String,
         /// Programs that were looked for.
         binaries: String,
-        /// Package that contains the server.
-        package: String,
+        /// How to install or build it.
+        remedy: String,
     },
 }
 
@@ -198,6 +201,7 @@ impl Adapter {
             behind: None,
             remote: custom.address,
             package: String::new(),
+            build: None,
             binaries: vec!["sh".to_owned()],
             // The version query of a custom server is unknown.
             version: VersionQuery { arguments: vec!["-c".into(), ":".into()], after: "\0".into() },
@@ -380,6 +384,14 @@ impl Adapter {
         let paths = replication.flat_map(|r| &r.stale_files).chain(files.map(|file| &file.path));
         let path = { paths }.find(|path| outside(path))?;
         Some(format!("the path `{path}` does not stay in the directory of the run"))
+    }
+
+    /// Returns how to get its program, in words.
+    pub fn remedy(&self) -> String {
+        match &self.build {
+            Some(command) => format!("build it: {command}"),
+            None => format!("as root: apt-get install {}", self.package),
+        }
     }
 
     /// Checks that it supports `role`.

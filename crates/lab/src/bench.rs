@@ -11,6 +11,7 @@ mod generators;
 mod lost;
 pub(crate) mod measurer;
 mod updates;
+mod upstream;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -28,12 +29,14 @@ use record::{LockStepRow, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
 use self::measurer::command;
+pub(crate) use self::upstream::Upstream;
 use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
 use crate::probe::{Ledger, RunTimes, Sampler, Snapshot, Watched, procfs, time_of_processes};
 use crate::process::{Launch, Process, TimeLimit};
+use crate::query_stream::CaptureFile;
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
@@ -70,7 +73,7 @@ pub(crate) struct LabBench<'a> {
     dir: &'a Path,
     // Request that all trials of this bench begin with.
     base: TrialRequest,
-    authdns: Option<Process>,
+    authdns: Option<Upstream>,
     server: Option<Running<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
@@ -81,6 +84,8 @@ pub(crate) struct LabBench<'a> {
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
+    // Capture that trials with a rate replay; absent without one.
+    capture: Option<CaptureFile>,
     // Network of the Measurer for a remote server; absent if the Measurer runs in the tester's host.
     outside: Option<Netns>,
     // Duration of every trial, set by a test.
@@ -124,7 +129,7 @@ impl<'a> LabBench<'a> {
         base: TrialRequest,
         authdns: Process,
     ) -> Self {
-        let authdns = Some(authdns);
+        let authdns = Some(Upstream::AuthDns(authdns));
         Self { authdns, ..Self::bare(lab, testbed, dir, base) }
     }
 
@@ -153,6 +158,7 @@ impl<'a> LabBench<'a> {
             overloaded: false,
             names_forgotten: false,
             watcher: None,
+            capture: None,
             outside: None,
             shortened: None,
         }
@@ -166,7 +172,7 @@ impl<'a> LabBench<'a> {
     pub(crate) fn start(
         ground: Ground<'a>,
         base: TrialRequest,
-        authdns: Option<Process>,
+        authdns: Option<Upstream>,
         installed: &'a Installed,
         service: &'a Service,
         cpu_limit: Option<f64>,
@@ -188,6 +194,12 @@ impl<'a> LabBench<'a> {
     /// Returns the bench with trials of this duration, whatever the plan says, if a test set one.
     pub(crate) fn shortened_to(mut self, duration: Option<Nanos>) -> Self {
         self.shortened = duration;
+        self
+    }
+
+    /// Returns the bench whose trials with a rate replay `capture`, if that is given.
+    pub(crate) fn replaying(mut self, capture: Option<CaptureFile>) -> Self {
+        self.capture = capture;
         self
     }
 
@@ -261,14 +273,14 @@ impl<'a> LabBench<'a> {
         if let Some(group) = self.group {
             group.stop();
         }
-        if let Some(mut authdns) = self.authdns {
-            authdns.stop(Signal::SIGTERM, GRACE);
+        if let Some(authdns) = self.authdns {
+            authdns.stop();
         }
     }
 
     /// Returns the processes whose CPU time is read, each with its host.
     fn watched(&self) -> Vec<(Host, u32)> {
-        let authdns = self.authdns.iter().map(|process| (Host::Auth, process.pid()));
+        let authdns = self.authdns.iter().flat_map(Upstream::pids).map(|pid| (Host::Auth, pid));
         let server = self.server.iter().filter_map(|running| running.server.as_ref());
         let server = server.flat_map(Server::pids).map(|pid| (Host::Dut, pid));
         let beside = self.companions().into_iter();
@@ -452,11 +464,11 @@ impl Bench for LabBench<'_> {
         let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = self.settle()?;
         let request = self.request(spec);
+        let sending = request.duration;
         let connecting = CONNECTING * request.clients();
-        let limit =
-            Duration::from(spec.duration) + Duration::from(spec.timeout) + RESERVE + connecting;
-        self.begins(Some(spec.pacing), spec.duration);
-        let (result, spent) = self.measure(&request, spec.duration, limit)?;
+        let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
+        self.begins(Some(spec.pacing), sending);
+        let (result, spent) = self.measure(&request, sending, limit)?;
         let mut trial = self.conclude(result.trial, spent, spec.pacing);
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
@@ -522,6 +534,7 @@ impl Bench for LabBench<'_> {
             std_dev_s: Some(row.std_dev_ms / 1e3),
             max_s: Some(row.max_ms / 1e3),
             unanswered: row.trial.bad(),
+            cpu: generators::cpu_of(&row.trial),
             void: row.trial.void.0,
         })
     }

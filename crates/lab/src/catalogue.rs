@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(names, files, "each file is called like its server");
         let error = catalogue.get("powerdns").unwrap_err().to_string();
         let start =
-            "there is no server `powerdns`; known are authdns, bind9, dns64d, dnsdist+SERVER, ";
+            "there is no server `powerdns`; known are authdns, bind9, dns64-threads, dns64d, ";
         assert!(error.starts_with(start), "{error}");
     }
 

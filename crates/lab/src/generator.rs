@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use experiment::settings::Generator;
 use experiment::{GeneratorSpec, GeneratorTimes};
 use measure::pacing::EXPERIMENT;
 use measure::stats;
-use wire::Namespace;
+use wire::{Name, Namespace, Qtype, query_line};
 
 /// Number of queries that dnsperf keeps outstanding by default; our closed loop uses the same.
 pub(crate) const OUTSTANDING: u32 = 100;
@@ -22,13 +22,13 @@ const SCRIPT: Duration = Duration::from_secs(60);
 const DNSPERF: Duration = Duration::from_secs(10);
 
 /// The script of seed 002 in its essence: 256 `host` processes, four at a time. A line for each experiment:
-/// its milliseconds, and how many names got no address.
+/// its microseconds, and how many queries got no answer that matches `ANSWER`.
 const SCRIPT_TEXT: &str = r#"
 i=0
 while [ $i -lt "$EXPERIMENTS" ]; do
     begin=$(date +%s%N)
-    missing=$(xargs -P 4 -n 1 sh -c \
-        'host -t AAAA -p "$PORT" "$0" "$SERVER" | grep -q "has IPv6 address" || echo no' \
+    missing=$(xargs -P 4 -n 2 sh -c \
+        'host -t "$1" -p "$PORT" "$0" "$SERVER" | grep -Eq "$ANSWER" || echo no' \
         < "$NAMES.$i" | wc -l)
     end=$(date +%s%N)
     echo "experiment $(( (end - begin) / 1000 )) $missing"
@@ -46,6 +46,46 @@ while [ $i -lt "$EXPERIMENTS" ]; do
     i=$((i + 1))
 done
 "#;
+
+/// What `host` prints of an address.
+const ADDRESS: &str = "has IPv6 address";
+/// What it prints of any answer: a record, no record, no such name.
+const ANY_ANSWER: &str = "has |NXDOMAIN|is handled by|name server|descriptive text|alias";
+
+/// Largest number of queries of a query file that an external generator asks; then it begins again.
+const MOST_QUERIES: usize = 1 << 20;
+
+/// Queries of an external generator.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    /// Names of a namespace, each once; AAAA records.
+    Names(Box<Namespace>),
+    /// Queries of a query file, in their order.
+    Queries(Vec<(Name, Qtype)>),
+}
+
+impl Asked {
+    /// Reads the first queries of a query file, in which there is at least one.
+    pub(crate) fn file(path: &Path) -> io::Result<Self> {
+        let lines = BufReader::new(fs::File::open(path)?).split(b'\n');
+        let query = |line: io::Result<Vec<u8>>| {
+            line.map(|line| query_line::parse(&line).ok().flatten()).transpose()
+        };
+        let queries = lines.filter_map(query).take(MOST_QUERIES);
+        Ok(Asked::Queries(queries.collect::<io::Result<_>>()?))
+    }
+
+    /// Returns query number `index` as a line; the first one follows after the last.
+    fn line(&self, index: u64) -> String {
+        let (name, qtype) = match self {
+            Asked::Names(namespace) => {
+                (namespace.name(namespace.nth(index % namespace.size())), Qtype::AAAA)
+            }
+            Asked::Queries(queries) => queries[index as usize % queries.len()],
+        };
+        format!("{} {qtype}\n", name.to_string().trim_end_matches('.'))
+    }
+}
 
 /// Error of an external generator.
 #[derive(Debug, thiserror::Error)]
@@ -82,12 +122,12 @@ pub(crate) enum GeneratorError {
 pub(crate) fn prepare(
     spec: &GeneratorSpec,
     server: SocketAddr,
-    namespace: &Namespace,
+    asked: &Asked,
     dir: &Path,
 ) -> Result<Vec<OsString>, GeneratorError> {
-    let (text, program, package, suffix) = match spec.generator {
-        Generator::Dnsperf => (DNSPERF_TEXT, "dnsperf", "dnsperf", " AAAA"),
-        _ => (SCRIPT_TEXT, "host", "bind9-host", ""),
+    let (text, program, package) = match spec.generator {
+        Generator::Dnsperf => (DNSPERF_TEXT, "dnsperf", "dnsperf"),
+        _ => (SCRIPT_TEXT, "host", "bind9-host"),
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|dir| dir.join(program).exists()) {
@@ -96,20 +136,19 @@ pub(crate) fn prepare(
     let names = dir.join("names");
     let mut index = spec.first_name;
     for experiment in 0..spec.experiments {
-        let mut lines = String::new();
-        for _ in 0..EXPERIMENT {
-            let name = namespace.name(namespace.nth(index % namespace.size()));
-            lines.push_str(&format!("{}{suffix}\n", name.to_string().trim_end_matches('.')));
-            index += 1;
-        }
+        let end = index + u64::from(EXPERIMENT);
+        let lines: String = (index..end).map(|index| asked.line(index)).collect();
+        index = end;
         let file = format!("{}.{experiment}", names.display());
         fs::write(&file, lines).map_err(|source| GeneratorError::Io { path: file, source })?;
     }
+    let answer = if matches!(asked, Asked::Names(_)) { ADDRESS } else { ANY_ANSWER };
     let settings = [
         ("EXPERIMENTS", spec.experiments.to_string()),
         ("SERVER", server.ip().to_string()),
         ("PORT", server.port().to_string()),
         ("NAMES", names.display().to_string()),
+        ("ANSWER", answer.to_owned()),
     ];
     let mut command: Vec<OsString> = vec!["/usr/bin/env".into()];
     command.extend(settings.iter().map(|(name, value)| format!("{name}={value}").into()));
@@ -153,7 +192,7 @@ fn times(wanted: u32, text: &str) -> Result<GeneratorTimes, GeneratorError> {
         std_dev_s: stats::std_dev(&times_s),
         max_s: times_s.iter().copied().reduce(f64::max),
         unanswered: ours.iter().map(|(_, unanswered)| unanswered).sum(),
-        void: None,
+        ..GeneratorTimes::default()
     })
 }
 
@@ -173,17 +212,27 @@ mod tests {
     }
 
     #[test]
+    fn a_query_file_is_asked_in_its_order_and_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("q");
+        fs::write(&path, "; two\na.test A\n\nb.test MX\n").unwrap();
+        let asked = Asked::file(&path).unwrap();
+        let lines: String = (0..3).map(|index| asked.line(index)).collect();
+        assert_eq!(lines, "a.test A\nb.test MX\na.test A\n");
+    }
+
+    #[test]
     fn each_experiment_has_names_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
         let server: SocketAddr = "[fd00:9::2]:53".parse().unwrap();
         let spec = GeneratorSpec { generator: Generator::Script, experiments: 2, first_name: 10 };
-        match prepare(&spec, server, &namespace, dir.path()) {
+        match prepare(&spec, server, &Asked::Names(Box::new(namespace)), dir.path()) {
             Ok(command) => {
                 assert!(command.contains(&OsString::from("SERVER=fd00:9::2")), "{command:?}");
                 let second = fs::read_to_string(dir.path().join("names.1")).unwrap();
                 assert_eq!(second.lines().count(), 256);
-                assert_eq!(second.lines().next(), Some("010-000-001-010.dns64perf.test"));
+                assert_eq!(second.lines().next(), Some("010-000-001-010.dns64perf.test AAAA"));
             }
             Err(e) => assert!(matches!(e, GeneratorError::Missing { .. }), "{e}"),
         }

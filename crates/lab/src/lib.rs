@@ -42,6 +42,7 @@ mod netns;
 mod pair;
 pub mod probe;
 mod process;
+mod query_stream;
 mod question_plan;
 pub mod ready;
 mod remote;

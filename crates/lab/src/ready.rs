@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wire::{Expect, Namespace, Pref64, Qtype, QueryTemplate, reply};
+use wire::{Expect, Name, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use crate::netns::Namespace as Netns;
 use crate::process::{Process, ProcessError, TimeLimit};
@@ -53,6 +53,12 @@ impl Question {
             Self { what: format!("{name} {qtype}"), query, expect }
         };
         indices.into_iter().map(question).collect()
+    }
+
+    /// Makes the question for the SOA record of a zone, which any answer without an error satisfies.
+    pub fn soa(zone: &Name) -> Self {
+        let query = QueryTemplate::new(zone, Qtype::SOA, true, false, None);
+        Self { what: format!("{zone} SOA"), query, expect: Expect::NoError }
     }
 }
 

@@ -8,16 +8,17 @@
 //! Queries go only to an address that the user has named, in the experiment's file or by a flag.
 
 use experiment::file::Role;
-use experiment::{Circumstances, Method, NameBudget, OneHost, Visit};
+use experiment::{Circumstances, Method, OneHost, Visit};
 use measure::Path;
 use udp::sys::is_own_address;
 
 use crate::bench::LabBench;
 use crate::netns::Namespace;
+use crate::query_stream::Prepared;
 use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::Installed;
-use crate::session::{Cell, Session, Shortfall};
+use crate::session::{Cell, Session, Shortfall, names, unlike_rfc8219};
 use crate::visit::Started;
 
 /// Note on a server that is not in the lab.
@@ -29,12 +30,13 @@ const OUT_OF_REACH: [&str; 4] = ["cores", "threads", "cpu-limit", "link"];
 impl Session<'_> {
     /// Measures a server at its address with the method of the experiment.
     pub(crate) fn measure_remote(
-        &self,
+        &mut self,
         v: &Visit,
         cell: &mut Cell,
         installed: &Installed,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
+        let stream = self.stream(v.point)?;
         let point = &self.checked.experiment.points[v.point];
         let settings = &point.settings;
         if settings.method == Method::ZoneLoad {
@@ -47,26 +49,27 @@ impl Session<'_> {
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
         let (asked, outside) = (self.checked.questions[v.point], Namespace::own().map_err(failed)?);
         let target = installed.address();
-        let base = asked.request(point, self.options.seed, target, None);
+        let mut base = asked.request(point, self.options.seed, target, None);
+        if let Some(stream) = &stream {
+            base.workload = stream.workload(settings.role != Role::Authoritative, false);
+        }
         if settings.tester.transport.is_datagram() {
-            let questions = Question::ends(&asked.namespace, asked.ask());
+            let questions = match stream.as_ref().and_then(Prepared::origin) {
+                Some(zone) => vec![Question::soa(&zone)],
+                None => Question::ends(&asked.namespace, asked.ask()),
+            };
             answers(&outside, target, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }
-        let authoritative = settings.role == Role::Authoritative;
-        let size = asked.namespace.size();
-        let names = match authoritative {
-            true => NameBudget::of_zone(size),
-            false => NameBudget::new(size, true),
-        };
+        let names = names(&asked, settings.role, stream.as_ref(), true);
         let tester = &settings.tester;
         let path = if tester.gso { Path::HostOffload } else { Path::Wire };
         let tcp = !tester.transport.is_datagram();
         let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
-        let differs = (settings.role != Role::Dns64 && settings.method == Method::Search)
-            .then(|| "the server is not a DNS64 server".to_owned());
+        let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
-            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside),
+            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside)
+                .replaying(stream.and_then(|stream| stream.capture)),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
             names,

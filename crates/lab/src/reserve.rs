@@ -6,9 +6,9 @@
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use experiment::settings::Idle;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 
@@ -142,22 +142,65 @@ pub(crate) fn default_buffer() -> u64 {
 /// earlier load (`/dev/cpu_dma_latency`, Documentation/power/pm_qos_interface.rst).
 #[derive(Debug)]
 pub(crate) struct IdlePolling {
-    _held: fs::File,
+    held: fs::File,
 }
+
+/// File of the longest time that a core may take to wake.
+const WAKING: &str = "/dev/cpu_dma_latency";
+/// File with the kernel's driver of idle states.
+const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+/// Time to wake in microseconds: none, so that a core polls, and the kernel's default, so that it sleeps as it likes.
+const NO_TIME: i32 = 0;
+const ANY_TIME: i32 = 2_000_000_000;
 
 impl IdlePolling {
     /// Makes idle cores poll; `None` if this process may not do so.
     pub(crate) fn hold() -> Option<Self> {
-        let path: PathBuf = Path::new("/dev/cpu_dma_latency").to_owned();
-        let mut file = fs::File::options().write(true).open(path).ok()?;
-        std::io::Write::write_all(&mut file, &0_i32.to_ne_bytes()).ok()?;
-        Some(IdlePolling { _held: file })
+        let held = fs::File::options().write(true).open(WAKING).ok()?;
+        let polling = IdlePolling { held };
+        polling.set(NO_TIME).ok()?;
+        Some(polling)
+    }
+
+    /// Makes idle cores poll, or sleep as the kernel's driver of idle states decides.
+    ///
+    /// # Errors
+    /// If the kernel refuses it, or has no such driver, in words.
+    pub(crate) fn choose(&self, idle: Idle) -> Result<(), String> {
+        let driver = fs::read_to_string(IDLE_DRIVER).unwrap_or_default();
+        if idle == Idle::Sleep && ["", "none"].contains(&driver.trim()) {
+            let why = "this kernel has no driver of idle states, so that nothing chooses how deep";
+            return Err(format!("idle cores that sleep: {why} ({IDLE_DRIVER})"));
+        }
+        let time = if idle == Idle::Sleep { ANY_TIME } else { NO_TIME };
+        self.set(time).map_err(|e| format!("idle cores: {WAKING}: {e}"))
+    }
+
+    fn set(&self, microseconds: i32) -> std::io::Result<()> {
+        std::io::Write::write_all(&mut &self.held, &microseconds.to_ne_bytes())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idle_cores_poll_or_sleep() {
+        let Some(polling) = IdlePolling::hold() else {
+            skip::because(format_args!("{WAKING} cannot be opened"));
+            return;
+        };
+        let longest = || fs::read(WAKING).map(|octets| octets.get(..4) == Some(&[0; 4]));
+        assert!(longest().unwrap());
+        match polling.choose(Idle::Sleep) {
+            // Other runs may keep the cores awake.
+            Ok(()) => {}
+            Err(why) => assert!(why.contains("no driver of idle states"), "{why}"),
+        }
+        polling.choose(Idle::Poll).unwrap();
+        assert!(longest().unwrap());
+    }
 
     #[test]
     fn a_core_is_held_by_one_run() {

@@ -18,7 +18,8 @@ use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
     CellRecord, Certificate, CertificateFile, Choices, CustomHow, CustomServer, EngineKind,
-    HostFacts, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested, TrialRecord,
+    HostFacts, InputFile, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
+    TrialRecord,
 };
 use udp::sys::is_own_address;
 
@@ -28,6 +29,7 @@ use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
 use crate::host::{Depth, fingerprint, read_cpu};
 use crate::process::ProcessError;
+use crate::query_stream::{Inputs, QueryStream, unchanged};
 use crate::question_plan::QuestionPlan;
 use crate::reserve::{IdlePolling, default_buffer};
 use crate::rundir::{RunDir, RunDirError};
@@ -184,6 +186,9 @@ pub enum RunError {
     /// A value of the experiment is not valid in the lab.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A file of the run is not the one that it began with.
+    #[error("{0}")]
+    Changed(String),
     /// The certificate of the Tester is not for the trials.
     #[error("the certificate is refused: {0}")]
     Certificate(String),
@@ -225,7 +230,7 @@ impl RunError {
     /// Returns whether the input is invalid (exit code 2); otherwise the run failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {
-            RunError::File(_) | RunError::NoServer => true,
+            RunError::File(_) | RunError::NoServer | RunError::Changed(_) => true,
             RunError::NotInExperiment { .. } | RunError::Certificate(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
@@ -246,6 +251,10 @@ pub struct Checked<'e> {
     pub(crate) companions: Vec<Adapter>,
     /// Queries of each point.
     pub(crate) questions: Vec<QuestionPlan>,
+    /// Stream of queries of each point that has one.
+    pub(crate) streams: Vec<Option<QueryStream>>,
+    /// Files with queries and zones that it names.
+    pub inputs: Vec<InputFile>,
 }
 
 impl Checked<'_> {
@@ -261,6 +270,13 @@ impl Checked<'_> {
         let points = &self.experiment.points;
         let plans = points.iter().filter_map(|point| cpu_plan(&point.settings, &allowed).ok());
         CpuList::new(plans.flat_map(|plan| plan.all())).unwrap_or(allowed)
+    }
+
+    /// Returns the absolute path at which the relative ones of its files begin; empty if it names no file.
+    fn folder(&self) -> String {
+        let here = (!self.inputs.is_empty()).then(std::env::current_dir).and_then(Result::ok);
+        let folder = here.map(|here| here.join(self.experiment.folder()));
+        folder.map_or(String::new(), |path| path.display().to_string())
     }
 
     /// Returns why a point cannot be measured on this host, as far as that is known before the run.
@@ -279,6 +295,15 @@ pub fn check<'e>(
 ) -> Result<Checked<'e>, RunError> {
     let questions = experiment.points.iter().map(|point| QuestionPlan::new(experiment, point));
     let questions = questions.collect::<Result<Vec<_>, _>>()?;
+    let mut inputs = Inputs::default();
+    let streams = experiment.points.iter().zip(&questions);
+    let streams = streams
+        .map(|(point, asked)| QueryStream::new(experiment, point, &asked.namespace, &mut inputs));
+    let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    let inputs = inputs.into_files();
+    if let Some(run) = &options.resumed {
+        unchanged(&run.plan.inputs, &inputs).map_err(RunError::Changed)?;
+    }
     let mut catalogue = Catalogue::load(options.servers_dir.as_deref())?;
     let common = experiment.common();
     let custom = common.custom.iter().chain(options.custom.iter().map(|(name, c)| (name, c)));
@@ -291,7 +316,7 @@ pub fn check<'e>(
     if let Some(file) = &options.certificate {
         certified(file, experiment, &adapters, options).map_err(RunError::Certificate)?;
     }
-    Ok(Checked { experiment, adapters, companions, questions })
+    Ok(Checked { experiment, adapters, companions, questions, streams, inputs })
 }
 
 /// Checks that a certificate is for the trials at every point of an experiment.
@@ -332,7 +357,6 @@ pub fn run_experiment(
 ) -> Result<Run, RunError> {
     let common = checked.experiment.common();
     let mut dir = RunDir::create()?;
-    // Held until the run ends.
     let idle = IdlePolling::hold();
     let (started, began) = (SystemTime::now(), Instant::now());
     let cpus = cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common));
@@ -354,13 +378,15 @@ pub fn run_experiment(
             testbed: Some(describe(&testbed, lab, checked.experiment, idle.is_some())),
             host: options.host.clone(),
             certificate: options.certificate.as_ref().map(CertificateFile::without_trials),
+            folder: checked.folder(),
+            inputs: checked.inputs.clone(),
             ..Plan::default()
         },
         complete: true,
         ..Run::default()
     };
     notify(Event::Begun(&run.plan));
-    let mut session = Session::new(lab, checked, options, testbed, dir.path(), began);
+    let mut session = Session::new(lab, checked, options, testbed, dir.path(), idle);
     match session.run(&mut run, notify) {
         Ok(()) => {}
         Err(RunError::SelfTest(BenchError::Interrupted)) => run.complete = false,
@@ -384,10 +410,21 @@ fn companions(
     let mut all: Vec<Adapter> = Vec::new();
     for point in &experiment.points {
         let (r, method) = (&point.settings.replication, point.settings.method);
+        let bad = |key: &str, why: String| RunError::File(experiment.bad(point, key, why));
+        let mut add = |adapter: &Adapter| {
+            if !all.iter().any(|known| known.name == adapter.name) {
+                all.push(adapter.clone());
+            }
+        };
+        if let Some(name) = authority(&point.settings) {
+            let key = "workload.authority";
+            let adapter = catalogue.get(name).map_err(|e| bad(key, e.to_string()))?;
+            adapter.check_role(Role::Authoritative).map_err(|e| bad(key, e.to_string()))?;
+            add(adapter);
+        }
         if !method.replicates() {
             continue;
         }
-        let bad = |key: &str, why: String| RunError::File(experiment.bad(point, key, why));
         let check = |key: &str, adapter: &Adapter, updated: bool| {
             if adapter.remote.is_some() {
                 let why = format!("{} is remote: it cannot be started with a zone", adapter.name);
@@ -406,12 +443,16 @@ fn companions(
         for (key, name, updated) in primary.chain(beside) {
             let adapter = catalogue.get(name).map_err(|e| bad(key, e.to_string()))?;
             check(key, adapter, updated)?;
-            if !all.iter().any(|known| known.name == adapter.name) {
-                all.push(adapter.clone());
-            }
+            add(adapter);
         }
     }
     Ok(all)
+}
+
+/// Returns the name of the server that has a zone behind the servers of a point; `None` if the AuthDNS answers them.
+pub(crate) fn authority(settings: &Settings) -> Option<&str> {
+    let wanted = settings.role != Role::Authoritative && settings.workload.has_zone();
+    wanted.then_some(settings.workload.authority.as_str())
 }
 
 /// Returns the adapters of the servers to measure, each checked for its role.
@@ -498,6 +539,7 @@ fn describe(
         dut_cpus_vary: vary,
         kernel: kernel.map(|release| release.trim().to_owned()),
         cpu: cpu.model,
+        port_settings: testbed.port_settings(),
         refused_settings: testbed.refused().to_vec(),
         ..TestbedFacts::default()
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use experiment::file::Role;
 use measure::Transport;
 use nix::sys::resource::{Resource, getrlimit};
-use wire::{Namespace, Pref64};
+use wire::{Name, Namespace, Pref64};
 
 use crate::adapter::{Adapter, AdapterError, FileTemplate};
 use crate::detect::detect;
@@ -48,6 +48,8 @@ pub struct Service {
     pub role: Role,
     /// Queried names.
     pub namespace: Namespace,
+    /// Zone in place of the namespace's; absent if that is queried.
+    pub origin: Option<Name>,
     /// Prefix of synthesised addresses.
     pub pref64: Pref64,
     /// Zone file of an authoritative server.
@@ -133,6 +135,21 @@ struct Stage<'a> {
     testbed: &'a Testbed,
     lab: &'a Lab,
     dir: &'a Path,
+    /// Host that it runs in.
+    host: Host,
+}
+
+impl Stage<'_> {
+    /// Returns the host whose queries it answers.
+    fn client(&self) -> Host {
+        if self.host == Host::Auth { Host::Dut } else { Host::Tester }
+    }
+
+    /// Returns its addresses, with its port.
+    fn listening(&self, port: u16) -> Place {
+        let (host, client) = (self.host, self.client());
+        Place { v4: address_v4(host, client), v6: address_v6(host, client), port }
+    }
 }
 
 impl Installed {
@@ -232,12 +249,33 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        clear_hosts(testbed, &[Host::Dut], &self.adapter.title)?;
-        self.check_free(testbed, Host::Dut, &[self.address()])?;
-        let stage = Stage { service, testbed, lab, dir };
+        self.start_on(Stage { service, testbed, lab, dir, host: Host::Dut })
+    }
+
+    /// Starts it in the auth host, from scratch, for a server under test that queries it.
+    ///
+    /// # Errors
+    /// If it does not start; with the end of its log.
+    pub(crate) fn start_upstream(
+        &self,
+        service: &Service,
+        testbed: &Testbed,
+        lab: &Lab,
+        dir: &Path,
+    ) -> Result<Server, ServerError> {
+        let _ = fs::remove_dir_all(self.state(dir));
+        self.start_on(Stage { service, testbed, lab, dir, host: Host::Auth })
+    }
+
+    /// Starts it on a stage, and waits until it answers correctly.
+    fn start_on(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
+        clear_hosts(stage.testbed, &[stage.host], &self.adapter.title)?;
+        let Place { v4, v6, port } = stage.listening(self.adapter.listen.port);
+        let ip = if self.adapter.listen.ipv6 { IpAddr::V6(v6) } else { IpAddr::V4(v4) };
+        self.check_free(stage.testbed, stage.host, &[SocketAddr::new(ip, port)])?;
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
-        self.add_to(&mut server, stage, self.adapter.listen.port)?;
+        self.add_to(&mut server, stage, port)?;
         Ok(server)
     }
 
@@ -283,12 +321,12 @@ impl Installed {
                 let own = behind.adapter.listen.port;
                 let port = if own == PORT { PORT_BEHIND } else { own };
                 behind.add_to(server, Stage { dir: &state, ..stage }, port)?;
-                Some(listening(port))
+                Some(stage.listening(port))
             }
         };
         let setting = Setting { behind, ..self.setting(stage, &state, port) };
         let began = Instant::now();
-        let process = self.launch(stage.testbed, &setting, &state, &mut server.files)?;
+        let process = self.launch(stage, &setting, &state, &mut server.files)?;
         server.parts.insert(0, Part { process, stop: self.adapter.stop.clone() });
         server.loaded = self.wait_ready(&mut server.parts[0].process, stage, port, began)?;
         server.parts[0].process.hold_to_cpus()?;
@@ -298,14 +336,14 @@ impl Installed {
     /// Writes its configuration, adds the text to `files`, and starts its process.
     fn launch(
         &self,
-        testbed: &Testbed,
+        stage: Stage<'_>,
         setting: &Setting,
         state: &Path,
         files: &mut BTreeMap<String, String>,
     ) -> Result<Process, ServerError> {
         self.write_files(&self.adapter.files, setting, state, files)?;
-        let instance = Instance { name: &self.adapter.name, host: Host::Dut, state };
-        self.spawn(&instance, setting, testbed)
+        let instance = Instance { name: &self.adapter.name, host: stage.host, state };
+        self.spawn(&instance, setting, stage.testbed)
     }
 
     /// Writes its configuration files below `state`, and adds their text to `written`.
@@ -389,16 +427,21 @@ impl Installed {
         port: u16,
         began: Instant,
     ) -> Result<Duration, ServerError> {
-        let questions = Question::ends(&stage.service.namespace, stage.service.ask);
-        let client = stage.testbed.namespace(Host::Tester);
+        let Service { namespace, origin, ask, .. } = stage.service;
+        let questions = match origin {
+            Some(zone) => vec![Question::soa(zone)],
+            None => Question::ends(namespace, *ask),
+        };
+        let client = stage.testbed.namespace(stage.client());
         let limit = self.adapter.ready.timeout;
         let mut wait = |address: IpAddr| {
             let address = SocketAddr::new(address, port);
             wait_ready(process, client, address, &questions, limit, stage.lab.interrupted())
         };
         let listen = self.adapter.listen;
-        let v6 = listen.ipv6.then_some(IpAddr::V6(address_v6(Host::Dut, Host::Tester)));
-        let v4 = listen.ipv4.then_some(IpAddr::V4(address_v4(Host::Dut, Host::Tester)));
+        let own = stage.listening(port);
+        let v6 = listen.ipv6.then_some(IpAddr::V6(own.v6));
+        let v4 = listen.ipv4.then_some(IpAddr::V4(own.v4));
         let mut loaded = Duration::ZERO;
         for (i, address) in v6.into_iter().chain(v4).enumerate() {
             wait(address)?;
@@ -420,9 +463,9 @@ impl Installed {
 
     fn setting(&self, stage: Stage<'_>, state: &Path, port: u16) -> Setting {
         let Stage { service, testbed, lab, .. } = stage;
-        let cpus = testbed.cpus(Host::Dut);
+        let cpus = testbed.cpus(stage.host);
         let threads = service.threads.unwrap_or(cpus.count());
-        let zone = service.namespace.zone().to_string();
+        let zone = service.origin.as_ref().unwrap_or(service.namespace.zone()).to_string();
         let zone_file = service.zone_file.as_ref().map(|path| path.display().to_string());
         let upstream = Place {
             v4: address_v4(Host::Auth, Host::Dut),
@@ -438,7 +481,7 @@ impl Installed {
             namespace: service.namespace.prefix().to_string(),
             reverse_zone: reverse_zone(&service.namespace),
             pref64: service.pref64.to_string(),
-            listen: listening(port),
+            listen: stage.listening(port),
             upstream,
             zone_file: zone_file.unwrap_or_default(),
             variables: self.adapter.with_defaults(&service.variables),

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use experiment::file::Role;
-use experiment::settings::TesterSettings;
+use experiment::settings::{Idle, TesterSettings};
 use experiment::visit::Found;
 use experiment::{
-    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
+    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Settings, Visit, visit_estimate,
+    visits,
 };
 use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
@@ -18,12 +19,14 @@ use zone::ZoneRecords;
 
 use crate::adapter::{Adapter, AdapterError};
 use crate::authdns::{self, Serves};
-use crate::bench::LabBench;
+use crate::bench::{LabBench, Upstream};
 use crate::enter::Lab;
 use crate::process::Process;
+use crate::query_stream::{Prepared, QueryStream};
 use crate::question_plan::QuestionPlan;
 use crate::replication::{Ground, Made};
-use crate::run::{Checked, Event, RunError, RunOptions, cpu_plan};
+use crate::reserve::IdlePolling;
+use crate::run::{Checked, Event, RunError, RunOptions, authority, cpu_plan};
 use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
@@ -76,6 +79,9 @@ pub(crate) struct Session<'a> {
     began: Instant,
     installed: BTreeMap<String, Installed>,
     zones: Vec<(Namespace, ZoneRecords, PathBuf)>,
+    streams: Vec<(QueryStream, Prepared)>,
+    // Makes idle cores poll or sleep until the run ends; absent if this process may not do so.
+    idle: Option<IdlePolling>,
     pub(crate) made: Made,
 }
 
@@ -86,10 +92,11 @@ impl<'a> Session<'a> {
         options: &'a RunOptions,
         testbed: Testbed,
         dir: &'a Path,
-        began: Instant,
+        idle: Option<IdlePolling>,
     ) -> Self {
         let (installed, zones, made) = (BTreeMap::new(), Vec::new(), Made::new());
-        Self { lab, checked, options, testbed, dir, began, installed, zones, made }
+        let (streams, began) = (Vec::new(), Instant::now());
+        Self { lab, checked, options, testbed, dir, began, installed, zones, streams, idle, made }
     }
 
     /// Certifies the Tester, then makes all visits.
@@ -250,6 +257,7 @@ impl<'a> Session<'a> {
         let host = &point.settings.host;
         let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
+        self.idle(host.idle)?;
         let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
         let outcome = match self.linked(point) {
             Ok(()) if point.settings.method.replicates() => {
@@ -261,6 +269,18 @@ impl<'a> Session<'a> {
         };
         tuning.undo(&self.testbed, self.dir);
         outcome
+    }
+
+    /// Makes idle cores poll or sleep.
+    fn idle(&self, idle: Idle) -> Result<(), Shortfall> {
+        match &self.idle {
+            Some(polling) => polling.choose(idle).map_err(Shortfall::Cannot),
+            None if idle == Idle::Poll => Ok(()),
+            None => {
+                let why = "idle cores sleep at all times here: this process may not keep them awake (/dev/cpu_dma_latency)";
+                Err(Shortfall::Cannot(why.to_owned()))
+            }
+        }
     }
 
     /// Checks that the links are of the kind that was asked for, if one was.
@@ -339,6 +359,51 @@ impl<'a> Session<'a> {
         Ok(dir)
     }
 
+    /// Returns the files of the stream of queries of a point, if it has one; they are made once.
+    pub(crate) fn stream(&mut self, point: usize) -> Result<Option<Prepared>, Shortfall> {
+        let Some(stream) = &self.checked.streams[point] else { return Ok(None) };
+        if let Some((_, prepared)) = self.streams.iter().find(|(known, _)| known == stream) {
+            return Ok(Some(prepared.clone()));
+        }
+        let dir = self.dir.join(format!("stream-{}", self.streams.len()));
+        let prepared = Prepared::new(stream, &dir).map_err(Shortfall::Failed)?;
+        self.streams.push((stream.clone(), prepared.clone()));
+        Ok(Some(prepared))
+    }
+
+    /// Starts the server that a resolver or DNS64 server queries: the AuthDNS, or a real server with the zone of a
+    /// stream; none behind an authoritative server.
+    fn upstream(
+        &mut self,
+        point: &Point,
+        asked: &QuestionPlan,
+        stream: Option<&Prepared>,
+    ) -> Result<Option<Upstream>, Shortfall> {
+        if point.settings.role == Role::Authoritative {
+            return Ok(None);
+        }
+        let Some(name) = authority(&point.settings) else {
+            return self.authdns(point, asked).map(|process| Some(Upstream::AuthDns(process)));
+        };
+        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
+        let adapter =
+            known.ok_or_else(|| Shortfall::Cannot(format!("there is no server {name}")))?;
+        let installed = self.find(adapter)?;
+        let service = Service {
+            role: Role::Authoritative,
+            namespace: asked.namespace,
+            origin: stream.and_then(Prepared::origin),
+            pref64: asked.pref64,
+            zone_file: stream.and_then(|stream| stream.zone.clone()),
+            ask: asked.ask(),
+            threads: None,
+            variables: BTreeMap::new(),
+        };
+        let (dir, lab) = (self.dir.join("authority"), self.lab);
+        let server = installed.start_upstream(&service, &self.testbed, lab, &dir)?;
+        Ok(Some(Upstream::Authority(server)))
+    }
+
     /// Starts the AuthDNS that a resolver or DNS64 server queries.
     fn authdns(&self, point: &Point, asked: &QuestionPlan) -> Result<Process, Shortfall> {
         // A resolver synthesises nothing: every queried record must exist.
@@ -357,6 +422,7 @@ impl<'a> Session<'a> {
         point: &Point,
         asked: &QuestionPlan,
         installed: &Installed,
+        stream: Option<&Prepared>,
     ) -> Result<(Service, Option<PathBuf>), Shortfall> {
         let role = point.settings.role;
         let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
@@ -377,11 +443,15 @@ impl<'a> Session<'a> {
             variables.insert("key".to_owned(), path("server.key"));
             Some(dir.join("ca.pem"))
         };
-        let zone_file =
-            if role == Role::Authoritative { Some(self.zone_file(asked)?) } else { None };
+        let zone_file = match stream.and_then(|stream| stream.zone.clone()) {
+            _ if role != Role::Authoritative => None,
+            Some(zone) => Some(zone),
+            None => Some(self.zone_file(asked)?),
+        };
         let service = Service {
             role,
             namespace: asked.namespace,
+            origin: stream.and_then(Prepared::origin),
             pref64: asked.pref64,
             zone_file,
             ask: asked.ask(),
@@ -414,9 +484,10 @@ impl<'a> Session<'a> {
         let asked = self.checked.questions[v.point];
         let role = point.settings.role;
         let authoritative = role == Role::Authoritative;
-        let (service, believed) = self.service(point, &asked, installed)?;
+        let stream = self.stream(v.point)?;
+        let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
+        let upstream = self.upstream(point, &asked, stream.as_ref())?;
         let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
-        let authdns = if authoritative { None } else { Some(self.authdns(point, &asked)?) };
         let loaded = if point.settings.method == Method::ZoneLoad {
             let later = point.settings.zone_load.later;
             Some(zone_load(installed, &service, testbed, lab, dir, later)?)
@@ -427,19 +498,16 @@ impl<'a> Session<'a> {
         if believed.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
         }
-        let base = asked.request(point, self.options.seed, target, believed);
+        let mut base = asked.request(point, self.options.seed, target, believed);
+        if let Some(stream) = &stream {
+            base.workload = stream.workload(!authoritative, false);
+        }
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
-        let bench = LabBench::start(ground, base, authdns, installed, &service, limit)?;
-        let differs = (role != Role::Dns64 && point.settings.method == Method::Search).then(|| {
-            let what = if authoritative { "authoritative" } else { "a resolver" };
-            format!("the server is {what}, not a DNS64 server")
-        });
-        let size = asked.namespace.size();
-        let names = match authoritative {
-            true => NameBudget::of_zone(size),
-            false => NameBudget::new(size, false),
-        };
+        let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
+        let differs = unlike_rfc8219(&point.settings, stream.is_some());
+        let names = names(&asked, role, stream.as_ref(), false);
+        let bench = bench.replaying(stream.and_then(|stream| stream.capture));
         let started = Started {
             bench,
             title: installed.adapter().title.clone(),
@@ -459,6 +527,42 @@ impl<'a> Session<'a> {
         }
         self.visited(v, cell, &found, notify);
         Ok(())
+    }
+}
+
+/// Returns how the server and its queries differ from RFC 8219; `None` if they do not.
+pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
+    let server = match settings.role {
+        Role::Dns64 => None,
+        Role::Authoritative => Some("the server is authoritative, not a DNS64 server".to_owned()),
+        Role::Resolver => Some("the server is a resolver, not a DNS64 server".to_owned()),
+    };
+    let why = "the queries are a stream: names repeat as they do there, and from trial to trial";
+    let w = &settings.workload;
+    let repeats = (w.repeat_share > 0.0).then(|| {
+        let percent = w.repeat_share * 100.0;
+        format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
+    });
+    // Other methods than a search say already that they are none.
+    let server = server.filter(|_| settings.method == Method::Search);
+    let all: Vec<String> =
+        server.into_iter().chain(stream.then(|| why.to_owned())).chain(repeats).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
+/// with `may_reuse`. Names of a stream are not counted.
+pub(crate) fn names(
+    asked: &QuestionPlan,
+    role: Role,
+    stream: Option<&Prepared>,
+    may_reuse: bool,
+) -> NameBudget {
+    let size = asked.namespace.size();
+    match (stream, role) {
+        (Some(_), _) => NameBudget::new(u64::MAX, false),
+        (None, Role::Authoritative) => NameBudget::of_zone(size),
+        (None, _) => NameBudget::new(size, may_reuse),
     }
 }
 

@@ -12,6 +12,7 @@
 //! The tester also owns every address of `SOURCES_V4` and `SOURCES_V6`, and the two other hosts have routes to
 //! them: a load may have many client addresses.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -113,6 +114,10 @@ fn place(host: Host, other: Host) -> (u16, u8) {
     }
     panic!("a host has no link to itself")
 }
+
+/// Settings of a network namespace that decide which ports its connections get, and when again.
+const PORT_SETTINGS: [&str; 3] =
+    ["net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/ipv4/tcp_fin_timeout"];
 
 /// Settings of a testbed.
 #[derive(Clone, Debug)]
@@ -311,6 +316,19 @@ impl Testbed {
         &self.refused
     }
 
+    /// Returns the settings of the tester's network namespace that decide about its ports, by name.
+    pub(crate) fn port_settings(&self) -> BTreeMap<String, String> {
+        let read = || {
+            let value = |path: &&str| fs::read_to_string(format!("/proc/sys/{path}")).ok();
+            let entry = |path: &&str| {
+                let value = value(path)?.split_whitespace().collect::<Vec<_>>().join(" ");
+                Some((path.replace('/', "."), value))
+            };
+            PORT_SETTINGS.iter().filter_map(entry).collect()
+        };
+        self.namespace(Host::Tester).run(read).unwrap_or_default()
+    }
+
     /// Sets the kernel's variables of a host's network namespace.
     fn tune(&mut self, host: Host) {
         let settings = [
@@ -318,6 +336,9 @@ impl Testbed {
             ("net/ipv4/ip_unprivileged_port_start", "0"),
             // Resolvers need many source ports, and so does a load.
             ("net/ipv4/ip_local_port_range", "1024 65535"),
+            // A client that connects again and again uses ports of closed connections after a second (seed 004).
+            ("net/ipv4/tcp_tw_reuse", "1"),
+            ("net/ipv4/tcp_fin_timeout", "20"),
             // Sockets may be bound to any address of the source prefixes.
             ("net/ipv4/ip_nonlocal_bind", "1"),
             ("net/ipv6/ip_nonlocal_bind", "1"),

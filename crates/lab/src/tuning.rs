@@ -78,7 +78,13 @@ impl Tuning {
         for file in files {
             let old = fs::read_to_string(&file).unwrap_or_default();
             fs::write(&file, governor).map_err(|e| {
-                format!("the governor {governor} cannot be set ({}): {e}", file.display())
+                let known = file.with_file_name("scaling_available_governors");
+                let known = fs::read_to_string(known).unwrap_or_default();
+                format!(
+                    "the governor {governor} cannot be set ({}): {e}; this host has {}",
+                    file.display(),
+                    known.trim()
+                )
             })?;
             self.files.push((file, old));
         }

@@ -60,14 +60,11 @@ impl Session<'_> {
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
         if settings.method != Method::Search {
             // A search has them among its differences from RFC 8219.
-            let crowded = names.used().crowded.map(|c| {
-                format!(
-                    "{} queries for {} names: names were used more than once",
-                    c.queries, c.names
-                )
-            });
-            let new = crowded.filter(|note| !cell.record.notes.contains(note));
-            cell.record.notes.extend(new);
+            for note in names.used().differences() {
+                if !cell.record.notes.contains(&note) {
+                    cell.record.notes.push(note);
+                }
+            }
         }
         cell.record.differs.extend(handicap.into_iter().chain(started.differs));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();

@@ -47,7 +47,7 @@ pub use host::HostFacts;
 pub use limiters::LimiterCounts;
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use name::cell_name;
-pub use plan::{Plan, Seam};
+pub use plan::{InputFile, Plan, Seam};
 pub use request::{BadRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{
     Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped,

@@ -43,13 +43,41 @@ pub struct Plan {
     /// Configuration files that belong to no cell, by name: those of the Tester and the AuthDNS.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,
+    /// Files with queries or zones that the experiment names.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub inputs: Vec<InputFile>,
+    /// Folder at which relative paths of the experiment's file begin; empty if it names no file.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub folder: String,
+}
+
+/// File with queries or a zone that an experiment names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Key of the experiment that names it: `queries`, `replay` or `zone-file`.
+    pub key: String,
+    /// Absolute path.
+    pub path: String,
+    /// Size, in octets.
+    pub octets: u64,
+    /// SHA-256 of its content, in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl InputFile {
+    /// Returns size and content in words.
+    pub fn words(&self) -> String {
+        format!("{} octets, SHA-256 {}", self.octets, self.sha256)
+    }
 }
 
 impl Plan {
-    /// Returns the facts of the testbed and the choices of the command line, by name, in words.
+    /// Returns the facts of the testbed, the choices of the command line and the files of the queries, by name, in words.
     pub fn words(&self) -> BTreeMap<String, String> {
         let mut words = self.testbed.as_ref().map(TestbedFacts::words).unwrap_or_default();
         words.extend(self.choices.words());
+        let inputs = self.inputs.iter();
+        words.extend(inputs.map(|i| (format!("{} {}", i.key, i.path), i.words())));
         words
     }
 }

@@ -56,6 +56,9 @@ pub struct TestbedFacts {
     /// Model name of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
+    /// Settings of the Tester's network that decide about its ports, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub port_settings: BTreeMap<String, String>,
     /// Settings that the kernel refused, or that need more rights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused_settings: Vec<String>,
@@ -192,8 +195,11 @@ impl TestbedFacts {
             (None, Some(Link::Steered)) if self.virtual_machine => Some(STEERED_GUEST.to_owned()),
             (None, link) => link.map(|link| link.to_string()),
         };
+        let ports: Vec<String> =
+            self.port_settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let named = [
             ("links", link),
+            ("ports", (!ports.is_empty()).then(|| ports.join(", "))),
             ("path", self.path.map(|path| path.to_string())),
             ("user", user),
             ("packet steering", self.packet_steering.as_ref().map(ToString::to_string)),

@@ -179,6 +179,9 @@ fn generators(out: &mut String, cells: &[&CellRecord]) {
             line("", "maximum", &figure("experiment_time_max", 4)),
             line("Performance (requests/s)", "", &figure("requests_per_second", 0)),
             line("Queries without an answer", "", &figure("unanswered", 0)),
+            line("CPU time (% of a core)", "Tester", &figure("cpu_tester", 1)),
+            line("", "server", &figure("cpu_dut", 1)),
+            line("", "AuthDNS", &figure("cpu_authdns", 1)),
         ];
         out.push_str(&align(&rows, &words_then_numbers(2)));
         out.push('\n');
@@ -258,7 +261,12 @@ mod tests {
     #[test]
     fn generators_stand_side_by_side() {
         let of = |generator, s: f64| {
-            let figures = [("experiment_time", "s", s), ("requests_per_second", "1/s", 256.0 / s)];
+            let figures = [
+                ("experiment_time", "s", s),
+                ("requests_per_second", "1/s", 256.0 / s),
+                ("cpu_tester", "%", 100.0 - s),
+                ("cpu_dut", "%", s),
+            ];
             cell("dns64d", "generator", generator, "generators", &figures)
         };
         let run =
@@ -277,5 +285,12 @@ mod tests {
         assert_eq!(row("Generator"), ["script", "lockstep-4"]);
         assert_eq!(row("Execution time of one experiment (s)"), ["average", "4.6630", "0.0490"]);
         assert_eq!(row("Performance (requests/s)"), ["55", "5224"]);
+        assert_eq!(row("CPU time (% of a core)"), ["Tester", "95.3", "100.0"]);
+        let of =
+            |which: &str| words.iter().find(|row| row.contains(&which)).expect("a row").concat();
+        assert_eq!(
+            (of("server"), of("AuthDNS")),
+            ("server4.70.0".to_owned(), "AuthDNS--".to_owned())
+        );
     }
 }

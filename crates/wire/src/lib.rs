@@ -26,6 +26,7 @@ pub mod namespace;
 pub mod pref64;
 mod prefix;
 pub mod query;
+pub mod query_line;
 pub mod reply;
 pub mod rr;
 pub mod server;

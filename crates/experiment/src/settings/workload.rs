@@ -1,10 +1,13 @@
 //! The queries of an experiment: their names, and how many a trial needs.
 
+use std::path::PathBuf;
+use std::str::FromStr;
+
 use measure::Qps;
 use measure::pacing::EXPERIMENT;
 use serde::Deserialize;
 
-use super::{LoadSettings, Method, Settings};
+use super::{LoadSettings, Method, Settings, some_text};
 use crate::names::most_names;
 
 /// Queries of the trials.
@@ -27,6 +30,60 @@ pub struct Workload {
     pub repeat_share: f64,
     /// Number of names that these repeats are taken from, evenly.
     pub repeat_names: u64,
+    /// Query file in place of the namespace's names. As all paths here, a relative one begins at the experiment's folder.
+    pub queries: Option<PathBuf>,
+    /// Capture whose queries are sent in place of the namespace's names.
+    pub replay: Option<PathBuf>,
+    /// Zone file in place of the namespace's zone; if there is no stream of queries, one is generated for its names.
+    pub zone_file: Option<PathBuf>,
+    /// Number of hosts of a generated zone in place of the namespace's, with generated queries.
+    pub hosts: Option<u64>,
+    /// Part of the zone; its queries are those for the names of this part.
+    #[serde(deserialize_with = "some_text")]
+    pub slice: Option<Slice>,
+    /// Server that has the zone behind a resolver or a DNS64 server, by the name of its adapter.
+    pub authority: String,
+}
+
+/// A part of a zone, by ranges of labels with about as many records each: `2/3` is the second of three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Number of the part, from 1.
+    pub part: u16,
+    /// Number of parts.
+    pub parts: u16,
+}
+
+/// Largest number of parts of a zone.
+const MAX_PARTS: u16 = 256;
+
+impl FromStr for Slice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = |(part, parts): (&str, &str)| {
+            let slice = Slice { part: part.parse().ok()?, parts: parts.parse().ok()? };
+            let within = (1..=slice.parts).contains(&slice.part) && slice.parts <= MAX_PARTS;
+            within.then_some(slice)
+        };
+        text.split_once('/').and_then(read).ok_or_else(|| {
+            format!(
+                "`{text}` is not a part of a zone such as `2/3`, with {MAX_PARTS} parts at most"
+            )
+        })
+    }
+}
+
+impl Workload {
+    /// Returns whether there is a zone in place of the namespace's.
+    pub fn has_zone(&self) -> bool {
+        self.zone_file.is_some() || self.hosts.is_some()
+    }
+
+    /// Returns whether the queries are a stream of a file, a capture or a zone, not the namespace's names.
+    pub fn is_stream(&self) -> bool {
+        self.queries.is_some() || self.replay.is_some() || self.has_zone()
+    }
 }
 
 impl Default for Workload {
@@ -41,6 +98,12 @@ impl Default for Workload {
             aaaa_share: 0.0,
             repeat_share: 0.0,
             repeat_names: 1_000,
+            queries: None,
+            replay: None,
+            zone_file: None,
+            hosts: None,
+            slice: None,
+            authority: "nsd".into(),
         }
     }
 }
@@ -69,6 +132,20 @@ impl Settings {
             Method::Lockstep => experiments(self.lockstep.experiments),
             Method::Generators => experiments(self.generators.experiments),
             Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices() {
+        assert_eq!("2/3".parse(), Ok(Slice { part: 2, parts: 3 }));
+        for bad in ["", "1", "0/3", "4/3", "1/257", "-1/2", "1/2/3", "a/b"] {
+            let error = bad.parse::<Slice>().expect_err(bad);
+            assert!(error.contains("such as `2/3`"), "{error}");
         }
     }
 }

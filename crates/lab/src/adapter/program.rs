@@ -23,7 +23,7 @@ impl Adapter {
         self.find_program(&path).ok_or_else(|| AdapterError::NotInstalled {
             title: self.title.clone(),
             binaries: self.binaries.join(" or "),
-            package: self.package.clone(),
+            remedy: self.remedy(),
         })
     }
 

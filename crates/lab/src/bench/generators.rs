@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, TrialSpec};
+use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, RoleCpu, TrialSpec};
 use measure::pacing::EXPERIMENT;
 use measure::{Evidence, Nanos, Pacing};
-use record::request::Names;
+use record::Trial;
+use record::request::{Names, Workload};
 
 use super::{LabBench, Spent, failed};
-use crate::generator;
+use crate::generator::{self, Asked};
 use crate::probe::{Observed, Span};
 use crate::testbed::Host;
 
@@ -33,6 +34,7 @@ impl LabBench<'_> {
         Ok(GeneratorTimes {
             mean_s: trial.duration_s / experiments,
             unanswered: trial.bad(),
+            cpu: cpu_of(&trial),
             void: trial.void.0,
             ..GeneratorTimes::default()
         })
@@ -40,8 +42,12 @@ impl LabBench<'_> {
 
     /// Runs the experiments of an external generator.
     pub(super) fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let (server, namespace) = (self.base.target, self.namespace()?);
-        let command = generator::prepare(spec, server, &namespace, self.dir).map_err(failed)?;
+        let asked = match &self.base.workload {
+            Workload::QueryFile { path, .. } => Asked::file(path).map_err(failed)?,
+            _ => Asked::Names(Box::new(self.namespace()?)),
+        };
+        let command =
+            generator::prepare(spec, self.base.target, &asked, self.dir).map_err(failed)?;
         let limit = generator::limit(spec);
         self.begins(None, Nanos::ZERO);
         let began = Instant::now();
@@ -55,6 +61,21 @@ impl LabBench<'_> {
         let observed = Observed::between(&before, &after, self.testbed, &span);
         let foreign = self.server.is_some().then(|| observed.usage(Host::Dut).foreign);
         let evidence = Evidence { dut_foreign: foreign, ..Evidence::default() };
-        Ok(GeneratorTimes { void: evidence.server_disturbed(), ..times })
+        let used = |host| Some(100.0 * observed.usage(host).own_s / elapsed_s.max(1e-3));
+        let cpu = RoleCpu {
+            tester: used(Host::Tester),
+            dut: self.server.as_ref().and_then(|_| used(Host::Dut)),
+            authdns: self.authdns.as_ref().and_then(|_| used(Host::Auth)),
+        };
+        Ok(GeneratorTimes { void: evidence.server_disturbed(), cpu, ..times })
     }
+}
+
+/// Returns the CPU time of each role's processes during a trial.
+pub(super) fn cpu_of(trial: &Trial) -> RoleCpu {
+    let used = |role: &str| {
+        let cpu = trial.cpu.get(role)?;
+        Some(100.0 * (cpu.user_s + cpu.system_s) / trial.duration_s.max(1e-3))
+    };
+    RoleCpu { tester: used("tester"), dut: used("dut"), authdns: used("authdns") }
 }

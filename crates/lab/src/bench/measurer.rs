@@ -89,6 +89,9 @@ impl LabBench<'_> {
         if let Workload::Namespace(names) = &mut request.workload {
             (names.first, names.names) = range(names, spec);
         }
+        if let (Some(capture), Some(rate)) = (&self.capture, spec.pacing.peak_rate()) {
+            (request.workload, request.duration) = capture.at(rate.get());
+        }
         let whole = self.testbed.path() == LinkPath::HostOffload;
         if whole && matches!(request.engine, Engine::Udp) {
             request.sockets.gso = Gso::On;

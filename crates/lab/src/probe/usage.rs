@@ -28,6 +28,8 @@ pub struct HostUse {
     pub user_s: f64,
     /// Seconds in which its processes ran in the kernel.
     pub system_s: f64,
+    /// Seconds in which its processes and their ended children ran, exactly.
+    pub own_s: f64,
     /// Seconds of software interrupts on its cores, of any cause.
     pub softirq_s: f64,
     /// Busy share (0 to 1) of its cores by its own work; of its own processes only, if it shares them.
@@ -99,6 +101,7 @@ impl Between<'_> {
         HostUse {
             user_s,
             system_s,
+            own_s,
             softirq_s: core.softirq as f64 * self.tick_s,
             busy: share(own_sending_s + packets_s, sending_s * count),
             busiest_thread: share(busiest, sending_s),

@@ -14,13 +14,12 @@ use std::time::{Duration, Instant};
 use experiment::{BenchError, Sizes};
 use nix::sys::signal::Signal;
 use record::{Transfers, UpdateRun};
-use wire::Name;
 
+use super::follower_address;
 use super::look::{has_keys, serial, sizes};
 use super::material::Material;
 use super::member::Member;
 use super::part::{KEY, Signing};
-use super::{ZONE, follower_address};
 use crate::cpus::CpuList;
 use crate::enter::{Lab, program};
 use crate::process::{Launch, Process, ProcessError, TimeLimit};
@@ -140,7 +139,7 @@ impl Group {
         ground: Ground<'_>,
     ) -> Result<(), ServerError> {
         let (client, address) = at.unwrap_or((Host::Auth, primary_address()));
-        let zone = zone_name();
+        let zone = self.material.apex;
         let signs = self.signing == Signing::ByPrimary;
         let still = STILL.mul_f64(1.0 + self.material.delegations as f64 * 9e-6);
         let mut last = (None, Instant::now());
@@ -160,7 +159,7 @@ impl Group {
         address: Ipv4Addr,
         ground: Ground<'_>,
     ) -> Result<(), ServerError> {
-        let (zone, here) = (zone_name(), SocketAddr::new(IpAddr::V4(address), PORT));
+        let (zone, here) = (self.material.apex, SocketAddr::new(IpAddr::V4(address), PORT));
         self.wait_until(server, "be in step with its primary", ground, || {
             let look = || {
                 serial(here, &zone).is_some_and(|own| Some(own) == serial(primary_address(), &zone))
@@ -350,10 +349,6 @@ fn primary_address() -> SocketAddr {
 fn measured_address() -> (Host, SocketAddr) {
     let address = IpAddr::V4(address_v4(Host::Dut, Host::Tester));
     (Host::Tester, SocketAddr::new(address, PORT))
-}
-
-fn zone_name() -> Name {
-    ZONE.parse().expect("a name")
 }
 
 /// Starts the listener for the transfers of `secondaries` secondaries on the link to the primary; returns when it

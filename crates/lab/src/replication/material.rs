@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use experiment::Method;
 use experiment::settings::{ReplicationSettings, ZoneSlice};
-use wire::LabelRange;
+use wire::{LabelRange, Name};
 use zone::queries::{Queries, QueriesError};
 use zone::slice::{SliceError, Slicer, balance};
+use zone::stats::Stats;
 use zone::{Reader, TldZone, ZoneFileError};
 
 use super::ZONE;
 use crate::enter::program;
 use crate::process::{Launch, Process, ProcessError};
+use crate::query_stream::{Prepared, QueryStream};
 use crate::signer::{Algorithm, Denial, SignError, Signer, Signing};
 use crate::testbed::{Host, Testbed};
 
@@ -30,6 +32,8 @@ const MAKING: Duration = Duration::from_secs(600);
 /// Files that all cells of one zone share.
 #[derive(Clone, Debug)]
 pub(crate) struct Material {
+    /// Name of the zone.
+    pub(crate) apex: Name,
     /// The zone, unsigned.
     pub(crate) zone: PathBuf,
     /// Signed form of the zone; only if the method sends no updates and the zone is signed.
@@ -42,8 +46,11 @@ pub(crate) struct Material {
     pub(crate) delegations: u64,
 }
 
-/// Files of the cells that share them: the settings they were made for, and the files.
-pub(crate) type Made = Vec<((ReplicationSettings, Method), Material)>;
+/// Files of the cells that share them: what they were made for, and the files.
+pub(crate) type Made = Vec<(MadeFor, Material)>;
+
+/// Settings that decide about the files of a cell, its method, and its stream of queries.
+pub(crate) type MadeFor = (ReplicationSettings, Method, Option<QueryStream>);
 
 /// Error while making the files.
 #[derive(Debug, thiserror::Error)]
@@ -72,36 +79,32 @@ pub(crate) enum MaterialError {
 }
 
 impl Material {
-    /// Makes the files in the directory `dir`, and the directory.
+    /// Makes the files in the directory `dir`, and the directory. The zone and the queries are those of `stream`, as far
+    /// as it has them.
     pub(crate) fn make(
         settings: &ReplicationSettings,
         method: Method,
+        stream: Option<&Prepared>,
         testbed: &Testbed,
         dir: &Path,
     ) -> Result<Self, MaterialError> {
         std::fs::create_dir_all(dir)?;
-        let (zone, queries) = (dir.join("zone"), dir.join("queries"));
-        let mut tld = TldZone::new(ZONE.parse().expect("a name"), settings.delegations, 1);
-        tld.ttl = TTL;
-        tld.write(&mut File::create(&zone)?)?;
-        let mut delegations = settings.delegations;
-        if let Some(slice) = settings.slice {
-            cut(&zone, slice, dir)?;
-            delegations /= slice.of() as u64;
-        }
-        let asked = Queries {
-            count: QUERIES,
-            range: LabelRange::default(),
-            missing: 0.1,
-            www: 0.5,
-            exponent: 0.9,
-            seed: 1,
+        let apex = stream.map_or(ZONE.parse().expect("a name"), |stream| stream.apex);
+        let zone = match stream.and_then(|stream| stream.zone.clone()) {
+            Some(zone) => zone,
+            None => delegations(settings, dir)?,
         };
-        asked
-            .write(Reader::open(&zone, None)?, &mut io::BufWriter::new(File::create(&queries)?))?;
+        let queries = match stream {
+            Some(stream) => stream.queries.clone(),
+            None => queries(&zone, &dir.join("queries"))?,
+        };
         // Without updates no server signs again, so that all servers can share the signed zone.
         let in_file = settings.signed && method == Method::SignedUnsigned;
-        let signed = in_file.then(|| sign(&zone, dir)).transpose()?;
+        let signed = in_file.then(|| sign(&zone, &apex, dir)).transpose()?;
+        let delegations = match stream.and_then(|stream| stream.zone.as_ref()) {
+            Some(zone) => Stats::of(|| Reader::open(zone, None))?.delegations,
+            None => settings.delegations / settings.slice.map_or(1, |slice| slice.of() as u64),
+        };
         let count = match method {
             Method::UpdateRate => settings.updates + 3 * settings.killed_after,
             // Two of three updates need a delegation without names below it.
@@ -109,8 +112,18 @@ impl Material {
             _ => 0,
         };
         let updates = (count > 0).then(|| generate(&zone, count, testbed, dir)).transpose()?;
-        Ok(Material { zone, signed, updates, queries, delegations })
+        Ok(Material { apex, zone, signed, updates, queries, delegations })
     }
+}
+
+/// Writes the zone of delegations, or its slice; returns its path.
+fn delegations(settings: &ReplicationSettings, dir: &Path) -> Result<PathBuf, MaterialError> {
+    let path = dir.join("zone");
+    let mut tld = TldZone::new(ZONE.parse().expect("a name"), settings.delegations, 1);
+    tld.ttl = TTL;
+    tld.write(&mut File::create(&path)?)?;
+    settings.slice.map_or(Ok(()), |slice| cut(&path, slice, dir))?;
+    Ok(path)
 }
 
 /// Replaces a zone file by a slice of it, as `dnsdyno zone slice` makes it.
@@ -122,6 +135,20 @@ fn cut(zone: &Path, slice: ZoneSlice, dir: &Path) -> Result<(), MaterialError> {
     Slicer::new(vec![range]).slice(open, &mut outs)?;
     io::Write::flush(&mut outs[0])?;
     Ok(std::fs::rename(part, zone)?)
+}
+
+/// Writes queries for a zone; returns their path.
+fn queries(zone: &Path, path: &Path) -> Result<PathBuf, MaterialError> {
+    let asked = Queries {
+        count: QUERIES,
+        range: LabelRange::default(),
+        missing: 0.1,
+        www: 0.5,
+        exponent: 0.9,
+        seed: 1,
+    };
+    asked.write(Reader::open(zone, None)?, &mut io::BufWriter::new(File::create(path)?))?;
+    Ok(path.to_owned())
 }
 
 /// Makes a stream of updates for a zone.
@@ -152,12 +179,12 @@ fn generate(
 }
 
 /// Signs the zone like a top-level domain, by the first installed signer.
-fn sign(input: &Path, dir: &Path) -> Result<PathBuf, MaterialError> {
+fn sign(input: &Path, apex: &Name, dir: &Path) -> Result<PathBuf, MaterialError> {
     let signer = Signer::installed().ok_or(MaterialError::NoSigner(Signer::ALL[0].package()))?;
     let output = dir.join("signed-zone");
     Signing {
         signer,
-        zone: &ZONE.parse().expect("a name"),
+        zone: apex,
         input,
         output: &output,
         keys: &dir.join("keys"),

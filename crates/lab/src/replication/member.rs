@@ -6,7 +6,6 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::ZONE;
 use super::part::Part;
 use crate::enter::Lab;
 use crate::server::{Installed, Instance, Server, ServerError};
@@ -26,6 +25,8 @@ pub(crate) struct Member {
     pub(crate) host: Host,
     /// Role of the server in the group.
     pub(crate) part: Part,
+    /// Zone of the group, without a final dot.
+    pub(crate) zone: String,
     /// Zone file of a primary; the server gets a copy, with its journal beside it.
     pub(crate) zone_file: Option<PathBuf>,
     /// Number of threads; one for each core if absent.
@@ -95,7 +96,7 @@ impl Member {
         let place =
             Place { v4: self.part.source, v6: address_v6(Host::Dut, Host::Tester), port: PORT };
         Setting {
-            zone: ZONE.to_owned(),
+            zone: self.zone.clone(),
             zone_file: ZONE_FILE.to_owned(),
             listen: place,
             upstream: Place { v4: address_v4(Host::Auth, Host::Dut), ..place },

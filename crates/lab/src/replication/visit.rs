@@ -10,12 +10,13 @@ use record::request::{Edns, Expect, Query, Workload};
 
 use super::material::Material;
 use super::part::{KEY, Part, Peer, Signing};
-use super::{Ground, Group, Member, follower_address, queried_address};
+use super::{Ground, Group, Member, ZONE, follower_address, queried_address};
 use crate::bench::LabBench;
 use crate::cpus::CpuList;
+use crate::query_stream::Prepared;
 use crate::run::Event;
 use crate::server::{Installed, clear_hosts};
-use crate::session::{Cell, Session, Shortfall};
+use crate::session::{Cell, Session, Shortfall, unlike_rfc8219};
 use crate::testbed::{Host, PORT, address_v4, address_v6};
 use crate::visit::Started;
 
@@ -37,7 +38,8 @@ impl Session<'_> {
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let settings = &point.settings;
-        let material = self.material(settings.method, &settings.replication)?;
+        let stream = self.stream(v.point)?;
+        let material = self.material(v.point, stream.as_ref())?;
         let cast = self.cast(point, installed, &material)?;
         let ground = Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir };
         let dnssec = settings.replication.signed;
@@ -72,7 +74,7 @@ impl Session<'_> {
             // An authoritative server has no cache, so that names may repeat.
             names: NameBudget::new(u64::MAX, false),
             circumstances: Circumstances::default(),
-            differs: None,
+            differs: unlike_rfc8219(settings, true),
             conforms: false,
         };
         let found = self.measure_started(v, cell, started, notify)?;
@@ -93,11 +95,9 @@ impl Session<'_> {
     }
 
     /// Returns zone, updates and queries; made once for all cells that can share them.
-    fn material(
-        &mut self,
-        method: Method,
-        settings: &ReplicationSettings,
-    ) -> Result<Material, Shortfall> {
+    fn material(&mut self, point: usize, stream: Option<&Prepared>) -> Result<Material, Shortfall> {
+        let settings = &self.checked.experiment.points[point].settings;
+        let (method, settings) = (settings.method, &settings.replication);
         let in_file = settings.signed && method == Method::SignedUnsigned;
         let made_for = ReplicationSettings {
             delegations: settings.delegations,
@@ -107,12 +107,12 @@ impl Session<'_> {
             signed: in_file,
             ..ReplicationSettings::default()
         };
-        let key = (made_for, method);
+        let key = (made_for, method, self.checked.streams[point].clone());
         if let Some((_, material)) = self.made.iter().find(|(known, _)| *known == key) {
             return Ok(material.clone());
         }
         let dir = self.dir.join(format!("material-{}", self.made.len()));
-        let material = Material::make(&key.0, method, &self.testbed, &dir)
+        let material = Material::make(&key.0, method, stream, &self.testbed, &dir)
             .map_err(|e| Shortfall::Failed(e.to_string()))?;
         self.made.push((key, material.clone()));
         Ok(material)
@@ -133,11 +133,13 @@ impl Session<'_> {
             (true, None) => Signing::ByPrimary,
         };
         let zone_file = material.signed.clone().unwrap_or_else(|| material.zone.clone());
+        let zone = material.apex.to_string().trim_end_matches('.').to_owned();
         let measured = |part, zone_file| Member {
             installed: installed.clone(),
             name: installed.adapter().name.clone(),
             host: Host::Dut,
             part,
+            zone: zone.clone(),
             zone_file,
             threads: settings.dut.threads,
             variables: { settings.variables.iter() }
@@ -170,13 +172,18 @@ impl Session<'_> {
             Member { name, ..measured(Part { v4, ..follower(number) }, None) }
         });
         let beside = (r.instances..).zip(beside).map(|(number, installed)| {
-            member(installed, "secondary", number, Host::Dut, follower(number), None)
+            let part = follower(number);
+            Member {
+                zone: zone.clone(),
+                ..member(installed, "secondary", number, Host::Dut, part, None)
+            }
         });
         let others = instances.chain(beside).collect();
         let of_primary = Part { signing, ..part(true, at, &peers) };
+        let primary = member(primary, "primary", 0, Host::Auth, of_primary, Some(zone_file));
         Ok(Cast {
             measured: measured(measured_part(false, signing, &[Peer::at(at)]), None),
-            primary: Some(member(primary, "primary", 0, Host::Auth, of_primary, Some(zone_file))),
+            primary: Some(Member { zone: zone.clone(), ..primary }),
             others,
         })
     }
@@ -204,7 +211,8 @@ fn member(
 ) -> Member {
     let name = format!("{what}-{number}-{}", installed.adapter().name);
     let variables = std::collections::BTreeMap::new();
-    Member { installed, name, host, part, zone_file, threads: Some(1), variables }
+    let zone = ZONE.to_owned();
+    Member { installed, name, host, part, zone, zone_file, threads: Some(1), variables }
 }
 
 /// Makes the role of a server at one address.

@@ -29,6 +29,7 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
         Role::Dns64 => Service {
             role,
             namespace: Namespace::with_default_zone("10.0.0.0/8".parse().unwrap()),
+            origin: None,
             pref64: pref64(),
             zone_file: None,
             ask: Ask::Aaaa(pref64()),
@@ -38,6 +39,7 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
         Role::Resolver => Service {
             role,
             namespace: Namespace::with_default_zone("10.0.0.0/8".parse().unwrap()),
+            origin: None,
             pref64: pref64(),
             zone_file: None,
             ask: Ask::A,
@@ -52,6 +54,7 @@ fn service(role: Role, dir: &std::path::Path) -> Service {
             Service {
                 role,
                 namespace,
+                origin: None,
                 pref64: pref64(),
                 zone_file,
                 ask,

@@ -14,12 +14,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use wire::query_line::{self, BadLine, MAX_LINE};
 use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
 
 use super::{Composed, Workload, opt_record};
 
-/// Longest line of a query file, in bytes.
-const MAX_LINE: usize = 4_096;
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 /// Bytes in front of each question: length (2), hash (4).
@@ -101,16 +100,14 @@ impl QueryFile {
                 break;
             }
             number += 1;
-            let bad = |(column, why)| QueryFileError::BadLine {
+            let bad = |BadLine { column, why }| QueryFileError::BadLine {
                 path: path.to_owned(),
                 line: number,
                 column,
                 why,
             };
-            if line.len() > MAX_LINE {
-                return Err(bad((MAX_LINE, format!("the line is longer than {MAX_LINE} bytes"))));
-            }
-            if let Some(question) = parse_line(&line).map_err(bad)? {
+            if let Some((name, qtype)) = query_line::parse(&line).map_err(bad)? {
+                let question = question(&name, qtype);
                 out.write_all(&(question.len() as u16).to_le_bytes()).map_err(no_room)?;
                 out.write_all(&reply::question_hash(&question).to_le_bytes()).map_err(no_room)?;
                 out.write_all(&question).map_err(no_room)?;
@@ -165,26 +162,12 @@ pub struct QueryOptions {
     pub edns: Option<Edns>,
 }
 
-/// Parses the question of a line; `None` for blank lines and comments. The error is the column and the
-/// reason.
-fn parse_line(line: &[u8]) -> Result<Option<Vec<u8>>, (usize, String)> {
-    let text = std::str::from_utf8(line)
-        .map_err(|e| (e.valid_up_to() + 1, "the line is not UTF-8".to_owned()))?;
-    let column = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize + 1;
-    let mut words = text.split_ascii_whitespace();
-    let Some(first) = words.next().filter(|w| !w.starts_with([';', '#'])) else { return Ok(None) };
-    let name: Name = first.parse().map_err(|e| (column(first), format!("{e}")))?;
-    let second = words
-        .next()
-        .ok_or_else(|| (column(first) + first.len(), "the type is missing".to_owned()))?;
-    let qtype: Qtype = second.parse().map_err(|e| (column(second), format!("{e}")))?;
-    if let Some(third) = words.next() {
-        return Err((column(third), format!("unexpected `{third}` after name and type")));
-    }
+/// Returns the question of a query, as it is in a message.
+fn question(name: &Name, qtype: Qtype) -> Vec<u8> {
     let mut question = name.as_wire().to_vec();
     question.extend(qtype.0.to_be_bytes());
     question.extend(Qclass::IN.0.to_be_bytes());
-    Ok(Some(question))
+    question
 }
 
 /// The stream of queries of one worker.

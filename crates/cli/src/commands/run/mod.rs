@@ -93,6 +93,7 @@ fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
 fn again(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
+    let experiment = experiment.in_folder(Path::new(&run.plan.folder));
     Ok(if run.plan.quick { experiment.quick() } else { experiment })
 }
 

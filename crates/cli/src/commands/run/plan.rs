@@ -44,7 +44,7 @@ pub(crate) fn show(checked: &Checked<'_>) {
                 format!("{} (at {})", adapter.name, at.unwrap_or_default())
             }
             Ok(_) => adapter.name.clone(),
-            Err(_) => format!("{} (not installed: package {})", adapter.name, adapter.package),
+            Err(_) => format!("{} (not installed; {})", adapter.name, adapter.remedy()),
         })
         .collect();
     println!("servers: {}", servers.join(", "));
@@ -55,6 +55,9 @@ pub(crate) fn show(checked: &Checked<'_>) {
         _ => common.repeats.to_string(),
     };
     println!("form: {form}; method: {}; repeats: {repeats}", common.method.word());
+    for input in &checked.inputs {
+        println!("{}: {}, {}", input.key, input.path, input.words());
+    }
     let installed = checked.adapters.iter().filter(|adapter| adapter.program().is_ok()).count();
     let points = &experiment.points;
     println!("cells: {installed} servers x {} points; order: {:?}", points.len(), common.order);

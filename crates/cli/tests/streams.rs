@@ -1,0 +1,355 @@
+//! Experiments whose queries are a stream: of a file, a capture, a zone or a part of it; with real servers.
+
+use std::io::BufWriter;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use assert_cmd::cargo::cargo_bin;
+use measure::Nanos;
+use serde_json::Value;
+use trace::{Message, Transport, Writer};
+use wire::{Qtype, QueryTemplate};
+
+/// A zone of four hosts; names before `m` are half of it.
+const ZONE: &str = "@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ 60 IN NS ns\nalpha 60 IN A 192.0.2.1\n\
+                    beta 60 IN A 192.0.2.2\nns 60 IN A 192.0.2.3\nzulu 60 IN A 192.0.2.4\n";
+
+fn dnsdyno(dir: &Path) -> Command {
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.current_dir(dir).env("DNSDYNO_STORE", dir.join("runs.db"));
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// An experiment of one repeat; `more` begins with keys of the experiment as a whole.
+fn experiment(role: &str, method: &str, servers: &[&str], more: &str) -> String {
+    format!(
+        "name = \"x\"\ntitle = \"x\"\nrole = \"{role}\"\nmethod = \"{method}\"\nservers = {servers:?}\nrepeats = 1\n\
+         {more}\n[closed]\nduration = \"300ms\"\nwindow = 8\n"
+    )
+}
+
+/// Writes the zone, a query file and an experiment into `dir`; returns the zone's and the queries' paths.
+fn files(dir: &Path, experiment: &str, queries: &str) {
+    std::fs::write(dir.join("zone"), format!("$ORIGIN hosts.test.\n{ZONE}")).expect("writes");
+    std::fs::write(dir.join("q.txt"), queries).expect("writes");
+    std::fs::write(dir.join("x.toml"), experiment).expect("writes");
+}
+
+/// Runs `x.toml`; its record, or `None` where there is no lab or a server is missing.
+fn run(dir: &Path) -> Option<Value> {
+    let output = dnsdyno(dir)
+        .args(["run", "--wait", "x.toml", "--json", "x.json"])
+        .output()
+        .expect("starts");
+    let Ok(json) = std::fs::read_to_string(dir.join("x.json")) else {
+        assert!(text(&output).contains("namespace"), "{}", text(&output));
+        skip::because(text(&output));
+        return None;
+    };
+    let record: Value = serde_json::from_str(&json).expect("JSON");
+    if let Some(skipped) = record["skipped"].get(0) {
+        let why = skipped["why"].as_str().expect("a reason");
+        assert!(why.contains("is not installed"), "{skipped}");
+        skip::because(why);
+        return None;
+    }
+    Some(record)
+}
+
+/// That every trial of a cell was answered as expected, or is void with its reason; returns the workloads.
+fn workloads(record: &Value) -> Vec<String> {
+    let cells = record["results"].as_array().expect("cells");
+    let trials = cells.iter().flat_map(|cell| cell["trials"].as_array().expect("trials"));
+    let workload = |trial: &Value| {
+        assert_eq!(trial["invalid"], serde_json::json!({}), "{}", trial["conditions"]);
+        assert!(trial["valid"].as_u64() > Some(0), "{}", trial["conditions"]);
+        trial["conditions"]["workload"].as_str().expect("text").to_owned()
+    };
+    trials.map(workload).collect()
+}
+
+/// Writes a capture of `names.len()` queries, ten milliseconds apart.
+fn capture(path: &Path, names: &[&str]) {
+    let file = BufWriter::new(std::fs::File::create(path).expect("a file"));
+    let mut writer = Writer::new(file).expect("a capture");
+    for (number, name) in (0_u64..).zip(names) {
+        let query =
+            QueryTemplate::new(&name.parse().expect("a name"), Qtype::A, false, false, None);
+        let mut bytes = [0; 512];
+        let len = query.write(number as u16, &mut bytes);
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        writer.write(&Message {
+            frame: number + 1,
+            at: Nanos::from_secs(1_000) + Nanos::from_millis(10 * number),
+            source: address("192.0.2.10:5555"),
+            destination: address("192.0.2.1:53"),
+            transport: Transport::Udp,
+            fragmented: false,
+            cut: false,
+            len,
+            bytes: &bytes[..len],
+        });
+    }
+    writer.finish().expect("written");
+}
+
+#[test]
+fn a_query_file_is_asked_named_and_hashed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nqueries = \"q.txt\"";
+    let queries = "010-000-000-001.dns64perf.test AAAA\n010-000-000-002.dns64perf.test A\n";
+    files(dir.path(), &experiment("authoritative", "closed", &["authdns"], workload), queries);
+    let dry = dnsdyno(dir.path()).args(["run", "x.toml", "--dry-run"]).output().expect("starts");
+    assert!(dry.status.success(), "{}", text(&dry));
+    assert!(text(&dry).contains("q.txt, 69 octets, SHA-256 "), "{}", text(&dry));
+    let Some(record) = run(dir.path()) else { return };
+    let path = dir.path().join("q.txt").canonicalize().expect("a path").display().to_string();
+    let input = &record["inputs"][0];
+    assert_eq!((&input["key"], &input["octets"]), (&"queries".into(), &69.into()));
+    assert_eq!(input["sha256"].as_str().map(str::len), Some(64));
+    let all = workloads(&record);
+    assert!(all.iter().all(|workload| *workload == format!("2 queries of {path}")), "{all:?}");
+    let differs = record["results"][0]["differs"].to_string();
+    assert!(differs.contains("the queries are a stream: names repeat"), "{differs}");
+    let page = dnsdyno(dir.path()).args(["report", "last"]).output().expect("starts");
+    assert!(page.status.success(), "{}", text(&page));
+    let page = std::fs::read_to_string(dir.path().join("report.html")).expect("the page");
+    let sha256 = input["sha256"].as_str().expect("a hash");
+    assert!(page.contains(&format!("queries {path}")) && page.contains(sha256));
+}
+
+#[test]
+fn a_stream_that_does_not_fit_is_refused_with_its_place() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let cases = [
+        (
+            "resolver",
+            "queries = \"q.txt\"",
+            "x.toml:8:11: ",
+            "q.txt:2: `www.example.com` is not in dns64perf.test (the zone",
+        ),
+        (
+            "authoritative",
+            "queries = \"q.txt\"",
+            "x.toml:8:11: ",
+            "give the `zone-file` of these queries",
+        ),
+        (
+            "authoritative",
+            "queries = \"none.txt\"",
+            "x.toml:8:11: cannot read",
+            "begins at the folder",
+        ),
+        ("authoritative", "queries = \"bad.txt\"", "x.toml:8:11: ", "bad.txt:1:3: "),
+        ("authoritative", "replay = \"q.txt\"", "x.toml:8:10: ", "q.txt"),
+        ("authoritative", "slice = \"1/2\"", "x.toml:8:9: ", "give the `zone-file` too"),
+        (
+            "authoritative",
+            "queries = \"q.txt\"\nreplay = \"q.txt\"",
+            "x.toml:9:10: ",
+            "both streams",
+        ),
+        (
+            "authoritative",
+            "queries = \"q.txt\"\nzone-file = \"zone\"",
+            "x.toml:8:11: ",
+            "`slice = \"1/1\"` leaves",
+        ),
+    ];
+    for (role, keys, place, why) in cases {
+        let workload = format!("[workload]\n{keys}\nnamespace = \"10.0.0.0/24\"");
+        let servers = if role == "resolver" { "unbound" } else { "authdns" };
+        let text_of = experiment(role, "closed", &[servers], &workload);
+        files(dir.path(), &text_of, "alpha.hosts.test A\nwww.example.com AAAA\n");
+        if role == "resolver" {
+            let queries = "010-000-000-001.dns64perf.test A\nwww.example.com AAAA\n";
+            std::fs::write(dir.path().join("q.txt"), queries).expect("writes");
+        }
+        std::fs::write(dir.path().join("bad.txt"), "a AX\n").expect("writes");
+        let output =
+            dnsdyno(dir.path()).args(["run", "x.toml", "--dry-run"]).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{keys}: {said}");
+        assert!(said.contains(place) && said.contains(why), "{keys}: {said}");
+    }
+}
+
+#[test]
+fn a_changed_file_is_not_resumed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let more = "[workload]\nnamespace = \"10.0.0.0/24\"\nqueries = \"q.txt\"\n\
+                [custom.broken]\ncommand = \"false\"\nready = \"1s\"";
+    let queries = "010-000-000-001.dns64perf.test AAAA\n";
+    let servers = ["authdns", "broken"];
+    files(dir.path(), &experiment("authoritative", "closed", &servers, more), queries);
+    let output = dnsdyno(dir.path()).args(["run", "--wait", "x.toml"]).output().expect("starts");
+    if text(&output).contains("cannot get its namespaces") {
+        skip::because(text(&output));
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    std::fs::write(dir.path().join("q.txt"), queries.replace("001", "009")).expect("writes");
+    let resume = |from: &Path| {
+        let mut command = dnsdyno(dir.path());
+        command.current_dir(from).args(["run", "--wait", "--resume", "last"]);
+        command.output().expect("starts")
+    };
+    let output = resume(dir.path());
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("is not the one that the run began with"), "{}", text(&output));
+    // The old content is good again, from any folder.
+    std::fs::write(dir.path().join("q.txt"), queries).expect("writes");
+    let output = resume(Path::new("/"));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("broken"), "{}", text(&output));
+}
+
+#[test]
+fn servers_have_a_part_of_a_zone_file_and_its_queries() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let workload = "[workload]\nzone-file = \"zone\"\nqueries = \"q.txt\"\nslice = \"1/2\"";
+    let queries = "alpha.hosts.test A\nzulu.hosts.test A\nwww.example.com A\nbeta.hosts.test MX\n";
+    let servers = ["nsd", "knot", "bind9", "pdns", "yadifa"];
+    files(dir.path(), &experiment("authoritative", "closed", &servers, workload), queries);
+    let Some(record) = run(dir.path()) else { return };
+    let all = workloads(&record);
+    assert!(!all.is_empty());
+    for workload in all {
+        // zulu is in the other part, example.com in none.
+        assert!(
+            workload.starts_with("2 queries of ") && workload.ends_with("q.txt.1-of-2"),
+            "{workload}"
+        );
+    }
+}
+
+#[test]
+fn a_real_server_has_the_zone_behind_resolvers() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let workload = "[workload]\nhosts = 100";
+    for (role, servers) in [
+        ("resolver", &["unbound", "bind9"][..]),
+        ("dns64", &["dns64d", "knot-resolver", "pdns-recursor"]),
+    ] {
+        files(dir.path(), &experiment(role, "closed", servers, workload), "");
+        let Some(record) = run(dir.path()) else { continue };
+        let all = workloads(&record);
+        assert!(all.len() >= servers.len(), "{all:?}");
+        assert!(all.iter().all(|one| one.starts_with("200000 queries of ")), "{all:?}");
+    }
+}
+
+#[test]
+fn a_capture_is_replayed_at_the_rate_of_the_trial_and_in_its_order() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let names: Vec<String> =
+        (0..200).map(|i| format!("010-000-000-{:03}.dns64perf.test", i % 100)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    capture(&dir.path().join("c.pcap"), &names);
+    let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nreplay = \"c.pcap\"\n[load]\nrates = [\"200\", \"1k\"]\nduration = \"1s\"";
+    files(dir.path(), &experiment("authoritative", "load", &["authdns"], workload), "");
+    if let Some(record) = run(dir.path()) {
+        let trials = record["results"][0]["trials"].as_array().expect("trials");
+        for trial in trials {
+            assert_eq!(
+                (&trial["sent"], &trial["valid"]),
+                (&200.into(), &200.into()),
+                "{}",
+                trial["conditions"]
+            );
+            let pacing = trial["conditions"]["pacing"].as_str().expect("text");
+            assert!(pacing.starts_with("replay at "), "{pacing}");
+        }
+        let rates: Vec<_> = trials.iter().filter_map(|trial| trial["rate_qps"].as_f64()).collect();
+        assert!(rates.contains(&200.0) && rates.contains(&1_000.0), "{rates:?}");
+    }
+    let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nreplay = \"c.pcap\"";
+    files(dir.path(), &experiment("authoritative", "closed", &["authdns"], workload), "");
+    let Some(record) = run(dir.path()) else { return };
+    let all = workloads(&record);
+    assert!(all.iter().all(|one| one.starts_with("200 queries of ")), "{all:?}");
+}
+
+#[test]
+fn replicated_zones_have_streams_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let workload = "[workload]\nzone-file = \"zone\"\nqueries = \"q.txt\"";
+    let queries = "alpha.hosts.test A\nnone.hosts.test A\nzulu.hosts.test A\n";
+    let servers = ["nsd", "knot"];
+    files(dir.path(), &experiment("authoritative", "signed-unsigned", &servers, workload), queries);
+    let Some(record) = run(dir.path()) else { return };
+    let all = workloads(&record);
+    assert!(!all.is_empty() && all.iter().all(|one| one.starts_with("3 queries of ")), "{all:?}");
+    // Generated queries for a zone of the user's own, whose primary sends it to a secondary.
+    let workload =
+        "[workload]\nzone-file = \"zone\"\nslice = \"1/1\"\n[replication]\nprimary = \"knot\"";
+    files(dir.path(), &experiment("authoritative", "query-under-update", &["nsd"], workload), "");
+    let Some(record) = run(dir.path()) else { return };
+    assert!(
+        workloads(&record).iter().all(|one| one.starts_with("200000 queries of ")),
+        "{}",
+        record["skipped"]
+    );
+}
+
+#[test]
+fn every_method_asks_the_stream() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let queries = "010-000-000-001.dns64perf.test AAAA\n010-000-000-002.dns64perf.test AAAA\n";
+    let workload = "[workload]\nqueries = \"q.txt\"\n";
+    let methods = [
+        ("lockstep", "[lockstep]\nexperiments = 2\nlanes = 2"),
+        ("load", "[load]\nrates = [\"500\"]\nduration = \"300ms\""),
+        (
+            "search",
+            "[search]\ngoal = \"loss < 50%\"\nstart = \"1k\"\nmax = \"2k\"\nresolution = 0.5\nduration = \"200ms\"\nself-test = false",
+        ),
+        (
+            "generators",
+            "[generators]\nexperiments = 1\n[matrix]\ngenerators.generator = [\"script\", \"dnsperf\", \"window\"]",
+        ),
+    ];
+    for (method, more) in methods {
+        let more = format!("{workload}{more}");
+        files(dir.path(), &experiment("dns64", method, &["dns64d"], &more), queries);
+        let Some(record) = run(dir.path()) else { continue };
+        let all = workloads(&record);
+        assert!(method == "generators" || !all.is_empty(), "{method}: {}", record["skipped"]);
+        assert!(all.iter().all(|one| one.starts_with("2 queries of ")), "{method}: {all:?}");
+        for cell in record["results"].as_array().expect("cells") {
+            let void = cell["void_repeats"].is_array();
+            let unanswered = &cell["figures"]["unanswered"]["values"][0];
+            assert!(method != "generators" || void || *unanswered == 0.0, "{}", cell["figures"]);
+            let cpu = &cell["figures"]["cpu_dut"]["values"][0];
+            assert!(
+                method != "generators" || void || cpu.as_f64() >= Some(0.0),
+                "{}",
+                cell["figures"]
+            );
+        }
+    }
+}
+
+#[test]
+fn no_name_is_used_again_in_silence() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let namespace = "[workload]\nnamespace = \"10.0.0.0/24\"\n";
+    let load = "[load]\nrates = [\"400\", \"500\"]\nduration = \"300ms\"";
+    let text = experiment("authoritative", "load", &["authdns"], &format!("{namespace}{load}"));
+    files(dir.path(), &text, "");
+    let Some(record) = run(dir.path()) else { return };
+    let notes = record["results"][0]["notes"].to_string();
+    assert!(notes.contains("names were used more than once, in different trials"), "{notes}");
+    let repeats = "[workload]\nnamespace = \"10.0.0.0/16\"\nrepeat-share = 0.5\nrepeat-names = 7\n";
+    let load = "[load]\nrates = [\"400\"]\nduration = \"300ms\"";
+    let text = experiment("dns64", "load", &["dns64d"], &format!("{repeats}{load}"));
+    files(dir.path(), &text, "");
+    let Some(record) = run(dir.path()) else { return };
+    let differs = record["results"][0]["differs"].to_string();
+    assert!(differs.contains("50 % of the queries repeat one of 7 names"), "{differs}");
+}

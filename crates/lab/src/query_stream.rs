@@ -1,0 +1,148 @@
+//! Query streams: queries of a file or a capture, and zones, in place of the namespace and its names.
+//!
+//! ```text
+//!   before the run   each file is read: its names fit the zone, its hash is recorded ──> QueryStream
+//!   first visit      zone file, or hosts ──slice──> zone ──> servers
+//!                    query file, capture, or names of the zone ──slice──> query file, capture ──> Measurer
+//! ```
+//!
+//! Methods with a rate replay a capture at its times, as much faster as the rate needs; a closed loop and lanes send
+//! its queries in their order.
+
+mod check;
+mod prepare;
+
+use std::path::PathBuf;
+
+use experiment::file::Role;
+use experiment::settings::Slice;
+use experiment::{Experiment, FileError, Point};
+use record::InputFile;
+use wire::{Name, Namespace};
+
+use crate::replication::ZONE;
+
+pub(crate) use self::check::Inputs;
+pub(crate) use self::prepare::{CaptureFile, Prepared};
+
+/// Apex of a generated zone.
+const HOSTS_ZONE: &str = "example.test";
+/// Ports whose traffic in a capture is DNS.
+const PORTS: [u16; 1] = [53];
+
+/// Stream of queries of one point of the matrix, whose files were read and found good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueryStream {
+    queries: Option<PathBuf>,
+    replay: Option<PathBuf>,
+    zone: Option<ZoneSource>,
+    slice: Option<Slice>,
+    /// Zone that the queried names are in.
+    apex: Name,
+}
+
+/// Origin of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ZoneSource {
+    File(PathBuf),
+    /// Number of hosts of a generated zone.
+    Hosts(u64),
+}
+
+impl QueryStream {
+    /// Reads the files of a point's stream; `None` if it queries the names of `namespace`. Files are noted in `inputs`.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is no such file, or a query does not fit the zone.
+    pub(crate) fn new(
+        experiment: &Experiment,
+        point: &Point,
+        namespace: &Namespace,
+        inputs: &mut Inputs,
+    ) -> Result<Option<Self>, FileError> {
+        let (w, method) = (&point.settings.workload, point.settings.method);
+        if !w.is_stream() {
+            return Ok(None);
+        }
+        let bad = |key: &str, why| experiment.bad(point, &format!("workload.{key}"), why);
+        let absolute = |path: &Option<PathBuf>, key| {
+            let path =
+                path.as_ref().map(|path| std::path::absolute(experiment.folder().join(path)));
+            path.transpose().map_err(|e| bad(key, e.to_string()))
+        };
+        let (queries, replay) = (absolute(&w.queries, "queries")?, absolute(&w.replay, "replay")?);
+        let file = absolute(&w.zone_file, "zone-file")?;
+        let usual =
+            if method.replicates() { ZONE.parse().expect("a name") } else { *namespace.zone() };
+        let (zone, apex) = match (file, w.hosts) {
+            (Some(path), _) => {
+                let apex = inputs.zone(&path).map_err(|why| bad("zone-file", why))?;
+                (Some(ZoneSource::File(path)), apex)
+            }
+            (None, Some(hosts)) => {
+                (Some(ZoneSource::Hosts(hosts)), HOSTS_ZONE.parse().expect("a name"))
+            }
+            (None, None) => (None, usual),
+        };
+        let stream = Self { queries, replay, zone, slice: w.slice, apex };
+        let fit = |outside: check::Outside| stream.misfit(&outside, namespace, point);
+        if let Some(path) = &stream.queries {
+            let found = inputs.queries(path, &apex).map_err(|why| bad("queries", why))?;
+            found.fit(w.slice.is_some()).map_err(|outside| bad("queries", fit(outside)))?;
+        }
+        if let Some(path) = &stream.replay {
+            let found = inputs.capture(path, &apex).map_err(|why| bad("replay", why))?;
+            found.fit(w.slice.is_some()).map_err(|outside| bad("replay", fit(outside)))?;
+            let speed = check::speed(&point.settings, found.qps());
+            speed.map_err(|why| bad("replay", why))?;
+        }
+        Ok(Some(stream))
+    }
+
+    /// Returns what is wrong with a query for a name outside of the zone, and what to do about it.
+    fn misfit(&self, outside: &check::Outside, namespace: &Namespace, point: &Point) -> String {
+        let apex = &self.apex;
+        let example = namespace.name(namespace.nth(1));
+        let (whose, remedy) = match (&self.zone, point.settings.role) {
+            (Some(_), _) => (
+                "the zone of `zone-file` or `hosts`".to_owned(),
+                "`slice = \"1/1\"` leaves such queries out".to_owned(),
+            ),
+            (None, _) if point.settings.method.replicates() => (
+                "the zone of `[replication]`".to_owned(),
+                "give the `zone-file` of these queries".to_owned(),
+            ),
+            (None, role) => {
+                let who = match role {
+                    Role::Authoritative => "the servers have",
+                    _ => "the AuthDNS answers for",
+                };
+                let remedy = format!(
+                    "give the `zone-file` of these queries, or queries for names such as {example}"
+                );
+                (format!("the zone that {who}"), remedy)
+            }
+        };
+        format!("{outside} is not in {apex} ({whose}); {remedy}")
+    }
+}
+
+/// Checks that the files of a run that continues are those that it began with.
+///
+/// # Errors
+/// The first file that has changed, in words.
+pub(crate) fn unchanged(began: &[InputFile], now: &[InputFile]) -> Result<(), String> {
+    let changed = began.iter().find(|file| !now.contains(file));
+    changed.map_or(Ok(()), |file| {
+        let found = now.iter().find(|other| (&other.key, &other.path) == (&file.key, &file.path));
+        let found =
+            found.map_or("is not named any more".to_owned(), |now| format!("has {}", now.words()));
+        Err(format!(
+            "the file of `{}`, {}, is not the one that the run began with: it had {}, and {found}; \
+             bring that file back, or begin a new run",
+            file.key,
+            file.path,
+            file.words()
+        ))
+    })
+}

@@ -1,0 +1,223 @@
+//! The files of query streams before a run: readable, fit for their zone, with their hashes.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use experiment::{Method, Settings};
+use measure::Nanos;
+use record::InputFile;
+use sha2::{Digest, Sha256};
+use trace::{Capture, Dns, Messages};
+use wire::name::order::{Place, place};
+use wire::query_line::{self, MAX_LINE};
+use wire::{Name, Qclass};
+use zone::Reader;
+
+use super::PORTS;
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+/// Accepted speeds of a replay, as multiples of the capture's own.
+const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
+
+/// Files that experiments name, each read once.
+#[derive(Debug, Default)]
+pub(crate) struct Inputs {
+    files: Vec<InputFile>,
+    zones: Vec<(PathBuf, Name)>,
+    streams: Vec<((PathBuf, Name), Found)>,
+}
+
+/// Content of a query file or a capture.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// Number of queries for names in the zone.
+    inside: u64,
+    /// The first query for a name outside of it.
+    outside: Option<Outside>,
+    /// Number of queries, and the time from the first to the last; only of a capture.
+    queries: u64,
+    span: Nanos,
+}
+
+/// A query for a name outside of the zone.
+#[derive(Clone, Debug)]
+pub(crate) struct Outside {
+    path: PathBuf,
+    /// Line of the file or number of the query in the capture, from 1.
+    number: u64,
+    name: String,
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: `{}`", self.path.display(), self.number, self.name)
+    }
+}
+
+impl Found {
+    /// Counts a query.
+    fn count(&mut self, path: &Path, number: u64, name: &Name, apex: &Name) {
+        if place(name.as_wire(), apex.as_wire()) != Place::Outside {
+            self.inside += 1;
+        } else if self.outside.is_none() {
+            self.outside = Some(Outside { path: path.to_owned(), number, name: name.to_string() });
+        }
+    }
+
+    /// Checks that all names are in the zone, or at least one if the others are `left_out`.
+    ///
+    /// # Errors
+    /// The first query that is not.
+    pub(crate) fn fit(&self, left_out: bool) -> Result<(), Outside> {
+        match &self.outside {
+            Some(outside) if !left_out || self.inside == 0 => Err(outside.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the mean rate of a capture, in queries a second.
+    pub(crate) fn qps(&self) -> f64 {
+        self.queries as f64 / self.span.as_secs_f64().max(1e-3)
+    }
+}
+
+impl Inputs {
+    /// Returns the files.
+    pub(crate) fn into_files(self) -> Vec<InputFile> {
+        self.files
+    }
+
+    /// Reads the start of a zone file; returns its apex.
+    pub(crate) fn zone(&mut self, path: &Path) -> Result<Name, String> {
+        if let Some((_, apex)) = self.zones.iter().find(|(known, _)| known == path) {
+            return Ok(*apex);
+        }
+        let mut reader = Reader::open(path, None).map_err(|e| e.to_string())?;
+        reader.next_record().map_err(|e| e.to_string())?;
+        let apex = reader.apex().copied();
+        let apex = apex.ok_or_else(|| format!("{}: there is no record in it", path.display()))?;
+        if apex == Name::ROOT {
+            return Err(format!(
+                "{}: it is the root zone; the servers of the lab are configured for a zone with a name",
+                path.display()
+            ));
+        }
+        self.note("zone-file", path)?;
+        self.zones.push((path.to_owned(), apex));
+        Ok(apex)
+    }
+
+    /// Reads a query file whose names are to be in the zone `apex`.
+    pub(crate) fn queries(&mut self, path: &Path, apex: &Name) -> Result<Found, String> {
+        self.stream("queries", path, apex, read_queries)
+    }
+
+    /// Reads a capture whose queries are to be for names in the zone `apex`.
+    pub(crate) fn capture(&mut self, path: &Path, apex: &Name) -> Result<Found, String> {
+        self.stream("replay", path, apex, read_capture)
+    }
+
+    fn stream(
+        &mut self,
+        key: &str,
+        path: &Path,
+        apex: &Name,
+        read: fn(&Path, &Name) -> Result<Found, String>,
+    ) -> Result<Found, String> {
+        let wanted = (path.to_owned(), *apex);
+        if let Some((_, found)) = self.streams.iter().find(|(known, _)| *known == wanted) {
+            return Ok(found.clone());
+        }
+        let found = read(path, apex)?;
+        if found.inside == 0 && found.outside.is_none() {
+            return Err(format!("{}: there is no query in it", path.display()));
+        }
+        self.note(key, path)?;
+        self.streams.push((wanted, found.clone()));
+        Ok(found)
+    }
+
+    /// Notes a file with its hash.
+    fn note(&mut self, key: &str, path: &Path) -> Result<(), String> {
+        let text = path.display().to_string();
+        if self.files.iter().any(|file| (file.key.as_str(), &file.path) == (key, &text)) {
+            return Ok(());
+        }
+        let mut file = File::open(path).map_err(|e| unreadable(path, &e))?;
+        let (mut hash, mut octets, mut buffer) = (Sha256::new(), 0, vec![0; CHUNK]);
+        loop {
+            let len = file.read(&mut buffer).map_err(|e| unreadable(path, &e))?;
+            if len == 0 {
+                break;
+            }
+            hash.update(&buffer[..len]);
+            octets += len as u64;
+        }
+        let sha256 = hash.finalize().iter().map(|octet| format!("{octet:02x}")).collect();
+        self.files.push(InputFile { key: key.to_owned(), path: text, octets, sha256 });
+        Ok(())
+    }
+}
+
+fn unreadable(path: &Path, e: &std::io::Error) -> String {
+    format!(
+        "cannot read {}: {e} (a relative path begins at the folder of the experiment)",
+        path.display()
+    )
+}
+
+fn read_queries(path: &Path, apex: &Name) -> Result<Found, String> {
+    let file = File::open(path).map_err(|e| unreadable(path, &e))?;
+    let mut input = BufReader::with_capacity(CHUNK, file);
+    let (mut found, mut line, mut number) = (Found::default(), Vec::new(), 0);
+    loop {
+        line.clear();
+        let read = Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+        if read.map_err(|e| unreadable(path, &e))? == 0 {
+            return Ok(found);
+        }
+        number += 1;
+        let query = query_line::parse(&line).map_err(|e| {
+            let (path, column) = (path.display(), e.column);
+            format!("{path}:{number}:{column}: {e}; a line is a name and a type, such as `www.example.com AAAA`")
+        })?;
+        if let Some((name, _)) = query {
+            found.count(path, number, &name, apex);
+        }
+    }
+}
+
+fn read_capture(path: &Path, apex: &Name) -> Result<Found, String> {
+    let (mut found, mut first) = (Found::default(), None);
+    let mut capture = Capture::open(path).map_err(|e| e.to_string())?;
+    let read = Messages::new(PORTS.to_vec()).read(&mut capture, |message| {
+        let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) else { return };
+        found.queries += 1;
+        found.span = message.at.since(*first.get_or_insert(message.at)).max(found.span);
+        if let Some(asked) = dns.question.filter(|asked| asked.qclass == Qclass::IN) {
+            found.count(path, found.queries, &asked.name, apex);
+        }
+    });
+    read.map(|()| found).map_err(|e| e.to_string())
+}
+
+/// Checks that a capture of `qps` queries a second can be sent at the rates of a method.
+pub(super) fn speed(settings: &Settings, qps: f64) -> Result<(), String> {
+    let rates: Vec<f64> = match (settings.method, &settings.search, &settings.load) {
+        (Method::Search, Some(search), _) => vec![search.min.get(), search.max.get()],
+        (Method::Load, _, Some(load)) => load.rates.iter().map(|rate| rate.get()).collect(),
+        _ => Vec::new(),
+    };
+    let beyond = rates.into_iter().find(|rate| !SPEEDS.contains(&(rate / qps)));
+    beyond.map_or(Ok(()), |rate| {
+        let (least, most) = (SPEEDS.start(), SPEEDS.end());
+        Err(format!(
+            "the capture has {qps:.1} queries a second, so that {rate} queries a second are {:.4} times its speed; \
+             a replay is {least} to {most} times as fast: choose other rates, or the method `closed`, which has none",
+            rate / qps
+        ))
+    })
+}

@@ -1,0 +1,87 @@
+//! Lines of a query file, in the text format of dnsperf and queryperf: a name and a type on each line, such as
+//! `www.example.com AAAA`. Blank lines, and lines that begin with `;` or `#`, are no queries.
+
+use crate::{Name, Qtype};
+
+/// Longest line of a query file, in bytes.
+pub const MAX_LINE: usize = 4_096;
+
+/// Error of a line that is no query.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct BadLine {
+    /// Column, from 1, in bytes.
+    pub column: usize,
+    /// Reason why it is not accepted.
+    pub why: String,
+}
+
+/// Parses a line; `None` for blank lines and comments.
+///
+/// # Errors
+/// [`BadLine`], if it is not a name and a type.
+pub fn parse(line: &[u8]) -> Result<Option<(Name, Qtype)>, BadLine> {
+    let bad = |column, why: String| BadLine { column, why };
+    if line.len() > MAX_LINE {
+        return Err(bad(MAX_LINE, format!("the line is longer than {MAX_LINE} bytes")));
+    }
+    let text = std::str::from_utf8(line)
+        .map_err(|e| bad(e.valid_up_to() + 1, "the line is not UTF-8".to_owned()))?;
+    let column = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize + 1;
+    let mut words = text.split_ascii_whitespace();
+    let Some(first) = words.next().filter(|w| !w.starts_with([';', '#'])) else { return Ok(None) };
+    let name: Name = first.parse().map_err(|e| bad(column(first), format!("{e}")))?;
+    let second = words
+        .next()
+        .ok_or_else(|| bad(column(first) + first.len(), "the type is missing".to_owned()))?;
+    let qtype: Qtype = second.parse().map_err(|e| bad(column(second), format!("{e}")))?;
+    match words.next() {
+        Some(third) => Err(bad(column(third), format!("unexpected `{third}` after name and type"))),
+        None => Ok(Some((name, qtype))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_and_types() {
+        let parsed = parse(b"  www.example.com\tAAAA \n").expect("a query").expect("no comment");
+        assert_eq!(
+            (parsed.0.to_string().trim_end_matches('.'), parsed.1),
+            ("www.example.com", Qtype::AAAA)
+        );
+        for none in [&b""[..], b"  \n", b"; a A", b"# a A"] {
+            assert_eq!(parse(none), Ok(None));
+        }
+    }
+
+    #[test]
+    fn errors_have_their_column() {
+        let table = [
+            (&b"a.test\n"[..], 7, "the type is missing"),
+            (b"a.test A IN", 10, "unexpected `IN`"),
+            (b"a.test \xff", 8, "not UTF-8"),
+            (b" a..test A", 2, ""),
+            (b"a.test NONE", 8, ""),
+        ];
+        for (line, column, why) in table {
+            let error = parse(line).expect_err("no query");
+            assert_eq!(error.column, column, "{error:?}");
+            assert!(error.why.contains(why), "{error:?}");
+        }
+        assert!(parse(&[b'a'; MAX_LINE + 1]).expect_err("long").why.contains("longer"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_query_or_a_place_within_them(line in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Err(error) = parse(&line) {
+                prop_assert!((1..=line.len() + 1).contains(&error.column));
+            }
+        }
+    }
+}
