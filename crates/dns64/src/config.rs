@@ -7,6 +7,7 @@
 mod bounds;
 mod changes;
 mod defaults;
+mod forward;
 pub(crate) mod ports;
 mod text;
 mod validate;
@@ -27,6 +28,7 @@ use text::{
 };
 
 pub use changes::{Change, changes};
+pub use forward::ForwardConfig;
 pub use ports::PortRange;
 pub use text::Bytes;
 
@@ -54,6 +56,8 @@ pub struct Config {
     pub dns64: Vec<BlockConfig>,
     /// Upstream servers.
     pub upstream: UpstreamConfig,
+    /// Zones with servers of their own.
+    pub forward: Vec<ForwardConfig>,
     /// Cache.
     pub cache: CacheConfig,
     /// Limits.
@@ -343,6 +347,8 @@ pub struct UpstreamConfig {
     /// Addresses of the servers; the default port is 53.
     #[serde(deserialize_with = "addresses")]
     pub servers: Vec<SocketAddr>,
+    /// Share of the queries of each server; empty: the fastest gets them.
+    pub weights: Vec<u32>,
     /// Transport of the queries.
     pub transport: Transport,
     /// Name in their certificates for TLS; empty for their addresses.
@@ -420,10 +426,10 @@ pub enum TrustAd {
 }
 
 impl UpstreamConfig {
-    /// Returns whether the AD bit of a server is believed.
-    pub(crate) fn trusts_ad(&self, server: SocketAddr) -> bool {
+    /// Returns whether the AD bit of a server in a pool is believed.
+    pub(crate) fn trusts_ad(&self, server: SocketAddr, pool: &ForwardConfig) -> bool {
         let verified =
-            self.transport == Transport::Tls && !self.tls_authorities.as_os_str().is_empty();
+            pool.transport == Transport::Tls && !pool.tls_authorities.as_os_str().is_empty();
         match self.trust_ad {
             TrustAd::Never => false,
             TrustAd::Secure => verified || server.ip().to_canonical().is_loopback(),

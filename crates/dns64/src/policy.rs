@@ -88,6 +88,8 @@ impl Policy {
         let rule = |rule| move |name: &Name| (name.to_lowercase(), rule);
         let never = config.synthesis.never.iter().map(rule(NameRule::Never));
         let always = config.synthesis.always.iter().map(rule(NameRule::Always));
+        let elsewhere = config.forward.iter().filter(|forward| !forward.dns64);
+        let unchanged = elsewhere.flat_map(|forward| &forward.zones).map(rule(NameRule::Never));
         let blocks = config.blocks().into_iter();
         let blocks: Vec<_> = blocks.map(|block| Block::new(block, &config.synthesis)).collect();
         let well_known = Embedding { prefix: Pref64::WELL_KNOWN, suffix: 0 };
@@ -95,7 +97,7 @@ impl Policy {
             synthesis: config.synthesis.clone(),
             embeddings: blocks.iter().map(|block| block.embedding).chain([well_known]).collect(),
             blocks,
-            domains: never.chain(always).collect(),
+            domains: never.chain(unchanged).chain(always).collect(),
         }
     }
 

@@ -123,6 +123,8 @@ pub struct ServerHealth {
     pub address: std::net::SocketAddr,
     /// Whether the server is considered alive.
     pub alive: bool,
+    /// Whether it is for some zones only (`[[forward]]`).
+    pub forward: bool,
     /// Smoothed round trip time; zero before the first reply.
     pub rtt: Nanos,
     /// Number of source ports in use for this server.
@@ -136,7 +138,7 @@ impl Dns64 {
         let outstanding = settings.outstanding();
         Dns64 {
             admission: Admission::new(&settings.config, settings.policy.clone(), outstanding),
-            upstreams: Upstreams::new(&settings.config.upstream),
+            upstreams: Upstreams::new(&settings.config),
             transactions: Slab::new(outstanding),
             waiters: Slab::new(outstanding),
             // Two lookups, each with two attempts.
@@ -173,7 +175,7 @@ impl Dns64 {
     pub fn reload(&mut self, settings: Arc<Settings>) {
         let outstanding = self.settings.outstanding();
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
-        self.upstreams.reload(&settings.config.upstream);
+        self.upstreams.reload(&settings.config);
         self.statistics.set_prefixes(&settings.config.blocks());
         if !settings.has_same_answers(&self.settings) {
             self.cache = Cache::new(settings.cache_size());
@@ -223,6 +225,7 @@ impl Dns64 {
         self.upstreams.servers().map(|server| ServerHealth {
             address: server.address,
             alive: !server.dead,
+            forward: server.is_of_forward(),
             rtt: server.rtt,
             ports: server.ports(),
         })

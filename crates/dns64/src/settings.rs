@@ -51,9 +51,10 @@ impl Settings {
     /// `cookie_secret` must be drawn from the operating system.
     pub fn new(mut config: Config, workers: usize, cookie_secret: [u8; 16]) -> Self {
         let (policy, workers) = (Arc::new(Policy::new(&config)), workers.max(1));
+        let servers = config.upstream_servers();
         let upstream = &mut config.upstream;
         let share = ports::usable(&upstream.avoid_ports) as f64 * upstream.port_share;
-        let most = share as usize / (workers * upstream.servers.len().max(1));
+        let most = share as usize / (workers * servers.max(1));
         upstream.source_ports = upstream.source_ports.min(most.max(1));
         Settings { config, policy, workers, cookie_secret }
     }
@@ -68,7 +69,7 @@ impl Settings {
     pub(crate) fn has_same_answers(&self, other: &Settings) -> bool {
         let (new, old) = (&self.config, &other.config);
         (&new.synthesis, &new.dns64, &new.cache) == (&old.synthesis, &old.dns64, &old.cache)
-            && new.upstream.servers == old.upstream.servers
+            && (&new.upstream.servers, &new.forward) == (&old.upstream.servers, &old.forward)
             && self.workers == other.workers
     }
 

@@ -154,6 +154,8 @@ pub(crate) struct Transaction {
     pub(crate) hash: u64,
     /// Whether other clients may join it and its answer may be stored.
     pub(crate) shared: bool,
+    /// Whether all names that it queried are of pools whose answers are cached.
+    pub(crate) cached: bool,
     pub(crate) phase: Phase,
     /// First client; `None` for a query of the server itself.
     pub(crate) client: Option<Client>,
@@ -190,6 +192,7 @@ impl Transaction {
             key,
             hash,
             shared: false,
+            cached: true,
             phase: Phase::Pass,
             client,
             waiters: NONE,

@@ -1,7 +1,8 @@
 //! Upstream servers: how fast and whether alive each of them is. `sockets` has the sockets connected to it.
 //!
-//! A query goes to the fastest server that is alive and answers as large a share of its queries as the others. One query
-//! in 64 goes to another server, so that its round trip time is known too.
+//! Each zone with servers of its own has a pool of them, and all other names have one. A query goes to the fastest server of its
+//! pool that is alive and answers as large a share of its queries as the others, or to one of these by weight. One query
+//! in 64 goes to another server of the pool, so that its round trip time is known too.
 //!
 //! ```text
 //!   alive ──timeouts in a row──> suspected ──probes without a reply──> dead
@@ -19,10 +20,12 @@ use engine::SocketId;
 use measure::Nanos;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
+use wire::Name;
+use wire::name::strip_suffix;
 
 use self::sockets::Socket;
 pub use self::sockets::SocketChange;
-use crate::config::{Transport, UpstreamConfig};
+use crate::config::{Config, ForwardConfig, UpstreamConfig};
 
 mod sockets;
 
@@ -49,6 +52,10 @@ pub(crate) type ServerId = u8;
 /// One upstream server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// Number of its pool, its weight in it (0: none has one), and whether it is queried over streams only.
+    pool: usize,
+    weight: u32,
+    by_stream: bool,
     sockets: Vec<SocketId>,
     /// Index of the current socket, and its number of queries so far.
     current: usize,
@@ -94,6 +101,7 @@ pub(crate) struct Upstreams {
     /// Sockets by number; `None` for sockets to clients.
     sockets: Vec<Option<Socket>>,
     config: UpstreamConfig,
+    pools: Vec<ForwardConfig>,
     renew_at: Nanos,
     /// The socket that waits for its last replies before it gets a new port.
     renewing: Option<SocketId>,
@@ -101,11 +109,12 @@ pub(crate) struct Upstreams {
 
 impl Upstreams {
     /// Makes the servers of a configuration, without sockets.
-    pub(crate) fn new(config: &UpstreamConfig) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let mut upstreams = Upstreams {
             servers: Vec::new(),
             sockets: Vec::new(),
-            config: config.clone(),
+            config: config.upstream.clone(),
+            pools: config.pools(),
             renew_at: Nanos::ZERO,
             renewing: None,
         };
@@ -115,34 +124,83 @@ impl Upstreams {
 
     /// Applies another configuration. Servers in both keep their state; servers that were removed may answer
     /// pending queries but get no new ones.
-    pub(crate) fn reload(&mut self, config: &UpstreamConfig) {
-        self.config = config.clone();
+    pub(crate) fn reload(&mut self, config: &Config) {
+        self.config = config.upstream.clone();
+        let old = std::mem::replace(&mut self.pools, config.pools());
+        // Pools may have other numbers now; a server is the same if it is for the same zones.
+        for server in &mut self.servers {
+            let zones = old.get(server.pool).map(|pool| &pool.zones);
+            let same = self.pools.iter().position(|pool| Some(&pool.zones) == zones);
+            server.pool = same.unwrap_or(usize::MAX);
+        }
         self.set_servers();
     }
 
     fn set_servers(&mut self) {
         for server in &mut self.servers {
-            server.retired = !self.config.servers.contains(&server.address);
+            let pool = self.pools.get(server.pool);
+            server.retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address));
         }
-        for &address in &self.config.servers {
-            if self.servers.iter().any(|server| server.address == address) {
-                continue;
+        for (number, pool) in self.pools.iter().enumerate() {
+            for (place, &address) in pool.servers.iter().enumerate() {
+                let is_it = |s: &Server| !s.retired && s.pool == number && s.address == address;
+                let unused = |s: &Server| s.retired && s.sockets.is_empty();
+                let known = self.servers.iter().position(is_it);
+                let id = known.unwrap_or_else(|| {
+                    let server = Server::new(address, number, self.config.probe_after);
+                    let id = self.servers.iter().position(unused).unwrap_or(self.servers.len());
+                    match self.servers.get_mut(id) {
+                        Some(old) => *old = server,
+                        None => self.servers.push(server),
+                    }
+                    id
+                });
+                let server = &mut self.servers[id];
+                server.weight = pool.weights.get(place).copied().unwrap_or(0);
+                server.by_stream = pool.uses_streams_only();
+                server.trusted = self.config.trusts_ad(address, pool);
             }
-            let server = Server::new(address, self.config.probe_after);
-            let unused = |s: &Server| s.retired && s.sockets.is_empty();
-            match self.servers.iter().position(unused) {
-                Some(place) => self.servers[place] = server,
-                None => self.servers.push(server),
-            }
-        }
-        for server in &mut self.servers {
-            server.trusted = self.config.trusts_ad(server.address);
         }
     }
 
     /// Returns the servers of the configuration, alive and dead.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().filter(|server| !server.retired)
+    }
+
+    /// Returns the servers in the pool of a server, with itself.
+    pub(crate) fn pool_of(&self, server: ServerId) -> impl Iterator<Item = &Server> {
+        let pool = self.servers[usize::from(server)].pool;
+        self.servers().filter(move |server| server.pool == pool)
+    }
+
+    /// Returns the number of the pool for a name in lower case: that of the longest zone that contains it.
+    #[inline]
+    pub(crate) fn pool_for(&self, name: &Name) -> usize {
+        if self.pools.len() == 1 {
+            return 0;
+        }
+        let mut found = (0, 0);
+        for (number, pool) in self.pools.iter().enumerate() {
+            for zone in &pool.zones {
+                let (len, within) = (zone.wire_len(), strip_suffix(name.as_wire(), zone.as_wire()));
+                if len > found.0 && within.is_some() {
+                    found = (len, number);
+                }
+            }
+        }
+        found.1
+    }
+
+    /// Returns whether answers about names of a pool are cached.
+    pub(crate) fn caches(&self, pool: usize) -> bool {
+        self.pools[pool].cache
+    }
+
+    /// Returns whether a server is queried over streams only.
+    #[inline]
+    pub(crate) fn uses_streams_only(&self, server: ServerId) -> bool {
+        self.servers[usize::from(server)].by_stream
     }
 
     /// Returns a server by its number.
@@ -156,34 +214,55 @@ impl Upstreams {
         self.servers[usize::from(server)].trusted
     }
 
-    /// Returns the server for the next query, another than `not` if another one is alive.
+    /// Returns the server of a pool for the next query, another than `not` if another one is alive. A server of another pool is
+    /// never returned.
     #[inline]
-    pub(crate) fn choose(&mut self, not: Option<ServerId>, rng: &mut ChaCha12Rng) -> ServerId {
+    pub(crate) fn choose(
+        &mut self,
+        pool: usize,
+        not: Option<ServerId>,
+        rng: &mut ChaCha12Rng,
+    ) -> ServerId {
         if self.servers.len() == 1 {
             return 0;
         }
-        let by_stream = self.uses_streams_only();
-        let usable = |(_, server): &(usize, &Server)| server.is_usable(by_stream);
+        let is_own = |server: &Server| server.pool == pool && !server.retired;
+        let usable = |(_, server): &(usize, &Server)| is_own(server) && server.is_usable();
         let explore = rng.next_u32().is_multiple_of(EXPLORE);
-        let best_share = self.servers.iter().map(|server| server.share).max().unwrap_or(0);
+        let own = self.servers.iter().filter(|server| is_own(server));
+        let best_share = own.map(|server| server.share).max().unwrap_or(0);
+        let state = |id: usize, server: &Server| {
+            let doubtful = server.suspected.is_some() || server.share < best_share / 2;
+            (server.dead, not == Some(id as ServerId), doubtful)
+        };
         let rank = |(id, server): &(usize, &Server)| {
             let rtt = if explore && !server.dead { Nanos::ZERO } else { server.rtt };
-            let doubtful = server.suspected.is_some() || server.share < best_share / 2;
-            (server.dead, not == Some(*id as ServerId), doubtful, rtt)
+            (state(*id, server), rtt)
         };
-        let best = self.servers.iter().enumerate().filter(usable).min_by_key(rank);
-        if let (true, Some((_, best))) = (explore, best) {
-            // Any server in the same state.
-            let equal =
-                |(id, s): &(usize, &Server)| s.dead == best.dead && not != Some(*id as ServerId);
-            let all = || self.servers.iter().enumerate().filter(usable).filter(equal);
-            let n = all().count();
-            if n > 1 {
-                let any = all().nth(rng.next_u32() as usize % n);
-                return any.map_or(0, |(id, _)| id as ServerId);
-            }
+        let Some((best, first)) = self.servers.iter().enumerate().filter(usable).min_by_key(rank)
+        else {
+            // None has a socket yet; the query waits for its next attempt.
+            return self.servers.iter().position(is_own).unwrap_or(0) as ServerId;
+        };
+        let equal = |&(id, server): &(usize, &Server)| {
+            let same = state(id, server) == state(best, first);
+            let explored = server.dead == first.dead && not != Some(id as ServerId);
+            if first.weight > 0 { same } else { explored }
+        };
+        let all = || self.servers.iter().enumerate().filter(usable).filter(equal);
+        if first.weight == 0 && !(explore && all().count() > 1) {
+            return best as ServerId;
         }
-        best.map_or(0, |(id, _)| id as ServerId)
+        // Any of them, by their weights if they have some.
+        let weight = |server: &Server| server.weight.max(1);
+        let total: u32 = all().map(|(_, server)| weight(server)).sum();
+        let mut drawn = rng.next_u32() % total.max(1);
+        let chosen = all().find(|(_, server)| {
+            let found = drawn < weight(server);
+            drawn = drawn.saturating_sub(weight(server));
+            found
+        });
+        chosen.map_or(best, |(id, _)| id) as ServerId
     }
 
     /// Notes a reply of a server to a query sent at `sent`; returns `false` if the server was dead.
@@ -269,9 +348,8 @@ impl Upstreams {
 
     /// Returns a dead or suspected server whose probe is due. Its next probe is due after the wait, which then doubles.
     pub(crate) fn probe(&mut self, now: Nanos) -> Option<ServerId> {
-        let by_stream = self.uses_streams_only();
         let silent = |s: &Server| s.dead || s.suspected.is_some();
-        let due = |s: &Server| silent(s) && s.is_usable(by_stream) && s.probe_at <= now;
+        let due = |s: &Server| silent(s) && s.is_usable() && s.probe_at <= now;
         let id = self.servers.iter().position(due)?;
         let server = &mut self.servers[id];
         server.probe_at = now + server.probe_wait;
@@ -302,17 +380,15 @@ impl Upstreams {
             _ => CaseTrust::Changes(now + CASE_DISTRUST),
         };
     }
-
-    /// Returns whether queries use streams only, so that no sockets are needed.
-    fn uses_streams_only(&self) -> bool {
-        self.config.transport != Transport::Udp
-    }
 }
 
 impl Server {
-    fn new(address: SocketAddr, probe_wait: Nanos) -> Self {
+    fn new(address: SocketAddr, pool: usize, probe_wait: Nanos) -> Self {
         Server {
             address,
+            pool,
+            weight: 0,
+            by_stream: false,
             sockets: Vec::new(),
             current: 0,
             run: 0,
@@ -334,8 +410,13 @@ impl Server {
     }
 
     /// Returns whether it can be used: without streams it needs a socket.
-    fn is_usable(&self, by_stream: bool) -> bool {
-        !self.retired && (by_stream || !self.sockets.is_empty())
+    fn is_usable(&self) -> bool {
+        !self.retired && (self.by_stream || !self.sockets.is_empty())
+    }
+
+    /// Returns whether it is for some zones only.
+    pub(crate) fn is_of_forward(&self) -> bool {
+        self.pool > 0
     }
 
     /// Returns the number of source ports in use.
@@ -353,7 +434,8 @@ mod tests {
     /// Makes servers, each with so many open sockets.
     pub(super) fn upstreams(servers: &[&str], ports: usize) -> (Upstreams, ChaCha12Rng) {
         let servers = servers.iter().map(|s| s.parse().expect("an address")).collect();
-        let config = UpstreamConfig { servers, source_ports: ports, ..UpstreamConfig::default() };
+        let upstream = UpstreamConfig { servers, source_ports: ports, ..UpstreamConfig::default() };
+        let config = Config { upstream, ..Config::default() };
         let mut upstreams = Upstreams::new(&config);
         let mut rng = ChaCha12Rng::seed_from_u64(1);
         let mut next = 2;
@@ -369,7 +451,7 @@ mod tests {
         }
         let chosen = |up: &mut Upstreams, rng: &mut ChaCha12Rng, not| {
             let mut counts = [0; 3];
-            (0..1_000).for_each(|_| counts[usize::from(up.choose(not, rng))] += 1);
+            (0..1_000).for_each(|_| counts[usize::from(up.choose(0, not, rng))] += 1);
             counts
         };
         let counts = chosen(&mut up, &mut rng, None);
@@ -395,6 +477,51 @@ mod tests {
     }
 
     #[test]
+    fn each_zone_has_its_pool_and_weights_share_the_queries() {
+        let file = "upstream.servers = [\"192.0.2.1\", \"192.0.2.2\"]\nupstream.weights = [3, 1]\n\
+            upstream.source-ports = 1\n\
+            [[forward]]\nzones = [\"Corp.example\", \"test\"]\nservers = [\"192.0.2.3\"]\n\
+            [[forward]]\nzones = [\"eu.corp.example\"]\nservers = [\"192.0.2.4\", \"192.0.2.1\"]\ncache = false";
+        let config = Config::parse(file).expect(file);
+        let mut up = Upstreams::new(&config);
+        let mut rng = ChaCha12Rng::seed_from_u64(1);
+        open(&mut up, &mut rng, &mut 2);
+        let pool = |up: &Upstreams, name: &str| up.pool_for(&name.parse().expect("a name"));
+        for (name, expected) in [
+            (".", 0),
+            ("example", 0),
+            ("xcorp.example", 0),
+            ("corp.example", 1),
+            ("www.test", 1),
+            ("a.eu.corp.example", 2),
+        ] {
+            assert_eq!(pool(&up, name), expected, "{name}");
+        }
+        assert!(up.caches(1) && !up.caches(2));
+        let chosen = |up: &mut Upstreams, rng: &mut ChaCha12Rng, pool| {
+            let mut counts = [0usize; 5];
+            (0..4_000).for_each(|_| counts[usize::from(up.choose(pool, None, rng))] += 1);
+            counts
+        };
+        let counts = chosen(&mut up, &mut rng, 0);
+        assert!(counts[0].abs_diff(3_000) < 140 && counts[0] + counts[1] == 4_000, "{counts:?}");
+        assert_eq!(chosen(&mut up, &mut rng, 1)[2], 4_000);
+        let counts = chosen(&mut up, &mut rng, 2);
+        assert_eq!(counts[3] + counts[4], 4_000, "never that of another pool");
+        // A dead server gets nothing, but no server of another pool is used instead.
+        (up.servers[0].dead, up.servers[2].dead) = (true, true);
+        assert_eq!(chosen(&mut up, &mut rng, 0)[1], 4_000);
+        assert_eq!(chosen(&mut up, &mut rng, 1)[2], 4_000);
+        // Without the first block the second one keeps its servers and what is known of them.
+        up.answered(3, Nanos::ZERO, Nanos::from_millis(5));
+        let second = config.forward[1].clone();
+        up.reload(&Config { forward: vec![second], ..config });
+        assert_eq!((pool(&up, "corp.example"), pool(&up, "eu.corp.example")), (0, 1));
+        assert_eq!((up.server(3).pool, up.server(3).rtt), (1, Nanos::from_millis(5)));
+        assert_eq!(up.servers().count(), 4);
+    }
+
+    #[test]
     fn dead_servers_are_probed_at_growing_intervals() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 1);
         let start = Nanos::from_secs(1);
@@ -411,7 +538,7 @@ mod tests {
             }
         }
         assert_eq!(probes, [0, 500, 1_500, 3_500, 7_500, 15_500]);
-        assert_eq!(up.choose(None, &mut rng), 0);
+        assert_eq!(up.choose(0, None, &mut rng), 0);
     }
 
     #[test]
@@ -427,12 +554,12 @@ mod tests {
             }
             up.answered(1, now, now + Nanos::from_millis(30));
         }
-        let first = (0..1_000).filter(|_| up.choose(None, &mut rng) == 0).count();
+        let first = (0..1_000).filter(|_| up.choose(0, None, &mut rng) == 0).count();
         assert!(first < 50 && !up.server(0).dead, "{first}");
         for _ in 0..100 {
             up.answered(0, now, now + Nanos::from_millis(1));
         }
-        assert!((0..1_000).filter(|_| up.choose(None, &mut rng) == 0).count() > 950);
+        assert!((0..1_000).filter(|_| up.choose(0, None, &mut rng) == 0).count() > 950);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
-pub(crate) use self::shared::{ActiveSettings, Shared};
+pub(crate) use self::shared::{ActiveSettings, Shared, UpstreamTls};
 use self::shared::{Carrier, Waiting};
 use self::threads::{Message, QUERY_BITS};
 pub(crate) use self::threads::{Outgoing, Threads};

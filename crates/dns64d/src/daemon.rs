@@ -1,5 +1,6 @@
 //! The daemon: sockets, threads, signals.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -8,13 +9,12 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use dns64::config::{Change, MAX_UPSTREAMS, TlsConfig, Transport, UpstreamConfig, changes};
+use dns64::config::{Change, MAX_UPSTREAMS, TlsConfig, Transport, changes};
 use dns64::{Config, Settings};
 use engine::SocketId;
 use http::HeaderValue;
 use measure::Transport as ClientTransport;
 use rand_chacha::rand_core::{OsRng, TryRngCore};
-use rustls::ClientConfig;
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -27,7 +27,7 @@ use udp::{UdpEngine, sys};
 
 use crate::args::Args;
 use crate::beat::Beat;
-use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads};
+use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
 use crate::worker::{Worker, WorkerHandle};
 use crate::{beat, carrier, control, log, metrics, privileges, worker};
 
@@ -120,10 +120,8 @@ impl Running {
         let listeners = addresses.iter().map(|&at| tcp::listen(at).map(Listener::Plain));
         let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
         let tls = listen_tls(&config.tls, &mut listeners)?;
-        let active = ActiveSettings {
-            settings: settings.clone(),
-            upstream_tls: upstream_tls(&config.upstream)?,
-        };
+        let active =
+            ActiveSettings { settings: settings.clone(), upstream_tls: upstream_tls(config)? };
         let metrics =
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
         let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
@@ -203,7 +201,7 @@ impl Running {
         let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
         let read = text.and_then(|text| {
             let config = Config::parse(&text)?;
-            let upstream_tls = upstream_tls(&config.upstream)?;
+            let upstream_tls = upstream_tls(&config)?;
             self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
             Ok((text, config, upstream_tls))
         });
@@ -337,22 +335,27 @@ fn server_tls(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Res
         .context("tls.certificate, tls.key")
 }
 
-/// Returns the TLS settings for upstream, if upstream uses TLS.
-fn upstream_tls(config: &UpstreamConfig) -> anyhow::Result<Option<Arc<ClientConfig>>> {
-    if config.transport != Transport::Tls {
-        return Ok(None);
+/// Returns the TLS settings for the upstream servers that are queried over TLS.
+fn upstream_tls(config: &Config) -> anyhow::Result<Arc<HashMap<SocketAddr, UpstreamTls>>> {
+    let mut all = HashMap::new();
+    for pool in config.pools().into_iter().filter(|pool| pool.transport == Transport::Tls) {
+        let verify = match pool.tls_authorities.as_os_str().is_empty() {
+            true => Verify::Nothing,
+            false => Verify::Authorities(pool.tls_authorities.clone()),
+        };
+        let tls = ClientTls {
+            verify,
+            alpn: vec![ALPN_DOT.to_vec()],
+            sessions: MAX_UPSTREAMS * config.upstream.tcp_connections,
+            ..ClientTls::default()
+        };
+        let built = Arc::new(tls.build().context("tls-authorities")?);
+        for server in pool.servers {
+            let (config, name) = (built.clone(), pool.tls_name.clone());
+            all.insert(server, UpstreamTls { config, name });
+        }
     }
-    let verify = match config.tls_authorities.as_os_str().is_empty() {
-        true => Verify::Nothing,
-        false => Verify::Authorities(config.tls_authorities.clone()),
-    };
-    let tls = ClientTls {
-        verify,
-        alpn: vec![ALPN_DOT.to_vec()],
-        sessions: MAX_UPSTREAMS * config.tcp_connections,
-        ..ClientTls::default()
-    };
-    Ok(Some(Arc::new(tls.build().context("upstream.tls-authorities")?)))
+    Ok(Arc::new(all))
 }
 
 /// Returns the addresses at which the first worker listens, with the ports that the kernel chose.

@@ -51,7 +51,7 @@ fn health(source: &Source) -> Page {
     let mut workers_alive = 0;
     let mut servers = std::collections::BTreeMap::new();
     for status in workers.iter().map(WorkerHandle::status) {
-        workers_alive += usize::from(status.health.iter().any(|server| server.alive));
+        workers_alive += usize::from(status.health.iter().any(|s| s.alive && !s.forward));
         for server in status.health {
             *servers.entry(server.address).or_insert(false) |= server.alive;
         }

@@ -61,6 +61,7 @@ impl Default for UpstreamConfig {
     fn default() -> Self {
         UpstreamConfig {
             servers: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 5353))],
+            weights: Vec::new(),
             transport: Transport::Udp,
             tls_name: String::new(),
             tls_authorities: PathBuf::from("/etc/ssl/certs/ca-certificates.crt"),

@@ -25,11 +25,7 @@ impl Config {
         if self.upstream.servers.is_empty() || self.upstream.servers.len() > MAX_UPSTREAMS {
             return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
         }
-        for server in &self.upstream.servers {
-            if self.server.listen.contains(server) {
-                return bad("upstream.servers", format!("{server} is this server itself"));
-            }
-        }
+        self.check_pools()?;
         self.check_bounds()?;
         let least = self.least_memory().div_ceil(1 << 20);
         if self.limits.memory.0 < least << 20 {
@@ -41,12 +37,11 @@ impl Config {
                 ),
             );
         }
-        if self.upstream.source_ports * self.upstream.servers.len() > MAX_SOURCE_PORTS {
-            let most = MAX_SOURCE_PORTS / self.upstream.servers.len();
-            return bad(
-                "upstream.source-ports",
-                format!("write 1 to {most} for {} servers", self.upstream.servers.len()),
-            );
+        let servers = self.upstream_servers();
+        if self.upstream.source_ports * servers > MAX_SOURCE_PORTS {
+            let most = MAX_SOURCE_PORTS / servers;
+            let problem = format!("write 1 to {most} for {servers} servers");
+            return bad("upstream.source-ports", problem);
         }
         if !(self.upstream.port_share > 0.0 && self.upstream.port_share <= 0.5) {
             return bad("upstream.port-share", "write a share above 0 and up to 0.5".into());

@@ -157,7 +157,7 @@ impl Dns64 {
     /// Stores the composed answer in the cache if it may be stored.
     fn store(&mut self, t: u32, now: Nanos) {
         let transaction = &self.transactions[t];
-        if !transaction.shared || self.cache.is_off() {
+        if !transaction.shared || !transaction.cached || self.cache.is_off() {
             return;
         }
         let config = &self.settings.config.cache;

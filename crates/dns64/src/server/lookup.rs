@@ -8,7 +8,7 @@ use wire::message::{HEADER, Header, OPT_FIXED, flag};
 use wire::{Name, Opcode, Qclass, Qtype};
 
 use super::Dns64;
-use crate::config::{OnTimeout, Transport};
+use crate::config::OnTimeout;
 use crate::extended_error::ExtendedError;
 use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
@@ -82,12 +82,16 @@ impl Dns64 {
     /// Sends a lookup, to another server than `not` if there is one.
     fn send(&mut self, t: u32, slot: usize, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
         let only = self.transactions[t].only_server;
-        let server = only.unwrap_or_else(|| self.upstreams.choose(not, &mut self.rng));
+        let server = only.unwrap_or_else(|| {
+            let pool = self.upstreams.pool_for(self.transactions[t].name());
+            self.transactions[t].cached &= self.upstreams.caches(pool);
+            self.upstreams.choose(pool, not, &mut self.rng)
+        });
         let lookup = &mut self.transactions[t].lookups[slot];
         lookup.attempts = lookup.attempts.saturating_add(1);
         self.counters.upstream_queries += 1;
         self.counters.upstream_retries += u64::from(lookup.attempts > 1);
-        if self.uses_streams_only() {
+        if self.upstreams.uses_streams_only(server) {
             let lookup = &mut self.transactions[t].lookups[slot];
             (lookup.last.server, lookup.last.sent) = (server, now);
             return self.send_on_stream(t, slot, now);
@@ -283,7 +287,7 @@ impl Dns64 {
         match reply {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
-                if self.uses_streams_only() {
+                if self.upstreams.uses_streams_only(server) {
                     self.upstreams.answered(server, sent, now);
                 }
                 self.end_lookup(t, slot, Outcome::Reply(reply), now, tx);
@@ -316,7 +320,8 @@ impl Dns64 {
             }
             lookup.errors += 1;
             let lookup = *lookup;
-            let others = self.upstreams.servers().filter(|server| !server.dead).count() > 1;
+            let pool = self.upstreams.pool_of(lookup.last.server);
+            let others = pool.filter(|server| !server.dead).count() > 1;
             let most = self.settings.config.upstream.attempts;
             let again = lookup.attempts < most && lookup.errors < MAX_TRIES;
             if others && again && self.transactions[t].only_server.is_none() {
@@ -332,7 +337,8 @@ impl Dns64 {
         let (lookup, is_probe) = (lookups[slot], *phase == Phase::Probe);
         let (server, any_server) = (lookup.last.server, only_server.is_none());
         // Not after a truncated reply: that server is alive, and its query was the last attempt.
-        let usual = matches!(lookup.last.path, Path::Stream(_)) == self.uses_streams_only();
+        let usual =
+            matches!(lookup.last.path, Path::Stream(_)) == self.upstreams.uses_streams_only(server);
         if usual && self.upstreams.timed_out(server, is_probe, now) {
             self.counters.upstream_deaths += 1;
         }
@@ -353,10 +359,10 @@ impl Dns64 {
     /// remains.
     fn most_attempts(&self, server: ServerId) -> u8 {
         let most = self.settings.config.upstream.attempts;
-        let all_dead = || self.upstreams.servers().all(|server| server.dead);
+        let all_dead = || self.upstreams.pool_of(server).all(|server| server.dead);
         match () {
             () if self.upstreams.server(server).dead && all_dead() => most.min(2),
-            () if self.uses_streams_only() => most.min(MAX_TRIES),
+            () if self.upstreams.uses_streams_only(server) => most.min(MAX_TRIES),
             () => most,
         }
     }
@@ -377,11 +383,6 @@ impl Dns64 {
         lookup.until = lookup.until.min(now + timeout + timeout);
         self.wheel.clear(number(t, 0));
         self.wheel.set(number(t, 0), now + timeout);
-    }
-
-    /// Returns whether upstream queries use streams only.
-    fn uses_streams_only(&self) -> bool {
-        self.settings.config.upstream.transport != Transport::Udp
     }
 
     /// Releases the ids and the sockets of a lookup and clears its timeout.

@@ -95,10 +95,7 @@ impl Upstreams {
         now: Nanos,
         rng: &mut ChaCha12Rng,
     ) -> Option<SocketChange> {
-        if self.uses_streams_only() {
-            return None;
-        }
-        let wanting = |s: &Server| !s.retired && s.sockets.len() < self.config.source_ports;
+        let wanting = |s: &Server| s.has_ports() && s.sockets.len() < self.config.source_ports;
         if let Some(server) = self.servers.iter().position(wanting) {
             let target = self.servers[server].address;
             return Some(SocketChange { socket: self.spare(), target, server: server as ServerId });
@@ -106,7 +103,7 @@ impl Upstreams {
         if self.renewing.is_none() && now >= self.renew_at {
             self.renew_at = now + self.config.port_lifetime;
             let living: Vec<usize> =
-                (0..self.servers.len()).filter(|&i| !self.servers[i].retired).collect();
+                (0..self.servers.len()).filter(|&i| self.servers[i].has_ports()).collect();
             let server = *living.get(rng.next_u32() as usize % living.len().max(1))?;
             let sockets = &self.servers[server].sockets;
             // A server with one socket has no other one for the time of the change.
@@ -162,6 +159,11 @@ impl Upstreams {
 }
 
 impl Server {
+    /// Returns whether it needs source ports.
+    fn has_ports(&self) -> bool {
+        !self.retired && !self.by_stream
+    }
+
     /// Draws another socket.
     fn draw(&mut self, rng: &mut ChaCha12Rng) {
         self.run = 0;
@@ -175,7 +177,7 @@ impl Server {
 pub(super) mod tests {
     use super::super::tests::upstreams;
     use super::*;
-    use crate::config::UpstreamConfig;
+    use crate::config::{Config, UpstreamConfig};
 
     /// Makes the requested changes, as an engine would; returns the number of new sockets.
     pub(in super::super) fn open(
@@ -233,13 +235,13 @@ pub(super) mod tests {
         up.answered(1, Nanos::ZERO, Nanos::from_millis(5));
         let waiting = up.take_socket(0, &mut rng).expect("one");
         let servers = ["192.0.2.3:53", "192.0.2.2:53"].map(|s| s.parse().expect("an address"));
-        let config = UpstreamConfig { servers: servers.to_vec(), ..up.config.clone() };
-        up.reload(&config);
+        let upstream = UpstreamConfig { servers: servers.to_vec(), ..up.config.clone() };
+        up.reload(&Config { upstream, ..Config::default() });
         let mut next = 100;
         assert_eq!(open(&mut up, &mut rng, &mut next), 1, "one still waits");
         assert_eq!(up.server(1).rtt, Nanos::from_millis(5));
         assert_eq!(up.server_of(waiting), Some(0));
-        assert!((0..500).all(|_| up.choose(None, &mut rng) != 0));
+        assert!((0..500).all(|_| up.choose(0, None, &mut rng) != 0));
         assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
     }
 }

@@ -50,8 +50,16 @@ pub(super) const MAX_QUERY: usize = 4 << 10;
 #[derive(Clone)]
 pub(crate) struct ActiveSettings {
     pub(crate) settings: Arc<Settings>,
-    /// TLS settings for upstream; `None` without TLS.
-    pub(crate) upstream_tls: Option<Arc<ClientConfig>>,
+    /// TLS settings for the upstream servers that are queried over TLS.
+    pub(crate) upstream_tls: Arc<HashMap<SocketAddr, UpstreamTls>>,
+}
+
+/// TLS settings for an upstream server.
+#[derive(Clone)]
+pub(crate) struct UpstreamTls {
+    pub(crate) config: Arc<ClientConfig>,
+    /// Name in its certificate; empty for its address.
+    pub(crate) name: String,
 }
 
 /// Active settings, shared by the carrier and the thread that reloads.

@@ -117,15 +117,15 @@ async fn connect(server: SocketAddr, carrier: &Carrier) -> io::Result<Ways> {
     let active = carrier.active();
     let stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
-    let Some(tls) = active.upstream_tls else {
+    let Some(tls) = active.upstream_tls.get(&server) else {
         let (reader, writer) = stream.into_split();
         return Ok((Box::new(reader), Box::new(writer)));
     };
-    let name = match active.settings.config.upstream.tls_name.as_str() {
+    let name = match tls.name.as_str() {
         "" => ServerName::from(server.ip()),
         name => ServerName::try_from(name.to_owned()).map_err(io::Error::other)?,
     };
-    let connected = TlsConnector::from(tls).connect(name, stream).await;
+    let connected = TlsConnector::from(tls.config.clone()).connect(name, stream).await;
     let stream = connected.inspect_err(|error| carrier.warn_about_tls(server, error))?;
     let (reader, writer) = tokio::io::split(stream);
     Ok((Box::new(reader), Box::new(writer)))

@@ -11,6 +11,7 @@ mod compare;
 mod control;
 mod early;
 mod faults;
+mod forward;
 mod http;
 mod kit;
 mod memory;

@@ -1,0 +1,203 @@
+//! Zones with upstream servers of their own (`[[forward]]`), and the pools of servers that follow from them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use wire::Name;
+
+use super::text::{addresses, texts};
+use super::{Config, ConfigError, MAX_UPSTREAMS, Transport, UpstreamConfig};
+
+/// Highest number of zones of all blocks together: they are compared one by one with each name.
+const MAX_ZONES: usize = 256;
+/// Highest weight of a server.
+const MAX_WEIGHT: u32 = 1_000;
+
+/// Zones whose names are queried at servers of their own; also the pool of these servers.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardConfig {
+    /// The zones; of several that contain a name the longest decides.
+    #[serde(deserialize_with = "texts")]
+    pub zones: Vec<Name>,
+    /// Addresses of the servers; the default port is 53.
+    #[serde(deserialize_with = "addresses")]
+    pub servers: Vec<SocketAddr>,
+    /// Share of the queries of each server; empty: the fastest gets them.
+    #[serde(default)]
+    pub weights: Vec<u32>,
+    /// Transport of the queries.
+    #[serde(default = "udp")]
+    pub transport: Transport,
+    /// Name in their certificates for TLS; empty for their addresses.
+    #[serde(default)]
+    pub tls_name: String,
+    /// PEM file of the certificate authorities; empty to accept any certificate.
+    #[serde(default = "authorities")]
+    pub tls_authorities: PathBuf,
+    /// Whether names in the zones are synthesised.
+    #[serde(default = "yes")]
+    pub dns64: bool,
+    /// Whether their answers are cached.
+    #[serde(default = "yes")]
+    pub cache: bool,
+}
+
+fn udp() -> Transport {
+    Transport::Udp
+}
+
+fn authorities() -> PathBuf {
+    UpstreamConfig::default().tls_authorities
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl ForwardConfig {
+    /// Returns whether queries use streams only.
+    pub(crate) fn uses_streams_only(&self) -> bool {
+        self.transport != Transport::Udp
+    }
+
+    /// Returns whether connections to the servers of two pools are alike.
+    fn connects_like(&self, other: &Self) -> bool {
+        (self.transport, &self.tls_name, &self.tls_authorities)
+            == (other.transport, &other.tls_name, &other.tls_authorities)
+    }
+
+    /// Validates the servers and their weights.
+    fn validate(&self, place: &str) -> Result<(), ConfigError> {
+        if self.servers.is_empty() {
+            return bad(&format!("{place}.servers"), "write at least one address".into());
+        }
+        let weights = &self.weights;
+        let fit = weights.is_empty() || weights.len() == self.servers.len();
+        if !fit || !weights.iter().all(|weight| (1..=MAX_WEIGHT).contains(weight)) {
+            let problem =
+                format!("write one weight from 1 to {MAX_WEIGHT} for each server, or none");
+            return bad(&format!("{place}.weights"), problem);
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Returns the pools of servers: the first one is for all names that no other one is for. All zones are in lower case.
+    pub fn pools(&self) -> Vec<ForwardConfig> {
+        let upstream = &self.upstream;
+        let first = ForwardConfig {
+            zones: vec![Name::ROOT],
+            servers: upstream.servers.clone(),
+            weights: upstream.weights.clone(),
+            transport: upstream.transport,
+            tls_name: upstream.tls_name.clone(),
+            tls_authorities: upstream.tls_authorities.clone(),
+            dns64: true,
+            cache: true,
+        };
+        let lower = |pool: &ForwardConfig| {
+            let zones = pool.zones.iter().map(|zone| zone.to_lowercase()).collect();
+            ForwardConfig { zones, ..pool.clone() }
+        };
+        std::iter::once(first).chain(self.forward.iter().map(lower)).collect()
+    }
+
+    /// Returns the number of servers in all pools.
+    pub(crate) fn upstream_servers(&self) -> usize {
+        self.upstream.servers.len() + self.forward.iter().map(|f| f.servers.len()).sum::<usize>()
+    }
+
+    /// Validates the pools against each other.
+    pub(super) fn check_pools(&self) -> Result<(), ConfigError> {
+        let pools = self.pools();
+        let mut zones: Vec<&Name> = Vec::new();
+        for (number, pool) in pools.iter().enumerate() {
+            let place = match number {
+                0 => "upstream".to_owned(),
+                number => format!("forward[{}]", number - 1),
+            };
+            pool.validate(&place)?;
+            for zone in pool.zones.iter().skip(usize::from(number == 0)) {
+                if zones.contains(&zone) {
+                    return bad(
+                        &format!("{place}.zones"),
+                        format!("{zone} is there twice: remove one"),
+                    );
+                }
+                zones.push(zone);
+            }
+            if pool.zones.is_empty() || zones.len() > MAX_ZONES {
+                let problem =
+                    format!("write at least one zone, and {MAX_ZONES} in all blocks together");
+                return bad(&format!("{place}.zones"), problem);
+            }
+            for server in &pool.servers {
+                if self.server.listen.contains(server) {
+                    return bad(
+                        &format!("{place}.servers"),
+                        format!("{server} is this server itself"),
+                    );
+                }
+                let other =
+                    pools.iter().find(|o| o.servers.contains(server) && !o.connects_like(pool));
+                if other.is_some() {
+                    return bad(
+                        &format!("{place}.transport"),
+                        format!(
+                            "{server} is also elsewhere: write the same transport and TLS settings there"
+                        ),
+                    );
+                }
+            }
+        }
+        if self.upstream_servers() > MAX_UPSTREAMS {
+            let problem =
+                format!("write at most {MAX_UPSTREAMS} servers, with those of [upstream]");
+            return bad("forward", problem);
+        }
+        Ok(())
+    }
+}
+
+fn bad(key: &str, problem: String) -> Result<(), ConfigError> {
+    Err(ConfigError::Value { key: key.to_owned(), problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_that_contradict_each_other_are_refused() {
+        let block = "[[forward]]\nzones = [\"corp.example\"]\nservers = [\"192.0.2.1\"]\n";
+        assert_eq!(Config::parse(block).map(|config| config.pools().len()), Ok(2));
+        let again = block.replace("corp", "CORP");
+        for (file, key, text) in [
+            (format!("{block}{again}"), "forward[1].zones", "corp.example is there twice"),
+            (block.replace("\"192.0.2.1\"", ""), "forward[0].servers", "at least one"),
+            (block.replace("\"corp.example\"", ""), "forward[0].zones", "at least one"),
+            (block.replace("192.0.2.1", "127.0.0.1"), "forward[0].servers", "itself"),
+            (format!("{block}weights = [1, 2]"), "forward[0].weights", "one weight from 1 to 1000"),
+            (format!("{block}weights = [0]"), "forward[0].weights", "one weight"),
+            (
+                format!("upstream.servers = [\"192.0.2.1\"]\n{block}transport = \"tcp\""),
+                "upstream.transport",
+                "192.0.2.1:53 is also elsewhere",
+            ),
+            (
+                format!(
+                    "upstream.source-ports = 1\n{}",
+                    (0..16).map(|n| block.replace("corp", &format!("c{n}"))).collect::<String>()
+                ),
+                "forward",
+                "at most 16 servers",
+            ),
+        ] {
+            let error = Config::parse(&file).expect_err(&file).to_string();
+            assert!(error.contains(key) && error.contains(text), "{file}: {error}");
+        }
+    }
+}

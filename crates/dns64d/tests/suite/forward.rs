@@ -1,0 +1,116 @@
+//! `[[forward]]`: zones with upstream servers of their own, their transport, their rules, and what happens when they fail.
+
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+
+use crate::faults::{dns64d, ipv4_only, is_right, wait_for};
+use crate::kit::message::Reply;
+use crate::kit::script::Script;
+
+/// Starts an upstream that knows all names, with an address of its own.
+fn internal() -> Script {
+    let script = Script::start(&[]);
+    script.others(Rtype::A, "$ 60 A 203.0.113.7");
+    script
+}
+
+/// The synthesised address of a name of [`internal`].
+const INTERNAL: &str = "2001:db8:64::cb00:7107";
+
+fn block(zones: &str, script: &Script, settings: &str) -> String {
+    format!("[[forward]]\nzones = [{zones}]\nservers = [\"{}\"]\n{settings}\n", script.address())
+}
+
+fn has(reply: &Reply, address: &str) -> bool {
+    reply.rcode == "NOERROR" && reply.answer.last().is_some_and(|seen| seen.data == address)
+}
+
+/// Returns how often an upstream was asked for a name, and whether by TCP only.
+fn asked(script: &Script, name: &str) -> (usize, bool) {
+    let asked: Vec<_> = script.asked().into_iter().filter(|asked| asked.name == name).collect();
+    (asked.len(), asked.iter().all(|asked| asked.tcp))
+}
+
+#[test]
+fn zones_have_servers_and_rules_of_their_own() {
+    let (public, corp, plain) = (ipv4_only(), internal(), internal());
+    let config =
+        block("\"corp.example\", \"10.in-addr.arpa\"", &corp, "transport = \"tcp\"\ncache = false")
+            + &block("\"v4only.corp.example\"", &plain, "dns64 = false");
+    let server = dns64d(&[&public], &config);
+    assert!(is_right(&server.ask("www.example AAAA")));
+    for n in 1..=2 {
+        let reply = server.ask("www.CORP.example AAAA");
+        assert!(has(&reply, INTERNAL), "{reply}");
+        assert_eq!(asked(&corp, "www.corp.example"), (2 * n, true), "by TCP, and not cached");
+    }
+    // The longest zone decides; its names are not synthesised, but cached.
+    for _ in 1..=2 {
+        let reply = server.ask("www.v4only.corp.example AAAA");
+        assert_eq!((reply.rcode.as_str(), reply.answer.len()), ("NOERROR", 0), "{reply}");
+    }
+    assert_eq!(asked(&plain, "www.v4only.corp.example"), (1, false));
+    server.ask("1.2.3.10.in-addr.arpa PTR");
+    assert_eq!(asked(&corp, "1.2.3.10.in-addr.arpa"), (1, true));
+    // An alias leads to another zone, whose rules hold.
+    public.on("alias.example AAAA", "alias.example 60 CNAME www.corp.example");
+    let reply = server.ask("alias.example AAAA");
+    assert!(has(&reply, INTERNAL), "{reply}");
+    server.ask("alias.example AAAA");
+    assert_eq!(
+        asked(&public, "alias.example").0,
+        2,
+        "an answer with data of that zone is not cached"
+    );
+    assert!(public.asked().iter().all(|asked| !asked.name.ends_with("corp.example")));
+    // The PTR record of a synthesised address.
+    let reverse = "7.0.1.7.0.0.b.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR";
+    server.ask(reverse);
+    assert_eq!(asked(&public, "7.113.0.203.in-addr.arpa").0, 1);
+}
+
+#[test]
+fn a_zone_whose_servers_are_silent_is_queried_nowhere_else() {
+    let (public, mut corp) = (ipv4_only(), internal());
+    let timing = "[upstream]\nfirst-timeout = \"100ms\"\ngive-up-after = \"300ms\"\nprobe-after = \"100ms\"\n\
+                  [cache]\nfailure-ttl = \"0s\"\n";
+    let config = format!("{timing}{}", block("\"corp.example\"", &corp, ""));
+    let server = dns64d(&[&public], &config);
+    assert!(has(&server.ask("www.corp.example AAAA"), INTERNAL));
+    corp.die();
+    wait_for("its death", || {
+        let reply = server.ask("dead.corp.example AAAA");
+        assert_eq!(reply.rcode, "SERVFAIL", "{reply}");
+        server.metric("dns64d_upstream_deaths_total") > 0
+    });
+    assert!(is_right(&server.ask("www.example AAAA")), "others are not affected");
+    let health = server.http("/health");
+    assert!(health.starts_with("HTTP/1.1 200") && health.contains("dead"), "{health}");
+    assert!(public.asked().iter().all(|asked| !asked.name.ends_with("corp.example")));
+    corp.come_back();
+    wait_for("it answers again", || has(&server.ask("back.corp.example AAAA"), INTERNAL));
+}
+
+#[test]
+fn queries_are_shared_by_weight_and_a_reload_changes_the_zones() {
+    let (heavy, light, corp) = (ipv4_only(), ipv4_only(), internal());
+    let weighted = "cache.size = 0\nupstream.weights = [3, 1]\n";
+    let server = dns64d(&[&heavy, &light], weighted);
+    for n in 0..200 {
+        assert!(is_right(&server.ask(&format!("n{n}.example AAAA"))));
+    }
+    // 400 lookups; 100 are expected at the second server, with a standard deviation of 9.
+    let of_light = light.asked().len();
+    assert!((50..150).contains(&of_light), "{of_light} of 400");
+    let upstreams = [heavy.address(), light.address()];
+    server.rewrite(&upstreams, &format!("{weighted}{}", block("\"corp.example\"", &corp, "")));
+    server.signal(nix::sys::signal::Signal::SIGHUP);
+    wait_for("the zone has its server", || {
+        std::thread::sleep(Duration::from_millis(10));
+        has(&server.ask("new.corp.example AAAA"), INTERNAL)
+    });
+    server.rewrite(&upstreams, weighted);
+    server.signal(nix::sys::signal::Signal::SIGHUP);
+    wait_for("the zone has none", || is_right(&server.ask("old.corp.example AAAA")));
+}
