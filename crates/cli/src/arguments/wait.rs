@@ -23,9 +23,14 @@ pub(crate) struct WaitArgs {
 }
 
 impl WaitArgs {
-    /// Reserves cores, and waits for them as long as the argument says.
+    /// Reserves cores. If another run holds one, it says so, and waits as long as the argument says.
     pub(crate) fn reserve(&self, cores: &CpuList) -> Result<Reservation, Failure> {
-        let wait = self.wait.map_or(Duration::ZERO, Duration::from);
-        Reservation::take(cores, wait).map_err(Failure::run)
+        let taken = match Reservation::take(cores, Duration::ZERO) {
+            Ok(reservation) => return Ok(reservation),
+            Err(taken) => taken,
+        };
+        let Some(wait) = self.wait else { return Err(Failure::run(taken)) };
+        eprintln!("waiting for core {} up to {wait}: {} measures on it", taken.core, taken.by);
+        Reservation::take(cores, wait.into()).map_err(Failure::run)
     }
 }
