@@ -60,8 +60,8 @@ pub struct Snapshot {
     cores: BTreeMap<usize, CoreTimes>,
     /// Time that tasks of any kind ran; absent where the kernel does not tell.
     tasks: Option<CoreRunTimes>,
-    /// Time of kernel threads that handle packets, by core, in nanoseconds; absent where they cannot be seen.
-    packet_threads: Option<BTreeMap<usize, u64>>,
+    /// Kernel threads that do the work of processes, by their numbers; absent where they cannot be seen.
+    kernel_threads: Option<BTreeMap<u32, tasks::KernelThread>>,
     /// Time that this process ran, in nanoseconds.
     lab: u64,
     processes: [Processes; 3],
@@ -87,7 +87,7 @@ impl Snapshot {
             at: Instant::now(),
             cores: parse_cores(&stat),
             tasks: CoreRunTimes::read(),
-            packet_threads: tasks::packet_threads(testbed.host_proc()),
+            kernel_threads: tasks::kernel_threads(testbed.host_proc()),
             lab: tasks::run_time(std::process::id(), 0, 0),
             processes,
             networks,
@@ -211,7 +211,7 @@ mod tests {
             at: Instant::now(),
             cores: [(0, core(0, 0, 0, 0)), (1, core(0, 0, 0, 0))].into(),
             tasks: None,
-            packet_threads: None,
+            kernel_threads: None,
             lab: 0,
             processes: Default::default(),
             networks: Default::default(),

@@ -1,4 +1,4 @@
-//! CPU time to the nanosecond: of processes, and of the kernel threads that handle packets. `udp::sys` has that of
+//! CPU time to the nanosecond: of processes, and of the kernel threads that work for them. `udp::sys` has that of
 //! everything that ran on a core.
 //!
 //! | figure | from | exact |
@@ -6,7 +6,7 @@
 //! | a process with its threads, also ended ones | its CPU clock (clock_getcpuclockid(3)) | yes |
 //! | all tasks of a core | `cpuacct.usage_percpu` of the first control group (version 1) | yes |
 //! | | `/proc/schedstat` | no: with the interrupts during tasks |
-//! | kernel threads that handle packets | `schedstat` of `ksoftirqd/N` and `napi/...` in the host's `/proc` | yes |
+//! | kernel threads that handle packets and files | `schedstat` of `ksoftirqd/N`, `napi/...`, `kworker/...`, `jbd2/...` in the host's `/proc` | yes |
 //!
 //! The difference of the second and the others is what foreign processes used. Ticks (`/proc/stat`) cannot say that: at
 //! 250 a second they are off by several percent in a trial of one second.
@@ -21,8 +21,18 @@ use nix::unistd::Pid;
 
 use super::procfs::{self, numbers};
 
-/// Prefixes of the names of kernel threads that handle packets of the testbed's links.
-const PACKET_THREADS: [&str; 2] = ["ksoftirqd/", "napi/to-"];
+/// Prefixes of the names of kernel threads that do the work of processes: packets of the testbed's links, and what a
+/// server writes to its files (the journal of ext4 and the completion of block requests).
+const WORKING_THREADS: [&str; 4] = ["ksoftirqd/", "napi/to-", "kworker/", "jbd2/"];
+
+/// CPU time of a kernel thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct KernelThread {
+    /// Core where it ran last.
+    pub(super) core: usize,
+    /// Time it has run, in nanoseconds.
+    pub(super) run: u64,
+}
 
 /// Returns the CPU time of a process and of its ended children so far, in nanoseconds; `children` are ticks of
 /// `tick_ns`.
@@ -32,25 +42,24 @@ pub(super) fn run_time(pid: u32, children: u64, tick_ns: u64) -> u64 {
     own + children * tick_ns
 }
 
-/// Returns the CPU time of the kernel threads that handle packets, by core, in nanoseconds; `host_proc` is a `/proc` of
-/// the whole host. `None` where they cannot be seen.
-pub(super) fn packet_threads(host_proc: &Path) -> Option<BTreeMap<usize, u64>> {
-    let mut times: BTreeMap<usize, u64> = BTreeMap::new();
+/// Returns the kernel threads that do the work of processes, by their numbers; `host_proc` is a `/proc` of the whole
+/// host. `None` where they cannot be seen.
+pub(super) fn kernel_threads(host_proc: &Path) -> Option<BTreeMap<u32, KernelThread>> {
+    let mut threads = BTreeMap::new();
     for pid in numbers(host_proc) {
         let dir = host_proc.join(pid.to_string());
         let name = fs::read_to_string(dir.join("comm")).unwrap_or_default();
         let name = name.trim();
-        if !PACKET_THREADS.iter().any(|prefix| name.starts_with(prefix)) {
+        if !WORKING_THREADS.iter().any(|prefix| name.starts_with(prefix)) {
             continue;
         }
         let stat = fs::read_to_string(dir.join("schedstat")).ok();
-        let of_name = name.strip_prefix(PACKET_THREADS[0]).and_then(|core| core.parse().ok());
-        let core = of_name.or_else(|| procfs::read_stat_at(&dir)?.core);
+        let core = procfs::read_stat_at(&dir).and_then(|stat| stat.core);
         if let (Some(core), Some(time)) = (core, stat.as_deref().and_then(parse_schedstat)) {
-            *times.entry(core).or_default() += time.run;
+            threads.insert(pid, KernelThread { core, run: time.run });
         }
     }
-    (!times.is_empty()).then_some(times)
+    (!threads.is_empty()).then_some(threads)
 }
 
 #[cfg(test)]
@@ -79,12 +88,15 @@ mod tests {
             fs::write(dir.join("stat"), format!("{pid} ({name}) S {zeros}{core} 0\n"))
                 .expect("writes");
         };
-        assert_eq!(packet_threads(dir.path()), None);
+        assert_eq!(kernel_threads(dir.path()), None);
         thread(14, "ksoftirqd/0", 500, 0);
         thread(22, "ksoftirqd/1", 70, 1);
         thread(30, "kworker/1:1", 9_000, 1);
         thread(31, "napi/to-dut-7", 11, 1);
+        thread(32, "kdamond.0", 4_000, 1);
         fs::create_dir(dir.path().join("net")).expect("makes");
-        assert_eq!(packet_threads(dir.path()), Some([(0, 500), (1, 81)].into()));
+        let known = [(14, 0, 500), (22, 1, 70), (30, 1, 9_000), (31, 1, 11)]
+            .map(|(pid, core, run)| (pid, KernelThread { core, run }));
+        assert_eq!(kernel_threads(dir.path()), Some(known.into()));
     }
 }

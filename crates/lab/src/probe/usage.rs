@@ -1,11 +1,12 @@
 //! Use of each host's cores during a trial, from the snapshots around it.
 //!
 //! ```text
-//! a core   |  own processes  |  packets: interrupts, ksoftirqd  |  foreign  |  idle  |
+//! a core   |  own processes  |  interrupts, kernel threads      |  foreign  |  idle  |
 //!          └──────────────── busy ─────────────────────────────┘
 //! ```
 //!
-//! *Busy* is what a host's own work took while queries were sent: its processes, and the kernel's work for packets.
+//! *Busy* is what a host's own work took while queries were sent: its processes, and the kernel's work for packets and
+//! files.
 //! *Foreign* is what neither it nor another part of the testbed did: other processes, and the hypervisor for other
 //! machines. Our own parts are the processes of all hosts on these cores, the watchers, and the lab itself.
 
@@ -89,7 +90,7 @@ impl Between<'_> {
         let own_s = self.own_s(host);
         let own_sending_s = self.span.own_sending_s[host].unwrap_or(own_s);
         let alone = self.sharing(host).eq([host]);
-        let packets_s = if alone {
+        let kernel_s = if alone {
             let idle_s = (core.idle + core.wait) as f64 * self.tick_s;
             (self.window_s() * count - idle_s - foreign_s - own_s).max(0.0)
         } else {
@@ -103,7 +104,7 @@ impl Between<'_> {
             system_s,
             own_s,
             softirq_s: core.softirq as f64 * self.tick_s,
-            busy: share(own_sending_s + packets_s, sending_s * count),
+            busy: share(own_sending_s + kernel_s, sending_s * count),
             busiest_thread: share(busiest, sending_s),
             run_delay: share(delay, sending_s),
             waited: self.waited_s(host, &threads).map(|waited_s| share(waited_s, sending_s)),
@@ -159,8 +160,8 @@ impl Between<'_> {
         let steal_s = core.steal as f64 * self.tick_s;
         let tasks_s = self.tasks_s(host);
         let rest_s = tasks_s.map(|tasks_s| (tasks_s - self.ours_s(host)).max(0.0));
-        let foreign_s = match (rest_s, self.packet_threads_s(host)) {
-            (Some(rest_s), Some(packets_s)) if self.is_exact() => (rest_s - packets_s).max(0.0),
+        let foreign_s = match (rest_s, self.kernel_threads_s(host)) {
+            (Some(rest_s), Some(kernel_s)) if self.is_exact() => (rest_s - kernel_s).max(0.0),
             (Some(rest_s), _) => rest_s.min(by_ticks),
             (None, _) => by_ticks,
         };
@@ -170,7 +171,7 @@ impl Between<'_> {
     /// Whether the time of tasks is exact, and all of ours is known.
     fn is_exact(&self) -> bool {
         self.after.tasks.as_ref().is_some_and(|tasks| tasks.exact)
-            && self.after.packet_threads.is_some()
+            && self.after.kernel_threads.is_some()
     }
 
     /// The share of foreign work, or zero where it is below what can be told.
@@ -205,10 +206,14 @@ impl Between<'_> {
         Some((of(self.after)? - of(self.before)?).max(0.0))
     }
 
-    /// Seconds that kernel threads handled packets on the cores of `host`.
-    fn packet_threads_s(&self, host: usize) -> Option<f64> {
-        let of = |snapshot: &Snapshot| Some(self.sum(host, snapshot.packet_threads.as_ref()?));
-        Some((of(self.after)? - of(self.before)?).max(0.0))
+    /// Seconds that kernel threads did the work of processes on the cores of `host`.
+    fn kernel_threads_s(&self, host: usize) -> Option<f64> {
+        let (before, after) = (self.before.kernel_threads.as_ref()?, self.after.kernel_threads.as_ref()?);
+        let here = after.iter().filter(|(_, now)| self.plan[host].cpus().contains(&now.core));
+        let ran = here.map(|(pid, now)| {
+            now.run.saturating_sub(before.get(pid).map_or(0, |then| then.run))
+        });
+        Some(ran.sum::<u64>() as f64 / 1e9)
     }
 
     fn sum(&self, host: usize, by_core: &BTreeMap<usize, u64>) -> f64 {
@@ -231,10 +236,10 @@ impl Between<'_> {
     }
 
     /// Seconds that a thread of the host waited, at the most, without what its other threads, those of other hosts on
-    /// its cores, and kernel threads for packets ran meanwhile. So many may have been the reason; the rest are others.
+    /// its cores, and kernel threads ran meanwhile. So many may have been the reason; the rest are others.
     fn waited_s(&self, host: usize, threads: &[Thread]) -> Option<f64> {
-        let packets_s = match (self.packet_threads_s(host), self.span.link) {
-            (Some(packets_s), _) => packets_s,
+        let kernel_s = match (self.kernel_threads_s(host), self.span.link) {
+            (Some(kernel_s), _) => kernel_s,
             // Each sends from its own core, where nothing needs a thread for packets.
             (None, None | Some(Link::Plain)) => 0.0,
             (None, _) => return None,
@@ -243,7 +248,7 @@ impl Between<'_> {
             self.sharing(host).filter(|other| *other != host).map(|other| self.own_s(other)).sum();
         let all_s: f64 = threads.iter().map(|thread| thread.run_s).sum();
         let waited = threads.iter().map(|thread| thread.delay_s - (all_s - thread.run_s));
-        Some((waited.fold(0.0, f64::max) - others_s - packets_s).max(0.0))
+        Some((waited.fold(0.0, f64::max) - others_s - kernel_s).max(0.0))
     }
 }
 
@@ -267,6 +272,7 @@ mod tests {
     use udp::sys::CoreRunTimes;
 
     use super::super::tests::{core, snapshots};
+    use super::super::tasks::KernelThread;
     use super::super::{Host, Processes};
     use super::*;
 
@@ -317,13 +323,20 @@ mod tests {
         near(dut.foreign, 0.0);
     }
 
+    /// A kernel thread that ran for `ms` on core 1, and one that ran for hours elsewhere before it came there.
+    fn threads(ms: u64) -> BTreeMap<u32, KernelThread> {
+        let thread = |core, run| KernelThread { core, run };
+        let elsewhere = usize::from(ms > 50);
+        [(22, thread(1, ms * MS)), (30, thread(elsewhere, 10_000_000 * MS))].into()
+    }
+
     /// A core of the server that ran tasks for 2 s, of which 1.5 s were the server's.
     fn exact(packets: Option<u64>) -> (Snapshot, Snapshot) {
         let (mut before, mut after) = snapshots();
         before.tasks = Some(CoreRunTimes { by_core: [(0, 5), (1, 100 * MS)].into(), exact: true });
         after.tasks = Some(CoreRunTimes { by_core: [(0, 5), (1, 2_100 * MS)].into(), exact: true });
-        before.packet_threads = packets.map(|_| [(1, 50 * MS)].into());
-        after.packet_threads = packets.map(|ran| [(1, (50 + ran) * MS)].into());
+        before.kernel_threads = packets.map(|_| threads(50));
+        after.kernel_threads = packets.map(|ran| threads(50 + ran));
         after.cores.insert(1, core(150, 50, 10, 90));
         after.processes[DUT] = ran(1_000, 500);
         (before, after)
@@ -381,8 +394,8 @@ mod tests {
         near(waited(&after, &span()).unwrap(), 0.05);
         // And a kernel thread for the rest.
         let (mut idle, mut busy) = (before.clone(), after.clone());
-        idle.packet_threads = Some([(1, 50 * MS)].into());
-        busy.packet_threads = Some([(1, 200 * MS)].into());
+        idle.kernel_threads = Some(threads(50));
+        busy.kernel_threads = Some(threads(200));
         assert_eq!(computed(&busy, &idle, &span())[DUT].waited, Some(0.0));
         // Where it cannot be seen, links on which it works leave that open.
         let moderated = Span { link: Some(Link::Moderated), ..span() };
