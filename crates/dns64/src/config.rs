@@ -21,14 +21,13 @@ use serde::Deserialize;
 use thiserror::Error;
 use wire::{Name, Pref64};
 
-use defaults::{all_ipv4, all_networks, no_suffix};
+use defaults::{all_ipv4, all_networks, authorities, no_suffix, udp, yes};
 use text::{
     address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks,
     networks_or_none, text, texts, udp_size, udp_size_or_none,
 };
 
 pub use changes::{Change, changes};
-pub use forward::ForwardConfig;
 pub use ports::PortRange;
 pub use text::Bytes;
 
@@ -399,6 +398,36 @@ pub struct UpstreamConfig {
     /// Timeout of a query over TCP or TLS.
     #[serde(deserialize_with = "text")]
     pub tcp_timeout: Nanos,
+}
+
+/// Zones whose names are queried at servers of their own; also the pool of these servers.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardConfig {
+    /// The zones; of several that contain a name the longest decides.
+    #[serde(deserialize_with = "texts")]
+    pub zones: Vec<Name>,
+    /// Addresses of the servers; the default port is 53.
+    #[serde(deserialize_with = "addresses")]
+    pub servers: Vec<SocketAddr>,
+    /// Share of the queries of each server; empty: the fastest gets them.
+    #[serde(default)]
+    pub weights: Vec<u32>,
+    /// Transport of the queries.
+    #[serde(default = "udp")]
+    pub transport: Transport,
+    /// Name in their certificates for TLS; empty for their addresses.
+    #[serde(default)]
+    pub tls_name: String,
+    /// PEM file of the certificate authorities; empty to accept any certificate.
+    #[serde(default = "authorities")]
+    pub tls_authorities: PathBuf,
+    /// Whether names in the zones are synthesised.
+    #[serde(default = "yes")]
+    pub dns64: bool,
+    /// Whether their answers are cached.
+    #[serde(default = "yes")]
+    pub cache: bool,
 }
 
 /// Handling of the client subnet option (RFC 7871).

@@ -1,8 +1,9 @@
 //! The daemon: sockets, threads, signals.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -137,12 +138,7 @@ impl Running {
         let ready: Vec<Worker> =
             engines.into_iter().enumerate().map(new_worker).collect::<Result<_, _>>()?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
-        let cpus = config.server.cpus.clone();
-        let workers = ready.into_iter().enumerate().map(|(number, worker)| {
-            let cpu = (!cpus.is_empty()).then(|| cpus[number % cpus.len()]);
-            thread(format!("worker-{number}"), move || worker.run(cpu))
-        });
-        let workers = workers.collect::<Result<Vec<_>, _>>()?;
+        let workers = run_workers(ready, &config.server.cpus)?;
 
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
@@ -166,32 +162,18 @@ impl Running {
             beats.push(start.beat.clone());
             others.push(thread(start.beat.name.clone(), move || carrier::run(start))?);
         }
-        if let Some(listener) = metrics {
-            let source = metrics::Source {
-                workers: handles.clone(),
-                beats: beats.clone(),
-                places: places.clone(),
-                budget: budget.clone(),
-            };
-            let end = end.clone();
-            others.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
-        }
-        if let Some(listener) = control {
-            let server = control::Server {
-                path: config.control.socket.clone(),
-                workers: handles.clone(),
-                beats: beats.clone(),
-                places,
-                budget: budget.clone(),
-                listen: addresses.iter().map(ToString::to_string).collect(),
-                events,
-                started: Instant::now(),
-            };
-            let end = end.clone();
-            others.push(thread("control".into(), move || control::run(listener, &server, &end))?);
-        }
-        let watched = end.clone();
-        others.push(thread("watchdog".into(), move || beat::watch(&beats, &watched))?);
+        let services = Services {
+            metrics,
+            control,
+            workers: handles.clone(),
+            beats,
+            places,
+            budget: budget.clone(),
+            path: config.control.socket.clone(),
+            listen: addresses.iter().map(ToString::to_string).collect(),
+            events,
+        };
+        services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
         Ok(Running { text, settings, shared, tls, handles, workers, others, end, budget })
     }
@@ -249,6 +231,64 @@ impl Running {
             }
         }
         result
+    }
+}
+
+/// Starts the threads of the workers, pinned to these cores in turn if there are any.
+fn run_workers(
+    ready: Vec<Worker>,
+    cpus: &[usize],
+) -> anyhow::Result<Vec<JoinHandle<anyhow::Result<()>>>> {
+    let mut threads = Vec::new();
+    for (number, worker) in ready.into_iter().enumerate() {
+        let cpu = (!cpus.is_empty()).then(|| cpus[number % cpus.len()]);
+        threads.push(thread(format!("worker-{number}"), move || worker.run(cpu))?);
+    }
+    Ok(threads)
+}
+
+/// What the threads beside those of queries need.
+struct Services {
+    metrics: Option<TcpListener>,
+    control: Option<UnixListener>,
+    workers: Vec<WorkerHandle>,
+    beats: Vec<Beat>,
+    places: Arc<Places>,
+    budget: Budget,
+    path: PathBuf,
+    listen: Vec<String>,
+    events: SyncSender<Event>,
+}
+
+impl Services {
+    /// Starts metrics, control and the watchdog.
+    fn start(
+        self,
+        end: &CancellationToken,
+        threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
+    ) -> anyhow::Result<()> {
+        let Services { metrics, control, workers, beats, places, budget, path, listen, events } =
+            self;
+        let watched = (beats.clone(), end.clone());
+        if let Some(listener) = metrics {
+            let source = metrics::Source {
+                workers: workers.clone(),
+                beats: beats.clone(),
+                places: places.clone(),
+                budget: budget.clone(),
+            };
+            let end = end.clone();
+            threads.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
+        }
+        if let Some(listener) = control {
+            let started = Instant::now();
+            let server =
+                control::Server { path, workers, beats, places, budget, listen, events, started };
+            let end = end.clone();
+            threads.push(thread("control".into(), move || control::run(listener, &server, &end))?);
+        }
+        threads.push(thread("watchdog".into(), move || beat::watch(&watched.0, &watched.1))?);
+        Ok(())
     }
 }
 

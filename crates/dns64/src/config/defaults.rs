@@ -143,3 +143,18 @@ pub(super) fn all_networks() -> Vec<IpNet> {
 pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
     vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
 }
+
+/// Returns UDP.
+pub(super) fn udp() -> Transport {
+    Transport::Udp
+}
+
+/// Returns the system's certificate authorities.
+pub(super) fn authorities() -> PathBuf {
+    UpstreamConfig::default().tls_authorities
+}
+
+/// Returns that something is done.
+pub(super) fn yes() -> bool {
+    true
+}

@@ -1,60 +1,13 @@
 //! Zones with upstream servers of their own (`[[forward]]`), and the pools of servers that follow from them.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use serde::Deserialize;
 use wire::Name;
 
-use super::text::{addresses, texts};
-use super::{Config, ConfigError, MAX_UPSTREAMS, Transport, UpstreamConfig};
+use super::{Config, ConfigError, ForwardConfig, MAX_UPSTREAMS, Transport};
 
 /// Highest number of zones of all blocks together: they are compared one by one with each name.
 const MAX_ZONES: usize = 256;
 /// Highest weight of a server.
 const MAX_WEIGHT: u32 = 1_000;
-
-/// Zones whose names are queried at servers of their own; also the pool of these servers.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ForwardConfig {
-    /// The zones; of several that contain a name the longest decides.
-    #[serde(deserialize_with = "texts")]
-    pub zones: Vec<Name>,
-    /// Addresses of the servers; the default port is 53.
-    #[serde(deserialize_with = "addresses")]
-    pub servers: Vec<SocketAddr>,
-    /// Share of the queries of each server; empty: the fastest gets them.
-    #[serde(default)]
-    pub weights: Vec<u32>,
-    /// Transport of the queries.
-    #[serde(default = "udp")]
-    pub transport: Transport,
-    /// Name in their certificates for TLS; empty for their addresses.
-    #[serde(default)]
-    pub tls_name: String,
-    /// PEM file of the certificate authorities; empty to accept any certificate.
-    #[serde(default = "authorities")]
-    pub tls_authorities: PathBuf,
-    /// Whether names in the zones are synthesised.
-    #[serde(default = "yes")]
-    pub dns64: bool,
-    /// Whether their answers are cached.
-    #[serde(default = "yes")]
-    pub cache: bool,
-}
-
-fn udp() -> Transport {
-    Transport::Udp
-}
-
-fn authorities() -> PathBuf {
-    UpstreamConfig::default().tls_authorities
-}
-
-fn yes() -> bool {
-    true
-}
 
 impl ForwardConfig {
     /// Returns whether queries use streams only.

@@ -119,8 +119,11 @@ impl Dns64 {
         }
         let jitter = self.rng.next_u64() % (usual.0 / 5 + 1);
         let due = now + Nanos(usual.0 - usual.0 / 10 + jitter);
-        let is_last = lookup.attempts >= self.settings.config.upstream.attempts
-            || due + self.upstreams.timeout(server, 1) > lookup.until;
+        // One repetition has its place, also where two timeouts take longer.
+        let next =
+            if lookup.attempts > 1 { self.upstreams.timeout(server, 1) } else { Nanos::ZERO };
+        let is_last =
+            lookup.attempts >= self.settings.config.upstream.attempts || due + next > lookup.until;
         if is_last { lookup.until.max(now) } else { due }
     }
 

@@ -115,6 +115,19 @@ fn a_fifth_of_the_replies_may_be_lost() {
 }
 
 #[test]
+fn a_query_is_repeated_also_if_two_timeouts_take_longer_than_a_lookup() {
+    for seed in 0..20 {
+        let mut bench = Bench::new("cache.size = 0\nupstream.first-timeout = \"1600ms\"");
+        // The jitter differs.
+        (0..seed).for_each(|n| drop(bench.ask(2, &query(&format!("n{n}.test"), Qtype::A, 1))));
+        bench.ask(1, &query("www.test", Qtype::A, 1));
+        let sent = bench.wait(2_000).into_iter().flat_map(|(_, out)| out.upstream);
+        let again = sent.filter(|sent| sent.name().eq_ignore_ascii_case("www.test")).count();
+        assert_eq!(again, 1);
+    }
+}
+
+#[test]
 fn a_reply_to_the_attempt_before_is_accepted() {
     let mut bench = Bench::new("cache.size = 0");
     let first = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
