@@ -208,11 +208,11 @@ impl Between<'_> {
 
     /// Seconds that kernel threads did the work of processes on the cores of `host`.
     fn kernel_threads_s(&self, host: usize) -> Option<f64> {
-        let (before, after) = (self.before.kernel_threads.as_ref()?, self.after.kernel_threads.as_ref()?);
+        let (before, after) =
+            (self.before.kernel_threads.as_ref()?, self.after.kernel_threads.as_ref()?);
         let here = after.iter().filter(|(_, now)| self.plan[host].cpus().contains(&now.core));
-        let ran = here.map(|(pid, now)| {
-            now.run.saturating_sub(before.get(pid).map_or(0, |then| then.run))
-        });
+        let ran = here
+            .map(|(pid, now)| now.run.saturating_sub(before.get(pid).map_or(0, |then| then.run)));
         Some(ran.sum::<u64>() as f64 / 1e9)
     }
 
@@ -271,8 +271,8 @@ mod tests {
     use measure::stall::Side;
     use udp::sys::CoreRunTimes;
 
-    use super::super::tests::{core, snapshots};
     use super::super::tasks::KernelThread;
+    use super::super::tests::{core, snapshots};
     use super::super::{Host, Processes};
     use super::*;
 
