@@ -252,15 +252,6 @@ pub fn name_at(message: &[u8], at: usize) -> Option<Name> {
     Name::from_wire(name.as_wire()).ok()
 }
 
-/// Returns the size in octets that the possibly compressed name takes at `at`, or `None` if it is malformed or the
-/// budget is used up.
-pub(crate) fn name_len(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
-    for label in labels(message, at, budget) {
-        label?;
-    }
-    Some(skip_name(message, at)? - at)
-}
-
 /// The relation of a possibly compressed name in a message to an uncompressed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
@@ -305,7 +296,7 @@ pub(crate) fn relate(
 
 /// Returns the labels of a possibly compressed name, each with its length octet, the root included; a `None` at the end
 /// marks a malformed name.
-fn labels<'m, 'b>(
+pub(crate) fn labels<'m, 'b>(
     message: &'m [u8],
     at: usize,
     budget: &'b mut Budget,
@@ -314,7 +305,7 @@ fn labels<'m, 'b>(
 }
 
 /// The iterator that [`labels`] returns.
-struct CompressedLabels<'m, 'b> {
+pub(crate) struct CompressedLabels<'m, 'b> {
     message: &'m [u8],
     /// The offset of the next label.
     at: usize,

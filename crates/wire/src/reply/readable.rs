@@ -3,9 +3,10 @@
 //! Finding the end of a record follows no pointer, so a message whose records can be counted may still contain names
 //! with pointer loops or data that is cut short. A server that forwards messages checks more: every owner name, and the
 //! data of the types whose layout all receivers must know (RFC 1035 section 3.3, RFC 3597 section 4). The data of other
-//! types is opaque.
+//! types is opaque. A name that goes through the type, class, TTL or length of a question or record is not readable: who
+//! forwards the message changes TTLs, and the name with them.
 
-use crate::message::{Budget, HEADER, Record, name_len};
+use crate::message::{Budget, HEADER, Record, labels, skip_name};
 use crate::rr::Qtype;
 
 /// Largest number of labels and pointers that are read in one message; more than the longest ordinary message has.
@@ -50,20 +51,84 @@ impl Shape {
 /// TKEY or TSIG).
 pub fn are_readable(message: &[u8], at: usize, count: usize) -> bool {
     let mut budget = Budget(MAX_STEPS);
-    let mut at = at;
-    (0..count).all(|_| {
-        let end = record_end(message, at, &mut budget);
+    let (mut few, mut many) = ([0; FEW], Vec::new());
+    let fields = if count <= FEW {
+        &mut few[..count]
+    } else {
+        // A record has 11 octets at least.
+        many.resize(count.min(message.len() / 11 + 1), 0);
+        &mut many[..]
+    };
+    let (questions, mut at) = (at, at);
+    (0..count).all(|number| {
+        let Some((before, own)) = fields.split_at_mut_checked(number) else { return false };
+        let Some(own) = own.first_mut() else { return false };
+        let known = Known { questions, before };
+        let end = record_end(message, at, own, known, &mut budget);
         at = end.unwrap_or(at);
         end.is_some()
     })
 }
 
-/// Returns the offset after the record at `at`, if the record is readable.
-fn record_end(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
+/// Largest number of records whose fields are kept without an allocation.
+const FEW: usize = 64;
+
+/// What stands before a record: the end of the questions, and where the data of each earlier record begins.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    questions: usize,
+    before: &'a [usize],
+}
+
+impl Known<'_> {
+    /// Returns whether the octets from `at` to `end` have none of a type, class, TTL or length.
+    fn is_text(&self, at: usize, end: usize, own: Option<usize>) -> bool {
+        // Type and class of the question.
+        if at < self.questions {
+            return end <= self.questions - 4;
+        }
+        // The ten octets before the data of a record.
+        let next = self.before.partition_point(|data| *data <= at);
+        let next = self.before.get(next).copied().or(own.filter(|data| *data > at));
+        next.is_none_or(|data| end <= data - 10)
+    }
+}
+
+/// Returns the size in octets that the possibly compressed name takes at `at`, if it is readable.
+fn name_len(
+    message: &[u8],
+    at: usize,
+    known: Known<'_>,
+    own: Option<usize>,
+    budget: &mut Budget,
+) -> Option<usize> {
+    let len = skip_name(message, at)? - at;
+    for label in labels(message, at, budget) {
+        let label = label?;
+        let from = label.as_ptr() as usize - message.as_ptr() as usize;
+        // Others are reached by a pointer.
+        let here = (at..at + len).contains(&from);
+        if !here && !known.is_text(from, from + label.len(), own) {
+            return None;
+        }
+    }
+    Some(len)
+}
+
+/// Returns the offset after the record at `at`, if the record is readable; `data_at` is set to the offset of its data.
+fn record_end(
+    message: &[u8],
+    at: usize,
+    data_at: &mut usize,
+    known: Known<'_>,
+    budget: &mut Budget,
+) -> Option<usize> {
     let (record, end) = Record::read(message, at)?;
+    *data_at = record.rdata_at;
+    let own = Some(record.rdata_at);
     // Most owners are a pointer to the question, whose name is valid.
     if message[at..at + 2] != [0xc0, HEADER as u8] {
-        name_len(message, at, budget)?;
+        name_len(message, at, known, own, budget)?;
     }
     // OPT; TKEY and TSIG.
     if matches!(record.rtype, Qtype(41 | 249 | 250)) {
@@ -72,7 +137,7 @@ fn record_end(message: &[u8], at: usize, budget: &mut Budget) -> Option<usize> {
     let Some(Shape { front, names, after }) = Shape::of(record.rtype) else { return Some(end) };
     let mut at = record.rdata_at + front;
     for _ in 0..names {
-        at += name_len(message, at, budget)?;
+        at += name_len(message, at, known, own, budget)?;
     }
     (at + after == end).then_some(end)
 }
@@ -104,6 +169,9 @@ mod tests {
             (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\x80\0", false),
             (b"\xc0\x0c\0\x0f\0\x01\0\0\0\x3c\0\x04\0\x0a\xc0\x10", true),
             (b"\xc0\x0c\0\x0f\0\x01\0\0\0\x3c\0\x01\0", false),
+            // A name that ends in the TTL of its record, and one in the class of the question.
+            (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x20", false),
+            (b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x16", false),
             // An owner that points into the header, one that points to itself; opaque data; an OPT record.
             (b"\xc0\x02\0\x10\0\x01\0\0\0\x3c\0\x02\x01a", false),
             (b"\xc0\x1a\0\x10\0\x01\0\0\0\x3c\0\x02\x01a", false),
