@@ -189,7 +189,7 @@ fn connections(cell: &CellRecord, head: &str) -> Option<f64> {
 
 /// A figure's name as the head of its column.
 fn head_of(name: &str) -> String {
-    let words = name.replace(['_', '.'], " ").to_lowercase();
+    let words = report::view::figure_name(name).to_lowercase();
     if words == "qps" { "queries answered a second".to_owned() } else { words }
 }
 

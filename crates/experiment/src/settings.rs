@@ -158,10 +158,8 @@ impl Method {
             Method::SignedUnsigned => "signed-unsigned",
         }
     }
-}
 
-impl Method {
-    /// Returns whether the method's figure is a capacity: what a server can bear, not how fast it answers one load.
+    /// Returns whether the method's figure is a capacity, not how a server answers one load.
     pub fn is_capacity(self) -> bool {
         matches!(self, Method::Search | Method::Closed)
     }
