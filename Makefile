@@ -36,6 +36,7 @@ demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the la
 test: ## run all tests; installs the real servers they use when root
 	scripts/install-packages $(TEST_PACKAGES)
 	scripts/install-aioquic
+	scripts/install-coredns
 	$(CARGO) test --workspace --locked
 
 lint: ## formatting, clippy and rustdoc with warnings denied; licences and advisories where cargo-deny is

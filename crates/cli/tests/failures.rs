@@ -1,5 +1,6 @@
 //! One query's failure is one query's: servers that fail a known part of the queries, over every transport, with what
-//! they count themselves beside what `load` says. nginx, HAProxy, aioquic and h2load are referees where they are installed.
+//! they count themselves beside what `load` says. nginx, HAProxy, CoreDNS, aioquic and h2load are referees where they are
+//! installed.
 
 mod kit;
 
@@ -459,5 +460,50 @@ fn aioquic_fails_a_query_in_ten() {
             [&trial["valid"], &trial["lost"]].map(|count| count.as_u64().expect("a count"));
         assert_eq!(of_load, counts, "{transport}: {trial}");
         assert!(of_load[1] > 3, "{transport}: {trial}");
+    }
+}
+
+/// CoreDNS in front of the AuthDNS over TLS, QUIC and HTTPS, which refuses the names that end in 7: port by transport.
+const COREFILE: &str = "tls://.:PORT0 quic://.:PORT1 https://.:PORT2 {
+    bind 127.0.0.1
+    tls server.pem server.key
+    log . \"{rcode}\"
+    template ANY ANY {
+        match ^[0-9-]*7[.]
+        rcode REFUSED
+        fallthrough
+    }
+    forward . AUTH {
+        force_tcp
+    }
+}
+";
+
+#[test]
+fn coredns_counts_what_load_counts() {
+    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/coredns/coredns");
+    if !Path::new(installed).exists() {
+        skip::because("no CoreDNS: scripts/install-coredns builds it");
+        return;
+    }
+    let auth = AuthDns::encrypted(&["--aaaa", "always"]);
+    let dir = auth.dir.path();
+    let ports = [(); 3].map(|()| free_port());
+    let text = COREFILE.replace("AUTH", auth.address("tcp"));
+    let text = (0..3).fold(text, |t, i| t.replace(&format!("PORT{i}"), &ports[i].to_string()));
+    std::fs::write(dir.join("Corefile"), text).expect("writes");
+    let mut coredns = Command::new("sh");
+    coredns.current_dir(dir).args(["-c", "exec \"$0\" >coredns.log", installed]);
+    let _coredns = Referee::start(&mut coredns, format!("127.0.0.1:{}", ports[0]));
+    let mut before = 0;
+    for (transport, port) in ["tls", "quic", "https"].into_iter().zip(ports) {
+        let args = format!("--transport {transport} --rate 500 --duration 1s --clients 3");
+        let trial = load(&format!("127.0.0.1:{port}"), &args);
+        let log = std::fs::read_to_string(dir.join("coredns.log")).expect("a log");
+        let refused = log.lines().filter(|line| line.ends_with("REFUSED")).count() - before;
+        before += refused;
+        assert!((25..=100).contains(&refused), "{transport}: {trial}");
+        assert_eq!(trial["rcodes"]["REFUSED"], json!(refused), "{transport}: {trial}");
+        assert_eq!(trial["valid"], json!(500 - refused), "{transport}: {trial}");
     }
 }
