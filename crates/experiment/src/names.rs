@@ -74,7 +74,7 @@ pub struct NamesExhausted {
 
 impl NameBudget {
     /// Makes a budget of `size` unused names. With `may_reuse`, names are used again when they run out;
-    /// [`reused`](Self::reused) then returns true.
+    /// [`used`](Self::used) then tells it.
     pub fn new(size: u64, may_reuse: bool) -> Self {
         let reuse = if may_reuse { Reuse::Later } else { Reuse::Never };
         NameBudget { size, next: 0, reuse, used: NameUse::default() }

@@ -10,7 +10,7 @@
 //! relative to the time of sending, since a server is idle while the Tester starts and waits for the last replies;
 //! the load of other processes is relative to the time between the snapshots, since it does not wait.
 //!
-//! In addition a [`Sampler`] reads counters a few times a second, for series over time, and a [`Ledger`] the CPU time
+//! In addition a [`Sampler`] reads counters a few times a second, for series over time, and a `Ledger` the CPU time
 //! of the processes a hundred times a second, so that work outside of the time of sending is told apart.
 
 mod ledger;

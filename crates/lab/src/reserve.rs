@@ -48,7 +48,7 @@ impl Reservation {
     /// them.
     ///
     /// # Errors
-    /// [`CoreTaken`] if another run still holds one of them.
+    /// `CoreTaken` if another run still holds one of them.
     pub fn take(cores: &CpuList, wait: Duration) -> Result<Self, CoreTaken> {
         if enter::is_inside() {
             return Ok(Reservation { _cores: Vec::new(), _buffers: None });
