@@ -20,7 +20,7 @@ pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
 pub use slice::ZoneSlice;
 pub(crate) use workload::CLOSED_NAMES_PER_S;
-pub use workload::{AUTO, Slice, Workload};
+pub use workload::{AUTO, Workload};
 
 /// An experiment at one point of its matrix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

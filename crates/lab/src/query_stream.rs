@@ -12,13 +12,15 @@
 mod check;
 mod prepare;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use experiment::file::Role;
-use experiment::settings::Slice;
+use experiment::settings::ZoneSlice;
 use experiment::{Experiment, FileError, Point};
+use measure::Nanos;
 use record::InputFile;
-use wire::{Name, Namespace};
+use trace::{Capture, Dns, Message, Messages, Question};
+use wire::{Name, Namespace, Qclass};
 
 use crate::replication::ZONE;
 
@@ -36,7 +38,7 @@ pub(crate) struct QueryStream {
     queries: Option<PathBuf>,
     replay: Option<PathBuf>,
     zone: Option<ZoneSource>,
-    slice: Option<Slice>,
+    slice: Option<ZoneSlice>,
     /// Zone that the queried names are in.
     apex: Name,
 }
@@ -125,6 +127,27 @@ impl QueryStream {
         };
         format!("{outside} is not in {apex} ({whose}); {remedy}")
     }
+}
+
+/// Calls `each` with every query of a capture.
+fn each_query(path: &Path, mut each: impl FnMut(&Message<'_>, &Dns)) -> Result<(), String> {
+    let mut capture = Capture::open(path).map_err(|e| e.to_string())?;
+    let read = Messages::new(PORTS.to_vec()).read(&mut capture, |message| {
+        if let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) {
+            each(message, &dns);
+        }
+    });
+    read.map_err(|e| e.to_string())
+}
+
+/// Returns the question of a query if it is of the class IN.
+fn internet(dns: &Dns) -> Option<Question> {
+    dns.question.filter(|asked| asked.qclass == Qclass::IN)
+}
+
+/// Returns the mean rate of `queries` within `span`, in queries a second.
+fn mean_rate(queries: u64, span: Nanos) -> f64 {
+    queries as f64 / span.as_secs_f64().max(1e-3)
 }
 
 /// Checks that the files of a run that continues are those that it began with.

@@ -1,11 +1,15 @@
-//! The namespace's zone as a file for an authoritative server, and the zone of its reverse names.
+//! Zone files: of the namespace for an authoritative server, of its reverse names, slices of others, and queries for their
+//! names.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use wire::Namespace;
-use zone::{Dns64Zone, NameServer, Style, ZoneRecords};
+use experiment::settings::ZoneSlice;
+use wire::{LabelRange, Namespace};
+use zone::queries::{Queries, QueriesError};
+use zone::slice::{SliceError, Slicer, balance};
+use zone::{Dns64Zone, NameServer, Reader, Style, ZoneRecords};
 
 use crate::testbed::{Host, address_v4, address_v6};
 
@@ -19,6 +23,8 @@ const BYTES_PER_NAME: u64 = 1_024;
 
 /// TTL of its records, in seconds.
 const TTL: u32 = 3600;
+/// Number of queries for the names of a zone.
+const QUERIES: u64 = 200_000;
 
 /// Error: a zone file cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +68,36 @@ pub fn write_zone(
     let error = |source| ZoneError::Io { path: path.display().to_string(), source };
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path).map_err(error)?);
     zone.write(&mut out).and_then(|_| out.flush()).map_err(error)
+}
+
+/// Writes a slice of the zone file `zone` to `to`, as `dnsdyno zone slice` makes it; returns its range of labels.
+///
+/// # Errors
+/// If the zone cannot be read, or the file cannot be written.
+pub(crate) fn cut_zone(zone: &Path, slice: ZoneSlice, to: &Path) -> Result<LabelRange, SliceError> {
+    let open = || Reader::open(zone, None);
+    let range = match slice.of() {
+        1 => LabelRange::default(),
+        of => balance(open()?, of, 1)?.swap_remove(slice.number() - 1),
+    };
+    let error = |source| SliceError::Write { number: slice.number(), source };
+    let mut outs = [BufWriter::new(File::create(to).map_err(error)?)];
+    Slicer::new(vec![range.clone()]).slice(open, &mut outs)?;
+    outs[0].flush().map_err(error)?;
+    Ok(range)
+}
+
+/// Writes queries for the names of the zone file `zone` to `to`, as `dnsdyno zone queries` does; a share `www` of them is
+/// for `www` below a name.
+///
+/// # Errors
+/// If the zone cannot be read, or the file cannot be written.
+pub(crate) fn write_queries(zone: &Path, www: f64, to: &Path) -> Result<(), QueriesError> {
+    let range = LabelRange::default();
+    let asked = Queries { count: QUERIES, range, missing: 0.1, www, exponent: 0.9, seed: 1 };
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(to)?);
+    asked.write(Reader::open(zone, None)?, &mut out)?;
+    Ok(out.flush()?)
 }
 
 /// Checks that a namespace has at most `most` names.

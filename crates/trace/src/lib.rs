@@ -31,7 +31,7 @@ mod write;
 
 pub use anonymise::Anonymiser;
 pub use capture::{Capture, CaptureError, Frame};
-pub use dns::Dns;
+pub use dns::{Dns, Question};
 pub use messages::{Counts, Message, Messages, Transport};
 pub use select::{Cut, Select, Ways};
 pub use served::Served;

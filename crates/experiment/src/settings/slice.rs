@@ -1,4 +1,4 @@
-//! A slice of a zone, in a file: `"1/2"` is the first of two halves.
+//! A slice of a zone, in a file: `"1/2"` is the first of two halves, by ranges of labels with about as many records each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,7 +57,7 @@ mod tests {
             let slice: ZoneSlice = text.parse().expect(text);
             assert_eq!(slice.to_string(), text);
         }
-        for text in ["", "1", "0/2", "3/2", "1/0", "1/257", "a/2", "1/2/3", "-1/2"] {
+        for text in ["", "1", "0/2", "3/2", "4/3", "1/0", "1/257", "a/2", "a/b", "1/2/3", "-1/2"] {
             let error = text.parse::<ZoneSlice>().expect_err(text);
             assert!(error.starts_with(&format!("`{text}` is not a slice")), "{error}");
         }

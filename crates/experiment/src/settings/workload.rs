@@ -1,13 +1,12 @@
 //! The queries of an experiment: their names, and how many a trial needs.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use measure::Qps;
 use measure::pacing::EXPERIMENT;
 use serde::Deserialize;
 
-use super::{LoadSettings, Method, Settings, some_text};
+use super::{LoadSettings, Method, Settings, ZoneSlice, some_text};
 use crate::names::most_names;
 
 /// Queries of the trials.
@@ -40,38 +39,9 @@ pub struct Workload {
     pub hosts: Option<u64>,
     /// Part of the zone; its queries are those for the names of this part.
     #[serde(deserialize_with = "some_text")]
-    pub slice: Option<Slice>,
+    pub slice: Option<ZoneSlice>,
     /// Server that has the zone behind a resolver or a DNS64 server, by the name of its adapter.
     pub authority: String,
-}
-
-/// A part of a zone, by ranges of labels with about as many records each: `2/3` is the second of three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
-    /// Number of the part, from 1.
-    pub part: u16,
-    /// Number of parts.
-    pub parts: u16,
-}
-
-/// Largest number of parts of a zone.
-const MAX_PARTS: u16 = 256;
-
-impl FromStr for Slice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let read = |(part, parts): (&str, &str)| {
-            let slice = Slice { part: part.parse().ok()?, parts: parts.parse().ok()? };
-            let within = (1..=slice.parts).contains(&slice.part) && slice.parts <= MAX_PARTS;
-            within.then_some(slice)
-        };
-        text.split_once('/').and_then(read).ok_or_else(|| {
-            format!(
-                "`{text}` is not a part of a zone such as `2/3`, with {MAX_PARTS} parts at most"
-            )
-        })
-    }
 }
 
 impl Workload {
@@ -132,20 +102,6 @@ impl Settings {
             Method::Lockstep => experiments(self.lockstep.experiments),
             Method::Generators => experiments(self.generators.experiments),
             Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned => 0,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slices() {
-        assert_eq!("2/3".parse(), Ok(Slice { part: 2, parts: 3 }));
-        for bad in ["", "1", "0/3", "4/3", "1/257", "-1/2", "1/2/3", "a/b"] {
-            let error = bad.parse::<Slice>().expect_err(bad);
-            assert!(error.contains("such as `2/3`"), "{error}");
         }
     }
 }

@@ -2,20 +2,19 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use experiment::{Method, Settings};
 use measure::Nanos;
 use record::InputFile;
 use sha2::{Digest, Sha256};
-use trace::{Capture, Dns, Messages};
+use wire::Name;
 use wire::name::order::{Place, place};
 use wire::query_line::{self, MAX_LINE};
-use wire::{Name, Qclass};
 use zone::Reader;
 
-use super::PORTS;
+use super::{each_query, internet, mean_rate};
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
@@ -80,7 +79,7 @@ impl Found {
 
     /// Returns the mean rate of a capture, in queries a second.
     pub(crate) fn qps(&self) -> f64 {
-        self.queries as f64 / self.span.as_secs_f64().max(1e-3)
+        mean_rate(self.queries, self.span)
     }
 }
 
@@ -162,7 +161,7 @@ impl Inputs {
     }
 }
 
-fn unreadable(path: &Path, e: &std::io::Error) -> String {
+fn unreadable(path: &Path, e: &io::Error) -> String {
     format!(
         "cannot read {}: {e} (a relative path begins at the folder of the experiment)",
         path.display()
@@ -192,16 +191,14 @@ fn read_queries(path: &Path, apex: &Name) -> Result<Found, String> {
 
 fn read_capture(path: &Path, apex: &Name) -> Result<Found, String> {
     let (mut found, mut first) = (Found::default(), None);
-    let mut capture = Capture::open(path).map_err(|e| e.to_string())?;
-    let read = Messages::new(PORTS.to_vec()).read(&mut capture, |message| {
-        let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) else { return };
+    each_query(path, |message, dns| {
         found.queries += 1;
         found.span = message.at.since(*first.get_or_insert(message.at)).max(found.span);
-        if let Some(asked) = dns.question.filter(|asked| asked.qclass == Qclass::IN) {
+        if let Some(asked) = internet(dns) {
             found.count(path, found.queries, &asked.name, apex);
         }
-    });
-    read.map(|()| found).map_err(|e| e.to_string())
+    })?;
+    Ok(found)
 }
 
 /// Checks that a capture of `qps` queries a second can be sent at the rates of a method.

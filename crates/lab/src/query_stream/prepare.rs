@@ -4,20 +4,17 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use experiment::settings::Slice;
 use measure::Nanos;
 use record::request::{Edns, Expect, Query, Workload};
-use trace::{Capture, Cut, Dns, Messages, Writer};
-use wire::{LabelRange, Name, Qclass};
-use zone::queries::Queries;
-use zone::slice::{Slicer, balance};
-use zone::{LeafZone, NameServer, Reader, ZoneFileError};
+use trace::{Cut, Writer};
+use wire::{LabelRange, Name};
+use zone::slice::Slicer;
+use zone::{LeafZone, NameServer};
 
-use super::{PORTS, QueryStream, ZoneSource};
+use super::{PORTS, QueryStream, ZoneSource, each_query, internet, mean_rate};
 use crate::testbed::{Host, address_v4, address_v6};
+use crate::zonefile::{cut_zone, write_queries};
 
-/// Number of queries that are generated for the names of a zone.
-const QUERIES: u64 = 200_000;
 /// TTL of a generated zone, in seconds.
 const TTL: u32 = 3_600;
 
@@ -46,10 +43,9 @@ impl CaptureFile {
     /// Returns the workload that sends the capture's queries at `qps` queries a second on average, and how long that
     /// takes.
     pub(crate) fn at(&self, qps: f64) -> (Workload, Nanos) {
-        let own = self.queries as f64 / self.span.as_secs_f64().max(1e-3);
         let workload = Workload::Replay {
             capture: self.path.clone(),
-            speed: qps / own,
+            speed: qps / mean_rate(self.queries, self.span),
             ports: PORTS.to_vec(),
         };
         (workload, Nanos((self.queries as f64 / qps * 1e9) as u64))
@@ -63,12 +59,12 @@ impl Prepared {
     /// If a file cannot be read or written, or the slice has no query, in words.
     pub(crate) fn new(stream: &QueryStream, dir: &Path) -> Result<Self, String> {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let mut zone = stream.zone.as_ref().map(|source| whole(source, &stream.apex, dir));
-        let zone_made = zone.take().transpose()?;
-        let (zone, range) = match (zone_made, stream.slice) {
+        let zone = stream.zone.as_ref().map(|source| whole(source, &stream.apex, dir));
+        let (zone, range) = match (zone.transpose()?, stream.slice) {
             (Some(zone), Some(slice)) => {
-                let (zone, range) = cut_zone(&zone, slice, dir)?;
-                (Some(zone), Some(range))
+                let part = dir.join(format!("zone.{}-of-{}", slice.number(), slice.of()));
+                let range = cut_zone(&zone, slice, &part).map_err(|e| e.to_string())?;
+                (Some(part), Some(range))
             }
             (zone, _) => (zone, None),
         };
@@ -86,7 +82,9 @@ impl Prepared {
             (None, None, zone) => {
                 let www = if matches!(stream.zone, Some(ZoneSource::Hosts(_))) { 0.0 } else { 0.5 };
                 let zone = zone.as_deref().unwrap_or(Path::new(""));
-                (generate(zone, www, &dir.join(name))?, None)
+                let queries = dir.join(name);
+                write_queries(zone, www, &queries).map_err(|e| e.to_string())?;
+                (queries, None)
             }
         };
         Ok(Prepared { zone, apex: stream.apex, queries, capture })
@@ -111,7 +109,7 @@ fn file_name(stream: &QueryStream) -> String {
     let stem =
         given.and_then(|path| path.file_name()).map_or("queries".into(), |n| n.to_string_lossy());
     match stream.slice {
-        Some(Slice { part, parts }) => format!("{stem}.{part}-of-{parts}"),
+        Some(slice) => format!("{stem}.{}-of-{}", slice.number(), slice.of()),
         None => stem.into_owned(),
     }
 }
@@ -127,25 +125,6 @@ fn whole(source: &ZoneSource, apex: &Name, dir: &Path) -> Result<PathBuf, String
     let path = dir.join("zone");
     write(&path, |out| zone.write(out).map(drop))?;
     Ok(path)
-}
-
-/// Writes a part of a zone; returns its path and its range of labels.
-fn cut_zone(zone: &Path, slice: Slice, dir: &Path) -> Result<(PathBuf, LabelRange), String> {
-    let open = || Reader::open(zone, None);
-    let unreadable = |e: ZoneFileError| e.to_string();
-    let range = if slice.parts == 1 {
-        LabelRange::default()
-    } else {
-        let ranges = balance(open().map_err(unreadable)?, slice.parts.into(), 1);
-        ranges.map_err(|e| e.to_string())?.swap_remove(usize::from(slice.part) - 1)
-    };
-    let path = dir.join(format!("zone.{}-of-{}", slice.part, slice.parts));
-    let file = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let mut outs = [BufWriter::new(file)];
-    Slicer::new(vec![range.clone()]).slice(open, &mut outs).map_err(|e| e.to_string())?;
-    let [mut out] = outs;
-    out.flush().map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok((path, range))
 }
 
 /// Writes the queries of a file that are for names of a part of a zone.
@@ -180,22 +159,19 @@ fn of_capture(
     let mut writer = writer.transpose()?;
     let part = range.map(|range| Cut { zone: *apex, ranges: vec![range.clone()] });
     let (mut taken, mut first, mut span, mut broken) = (0, None, Nanos::ZERO, Ok(()));
-    let mut capture = Capture::open(path).map_err(|e| e.to_string())?;
-    let read = Messages::new(PORTS.to_vec()).read(&mut capture, |message| {
-        let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) else { return };
-        if part.as_ref().is_some_and(|part| part.parts(Some(&dns)).next().is_none()) {
+    each_query(path, |message, dns| {
+        if part.as_ref().is_some_and(|part| part.parts(Some(dns)).next().is_none()) {
             return;
         }
         taken += 1;
         span = message.at.since(*first.get_or_insert(message.at)).max(span);
-        if let Some(asked) = dns.question.filter(|asked| asked.qclass == Qclass::IN)
+        if let Some(asked) = internet(dns)
             && broken.is_ok()
         {
             broken = writeln!(lines, "{} {}", asked.name, asked.qtype);
         }
         writer.iter_mut().for_each(|writer| writer.write(message));
-    });
-    read.map_err(|e| e.to_string())?;
+    })?;
     broken.and_then(|()| lines.flush()).map_err(|e| format!("{}: {e}", queries.display()))?;
     let path = match writer {
         Some(writer) => writer.finish().map(|_| cut).map_err(|e| e.to_string())?,
@@ -203,21 +179,6 @@ fn of_capture(
     };
     some(taken, &path, range.unwrap_or(&LabelRange::default()))?;
     Ok((queries, CaptureFile { path, queries: taken, span }))
-}
-
-/// Writes queries for the names of a zone, as `dnsdyno zone queries` does.
-fn generate(zone: &Path, www: f64, to: &Path) -> Result<PathBuf, String> {
-    let asked = Queries {
-        count: QUERIES,
-        range: LabelRange::default(),
-        missing: 0.1,
-        www,
-        exponent: 0.9,
-        seed: 1,
-    };
-    let reader = Reader::open(zone, None).map_err(|e| e.to_string())?;
-    write(to, |out| asked.write(reader, out).map(drop).map_err(io::Error::other))?;
-    Ok(to.to_owned())
 }
 
 /// Checks that a part of a stream has queries.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use experiment::Method;
-use experiment::settings::{ReplicationSettings, ZoneSlice};
-use wire::{LabelRange, Name};
-use zone::queries::{Queries, QueriesError};
-use zone::slice::{SliceError, Slicer, balance};
+use experiment::settings::ReplicationSettings;
+use wire::Name;
+use zone::queries::QueriesError;
+use zone::slice::SliceError;
 use zone::stats::Stats;
 use zone::{Reader, TldZone, ZoneFileError};
 
@@ -19,13 +19,12 @@ use crate::process::{Launch, Process, ProcessError};
 use crate::query_stream::{Prepared, QueryStream};
 use crate::signer::{Algorithm, Denial, SignError, Signer, Signing};
 use crate::testbed::{Host, Testbed};
+use crate::zonefile::{cut_zone, write_queries};
 
 /// TTL of the zone's records, in seconds: BIND's default signing policy refuses more.
 const TTL: u32 = 86_400;
 /// Largest number of updates in one stream during queries.
 const MOST_UPDATES: u64 = 500_000;
-/// Number of queries in the query file.
-const QUERIES: u64 = 200_000;
 /// Time limit for making the stream of updates.
 const MAKING: Duration = Duration::from_secs(600);
 
@@ -96,7 +95,11 @@ impl Material {
         };
         let queries = match stream {
             Some(stream) => stream.queries.clone(),
-            None => queries(&zone, &dir.join("queries"))?,
+            None => {
+                let queries = dir.join("queries");
+                write_queries(&zone, 0.5, &queries)?;
+                queries
+            }
         };
         // Without updates no server signs again, so that all servers can share the signed zone.
         let in_file = settings.signed && method == Method::SignedUnsigned;
@@ -122,33 +125,10 @@ fn delegations(settings: &ReplicationSettings, dir: &Path) -> Result<PathBuf, Ma
     let mut tld = TldZone::new(ZONE.parse().expect("a name"), settings.delegations, 1);
     tld.ttl = TTL;
     tld.write(&mut File::create(&path)?)?;
-    settings.slice.map_or(Ok(()), |slice| cut(&path, slice, dir))?;
-    Ok(path)
-}
-
-/// Replaces a zone file by a slice of it, as `dnsdyno zone slice` makes it.
-fn cut(zone: &Path, slice: ZoneSlice, dir: &Path) -> Result<(), MaterialError> {
-    let open = || Reader::open(zone, None);
-    let range = balance(open()?, slice.of(), 1)?.swap_remove(slice.number() - 1);
+    let Some(slice) = settings.slice else { return Ok(path) };
     let part = dir.join("slice");
-    let mut outs = [io::BufWriter::new(File::create(&part)?)];
-    Slicer::new(vec![range]).slice(open, &mut outs)?;
-    io::Write::flush(&mut outs[0])?;
-    Ok(std::fs::rename(part, zone)?)
-}
-
-/// Writes queries for a zone; returns their path.
-fn queries(zone: &Path, path: &Path) -> Result<PathBuf, MaterialError> {
-    let asked = Queries {
-        count: QUERIES,
-        range: LabelRange::default(),
-        missing: 0.1,
-        www: 0.5,
-        exponent: 0.9,
-        seed: 1,
-    };
-    asked.write(Reader::open(zone, None)?, &mut io::BufWriter::new(File::create(path)?))?;
-    Ok(path.to_owned())
+    cut_zone(&path, slice, &part)?;
+    Ok(part)
 }
 
 /// Makes a stream of updates for a zone.
