@@ -1,15 +1,4 @@
-//! A small DNS64 server with a thread for each query, or a pool of threads, as MTD64 and mtd64-ng are described: the
-//! reference for the experiments of seed 000. It is no server for users: UDP only, no cache, no DNSSEC.
-//!
-//! ```text
-//!   socket ──> query ──> a new thread, or one of the pool ──> AAAA? ──> upstream ──> answer: passed on
-//!                                                             A?    ──> upstream ──> synthesised AAAA
-//! ```
-//!
-//! A thread waits for its upstream server, on a socket of its own. So there is no table of queries in progress, and all
-//! cores are used without further effort; the price is a thread, or a place in the pool, for each query that waits. What
-//! this server does better than its models: it checks source, id and question of upstream replies, and the number of its
-//! threads has a bound.
+//! The server: its arguments, its threads, and a query from client to answer.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -26,7 +15,7 @@ use wire::message::{HEADER, Record, flag, question_end};
 use wire::{Header, Owner, Pref64, Qclass, Qtype, Query, QueryTemplate, Rcode, ReplyWriter};
 
 /// Largest size of a message over UDP that it handles, in octets.
-const MESSAGE: usize = 4_096;
+pub(crate) const MESSAGE: usize = 4_096;
 /// Largest number of threads with a query each; further queries are dropped.
 const MOST_THREADS: usize = 4_096;
 /// Number of queries that may wait for each thread of a pool; further queries are dropped.
@@ -35,10 +24,10 @@ const WAITING: usize = 64;
 /// A DNS64 server with a thread for each query, or a pool of threads.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "threads", version)]
-struct Args {
+pub(crate) struct Args {
     /// Address and port to listen on; may be repeated
     #[arg(long, required = true)]
-    listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<SocketAddr>,
     /// An upstream server; may be repeated
     #[arg(long, required = true)]
     upstream: Vec<SocketAddr>,
@@ -47,7 +36,7 @@ struct Args {
     prefix: Pref64,
     /// Number of threads in a pool [default: a new thread for each query]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4_096))]
-    pool: Option<u16>,
+    pub(crate) pool: Option<u16>,
     /// Which upstream server gets a query
     #[arg(long, value_enum, default_value = "random")]
     choose: Choose,
@@ -72,8 +61,8 @@ enum Choose {
 }
 
 /// The server's settings, and what its threads have in common.
-struct Server {
-    args: Args,
+pub(crate) struct Server {
+    pub(crate) args: Args,
     /// Number of queries in progress.
     busy: AtomicUsize,
     /// Place in the list of the upstream server that is used now, for [`Choose::RoundRobin`].
@@ -84,14 +73,15 @@ struct Server {
 }
 
 /// A query of a client, and where its reply goes.
-struct Job {
+pub(crate) struct Job {
     socket: Arc<UdpSocket>,
     client: SocketAddr,
     message: Vec<u8>,
 }
 
 impl Server {
-    fn new(args: Args) -> Arc<Self> {
+    /// Prepares a server.
+    pub(crate) fn new(args: Args) -> Arc<Self> {
         let (busy, current) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (choices, key) = (AtomicU64::new(0), RandomState::new());
         Arc::new(Server { args, busy, current, choices, key })
@@ -109,7 +99,11 @@ impl Server {
     }
 
     /// Receives queries on `socket` without end; each goes to a new thread, or to `pool`.
-    fn serve(self: &Arc<Self>, socket: UdpSocket, pool: Option<&SyncSender<Job>>) -> io::Error {
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        socket: UdpSocket,
+        pool: Option<&SyncSender<Job>>,
+    ) -> io::Error {
         let socket = Arc::new(socket);
         let mut buffer = [0; MESSAGE];
         loop {
@@ -148,7 +142,7 @@ impl Server {
     }
 
     /// Starts the threads of a pool; returns where queries for them go.
-    fn start_pool(self: &Arc<Self>, threads: u16) -> SyncSender<Job> {
+    pub(crate) fn start_pool(self: &Arc<Self>, threads: u16) -> SyncSender<Job> {
         let (sender, receiver) = sync_channel(usize::from(threads) * WAITING);
         let receiver: Arc<Mutex<Receiver<Job>>> = Arc::new(Mutex::new(receiver));
         for _ in 0..threads {
@@ -267,7 +261,7 @@ impl Server {
 }
 
 /// Returns TTL and data of the answers of a type.
-fn addresses(reply: &[u8], rtype: Qtype) -> Vec<(u32, &[u8])> {
+pub(crate) fn addresses(reply: &[u8], rtype: Qtype) -> Vec<(u32, &[u8])> {
     let count = Header::read(reply).map_or(0, |header| header.counts[1]);
     let mut found = Vec::new();
     let mut at = question_end(reply).unwrap_or(reply.len());
@@ -301,150 +295,4 @@ fn failure(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
     reply.flag(flag::RA, true);
     reply.rcode(Rcode::SERVFAIL);
     Some(reply.finish())
-}
-
-fn main() -> anyhow::Result<()> {
-    let server = Server::new(Args::parse());
-    let sockets = server.args.listen.iter().map(UdpSocket::bind);
-    let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
-    let pool = server.args.pool.map(|threads| server.start_pool(threads));
-    std::thread::scope(|scope| {
-        let serving: Vec<_> = sockets
-            .into_iter()
-            .map(|socket| scope.spawn(|| server.serve(socket, pool.as_ref())))
-            .collect();
-        // A socket is served without end.
-        serving.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(error) => Err(error.into()),
-            Err(_) => Err(anyhow::anyhow!("a thread panicked")),
-        })
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Starts an upstream server on the loopback: names have A records only, `six.test` has an AAAA record, `no.test`
-    /// does not exist. It does not answer the first `silent` queries.
-    fn upstream(silent: usize) -> SocketAddr {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let address = socket.local_addr().expect("an address");
-        std::thread::spawn(move || {
-            let (mut buffer, mut out) = ([0; MESSAGE], [0; MESSAGE]);
-            for number in 0.. {
-                let (len, client) = socket.recv_from(&mut buffer).expect("receives");
-                let query = Query::parse(&buffer[..len]).expect("a query");
-                if number < silent {
-                    continue;
-                }
-                let name = wire::message::name_at(query.question, 0).expect("a name").to_string();
-                let mut reply = ReplyWriter::new(&mut out, 512, &query).expect("fits");
-                match (name.trim_end_matches('.'), query.qtype) {
-                    ("no.test", _) => reply.rcode(Rcode::NXDOMAIN),
-                    ("six.test", Qtype::AAAA) => {
-                        reply.answer(
-                            Owner::Question,
-                            Qtype::AAAA,
-                            60,
-                            &Ipv6Addr::LOCALHOST.octets(),
-                        );
-                    }
-                    (_, Qtype::A) => {
-                        reply.answer(Owner::Question, Qtype::A, 60, &[192, 0, 2, 33]);
-                    }
-                    _ => {}
-                }
-                let len = reply.finish();
-                socket.send_to(&out[..len], client).expect("sends");
-            }
-        });
-        address
-    }
-
-    /// Starts the server with these upstream servers and further arguments; returns its address.
-    fn start(upstream: &[SocketAddr], more: &[&str]) -> SocketAddr {
-        let mut words = vec!["threads".to_owned(), "--listen".into(), "127.0.0.1:0".into()];
-        words.extend(["--prefix", "64:ff9b::/96", "--timeout", "100ms"].map(str::to_owned));
-        upstream.iter().for_each(|u| words.extend(["--upstream".into(), u.to_string()]));
-        words.extend(more.iter().map(|word| (*word).to_owned()));
-        let server = Server::new(Args::parse_from(words));
-        let socket = UdpSocket::bind(server.args.listen[0]).expect("a port");
-        let address = socket.local_addr().expect("an address");
-        let pool = server.args.pool.map(|threads| server.start_pool(threads));
-        std::thread::spawn(move || server.serve(socket, pool.as_ref()));
-        address
-    }
-
-    /// Asks for the AAAA record of a name; returns the response code and the addresses.
-    fn ask(server: SocketAddr, name: &str) -> (u8, Vec<String>) {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-        let query =
-            QueryTemplate::new(&name.parse().expect("a name"), Qtype::AAAA, true, false, None);
-        let mut buffer = [0; MESSAGE];
-        let len = query.write(77, &mut buffer);
-        socket.send_to(&buffer[..len], server).expect("sends");
-        let len = socket.recv(&mut buffer).expect("a reply");
-        let header = Header::read(&buffer[..len]).expect("a header");
-        assert_eq!((header.id, header.is_response()), (77, true));
-        let found = addresses(&buffer[..len], Qtype::AAAA).into_iter().map(|(_, data)| {
-            Ipv6Addr::from(<[u8; 16]>::try_from(data).expect("an address")).to_string()
-        });
-        (header.rcode(), found.collect())
-    }
-
-    #[test]
-    fn addresses_are_synthesised_with_a_thread_for_each_query_and_by_a_pool() {
-        for more in [&[][..], &["--pool", "2"]] {
-            let server = start(&[upstream(0)], more);
-            assert_eq!(ask(server, "a.test"), (0, vec!["64:ff9b::c000:221".to_owned()]));
-            assert_eq!(ask(server, "six.test"), (0, vec!["::1".to_owned()]));
-            assert_eq!(ask(server, "no.test"), (3, vec![]));
-        }
-    }
-
-    #[test]
-    fn a_query_is_sent_again_and_then_fails() {
-        let server = start(&[upstream(2)], &[]);
-        assert_eq!(ask(server, "a.test").0, 0);
-        let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let server = start(&[silent.local_addr().expect("an address")], &["--resend", "1"]);
-        assert_eq!(ask(server, "a.test"), (2, vec![]));
-        // Two attempts, both for AAAA.
-        silent.set_nonblocking(true).expect("a socket");
-        let mut buffer = [0; MESSAGE];
-        assert!(
-            (0..2).all(|_| silent.recv(&mut buffer).is_ok()) && silent.recv(&mut buffer).is_err()
-        );
-    }
-
-    #[test]
-    fn both_policies_use_the_servers_as_they_say() {
-        let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let servers = [silent.local_addr().expect("an address"), upstream(0)];
-        let server = start(&servers, &["--choose", "round-robin"]);
-        for name in ["a.test", "b.test", "c.test"] {
-            assert_eq!(ask(server, name).0, 0);
-        }
-        // Only the first message went to the silent server; all others to the one that answers.
-        silent.set_nonblocking(true).expect("a socket");
-        let mut buffer = [0; MESSAGE];
-        assert!(silent.recv(&mut buffer).is_ok() && silent.recv(&mut buffer).is_err());
-        let server = start(&servers, &["--choose", "random", "--resend", "30"]);
-        let asked = |n: u8| ask(server, &format!("{}.test", char::from(b'a' + n))).0;
-        assert!((0..12).all(|n| asked(n) == 0));
-        assert!(silent.recv(&mut buffer).is_ok(), "24 messages, none to one of two servers");
-    }
-
-    #[test]
-    fn malformed_queries_get_formerr() {
-        let server = start(&[upstream(0)], &[]);
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-        socket.send_to(&[0, 9, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 63], server).expect("sends");
-        let mut buffer = [0; 64];
-        let len = socket.recv(&mut buffer).expect("a reply");
-        assert_eq!((&buffer[..2], buffer[3] & 15, len), (&[0, 9][..], 1, HEADER));
-    }
 }
