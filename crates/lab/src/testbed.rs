@@ -262,10 +262,10 @@ impl Testbed {
     /// Sets the mode of all links. If the kernel refuses it, they are plain, and [`link_refused`](Self::link_refused)
     /// returns why.
     pub fn set_links(&mut self, link: Link, path: Path, dir: &FilePath) {
+        self.link_refused = None;
         if (link, path) == (self.link, self.path) {
             return;
         }
-        self.link_refused = None;
         let Err(why) = link_mode::apply(self, link, path, dir) else {
             (self.link, self.path) = (link, path);
             return;
