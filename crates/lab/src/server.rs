@@ -233,9 +233,7 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        // Files of an earlier start are removed.
-        let _ = fs::remove_dir_all(self.state(dir));
-        self.start_again(service, testbed, lab, dir)
+        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Dut })
     }
 
     /// Starts it with the state of its earlier start, such as a database of its zone.
@@ -263,8 +261,13 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        let _ = fs::remove_dir_all(self.state(dir));
-        self.start_on(Stage { service, testbed, lab, dir, host: Host::Auth })
+        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Auth })
+    }
+
+    /// Removes the files of an earlier start, and starts it on a stage.
+    fn start_afresh(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
+        let _ = fs::remove_dir_all(self.state(stage.dir));
+        self.start_on(stage)
     }
 
     /// Starts it on a stage, and waits until it answers correctly.
