@@ -326,6 +326,13 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Returns the program of a server beside the server under test.
+    pub(crate) fn companion(&mut self, name: &str) -> Result<Installed, Shortfall> {
+        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
+        let missing = || Shortfall::Cannot(format!("there is no server {name}"));
+        self.find(known.ok_or_else(missing)?)
+    }
+
     /// Returns the zone file of an authoritative server; each zone is made once.
     fn zone_file(&mut self, asked: &QuestionPlan) -> Result<PathBuf, Shortfall> {
         let records = asked.records();
@@ -385,10 +392,7 @@ impl<'a> Session<'a> {
         let Some(name) = authority(&point.settings) else {
             return self.authdns(point, asked).map(|process| Some(Upstream::AuthDns(process)));
         };
-        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
-        let adapter =
-            known.ok_or_else(|| Shortfall::Cannot(format!("there is no server {name}")))?;
-        let installed = self.find(adapter)?;
+        let installed = self.companion(name)?;
         let service = Service {
             role: Role::Authoritative,
             namespace: asked.namespace,

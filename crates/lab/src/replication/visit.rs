@@ -155,10 +155,10 @@ impl Session<'_> {
                 others: Vec::new(),
             });
         };
-        let primary = self.group_member(primary)?;
+        let primary = self.companion(primary)?;
         can_sign(&primary, signing)?;
         let beside = r.secondaries.iter().filter(|name| **name != installed.adapter().name);
-        let beside = beside.map(|name| self.group_member(name)).collect::<Result<Vec<_>, _>>()?;
+        let beside = beside.map(|name| self.companion(name)).collect::<Result<Vec<_>, _>>()?;
         for follower in beside.iter().chain([installed]) {
             follows(follower, &primary)?;
         }
@@ -184,17 +184,6 @@ impl Session<'_> {
             primary: Some(Member { zone_file: Some(zone_file), ..primary }),
             others,
         })
-    }
-
-    /// Finds the program of a server other than the server under test.
-    fn group_member(&mut self, name: &str) -> Result<Installed, Shortfall> {
-        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
-        let adapter =
-            known.ok_or_else(|| Shortfall::Cannot(format!("there is no server {name}")))?;
-        if let Err(e) = adapter.program() {
-            return Err(Shortfall::Cannot(e.to_string()));
-        }
-        self.find(adapter)
     }
 }
 
