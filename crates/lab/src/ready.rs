@@ -39,6 +39,11 @@ pub enum Ask {
 }
 
 impl Question {
+    /// Makes the questions for a server that has the zone `origin`, or the names of `namespace` without one.
+    pub fn of(origin: Option<&Name>, namespace: &Namespace, ask: Ask) -> Vec<Self> {
+        origin.map_or_else(|| Self::ends(namespace, ask), |zone| vec![Self::soa(zone)])
+    }
+
     /// Makes the questions for the first and the last name of a namespace.
     pub fn ends(namespace: &Namespace, ask: Ask) -> Vec<Self> {
         let indices = [0, namespace.size() - 1];

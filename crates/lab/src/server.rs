@@ -431,10 +431,7 @@ impl Installed {
         began: Instant,
     ) -> Result<Duration, ServerError> {
         let Service { namespace, origin, ask, .. } = stage.service;
-        let questions = match origin {
-            Some(zone) => vec![Question::soa(zone)],
-            None => Question::ends(namespace, *ask),
-        };
+        let questions = Question::of(origin.as_ref(), namespace, *ask);
         let client = stage.testbed.namespace(stage.client());
         let limit = self.adapter.ready.timeout;
         let mut wait = |address: IpAddr| {

@@ -487,7 +487,6 @@ impl<'a> Session<'a> {
         let point = &self.checked.experiment.points[v.point];
         let asked = self.checked.questions[v.point];
         let role = point.settings.role;
-        let authoritative = role == Role::Authoritative;
         let stream = self.stream(v.point)?;
         let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
         let upstream = self.upstream(point, &asked, stream.as_ref())?;
@@ -502,10 +501,8 @@ impl<'a> Session<'a> {
         if believed.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
         }
-        let mut base = asked.request(point, self.options.seed, target, believed);
-        if let Some(stream) = &stream {
-            base.workload = stream.workload(!authoritative, false);
-        }
+        let seed = self.options.seed;
+        let base = asked.request(point, stream.as_ref(), seed, target, believed);
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
         let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;

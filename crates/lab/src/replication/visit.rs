@@ -59,7 +59,7 @@ impl Session<'_> {
         group.sender_cpus = sender_cpus;
         let queried = |number| SocketAddr::new(queried_address(number).into(), PORT);
         let asked = self.checked.questions[v.point];
-        let mut base = asked.request(point, self.options.seed, queried(0), None);
+        let mut base = asked.request(point, None, self.options.seed, queried(0), None);
         base.workload = workload;
         base.also = (1..settings.replication.instances).map(queried).collect();
         let limit = settings.dut.cpu_limit;
