@@ -18,7 +18,7 @@ use crate::detect::detect;
 use crate::enter::Lab;
 use crate::leftovers;
 use crate::process::{Launch, Process, ProcessError};
-use crate::ready::{Ask, Question, wait_ready};
+use crate::ready::{Ask, Over, Question, wait_ready};
 use crate::reserve::default_buffer;
 use crate::template::{self, Place, Setting};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
@@ -433,10 +433,11 @@ impl Installed {
         let Service { namespace, origin, ask, .. } = stage.service;
         let questions = Question::of(origin.as_ref(), namespace, *ask);
         let client = stage.testbed.namespace(stage.client());
-        let limit = self.adapter.ready.timeout;
+        let (limit, interrupted) = (self.adapter.ready.timeout, stage.lab.interrupted());
+        let over = if self.adapter.listen.udp { Over::Udp } else { Over::Tcp };
         let mut wait = |address: IpAddr| {
             let address = SocketAddr::new(address, port);
-            wait_ready(process, client, address, &questions, limit, stage.lab.interrupted())
+            wait_ready(process, client, address, over, &questions, limit, interrupted)
         };
         let listen = self.adapter.listen;
         let own = stage.listening(port);
