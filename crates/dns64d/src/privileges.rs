@@ -9,9 +9,9 @@ const USUAL: [&str; 2] = ["dns64d", "nobody"];
 /// The configured user that stands for no change.
 const UNCHANGED: &str = "root";
 
-/// Changes to `user` permanently. The name `root` changes nothing, whoever started the server. With an empty name, a
-/// server started as root changes to the first of the usual users that exists; in a user namespace there may be no user
-/// but root.
+/// Changes the process to `user` permanently. With the name `root` the process keeps the user that started it. With an
+/// empty name a process of root changes to the first of the usual users that exists; if there is none, as in a user
+/// namespace, it stays root, with a warning.
 ///
 /// # Errors
 /// When the configured user does not exist, or the process may not change to it.

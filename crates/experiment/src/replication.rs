@@ -99,7 +99,7 @@ pub trait Replication {
 /// How a primary put updates on stable storage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traced {
-    /// Its system calls were counted.
+    /// System calls of the primary, counted.
     Counted {
         /// Number of updates that were acknowledged meanwhile.
         acknowledged: u64,

@@ -39,7 +39,7 @@ pub struct Adapter {
     /// Whether it is a front, which forwards queries to another server.
     #[serde(default)]
     pub front: bool,
-    /// Transports beside UDP and TCP, each with the first version that supports it.
+    /// Transports other than UDP and TCP, each with the first version that supports it.
     #[serde(default)]
     pub transports: BTreeMap<Transport, String>,
     /// Variables of its templates that an experiment may set, by name.
@@ -210,7 +210,12 @@ impl Adapter {
                 arguments: vec![template("-c"), template(&format!("exec {}", custom.command))],
                 environment: BTreeMap::new(),
             },
-            listen: Listen { port: custom.port, ipv6: custom.ipv6, ipv4: custom.ipv4 },
+            listen: Listen {
+                port: custom.port,
+                ipv6: custom.ipv6,
+                ipv4: custom.ipv4,
+                ..Listen::default()
+            },
             ready: Ready { timeout: custom.ready.into() },
             stop: Stop::default(),
             files: files.collect(),
@@ -303,10 +308,13 @@ impl Adapter {
     /// Returns whether its `version` supports `transport`.
     pub fn speaks(&self, transport: Transport, version: Option<&str>) -> bool {
         let since = self.transports.get(&transport);
-        matches!(transport, Transport::Udp | Transport::Tcp)
+        match transport {
             // The user is responsible for the transports of a remote server.
-            || self.remote.is_some()
-            || since.is_some_and(|since| template::at_least(version.unwrap_or_default(), since))
+            _ if self.remote.is_some() => true,
+            Transport::Udp => self.listen.udp,
+            Transport::Tcp => true,
+            _ => since.is_some_and(|since| template::at_least(version.unwrap_or_default(), since)),
+        }
     }
 
     /// Returns whether it or the server behind it has the variable `name`, or uses it in a template.

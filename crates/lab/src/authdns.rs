@@ -11,7 +11,7 @@ use wire::{Namespace, Pref64};
 
 use crate::enter::{Lab, program};
 use crate::process::{Launch, Process, ProcessError};
-use crate::ready::{Ask, Question, wait_ready};
+use crate::ready::{Ask, Over, Question, wait_ready};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 
 /// Time within which the AuthDNS must answer.
@@ -104,7 +104,8 @@ pub fn start(
     let questions = Question::ends(namespace, Ask::A);
     let client = testbed.namespace(serves.client());
     for address in serves.addresses() {
-        wait_ready(&mut process, client, address, &questions, READY, lab.interrupted())?;
+        let interrupted = lab.interrupted();
+        wait_ready(&mut process, client, address, Over::Udp, &questions, READY, interrupted)?;
     }
     process.hold_to_cpus()?;
     Ok(process)

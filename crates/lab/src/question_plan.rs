@@ -14,6 +14,7 @@ use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
 use crate::bench::measurer::base_request;
+use crate::query_stream::Prepared;
 use crate::ready::Ask;
 use crate::zonefile::{MOST_NAMES, check_size, most_names, namespace_of};
 
@@ -116,21 +117,25 @@ impl QuestionPlan {
         }
     }
 
-    /// Returns the request that all trials of `point` begin with; `authority` is the file with the certification
-    /// authority whose certificates are accepted.
+    /// Returns the request that all trials of `point` begin with, for the queries of `stream` or for names of the
+    /// namespace; `authority` is the file with the certification authority whose certificates are accepted.
     pub(crate) fn request(
         &self,
         point: &Point,
+        stream: Option<&Prepared>,
         seed: u64,
         target: SocketAddr,
         authority: Option<PathBuf>,
     ) -> TrialRequest {
         let authoritative = point.settings.role == Role::Authoritative;
         let w = &point.settings.workload;
-        let mut names = self.names(!authoritative, authoritative);
-        let repeats = Repeats { share: w.repeat_share, names: w.repeat_names };
-        names.repeats = (w.repeat_share > 0.0).then_some(repeats);
-        let workload = Workload::Namespace(names);
+        let namespace = || {
+            let mut names = self.names(!authoritative, authoritative);
+            let repeats = Repeats { share: w.repeat_share, names: w.repeat_names };
+            names.repeats = (w.repeat_share > 0.0).then_some(repeats);
+            Workload::Namespace(names)
+        };
+        let workload = stream.map_or_else(namespace, |stream| stream.workload(!authoritative));
         base_request(target, workload, &point.settings.tester, seed, authority)
     }
 

@@ -3,8 +3,8 @@
 //! The queries are repeated within the time limit; there is no fixed wait. If the server ends meanwhile, the error
 //! comes at once.
 
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,6 +17,15 @@ use crate::process::{Process, ProcessError, TimeLimit};
 const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
 /// Number of queries to a remote server for each question that it must answer correctly.
 const TRIES: u16 = 20;
+
+/// Carrier of the questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Datagrams.
+    Udp,
+    /// A connection for each question.
+    Tcp,
+}
 
 /// A question and its correct answer.
 #[derive(Clone, Debug)]
@@ -39,6 +48,11 @@ pub enum Ask {
 }
 
 impl Question {
+    /// Makes the questions for a server that has the zone `origin`, or the names of `namespace` without one.
+    pub fn of(origin: Option<&Name>, namespace: &Namespace, ask: Ask) -> Vec<Self> {
+        origin.map_or_else(|| Self::ends(namespace, ask), |zone| vec![Self::soa(zone)])
+    }
+
     /// Makes the questions for the first and the last name of a namespace.
     pub fn ends(namespace: &Namespace, ask: Ask) -> Vec<Self> {
         let indices = [0, namespace.size() - 1];
@@ -70,6 +84,7 @@ pub fn wait_ready(
     process: &mut Process,
     client: &Netns,
     server: SocketAddr,
+    over: Over,
     questions: &[Question],
     limit: Duration,
     interrupted: &AtomicBool,
@@ -88,7 +103,7 @@ pub fn wait_ready(
                 return Err(process.late(&what, limit));
             }
             id += 1;
-            match client.run(|| ask(server, question, id)).and_then(|asked| asked) {
+            match client.run(|| ask(server, over, question, id)).and_then(|asked| asked) {
                 Ok(None) => break,
                 Ok(Some(wrong)) => {
                     last = wrong;
@@ -113,7 +128,7 @@ pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Re
     for question in questions {
         let mut last = String::new();
         let right = (1..=TRIES).any(|id| {
-            match client.run(|| ask(server, question, id)).and_then(|asked| asked) {
+            match client.run(|| ask(server, Over::Udp, question, id)).and_then(|asked| asked) {
                 Ok(None) => return true,
                 Ok(Some(wrong)) => last = wrong,
                 Err(e) => last = e.to_string(),
@@ -129,10 +144,14 @@ pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Re
 }
 
 /// Queries once from a new socket; returns `None` for the correct answer, otherwise what is wrong with it.
-fn ask(server: SocketAddr, question: &Question, id: u16) -> io::Result<Option<String>> {
+fn ask(server: SocketAddr, over: Over, question: &Question, id: u16) -> io::Result<Option<String>> {
     let mut query = question.query.bytes().to_vec();
     question.query.set_id(&mut query, id);
-    let answer = match exchange(server, &query, REPLY_TIMEOUT) {
+    let answer = match over {
+        Over::Udp => exchange(server, &query, REPLY_TIMEOUT),
+        Over::Tcp => exchange_on_connection(server, &query, REPLY_TIMEOUT),
+    };
+    let answer = match answer {
         Ok(answer) => answer,
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some("no answer".to_owned())),
         Err(e) => return Err(e),
@@ -142,6 +161,26 @@ fn ask(server: SocketAddr, question: &Question, id: u16) -> io::Result<Option<St
     }
     let sent = &query[question.query.question_range()];
     Ok(reply::check(&answer, sent, &question.expect).err().map(|e| e.reason().to_owned()))
+}
+
+/// Sends a query on a new connection; returns the first message that comes back.
+///
+/// # Errors
+/// `WouldBlock` if the message does not go on within `timeout`; errors of the connection.
+fn exchange_on_connection(
+    server: SocketAddr,
+    query: &[u8],
+    timeout: Duration,
+) -> io::Result<Vec<u8>> {
+    let mut connection = TcpStream::connect_timeout(&server, timeout)?;
+    connection.set_read_timeout(Some(timeout))?;
+    let length = u16::try_from(query.len()).map_err(io::Error::other)?;
+    connection.write_all(&[&length.to_be_bytes(), query].concat())?;
+    let mut length = [0; 2];
+    connection.read_exact(&mut length)?;
+    let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
+    connection.read_exact(&mut reply)?;
+    Ok(reply)
 }
 
 /// Sends a query from a new socket; returns the first datagram that comes back.
@@ -165,6 +204,8 @@ pub(crate) fn exchange(server: SocketAddr, query: &[u8], timeout: Duration) -> i
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -192,9 +233,32 @@ mod tests {
             let (len, peer) = server.recv_from(&mut buffer).unwrap();
             server.send_to(&buffer[..len], peer).unwrap();
         });
-        assert_eq!(ask(address, &questions[0], 7).unwrap().as_deref(), Some("not-a-response"));
+        let found = ask(address, Over::Udp, &questions[0], 7).unwrap();
+        assert_eq!(found.as_deref(), Some("not-a-response"));
         echo.join().unwrap();
         // No server listens any more.
-        assert!(ask(address, &questions[0], 8).is_err());
+        assert!(ask(address, Over::Udp, &questions[0], 8).is_err());
+    }
+
+    #[test]
+    fn one_answer_on_a_connection_is_checked() {
+        let server = TcpListener::bind("[::1]:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
+        let questions = Question::ends(&namespace, Ask::A);
+        // A query sent back on the first connection; the second ends at once.
+        let echo = std::thread::spawn(move || {
+            let (mut connection, _) = server.accept().unwrap();
+            let mut length = [0; 2];
+            connection.read_exact(&mut length).unwrap();
+            let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+            connection.read_exact(&mut query).unwrap();
+            connection.write_all(&[&length[..], &query].concat()).unwrap();
+            drop(server.accept().unwrap());
+        });
+        let found = ask(address, Over::Tcp, &questions[0], 7).unwrap();
+        assert_eq!(found.as_deref(), Some("not-a-response"));
+        assert!(ask(address, Over::Tcp, &questions[0], 8).is_err());
+        echo.join().unwrap();
     }
 }

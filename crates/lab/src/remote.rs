@@ -7,7 +7,6 @@
 //!
 //! Queries go only to an address that the user has named, in the experiment's file or by a flag.
 
-use experiment::file::Role;
 use experiment::{Circumstances, Method, OneHost, Visit};
 use measure::Path;
 use udp::sys::is_own_address;
@@ -49,15 +48,10 @@ impl Session<'_> {
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
         let (asked, outside) = (self.checked.questions[v.point], Namespace::own().map_err(failed)?);
         let target = installed.address();
-        let mut base = asked.request(point, self.options.seed, target, None);
-        if let Some(stream) = &stream {
-            base.workload = stream.workload(settings.role != Role::Authoritative, false);
-        }
+        let base = asked.request(point, stream.as_ref(), self.options.seed, target, None);
         if settings.tester.transport.is_datagram() {
-            let questions = match stream.as_ref().and_then(Prepared::origin) {
-                Some(zone) => vec![Question::soa(&zone)],
-                None => Question::ends(&asked.namespace, asked.ask()),
-            };
+            let origin = stream.as_ref().and_then(Prepared::origin);
+            let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());
             answers(&outside, target, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }

@@ -18,7 +18,7 @@ use crate::detect::detect;
 use crate::enter::Lab;
 use crate::leftovers;
 use crate::process::{Launch, Process, ProcessError};
-use crate::ready::{Ask, Question, wait_ready};
+use crate::ready::{Ask, Over, Question, wait_ready};
 use crate::reserve::default_buffer;
 use crate::template::{self, Place, Setting};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
@@ -233,9 +233,7 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        // Files of an earlier start are removed.
-        let _ = fs::remove_dir_all(self.state(dir));
-        self.start_again(service, testbed, lab, dir)
+        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Dut })
     }
 
     /// Starts it with the state of its earlier start, such as a database of its zone.
@@ -263,8 +261,13 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        let _ = fs::remove_dir_all(self.state(dir));
-        self.start_on(Stage { service, testbed, lab, dir, host: Host::Auth })
+        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Auth })
+    }
+
+    /// Removes the files of an earlier start, and starts it on a stage.
+    fn start_afresh(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
+        let _ = fs::remove_dir_all(self.state(stage.dir));
+        self.start_on(stage)
     }
 
     /// Starts it on a stage, and waits until it answers correctly.
@@ -428,15 +431,13 @@ impl Installed {
         began: Instant,
     ) -> Result<Duration, ServerError> {
         let Service { namespace, origin, ask, .. } = stage.service;
-        let questions = match origin {
-            Some(zone) => vec![Question::soa(zone)],
-            None => Question::ends(namespace, *ask),
-        };
+        let questions = Question::of(origin.as_ref(), namespace, *ask);
         let client = stage.testbed.namespace(stage.client());
-        let limit = self.adapter.ready.timeout;
+        let (limit, interrupted) = (self.adapter.ready.timeout, stage.lab.interrupted());
+        let over = if self.adapter.listen.udp { Over::Udp } else { Over::Tcp };
         let mut wait = |address: IpAddr| {
             let address = SocketAddr::new(address, port);
-            wait_ready(process, client, address, &questions, limit, stage.lab.interrupted())
+            wait_ready(process, client, address, over, &questions, limit, interrupted)
         };
         let listen = self.adapter.listen;
         let own = stage.listening(port);

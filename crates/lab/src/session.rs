@@ -326,6 +326,13 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Returns the program of a server beside the server under test.
+    pub(crate) fn companion(&mut self, name: &str) -> Result<Installed, Shortfall> {
+        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
+        let missing = || Shortfall::Cannot(format!("there is no server {name}"));
+        self.find(known.ok_or_else(missing)?)
+    }
+
     /// Returns the zone file of an authoritative server; each zone is made once.
     fn zone_file(&mut self, asked: &QuestionPlan) -> Result<PathBuf, Shortfall> {
         let records = asked.records();
@@ -385,10 +392,7 @@ impl<'a> Session<'a> {
         let Some(name) = authority(&point.settings) else {
             return self.authdns(point, asked).map(|process| Some(Upstream::AuthDns(process)));
         };
-        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
-        let adapter =
-            known.ok_or_else(|| Shortfall::Cannot(format!("there is no server {name}")))?;
-        let installed = self.find(adapter)?;
+        let installed = self.companion(name)?;
         let service = Service {
             role: Role::Authoritative,
             namespace: asked.namespace,
@@ -483,7 +487,6 @@ impl<'a> Session<'a> {
         let point = &self.checked.experiment.points[v.point];
         let asked = self.checked.questions[v.point];
         let role = point.settings.role;
-        let authoritative = role == Role::Authoritative;
         let stream = self.stream(v.point)?;
         let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
         let upstream = self.upstream(point, &asked, stream.as_ref())?;
@@ -498,10 +501,8 @@ impl<'a> Session<'a> {
         if believed.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
         }
-        let mut base = asked.request(point, self.options.seed, target, believed);
-        if let Some(stream) = &stream {
-            base.workload = stream.workload(!authoritative, false);
-        }
+        let seed = self.options.seed;
+        let base = asked.request(point, stream.as_ref(), seed, target, believed);
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
         let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;

@@ -18,6 +18,7 @@ mod proof;
 pub mod rng;
 pub mod stall;
 pub mod stats;
+pub mod strace;
 mod sustained;
 mod transport;
 mod units;

@@ -1,12 +1,17 @@
 //! Records as JSON files: each is written completely or not at all.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::read::MultiGzDecoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{SCHEMA, v1};
+
+/// First octets of a file that gzip compressed, and the largest size of its content.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const MOST: u64 = 1 << 32;
 
 /// Error of a record file.
 #[derive(Debug, thiserror::Error)]
@@ -83,12 +88,23 @@ pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
     })
 }
 
-/// Reads a record, also one of an older version.
+/// Returns the content of a file, which gzip may have compressed; at most [`MOST`] octets of it.
+fn content(path: &Path) -> io::Result<Vec<u8>> {
+    let bytes = std::fs::read(path)?;
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let mut content = Vec::new();
+    MultiGzDecoder::new(&bytes[..]).take(MOST).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Reads a record, also one of an older version, and one that gzip compressed.
 ///
 /// # Errors
 /// With line and column if the JSON is wrong; with the version if it is unknown.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
-    let text = std::fs::read(path).map_err(|source| RecordError::Io {
+    let text = content(path).map_err(|source| RecordError::Io {
         what: "read",
         path: path.to_owned(),
         source,
@@ -121,6 +137,10 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
     use measure::{Histogram, Limiter, Nanos, Void};
 
     use crate::trial::{Conditions, Drops, Trial, Voidness};
@@ -215,6 +235,21 @@ mod tests {
             1,
             "nothing is left beside"
         );
+    }
+
+    #[test]
+    fn compressed_files_are_read() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let (path, wanted) = (dir.path().join("out.json.gz"), trial());
+        let json = serde_json::to_vec(&wanted).expect("JSON");
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&json).expect("writes to memory");
+        let compressed = gzip.finish().expect("writes to memory");
+        std::fs::write(&path, &compressed).expect("writes");
+        assert_eq!(read::<Trial>(&path).expect("reads"), wanted);
+        std::fs::write(&path, &compressed[..compressed.len() / 2]).expect("writes");
+        let error = read::<Trial>(&path).expect_err("half a file").to_string();
+        assert!(error.contains("cannot read") && error.contains("out.json.gz"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use measure::stats;
 use record::CellRecord;
 
 use crate::view::Align::{Left, Right};
@@ -79,9 +78,7 @@ fn names(prefix: &str) -> Option<f64> {
 fn row(group: &Group<'_>, figure: &str) -> Option<Vec<String>> {
     let known: Vec<(f64, f64, &CellRecord)> = group
         .iter()
-        .filter_map(|(names, cell)| {
-            Some((*names, stats::median(&cell.figures.get(figure)?.values)?, *cell))
-        })
+        .filter_map(|(names, cell)| Some((*names, cell.figures.get(figure)?.median()?, *cell)))
         .collect();
     let [.., (n1, y1, _), (n2, y2, cell)] = known[..] else { return None };
     if n1 >= n2 {

@@ -3,10 +3,11 @@
 //! The picture contains all it needs: the styles of the page, and each plot as an image of its own within it.
 
 use maud::{Markup, PreEscaped, html};
-use record::{TraceDirection, TraceStats};
+use record::TraceStats;
 
 use crate::html::STYLE;
 use crate::html::plot::{Axis, Bar, Bars, Line, Plot, Point, Scale};
+use crate::trace_plots::sizes;
 use crate::view::unit::Unit;
 
 /// Width of a plot, and the room above it for its title, in the units of the picture.
@@ -128,23 +129,6 @@ fn clients(stats: &TraceStats) -> Drawn {
     Some((title, Plot::HEIGHT, plot.svg()))
 }
 
-/// Returns the number of messages of each step of lengths; from 512 octets on steps double.
-fn sizes(direction: &TraceDirection) -> impl Iterator<Item = (String, u64)> {
-    let mut steps: Vec<(u64, u64)> = Vec::new();
-    for &(least, count) in &direction.sizes {
-        let begin = if least < 512 { least } else { 1 << least.ilog2() };
-        match steps.last_mut() {
-            Some((last, sum)) if *last == begin => *sum += count,
-            _ => steps.push((begin, count)),
-        }
-    }
-    let name = |begin: u64| match begin {
-        0..512 => format!("{begin} to {}", begin + 63),
-        _ => format!("{begin} to {}", 2 * begin - 1),
-    };
-    steps.into_iter().map(move |(begin, count)| (name(begin), count))
-}
-
 /// Draws bars of what occurs most, and one of the others.
 fn bars(title: &str, counts: impl Iterator<Item = (String, u64)>) -> Drawn {
     let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
@@ -177,7 +161,7 @@ fn bars(title: &str, counts: impl Iterator<Item = (String, u64)>) -> Drawn {
 
 #[cfg(test)]
 mod tests {
-    use record::{TraceClients, TraceCode, TraceSeries};
+    use record::{TraceClients, TraceCode, TraceDirection, TraceSeries};
 
     use super::*;
 

@@ -43,7 +43,8 @@ pub fn trace_plots(stats: &TraceStats) -> String {
         codes.map(|code| (code.name.clone(), code.count)),
     );
     for (what, direction) in [("queries", &stats.queries), ("replies", &stats.replies)] {
-        sizes(&mut out, what, direction);
+        let sizes: Vec<_> = sizes(direction).collect();
+        all_bars(&mut out, &format!("Octets of {what}"), &sizes);
     }
     clients(&mut out, stats);
     out
@@ -139,8 +140,8 @@ fn clients(out: &mut String, stats: &TraceStats) {
     .draw(out);
 }
 
-/// Draws a bar for each step of message lengths; from 512 octets on steps double.
-fn sizes(out: &mut String, what: &str, direction: &TraceDirection) {
+/// Returns the number of messages of each step of lengths; from 512 octets on steps double.
+pub(crate) fn sizes(direction: &TraceDirection) -> impl Iterator<Item = (String, u64)> {
     let mut steps: Vec<(u64, u64)> = Vec::new();
     for &(least, count) in &direction.sizes {
         let begin = if least < 512 { least } else { 1 << least.ilog2() };
@@ -149,11 +150,11 @@ fn sizes(out: &mut String, what: &str, direction: &TraceDirection) {
             _ => steps.push((begin, count)),
         }
     }
-    let named = steps.iter().map(|&(begin, count)| {
-        let end = if begin < 512 { begin + 63 } else { 2 * begin - 1 };
-        (format!("{begin} to {end}"), count)
-    });
-    all_bars(out, &format!("Octets of {what}"), &named.collect::<Vec<_>>());
+    let name = |begin: u64| match begin {
+        0..512 => format!("{begin} to {}", begin + 63),
+        _ => format!("{begin} to {}", 2 * begin - 1),
+    };
+    steps.into_iter().map(move |(begin, count)| (name(begin), count))
 }
 
 /// Draws bars of what occurs most, and one of the others.

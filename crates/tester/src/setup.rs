@@ -212,9 +212,8 @@ impl Setup {
         }
         let from = sockets.source.map_or(vec![anywhere], |from| addresses(from, each * workers));
         let all = sources(&from, each * workers);
-        { all.chunks(each).zip(targets) }
-            .map(|(sources, target)| Ok(UdpEngine::client(target, sources, options)?))
-            .collect()
+        let engines = all.chunks(each).zip(targets);
+        engines.map(|(sources, target)| Ok(UdpEngine::client(target, sources, options)?)).collect()
     }
 
     /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use measure::{Histogram, Nanos};
@@ -176,31 +176,11 @@ pub(crate) fn watch(
 /// Takes the updates that have come; waits for one where none is pending. Returns false at their end, when none is
 /// pending.
 fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Rrsets, Instant)>) -> bool {
-    let mut add = |(update, acknowledged): (Update, Instant)| {
-        pending.push_back((expected(&update), acknowledged));
-        pending.len() < PENDING
-    };
-    loop {
-        match updates.try_recv() {
-            Ok(update) => {
-                if !add(update) {
-                    return true;
-                }
-            }
-            Err(TryRecvError::Empty) => break,
-            Err(TryRecvError::Disconnected) => return !pending.is_empty(),
-        }
-    }
-    if !pending.is_empty() {
-        return true;
-    }
-    match updates.recv() {
-        Ok((update, acknowledged)) => {
-            pending.push_back((expected(&update), acknowledged));
-            true
-        }
-        Err(_) => false,
-    }
+    let first = if pending.is_empty() { updates.recv().ok() } else { None };
+    let room = PENDING.saturating_sub(pending.len());
+    let come = first.into_iter().chain(updates.try_iter()).take(room);
+    pending.extend(come.map(|(update, acknowledged)| (expected(&update), acknowledged)));
+    !pending.is_empty()
 }
 
 /// Returns the RRsets after an update, in lower case.

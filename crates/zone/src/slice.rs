@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use domain::base::Rtype;
 use measure::Rng;
 use wire::name::order::{Place, place};
+use wire::query_line::MAX_LINE;
 use wire::{LabelRange, Name};
 
 use crate::{Reader, Record, Written, ZoneFileError, ZoneWriter};
@@ -28,8 +29,6 @@ pub const MAX_PARTS: usize = 256;
 const SAMPLE: usize = 1 << 16;
 /// Largest number of name servers whose addresses are copied into other slices, in total.
 const MAX_SHARED: usize = 1 << 20;
-/// Largest size of a line of a query file, in octets.
-const MAX_LINE: usize = 4_096;
 
 /// The reason why a zone or a query file was not sliced.
 #[derive(Debug, thiserror::Error)]

@@ -26,9 +26,9 @@ const NEED_RESTART: [&str; 11] = [
 pub struct Change {
     /// Key of the setting, such as `cache.size` or `dns64[0].prefix`.
     pub key: String,
-    /// Its values in TOML; `None` if there is none.
+    /// Value before the change, as TOML; `None` if the setting was missing.
     pub before: Option<String>,
-    /// See `before`.
+    /// Value after the change, as TOML; `None` if the setting is missing now.
     pub after: Option<String>,
     /// Whether the change needs a restart.
     pub needs_restart: bool,

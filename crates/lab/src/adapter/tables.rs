@@ -88,11 +88,13 @@ pub struct Listen {
     pub ipv6: bool,
     /// Whether it listens on IPv4.
     pub ipv4: bool,
+    /// Whether it answers over UDP; a server that does not answers over TCP.
+    pub udp: bool,
 }
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { port: PORT, ipv6: true, ipv4: true }
+        Self { port: PORT, ipv6: true, ipv4: true, udp: true }
     }
 }
 

@@ -5,13 +5,14 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use experiment::{BenchError, Replication, Sizes, Traced, UpdateSpec, Updated};
+use measure::strace::SyncCounts;
 use measure::{Evidence, Nanos};
 use record::{Durability, Transfers, TrialRequest, UpdateCheck, UpdateRun};
 
 use super::{LabBench, Running, Starts, failed};
 use crate::enter::Lab;
 use crate::probe::{Observed, Span};
-use crate::replication::syncs::{SyncCounts, SyncTrace, syncs_per_second};
+use crate::replication::syncs::{SyncTrace, syncs_per_second};
 use crate::replication::{Ground, Group, Member};
 use crate::testbed::{Host, Testbed};
 

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use measure::Nanos;
-use record::request::{Edns, Expect, Query, Workload};
+use record::request::{Expect, Query, Workload};
 use trace::{Cut, Writer};
 use wire::{LabelRange, Name};
 use zone::slice::Slicer;
@@ -91,9 +91,8 @@ impl Prepared {
     }
 
     /// Returns the workload of closed loops and lanes: the queries in their order, again from the start at the end.
-    pub(crate) fn workload(&self, recursion: bool, dnssec: bool) -> Workload {
-        let edns = dnssec.then(|| Edns { udp_size: None, dnssec, options: Vec::new() });
-        let (path, query) = (self.queries.clone(), Query { recursion, edns });
+    pub(crate) fn workload(&self, recursion: bool) -> Workload {
+        let (path, query) = (self.queries.clone(), Query { recursion, edns: None });
         Workload::QueryFile { path, expect: Expect::Answered, query }
     }
 

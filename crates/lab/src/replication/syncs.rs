@@ -16,6 +16,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use measure::strace::{SyncCounts, writes_are_syncs};
 use nix::sys::signal::Signal;
 
 use super::Ground;
@@ -31,20 +32,9 @@ const TRACED: &str =
 const ATTACH: Duration = Duration::from_secs(20);
 /// Interval between checks whether it has attached.
 const LOOK: Duration = Duration::from_millis(20);
-/// Flags of an open file each of whose writes is a sync: `O_DSYNC`, which is a part of `O_SYNC`.
-const O_DSYNC: u32 = 0o10_000;
 /// Duration of the measurement of the disk, and the octets of each of its writes.
 const DISK: Duration = Duration::from_secs(1);
 const BLOCK: usize = 4_096;
-
-/// Numbers of system calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SyncCounts {
-    /// Writes to files.
-    pub(crate) writes: u64,
-    /// Calls after which what was written is on stable storage.
-    pub(crate) syncs: u64,
-}
 
 /// strace attached to a server.
 #[derive(Debug)]
@@ -105,32 +95,9 @@ impl SyncTrace {
 fn count(trace: impl BufRead, synchronous: &BTreeSet<u32>) -> io::Result<SyncCounts> {
     let mut counts = SyncCounts::default();
     for line in trace.split(b'\n') {
-        let line = line?;
-        let (writes, syncs) = call(&String::from_utf8_lossy(&line), synchronous);
-        counts.writes += u64::from(writes);
-        counts.syncs += u64::from(syncs);
+        counts.add_line(&line?, synchronous);
     }
     Ok(counts)
-}
-
-/// Returns whether a line is of a call that writes to a file, and whether of one that is a sync. A call that another
-/// one interrupted has two lines; its first one counts.
-fn call(line: &str, synchronous: &BTreeSet<u32>) -> (bool, bool) {
-    let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
-    let Some((name, arguments)) = line.split_once('(') else { return (false, false) };
-    match name {
-        "fsync" | "fdatasync" | "sync" | "syncfs" => (false, true),
-        "msync" => (false, arguments.contains("MS_SYNC")),
-        "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => {
-            // `9</folder/zone.jnl>`; a socket, a pipe or an eventfd has no path.
-            let Some((number, path)) = arguments.split_once('<') else { return (false, false) };
-            let is_file = path.starts_with('/') && !path.starts_with("/dev/");
-            let flags = arguments.contains("RWF_DSYNC") || arguments.contains("RWF_SYNC");
-            let syncs = flags || number.parse().is_ok_and(|number| synchronous.contains(&number));
-            (is_file, is_file && syncs)
-        }
-        _ => (false, false),
-    }
 }
 
 /// Returns the open files of processes whose every write is a sync.
@@ -142,13 +109,6 @@ fn synchronous(pids: &[u32]) -> BTreeSet<u32> {
         .flat_map(of)
         .filter(|entry| fs::read_to_string(entry.path()).is_ok_and(|info| writes_are_syncs(&info)));
     flagged.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Returns whether the information about an open file says that each write is a sync.
-fn writes_are_syncs(info: &str) -> bool {
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & O_DSYNC != 0)
 }
 
 /// Returns how many times a second the disk of the folder `dir` writes 4 KiB and syncs them, one after the other.
@@ -169,60 +129,12 @@ pub(crate) fn syncs_per_second(dir: &Path) -> io::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    #[test]
-    fn writes_and_syncs_are_told_from_other_calls() {
-        let synchronous = BTreeSet::from([8]);
-        let table = [
-            ("812   write(9</tmp/x/zone.jnl>, \"\"..., 96) = 96", (true, false)),
-            ("write(9</tmp/x/zone.jnl>, \"\"..., 96) = 96", (true, false)),
-            ("812   fsync(9</tmp/x/zone.jnl>) = 0", (false, true)),
-            ("812   fdatasync(9</tmp/x/data.mdb> <unfinished ...>", (false, true)),
-            ("812   <... fdatasync resumed>) = 0", (false, false)),
-            ("812   pwrite64(8</tmp/x/data.mdb>, \"\"..., 120, 0) = 120", (true, true)),
-            ("812   pwrite64(18</tmp/x/data.mdb>, \"\"..., 120, 0) = 120", (true, false)),
-            ("812   pwritev2(9</tmp/x/a>, [], 1, 0, RWF_DSYNC) = 4", (true, true)),
-            ("812   msync(0x7f0000, 4096, MS_SYNC) = 0", (false, true)),
-            ("812   msync(0x7f0000, 4096, MS_ASYNC) = 0", (false, false)),
-            ("812   write(4<anon_inode:[eventfd]>, \"\"..., 8) = 8", (false, false)),
-            ("812   write(2</dev/null>, \"\"..., 8) = 8", (false, false)),
-            ("812   writev(5<TCP:[1]>, [], 2) = 8", (false, false)),
-            ("812   +++ exited with 0 +++", (false, false)),
-            ("", (false, false)),
-        ];
-        for (line, wanted) in table {
-            assert_eq!(call(line, &synchronous), wanted, "{line}");
-        }
-        let text: String = table.iter().map(|(line, _)| format!("{line}\n")).collect();
-        let counts = count(text.as_bytes(), &synchronous).expect("reads");
-        assert_eq!(counts, SyncCounts { writes: 5, syncs: 5 });
-    }
-
-    #[test]
-    fn flags_of_open_files() {
-        for (flags, syncs) in [("0100002", false), ("0110002", true), ("04110002", true)] {
-            assert_eq!(writes_are_syncs(&format!("pos:\t0\nflags:\t{flags}\n")), syncs, "{flags}");
-        }
-        assert!(!writes_are_syncs("") && !writes_are_syncs("flags:\tx\n"));
-    }
 
     #[test]
     fn a_disk_syncs() {
         let dir = tempfile::tempdir().expect("a folder");
         assert!(syncs_per_second(dir.path()).expect("writes") > 0.0);
         assert_eq!(fs::read_dir(dir.path()).expect("reads").count(), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn any_output_is_counted(bytes: Vec<u8>, text in "[0-9]{0,3} ?[a-z0-9]{0,9}\\(?[0-9]?<?/?.{0,9}") {
-            let of = |bytes: &[u8]| count(bytes, &BTreeSet::from([1])).expect("reads");
-            let lines = 1 + bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
-            prop_assert!(of(&bytes).writes.max(of(&bytes).syncs) <= lines);
-            prop_assert!(of(text.as_bytes()).writes <= 1 + text.matches('\n').count() as u64);
-        }
     }
 }

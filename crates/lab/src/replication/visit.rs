@@ -1,7 +1,7 @@
 //! Visits to a server in a group that replicates a zone.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 
 use experiment::settings::ReplicationSettings;
 use experiment::{Circumstances, Method, NameBudget, Point, Visit};
@@ -10,7 +10,7 @@ use record::request::{Edns, Expect, Query, Workload};
 
 use super::material::Material;
 use super::part::{KEY, Part, Peer, Signing};
-use super::{Ground, Group, Member, ZONE, follower_address, queried_address};
+use super::{Ground, Group, Member, follower_address, queried_address};
 use crate::bench::LabBench;
 use crate::cpus::CpuList;
 use crate::query_stream::Prepared;
@@ -59,7 +59,7 @@ impl Session<'_> {
         group.sender_cpus = sender_cpus;
         let queried = |number| SocketAddr::new(queried_address(number).into(), PORT);
         let asked = self.checked.questions[v.point];
-        let mut base = asked.request(point, self.options.seed, queried(0), None);
+        let mut base = asked.request(point, None, self.options.seed, queried(0), None);
         base.workload = workload;
         base.also = (1..settings.replication.instances).map(queried).collect();
         let limit = settings.dut.cpu_limit;
@@ -134,6 +134,8 @@ impl Session<'_> {
         };
         let zone_file = material.signed.clone().unwrap_or_else(|| material.zone.clone());
         let zone = material.apex.to_string().trim_end_matches('.').to_owned();
+        let variables = settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
+        let variables: BTreeMap<String, String> = variables.collect();
         let measured = |part, zone_file| Member {
             installed: installed.clone(),
             name: installed.adapter().name.clone(),
@@ -142,9 +144,7 @@ impl Session<'_> {
             zone: zone.clone(),
             zone_file,
             threads: settings.dut.threads,
-            variables: { settings.variables.iter() }
-                .map(|(k, v)| (k.clone(), v.0.clone()))
-                .collect(),
+            variables: variables.clone(),
         };
         let Some(primary) = &r.primary else {
             can_sign(installed, signing)?;
@@ -155,10 +155,10 @@ impl Session<'_> {
                 others: Vec::new(),
             });
         };
-        let primary = self.group_member(primary)?;
+        let primary = self.companion(primary)?;
         can_sign(&primary, signing)?;
         let beside = r.secondaries.iter().filter(|name| **name != installed.adapter().name);
-        let beside = beside.map(|name| self.group_member(name)).collect::<Result<Vec<_>, _>>()?;
+        let beside = beside.map(|name| self.companion(name)).collect::<Result<Vec<_>, _>>()?;
         for follower in beside.iter().chain([installed]) {
             follows(follower, &primary)?;
         }
@@ -172,47 +172,39 @@ impl Session<'_> {
             Member { name, ..measured(Part { v4, ..follower(number) }, None) }
         });
         let beside = (r.instances..).zip(beside).map(|(number, installed)| {
-            let part = follower(number);
-            Member {
-                zone: zone.clone(),
-                ..member(installed, "secondary", number, Host::Dut, part, None)
-            }
+            let name = format!("secondary-{number}-{}", installed.adapter().name);
+            beside_measured(installed, name, Host::Dut, follower(number), &zone)
         });
         let others = instances.chain(beside).collect();
         let of_primary = Part { signing, ..part(true, at, &peers) };
-        let primary = member(primary, "primary", 0, Host::Auth, of_primary, Some(zone_file));
+        let name = format!("primary-0-{}", primary.adapter().name);
+        let primary = beside_measured(primary, name, Host::Auth, of_primary, &zone);
         Ok(Cast {
             measured: measured(measured_part(false, signing, &[Peer::at(at)]), None),
-            primary: Some(Member { zone: zone.clone(), ..primary }),
+            primary: Some(Member { zone_file: Some(zone_file), ..primary }),
             others,
         })
     }
-
-    /// Finds the program of a server other than the server under test.
-    fn group_member(&mut self, name: &str) -> Result<Installed, Shortfall> {
-        let known = self.checked.companions.iter().find(|adapter| adapter.name == name);
-        let adapter =
-            known.ok_or_else(|| Shortfall::Cannot(format!("there is no server {name}")))?;
-        if let Err(e) = adapter.program() {
-            return Err(Shortfall::Cannot(e.to_string()));
-        }
-        self.find(adapter)
-    }
 }
 
-/// Makes a server beside the server under test, with one thread.
-fn member(
+/// Makes a server beside the server under test, with one thread and without a zone file.
+fn beside_measured(
     installed: Installed,
-    what: &str,
-    number: usize,
+    name: String,
     host: Host,
     part: Part,
-    zone_file: Option<PathBuf>,
+    zone: &str,
 ) -> Member {
-    let name = format!("{what}-{number}-{}", installed.adapter().name);
-    let variables = std::collections::BTreeMap::new();
-    let zone = ZONE.to_owned();
-    Member { installed, name, host, part, zone, zone_file, threads: Some(1), variables }
+    Member {
+        installed,
+        name,
+        host,
+        part,
+        zone: zone.to_owned(),
+        zone_file: None,
+        threads: Some(1),
+        variables: BTreeMap::new(),
+    }
 }
 
 /// Makes the role of a server at one address.

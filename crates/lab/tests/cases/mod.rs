@@ -27,6 +27,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("pdns_serves", || within_or(|lab| servers::starts(lab, "pdns"))),
     ("yadifa_serves", || within_or(|lab| servers::starts(lab, "yadifa"))),
     ("dnsdist_serves", || within_or(|lab| servers::starts(lab, "dnsdist+unbound"))),
+    ("nginx_serves", || within_or(|lab| servers::starts(lab, "nginx+unbound"))),
+    ("haproxy_serves", || within_or(|lab| servers::starts(lab, "haproxy+unbound"))),
     ("bind9_serves", || within_or(|lab| servers::starts(lab, "bind9"))),
     ("nsd_serves", || within_or(|lab| servers::starts(lab, "nsd"))),
     ("knot_serves", || within_or(|lab| servers::starts(lab, "knot"))),

@@ -61,85 +61,77 @@ pub fn are_readable(message: &[u8], at: usize, count: usize) -> bool {
     };
     let (questions, mut at) = (at, at);
     (0..count).all(|number| {
-        let Some((before, own)) = fields.split_at_mut_checked(number) else { return false };
-        let Some(own) = own.first_mut() else { return false };
-        let known = Known { questions, before };
-        let end = record_end(message, at, own, known, &mut budget);
-        at = end.unwrap_or(at);
-        end.is_some()
+        let Some((record, end)) = Record::read(message, at) else { return false };
+        let Some(field) = fields.get_mut(number) else { return false };
+        *field = record.rdata_at;
+        let known = Known { questions, fields: &fields[..=number] };
+        at = end;
+        check_record(message, &record, end, known, &mut budget).is_some()
     })
 }
 
 /// Largest number of records whose fields are kept without an allocation.
 const FEW: usize = 64;
 
-/// What stands before a record: the end of the questions, and where the data of each earlier record begins.
+/// Fields that no name may go through: the end of the questions, and where the data of each record begins, up to the
+/// record that is checked.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     questions: usize,
-    before: &'a [usize],
+    fields: &'a [usize],
 }
 
 impl Known<'_> {
     /// Returns whether the octets from `at` to `end` have none of a type, class, TTL or length.
-    fn is_text(&self, at: usize, end: usize, own: Option<usize>) -> bool {
+    fn is_text(&self, at: usize, end: usize) -> bool {
         // Type and class of the question.
         if at < self.questions {
             return end <= self.questions - 4;
         }
         // The ten octets before the data of a record.
-        let next = self.before.partition_point(|data| *data <= at);
-        let next = self.before.get(next).copied().or(own.filter(|data| *data > at));
-        next.is_none_or(|data| end <= data - 10)
+        let next = self.fields.partition_point(|data| *data <= at);
+        self.fields.get(next).is_none_or(|data| end <= data - 10)
     }
 }
 
 /// Returns the size in octets that the possibly compressed name takes at `at`, if it is readable.
-fn name_len(
-    message: &[u8],
-    at: usize,
-    known: Known<'_>,
-    own: Option<usize>,
-    budget: &mut Budget,
-) -> Option<usize> {
+fn name_len(message: &[u8], at: usize, known: Known<'_>, budget: &mut Budget) -> Option<usize> {
     let len = skip_name(message, at)? - at;
     for label in labels(message, at, budget) {
         let label = label?;
         let from = label.as_ptr() as usize - message.as_ptr() as usize;
         // Others are reached by a pointer.
         let here = (at..at + len).contains(&from);
-        if !here && !known.is_text(from, from + label.len(), own) {
+        if !here && !known.is_text(from, from + label.len()) {
             return None;
         }
     }
     Some(len)
 }
 
-/// Returns the offset after the record at `at`, if the record is readable; `data_at` is set to the offset of its data.
-fn record_end(
+/// Checks the owner name and the data of a record that ends at `end`; `None` if they are not readable.
+fn check_record(
     message: &[u8],
-    at: usize,
-    data_at: &mut usize,
+    record: &Record<'_>,
+    end: usize,
     known: Known<'_>,
     budget: &mut Budget,
-) -> Option<usize> {
-    let (record, end) = Record::read(message, at)?;
-    *data_at = record.rdata_at;
-    let own = Some(record.rdata_at);
+) -> Option<()> {
+    let owner = record.owner;
     // Most owners are a pointer to the question, whose name is valid.
-    if message[at..at + 2] != [0xc0, HEADER as u8] {
-        name_len(message, at, known, own, budget)?;
+    if message[owner..owner + 2] != [0xc0, HEADER as u8] {
+        name_len(message, owner, known, budget)?;
     }
     // OPT; TKEY and TSIG.
     if matches!(record.rtype, Qtype(41 | 249 | 250)) {
         return None;
     }
-    let Some(Shape { front, names, after }) = Shape::of(record.rtype) else { return Some(end) };
+    let Some(Shape { front, names, after }) = Shape::of(record.rtype) else { return Some(()) };
     let mut at = record.rdata_at + front;
     for _ in 0..names {
-        at += name_len(message, at, known, own, budget)?;
+        at += name_len(message, at, known, budget)?;
     }
-    (at + after == end).then_some(end)
+    (at + after == end).then_some(())
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ fn a_server_started_as_root_becomes_an_ordinary_user() {
 }
 
 #[test]
-fn the_user_root_changes_nothing_whoever_starts_the_server() {
+fn with_user_root_the_server_keeps_its_user() {
     let server = dns64d(&[&ipv4_only()], "server.user = \"root\"");
     assert_eq!(server.user_ids(), [nix::unistd::geteuid().as_raw(); 4]);
 }

@@ -1,0 +1,59 @@
+//! TLS proxies before a resolver, in an experiment: real servers, over each transport that they forward.
+
+use std::path::Path;
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+/// Three transports over two proxies, a few queries each.
+const EXPERIMENT: &str = "name = \"x\"\ntitle = \"x\"\nrole = \"resolver\"\nmethod = \"closed\"\nrepeats = 1\n\
+                          servers = [\"nginx+unbound\", \"haproxy+unbound\"]\n\
+                          [workload]\nnamespace = \"10.0.0.0/12\"\n\
+                          [closed]\nduration = \"300ms\"\nwindow = 8\n\
+                          [tester]\nclients = 2\n\
+                          [matrix]\ntester.transport = [\"udp\", \"tcp\", \"tls\", \"https\"]\n";
+
+/// Runs the experiment in `dir`; its record, or `None` where there is no lab.
+fn run(dir: &Path) -> Option<Value> {
+    std::fs::write(dir.join("x.toml"), EXPERIMENT).expect("writes");
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .current_dir(dir)
+        .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
+        .output()
+        .expect("starts");
+    let Ok(json) = std::fs::read_to_string(dir.join("x.json")) else {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains("namespace"), "{text}");
+        skip::because(text);
+        return None;
+    };
+    Some(serde_json::from_str(&json).expect("JSON"))
+}
+
+#[test]
+fn proxies_end_tls_and_forward_what_they_can() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(record) = run(dir.path()) else { return };
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let skipped = record["skipped"].as_array().map_or(&[][..], |all| all);
+    if let Some(missing) = skipped.iter().find(|one| text(one, "why").contains("not installed")) {
+        skip::because(text(missing, "why"));
+        return;
+    }
+    let cell = |one: &Value| (text(one, "server"), text(&one["settings"], "transport"));
+    let mut refused: Vec<_> = skipped.iter().map(cell).collect();
+    refused.sort();
+    let expected = [("haproxy", "https"), ("haproxy", "udp"), ("nginx", "https")];
+    let expected = expected.map(|(front, over)| (format!("{front}+unbound"), over.to_owned()));
+    assert_eq!(refused, expected, "{}", record["skipped"]);
+    assert!(skipped.iter().all(|one| text(one, "why").contains(" does not speak ")), "{skipped:?}");
+    let results = record["results"].as_array().expect("cells");
+    let answered = results.iter().flat_map(|one| one["trials"].as_array().expect("trials"));
+    let answered: Vec<&Value> = answered.collect();
+    assert_eq!(answered.len(), 5, "{}", record["results"]);
+    for trial in answered {
+        assert_eq!(trial["invalid"], serde_json::json!({}), "{}", trial["conditions"]);
+        assert!(trial["valid"].as_u64() > Some(0), "{}", trial["conditions"]);
+    }
+}
