@@ -4,6 +4,7 @@
 //! values are validated by [`Config::parse`] at the end. `defaults.toml`, printed by `dns64d
 //! --print-defaults`, explains each setting; a test compares it with the defaults in the code.
 
+mod block;
 mod bounds;
 mod changes;
 mod defaults;
@@ -12,21 +13,23 @@ pub(crate) mod ports;
 mod text;
 mod validate;
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use measure::Nanos;
 use serde::Deserialize;
 use thiserror::Error;
 use wire::{Name, Pref64};
 
-use defaults::{all_ipv4, all_networks, authorities, no_suffix, udp, yes};
+use defaults::{authorities, udp, yes};
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks,
-    networks_or_none, text, texts, udp_size, udp_size_or_none,
+    address_or_none, addresses, doh_addresses, dot_addresses, networks, text, texts, udp_size,
+    udp_size_or_none,
 };
 
+pub(crate) use block::fits;
+pub use block::{BlockConfig, Follow, Probe};
 pub use changes::{Change, changes};
 pub use ports::PortRange;
 pub use text::Bytes;
@@ -287,56 +290,6 @@ pub enum HintMode {
     Keep,
     /// They are removed.
     Strip,
-}
-
-/// A prefix and the clients that get it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct BlockConfig {
-    /// The prefix.
-    #[serde(deserialize_with = "text")]
-    pub prefix: Pref64,
-    /// Bits behind the IPv4 address.
-    #[serde(default = "no_suffix", deserialize_with = "text")]
-    pub suffix: Ipv6Addr,
-    /// Clients that get it.
-    #[serde(default = "all_networks", deserialize_with = "networks")]
-    pub clients: Vec<IpNet>,
-    /// IPv4 addresses that are mapped.
-    #[serde(default = "all_ipv4", deserialize_with = "ipv4_networks")]
-    pub mapped: Vec<Ipv4Net>,
-    /// Exceptions, which are not mapped.
-    #[serde(default, deserialize_with = "ipv4_networks")]
-    pub not_mapped: Vec<Ipv4Net>,
-    /// Whether addresses that are not global are mapped under the well-known prefix (RFC 6052 section 3.1).
-    #[serde(default)]
-    pub map_non_global: bool,
-    /// Replaces `synthesis.exclude` for this block.
-    #[serde(default, deserialize_with = "networks_or_none")]
-    pub exclude: Option<Vec<IpNet>>,
-    /// Replaces `synthesis.recursive-only` for this block.
-    #[serde(default)]
-    pub recursive_only: Option<bool>,
-    /// Replaces `synthesis.break-dnssec` for this block.
-    #[serde(default)]
-    pub break_dnssec: Option<bool>,
-}
-
-impl BlockConfig {
-    /// Makes a block of all clients and all addresses.
-    pub fn new(prefix: Pref64) -> Self {
-        BlockConfig {
-            prefix,
-            suffix: no_suffix(),
-            clients: all_networks(),
-            mapped: all_ipv4(),
-            not_mapped: Vec::new(),
-            map_non_global: false,
-            exclude: None,
-            recursive_only: None,
-            break_dnssec: None,
-        }
-    }
 }
 
 /// Upstream servers.

@@ -6,6 +6,7 @@
 //!                            │
 //!   client ──datagram──> server (a role) ──datagram──> upstream
 //!      └─────stream────>    │    └────────stream──────────┘
+//!                           ├ follow        learned prefixes, NAT64s that fail
 //!                           ├ admission     which clients may send queries, and how many
 //!                           ├ cache         stored answers
 //!                           ├ special       queries answered locally
@@ -27,6 +28,8 @@ pub mod config;
 mod cookie;
 mod counters;
 mod extended_error;
+pub mod follow;
+mod nat64;
 mod policy;
 mod question;
 mod reply;
@@ -44,6 +47,7 @@ mod upstream;
 pub use cache::{CachedAnswer, Domain, Dump};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use nat64::{Lifetime, Nat64, Nat64s};
 pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
 pub use statistics::{LatencyClass, Statistics};

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use dns64::config::{Change, MAX_UPSTREAMS, TlsConfig, Transport, changes};
-use dns64::{Config, Settings};
+use dns64::{Config, Nat64s, Settings};
 use engine::SocketId;
 use http::HeaderValue;
 use measure::Transport as ClientTransport;
@@ -29,8 +29,12 @@ use udp::{UdpEngine, sys};
 use crate::args::Args;
 use crate::beat::Beat;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
+use crate::nat64::Following;
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, log, metrics, privileges, worker};
+use crate::{beat, carrier, control, log, metrics, nat64, privileges, worker};
+
+/// TLS settings of the upstream servers that are queried over TLS.
+type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
 
 /// Events for the main thread that may wait.
 const EVENTS: usize = 16;
@@ -39,6 +43,8 @@ const EVENTS: usize = 16;
 pub(crate) enum Event {
     /// Reads the configuration again, and sends what has changed, or why nothing has.
     Reload(Option<SyncSender<Result<Vec<Change>, String>>>),
+    /// Uses other prefixes.
+    Nat64s(Nat64s),
     /// Ends the server.
     End,
 }
@@ -78,6 +84,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()>
                 asked.iter().for_each(|asked| drop(asked.try_send(result.clone())));
                 let _ = sd_notify::notify(false, &[NotifyState::Ready]);
             }
+            Event::Nat64s(nat64s) => running.use_nat64s(nat64s),
             Event::End => break,
         }
     }
@@ -104,6 +111,8 @@ struct Running {
     end: CancellationToken,
     /// Memory of the streams.
     budget: Budget,
+    /// The current prefixes.
+    following: Following,
 }
 
 impl Running {
@@ -127,16 +136,12 @@ impl Running {
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
         let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
         let control = control.map(|path| control::listen(path)).transpose()?;
+        let icmp6 = nat64::open(config)?;
         privileges::drop_to(&config.server.user)?;
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory());
-        let new_worker = |(number, engine)| {
-            let (seed, threads) = (random()?, threads.clone());
-            Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
-        };
-        let ready: Vec<Worker> =
-            engines.into_iter().enumerate().map(new_worker).collect::<Result<_, _>>()?;
+        let ready = new_workers(engines, &settings, &threads, &budget)?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let workers = run_workers(ready, &config.server.cpus)?;
 
@@ -162,6 +167,9 @@ impl Running {
             beats.push(start.beat.clone());
             others.push(thread(start.beat.name.clone(), move || carrier::run(start))?);
         }
+        let (following, start) =
+            Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
+        others.push(thread("nat64".into(), move || nat64::run(start))?);
         let services = Services {
             metrics,
             control,
@@ -172,10 +180,23 @@ impl Running {
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
             events,
+            active: shared.clone(),
         };
         services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
-        Ok(Running { text, settings, shared, tls, handles, workers, others, end, budget })
+        let settings = settings.clone();
+        Ok(Running {
+            text,
+            settings,
+            shared,
+            tls,
+            handles,
+            workers,
+            others,
+            end,
+            budget,
+            following,
+        })
     }
 
     /// Reads the configuration again; one with errors changes nothing. Returns what has changed.
@@ -198,17 +219,32 @@ impl Running {
         }
         log::set_level(config.server.log);
         let Settings { workers, cookie_secret, .. } = *self.settings;
-        self.settings = Arc::new(Settings::new(config, workers, cookie_secret));
+        let nat64s = self.following.reload(&config);
+        let settings = Settings::new(config, workers, cookie_secret).with_nat64s(nat64s);
+        self.apply(settings, Some(upstream_tls));
         self.budget.resize(self.settings.stream_memory());
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
-            ActiveSettings { settings: self.settings.clone(), upstream_tls };
-        for handle in &self.handles {
-            handle.reload(self.settings.clone());
-        }
         self.text = text;
         let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
         tracing::info!(changed = keys.join(", "), "{}: configuration read again", path.display());
         Ok(changes)
+    }
+
+    /// Gives all threads other settings.
+    fn apply(&mut self, settings: Settings, upstream_tls: Option<UpstreamTlsMap>) {
+        self.settings = Arc::new(settings);
+        let mut active = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        active.settings = self.settings.clone();
+        upstream_tls.into_iter().for_each(|tls| active.upstream_tls = tls);
+        drop(active);
+        self.handles.iter().for_each(|handle| handle.reload(self.settings.clone()));
+    }
+
+    /// Uses other prefixes, unless the configuration that they are for was replaced meanwhile.
+    fn use_nat64s(&mut self, nat64s: Nat64s) {
+        if nat64s.are_for(&self.settings.config) {
+            self.apply(self.settings.with_nat64s(&nat64s), None);
+            self.following.replace(nat64s);
+        }
     }
 
     /// Ends all threads after pending questions are answered.
@@ -232,6 +268,20 @@ impl Running {
         }
         result
     }
+}
+
+/// Makes a worker for each engine.
+fn new_workers(
+    engines: Vec<UdpEngine>,
+    settings: &Arc<Settings>,
+    threads: &Threads,
+    budget: &Budget,
+) -> anyhow::Result<Vec<Worker>> {
+    let new_worker = |(number, engine)| {
+        let (seed, threads) = (random()?, threads.clone());
+        Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
+    };
+    engines.into_iter().enumerate().map(new_worker).collect()
 }
 
 /// Starts the threads of the workers, pinned to these cores in turn if there are any.
@@ -258,6 +308,7 @@ struct Services {
     path: PathBuf,
     listen: Vec<String>,
     events: SyncSender<Event>,
+    active: carrier::Shared,
 }
 
 impl Services {
@@ -267,8 +318,18 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services { metrics, control, workers, beats, places, budget, path, listen, events } =
-            self;
+        let Services {
+            metrics,
+            control,
+            workers,
+            beats,
+            places,
+            budget,
+            path,
+            listen,
+            events,
+            active,
+        } = self;
         let watched = (beats.clone(), end.clone());
         if let Some(listener) = metrics {
             let source = metrics::Source {
@@ -276,6 +337,7 @@ impl Services {
                 beats: beats.clone(),
                 places: places.clone(),
                 budget: budget.clone(),
+                active,
             };
             let end = end.clone();
             threads.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
@@ -295,8 +357,8 @@ impl Services {
 /// Logs that the server is ready.
 fn log_ready(settings: &Settings, addresses: &[SocketAddr]) {
     let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let blocks = settings.config.blocks();
-    let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();
+    let prefixes = settings.policy.prefixes().flatten();
+    let prefixes: Vec<String> = prefixes.map(|prefix| prefix.to_string()).collect();
     tracing::info!(
         listen = listen.join(", "),
         prefixes = prefixes.join(", "),
@@ -376,7 +438,7 @@ fn server_tls(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Res
 }
 
 /// Returns the TLS settings for the upstream servers that are queried over TLS.
-fn upstream_tls(config: &Config) -> anyhow::Result<Arc<HashMap<SocketAddr, UpstreamTls>>> {
+fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
     let mut all = HashMap::new();
     for pool in config.pools().into_iter().filter(|pool| pool.transport == Transport::Tls) {
         let verify = match pool.tls_authorities.as_os_str().is_empty() {

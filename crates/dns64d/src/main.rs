@@ -7,6 +7,7 @@ mod control;
 mod daemon;
 mod log;
 mod metrics;
+mod nat64;
 mod privileges;
 mod worker;
 

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use dns64::streams::{FromStreams, ToStreams};
+use dns64::streams::{DISCOVERY, FromStreams, ToStreams};
 use dns64::{
     Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, SocketChange, Statistics,
 };
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
+use tokio::sync::mpsc::UnboundedSender;
 use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
@@ -68,6 +69,8 @@ struct Inbox {
     settings: Option<Arc<Settings>>,
     /// What an operator wants; one at a time.
     orders: Vec<Order>,
+    /// Where the answer about upstream's prefixes goes.
+    discovery: Option<UnboundedSender<Vec<u8>>>,
 }
 
 /// What an operator wants of a worker. The worker sends the result to `done`, where there is room for it.
@@ -76,6 +79,8 @@ pub(crate) enum Order {
     Flush { domain: Box<Domain>, done: SyncSender<usize> },
     /// Show some answers of the cache.
     Dump { from: u32, most: usize, done: SyncSender<Dump> },
+    /// Query upstream's prefixes; the result is the reply.
+    Discover { done: UnboundedSender<Vec<u8>> },
 }
 
 impl WorkerHandle {
@@ -198,6 +203,10 @@ impl Worker {
             }
             let upstream_connections = role.upstream_connections();
             for mut message in role.drain_to_streams() {
+                if let ToStreams::Answer { stream: DISCOVERY, message } = message {
+                    handle.discovered(message);
+                    continue;
+                }
                 let reservation = match &mut message {
                     ToStreams::Answer { message, .. } => budget.take(message.len()).or_else(|| {
                         // An empty answer tells the stream that there is none.
@@ -238,10 +247,10 @@ impl WorkerHandle {
     fn take(&self, role: &mut Dns64, now: Nanos) -> bool {
         // The inbox is usually empty, and the lock is free.
         let mut inbox = lock(&self.shared.inbox);
-        let Inbox { messages, settings, orders } = &mut *inbox;
+        let Inbox { messages, settings, orders, .. } = &mut *inbox;
         let ordered = std::mem::take(orders);
         let ready = role.inbox_is_empty();
-        let any = ready && !messages.is_empty() || settings.is_some();
+        let mut any = ready && !messages.is_empty() || settings.is_some();
         if let Some(settings) = settings.take() {
             role.reload(settings);
         }
@@ -258,9 +267,22 @@ impl WorkerHandle {
                 Order::Dump { from, most, done } => {
                     drop(done.try_send(role.dump(from, most, now)));
                 }
+                Order::Discover { done } => {
+                    lock(&self.shared.inbox).discovery = Some(done);
+                    role.push_from_streams(FromStreams::Discovery);
+                    any = true;
+                }
             }
         }
         any
+    }
+
+    /// Passes on what upstream says about its prefixes.
+    fn discovered(&self, message: Vec<u8>) {
+        if let Some(done) = lock(&self.shared.inbox).discovery.take() {
+            // At the end of the server nobody needs it.
+            let _ = done.send(message);
+        }
     }
 
     /// Publishes the state of the worker, and logs which servers have died or come back.

@@ -128,22 +128,6 @@ impl Default for MetricsConfig {
     }
 }
 
-/// Returns an empty suffix.
-pub(super) fn no_suffix() -> Ipv6Addr {
-    Ipv6Addr::UNSPECIFIED
-}
-
-/// Returns all networks.
-pub(super) fn all_networks() -> Vec<IpNet> {
-    let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
-    all_ipv4().into_iter().map(IpNet::V4).chain([v6]).collect()
-}
-
-/// Returns all IPv4 addresses.
-pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
-    vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
-}
-
 /// Returns UDP.
 pub(super) fn udp() -> Transport {
     Transport::Udp

@@ -175,6 +175,7 @@ impl Dns64 {
             facts.view,
             &key,
             &self.scratch.question,
+            now,
             &mut self.scratch.answer,
         );
         match special {
@@ -358,7 +359,7 @@ impl Dns64 {
     }
 
     /// Starts the first lookup of a question.
-    fn start(&mut self, t: u32, special: Special, now: Nanos, tx: &mut TxBatch) {
+    pub(super) fn start(&mut self, t: u32, special: Special, now: Nanos, tx: &mut TxBatch) {
         let policy = &self.settings.policy;
         let settings = &policy.synthesis;
         let transaction = &mut self.transactions[t];
