@@ -15,6 +15,7 @@ mod forward;
 mod http;
 mod kit;
 mod memory;
+mod monitoring;
 mod nat64;
 mod private;
 mod row;
