@@ -101,6 +101,9 @@ pub struct ServerConfig {
     pub deny: Vec<IpNet>,
     /// Reply to other clients.
     pub denied: Denied,
+    /// Networks of proxies, whose queries and connections begin with a PROXY header.
+    #[serde(deserialize_with = "networks")]
+    pub proxies: Vec<IpNet>,
     /// Whether ANY queries over UDP get a minimal answer (RFC 8482).
     pub minimal_any: bool,
     /// Largest UDP reply, in octets.
@@ -121,6 +124,13 @@ impl ServerConfig {
     pub fn permits(&self, client: IpAddr) -> bool {
         let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&client));
         within(&self.allow) && !within(&self.deny)
+    }
+
+    /// Returns whether an address is that of a proxy.
+    #[inline]
+    pub fn is_proxy(&self, address: IpAddr) -> bool {
+        // Usually there are none.
+        self.proxies.iter().any(|network| network.contains(&address))
     }
 }
 

@@ -8,6 +8,7 @@
 //!      └─────stream────>    │    └────────stream──────────┘
 //!                           ├ follow        learned prefixes, NAT64s that fail
 //!                           ├ admission     which clients may send queries, and how many
+//!                           ├ proxy         the client that a load balancer names
 //!                           ├ cache         stored answers
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
@@ -31,6 +32,7 @@ mod extended_error;
 pub mod follow;
 mod nat64;
 mod policy;
+pub mod proxy;
 mod question;
 mod reply;
 mod server;

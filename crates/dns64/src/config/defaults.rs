@@ -24,6 +24,7 @@ impl Default for ServerConfig {
             ],
             deny: Vec::new(),
             denied: Denied::Refuse,
+            proxies: Vec::new(),
             minimal_any: true,
             max_udp_size: 1_232,
             socket_buffer: Bytes(4 << 20),

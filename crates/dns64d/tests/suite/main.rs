@@ -18,6 +18,7 @@ mod memory;
 mod monitoring;
 mod nat64;
 mod private;
+mod proxy;
 mod row;
 mod strangers;
 mod table;
