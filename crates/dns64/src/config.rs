@@ -10,6 +10,7 @@ mod changes;
 mod defaults;
 mod forward;
 pub(crate) mod ports;
+mod route;
 mod text;
 mod validate;
 
@@ -24,14 +25,15 @@ use wire::{Name, Pref64};
 
 use defaults::{authorities, udp, yes};
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, networks, text, texts, udp_size,
-    udp_size_or_none,
+    address_or_none, addresses, doh_addresses, dot_addresses, hosts, networks, text, texts,
+    udp_size, udp_size_or_none,
 };
 
 pub(crate) use block::fits;
 pub use block::{BlockConfig, Follow, Probe};
 pub use changes::{Change, changes};
 pub use ports::PortRange;
+pub use route::RouteConfig;
 pub use text::Bytes;
 
 /// All settings with their defaults and explanations, as a configuration file.
@@ -111,6 +113,8 @@ pub struct ServerConfig {
     pub max_udp_size: u16,
     /// Receive and send buffer to ask for on each UDP socket, in octets.
     pub socket_buffer: Bytes,
+    /// The way of packets to clients.
+    pub route: RouteConfig,
     /// User to change to; empty for an ordinary one if the server is started as root.
     pub user: String,
     /// Level of the log.
@@ -311,6 +315,11 @@ pub struct UpstreamConfig {
     pub servers: Vec<SocketAddr>,
     /// Share of the queries of each server; empty: the fastest gets them.
     pub weights: Vec<u32>,
+    /// Source addresses of the queries, one of each family at most.
+    #[serde(deserialize_with = "hosts")]
+    pub source: Vec<IpAddr>,
+    /// The way of queries.
+    pub route: RouteConfig,
     /// Transport of the queries.
     pub transport: Transport,
     /// Name in their certificates for TLS; empty for their addresses.
@@ -376,6 +385,9 @@ pub struct ForwardConfig {
     /// Share of the queries of each server; empty: the fastest gets them.
     #[serde(default)]
     pub weights: Vec<u32>,
+    /// Source addresses of the queries, one of each family at most.
+    #[serde(default, deserialize_with = "hosts")]
+    pub source: Vec<IpAddr>,
     /// Transport of the queries.
     #[serde(default = "udp")]
     pub transport: Transport,

@@ -273,6 +273,11 @@ impl Dns64 {
         fits
     }
 
+    /// Returns the current settings.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// Returns how many connections there may be to each upstream server.
     pub fn upstream_connections(&self) -> usize {
         self.settings.config.upstream.tcp_connections

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -23,15 +24,16 @@ use streams::http::{ALPN_H2, ALPN_H3, ALPN_HTTP1};
 use streams::tls::ALPN_DOQ;
 use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
 use streams::{serve, tcp};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
-use udp::{UdpEngine, sys};
+use udp::{Prepare, UdpEngine, sys};
 
 use crate::args::Args;
 use crate::beat::Beat;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
 use crate::nat64::Following;
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, log, metrics, nat64, privileges, worker};
+use crate::{beat, carrier, control, log, metrics, nat64, privileges, route, worker};
 
 /// TLS settings of the upstream servers that are queried over TLS.
 type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
@@ -123,13 +125,7 @@ impl Running {
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let config = &settings.config;
-        let options = worker::options(config.server.socket_buffer.0);
-        let engines = UdpEngine::servers(&config.server.listen, settings.workers, options)
-            .context("server.listen")?;
-        let addresses = addresses(&engines[0], config.server.listen.len())?;
-        let listeners = addresses.iter().map(|&at| tcp::listen(at).map(Listener::Plain));
-        let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
-        let tls = listen_tls(&config.tls, &mut listeners)?;
+        let Bound { engines, addresses, listeners, tls } = Bound::new(config, settings.workers)?;
         let active =
             ActiveSettings { settings: settings.clone(), upstream_tls: upstream_tls(config)? };
         let metrics =
@@ -148,25 +144,16 @@ impl Running {
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
         let places = Arc::new(Places::new(budget.clone()));
+        let common = carrier::Common {
+            threads,
+            workers: handles.clone(),
+            active: shared.clone(),
+            places: places.clone(),
+            budget: budget.clone(),
+            end: end.clone(),
+        };
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
-        let mut others = Vec::new();
-        let listeners = share(listeners, inboxes.len())?;
-        for (number, (listeners, messages)) in listeners.into_iter().zip(inboxes).enumerate() {
-            let start = carrier::Start {
-                thread: number,
-                threads: threads.clone(),
-                listeners,
-                workers: handles.clone(),
-                active: shared.clone(),
-                places: places.clone(),
-                budget: budget.clone(),
-                messages,
-                end: end.clone(),
-                beat: Beat::new(format!("streams-{number}")),
-            };
-            beats.push(start.beat.clone());
-            others.push(thread(start.beat.name.clone(), move || carrier::run(start))?);
-        }
+        let mut others = run_streams(&common, listeners, inboxes, &mut beats)?;
         let (following, start) =
             Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
         others.push(thread("nat64".into(), move || nat64::run(start))?);
@@ -270,6 +257,32 @@ impl Running {
     }
 }
 
+/// The sockets to clients.
+struct Bound {
+    engines: Vec<UdpEngine>,
+    /// Addresses for UDP and TCP.
+    addresses: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
+    /// Certificates of the encrypted transports.
+    tls: Vec<ServerTls>,
+}
+
+impl Bound {
+    fn new(config: &Config, workers: usize) -> anyhow::Result<Self> {
+        let (listen, route) = (&config.server.listen, &config.server.route);
+        let options = worker::options(config.server.socket_buffer.0);
+        let prepare = |socket: BorrowedFd<'_>| route::prepare(route, socket);
+        let engines = UdpEngine::servers(listen, workers, options, &prepare);
+        let engines = engines.context("server.listen")?;
+        let addresses = addresses(&engines[0], listen.len())?;
+        let tcp = |&at: &SocketAddr| tcp::listen_with(at, &prepare).map(Listener::Plain);
+        let listeners = addresses.iter().map(tcp).collect::<Result<Vec<_>, _>>();
+        let mut listeners = listeners.context("server.listen")?;
+        let tls = listen_tls(&config.tls, &prepare, &mut listeners)?;
+        Ok(Bound { engines, addresses, listeners, tls })
+    }
+}
+
 /// Makes a worker for each engine.
 fn new_workers(
     engines: Vec<UdpEngine>,
@@ -295,6 +308,26 @@ fn run_workers(
         threads.push(thread(format!("worker-{number}"), move || worker.run(cpu))?);
     }
     Ok(threads)
+}
+
+/// Starts the threads of the streams, which share the listeners; adds their signs of life to `beats`.
+fn run_streams(
+    common: &carrier::Common,
+    listeners: Vec<Listener>,
+    inboxes: Vec<UnboundedReceiver<carrier::Message>>,
+    beats: &mut Vec<Beat>,
+) -> anyhow::Result<Vec<JoinHandle<std::io::Result<()>>>> {
+    let mut started = Vec::new();
+    let listeners = share(listeners, inboxes.len())?;
+    for (number, (listeners, messages)) in listeners.into_iter().zip(inboxes).enumerate() {
+        let beat = Beat::new(format!("streams-{number}"));
+        beats.push(beat.clone());
+        let name = beat.name.clone();
+        let common = common.clone();
+        let start = carrier::Start { thread: number, listeners, messages, beat, common };
+        started.push(thread(name, move || carrier::run(start))?);
+    }
+    Ok(started)
 }
 
 /// What the threads beside those of queries need.
@@ -375,7 +408,11 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
 }
 
 /// Binds the addresses of the encrypted transports; returns their certificates.
-fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Result<Vec<ServerTls>> {
+fn listen_tls(
+    config: &TlsConfig,
+    prepare: Prepare<'_>,
+    listeners: &mut Vec<Listener>,
+) -> anyhow::Result<Vec<ServerTls>> {
     let mut all = Vec::new();
     let mut server_tls_for = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
         let tls = (!addresses.is_empty()).then(|| server_tls(config, alpn)).transpose()?;
@@ -384,16 +421,17 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
     };
     if let Some(tls) = server_tls_for(&config.dot, &[ALPN_DOT])? {
         for &address in &config.dot {
-            listeners.push(Listener::Tls(tcp::listen(address).context("tls.dot")?, tls.clone()));
+            let socket = tcp::listen_with(address, prepare).context("tls.dot")?;
+            listeners.push(Listener::Tls(socket, tls.clone()));
         }
     }
     let http = server_tls_for(&config.doh, &[ALPN_H2, ALPN_HTTP1])?;
     if let (Some(http), Some(http3)) = (http, server_tls_for(&config.doh, &[ALPN_H3])?) {
         for &address in &config.doh {
-            let socket = tcp::listen(address).context("tls.doh")?;
+            let socket = tcp::listen_with(address, prepare).context("tls.doh")?;
             let mut alternative = None;
             if cfg!(feature = "quic") {
-                let socket = serve::listen(address).context("tls.doh")?;
+                let socket = serve::listen_with(address, prepare).context("tls.doh")?;
                 alternative = Some(http3_at(socket.local_addr()?.port())?);
                 let transport = ClientTransport::Http3;
                 listeners.push(Listener::Quic(socket, http3.clone(), transport));
@@ -403,7 +441,7 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
     }
     if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
         for &address in &config.doq {
-            let socket = serve::listen(address).context("tls.doq")?;
+            let socket = serve::listen_with(address, prepare).context("tls.doq")?;
             listeners.push(Listener::Quic(socket, tls.clone(), ClientTransport::Quic));
         }
     }

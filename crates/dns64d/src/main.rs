@@ -9,6 +9,7 @@ mod log;
 mod metrics;
 mod nat64;
 mod privileges;
+mod route;
 mod worker;
 
 use std::io::Write;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,7 @@ use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Outgoing, Reservation, Threads};
+use crate::route;
 
 /// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
@@ -339,12 +341,17 @@ fn bind(
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
+    let config = &role.settings().clone().config;
+    let any = config.source_of(change.target).unwrap_or(any);
+    let prepare = |socket: BorrowedFd<'_>| route::prepare(&config.upstream.route, socket);
     let mut last = None;
     for _ in 0..PORT_TRIES {
         let source = SocketAddr::new(any, role.random_port());
         let bound = match change.socket {
-            Some(socket) => engine.replace(socket, change.target, source).map(|()| socket),
-            None => engine.connect(change.target, source),
+            Some(socket) => {
+                engine.replace(socket, change.target, source, &prepare).map(|()| socket)
+            }
+            None => engine.connect_with(change.target, source, &prepare),
         };
         match bound {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => last = Some(error),

@@ -43,4 +43,5 @@ pub mod sys;
 
 pub use doorbell::Doorbell;
 pub use options::{UdpFacts, UdpOptions};
+pub use socket::Prepare;
 pub use sockets::{MAX_SOCKETS, UdpEngine, sources};

@@ -7,12 +7,13 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 11] = [
+const NEED_RESTART: [&str; 12] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
     "server.cpus",
     "server.socket-buffer",
+    "server.route",
     "server.user",
     "server.log-format",
     "limits.outstanding",

@@ -28,6 +28,7 @@ impl Default for ServerConfig {
             minimal_any: true,
             max_udp_size: 1_232,
             socket_buffer: Bytes(4 << 20),
+            route: RouteConfig::default(),
             user: String::new(),
             log: LogLevel::Info,
             log_format: LogFormat::Text,
@@ -63,6 +64,8 @@ impl Default for UpstreamConfig {
         UpstreamConfig {
             servers: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 5353))],
             weights: Vec::new(),
+            source: Vec::new(),
+            route: RouteConfig::default(),
             transport: Transport::Udp,
             tls_name: String::new(),
             tls_authorities: PathBuf::from("/etc/ssl/certs/ca-certificates.crt"),

@@ -136,6 +136,16 @@ where
     }
 }
 
+/// Reads a list of addresses without ports.
+pub(super) fn hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpAddr>, D::Error> {
+    let host = |text: &String| {
+        text.parse().map_err(|_| {
+            D::Error::custom(format!("`{text}` is not an address: write 192.0.2.1 or 2001:db8::1"))
+        })
+    };
+    Vec::<String>::deserialize(from)?.iter().map(host).collect()
+}
+
 /// Reads a list of networks: `10.0.0.0/8`, a single address, or `any`.
 pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
     let mut networks = Vec::new();

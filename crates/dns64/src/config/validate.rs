@@ -26,6 +26,7 @@ impl Config {
             return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
         }
         self.check_pools()?;
+        self.check_routes()?;
         self.check_bounds()?;
         let least = self.least_memory().div_ceil(1 << 20);
         if self.limits.memory.0 < least << 20 {

@@ -19,6 +19,7 @@ mod monitoring;
 mod nat64;
 mod private;
 mod proxy;
+mod route;
 mod row;
 mod strangers;
 mod table;

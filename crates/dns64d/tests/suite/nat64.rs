@@ -111,7 +111,7 @@ fn a_reload_keeps_what_was_learned_unless_something_else_is_followed() {
 }
 
 /// Runs `body` in a network namespace of its own, with `setup` run before; returns `false` if there cannot be one here.
-fn in_namespace(setup: &[&str], body: impl FnOnce() + Send) -> bool {
+pub(crate) fn in_namespace(setup: &[&str], body: impl FnOnce() + Send) -> bool {
     let run = || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
             skip::because(format_args!("no network namespace: {error}"));
@@ -131,7 +131,7 @@ fn in_namespace(setup: &[&str], body: impl FnOnce() + Send) -> bool {
 }
 
 /// Runs a command; returns what it says when it fails.
-fn shell(command: &str) -> Result<(), String> {
+pub(crate) fn shell(command: &str) -> Result<(), String> {
     let mut words = command.split(' ');
     let program = words.next().expect("a program");
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
