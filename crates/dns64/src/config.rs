@@ -117,6 +117,8 @@ pub struct ServerConfig {
     pub route: RouteConfig,
     /// User to change to; empty for an ordinary one if the server is started as root.
     pub user: String,
+    /// Whether the server may use no files but those of its configuration after its start.
+    pub restrict_files: bool,
     /// Level of the log.
     pub log: LogLevel,
     /// Format of the log.

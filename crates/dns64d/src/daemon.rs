@@ -33,7 +33,7 @@ use crate::beat::Beat;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
 use crate::nat64::Following;
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, log, metrics, nat64, privileges, route, worker};
+use crate::{beat, carrier, control, landlock, log, metrics, nat64, privileges, route, worker};
 
 /// TLS settings of the upstream servers that are queried over TLS.
 type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()>
     };
     let (events, received) = sync_channel(EVENTS);
     let settings = Arc::new(Settings::new(config, workers, random()?));
-    let mut running = Running::start(settings, text.to_owned(), events.clone())?;
+    let mut running = Running::start(settings, &args.config, text.to_owned(), events.clone())?;
     let on_signals = signals.handle();
     let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in &mut signals {
@@ -121,6 +121,7 @@ impl Running {
     /// Binds all sockets, changes to an ordinary user, and starts all threads.
     fn start(
         settings: Arc<Settings>,
+        path: &Path,
         text: String,
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
@@ -134,6 +135,7 @@ impl Running {
         let control = control.map(|path| control::listen(path)).transpose()?;
         let icmp6 = nat64::open(config)?;
         privileges::drop_to(&config.server.user)?;
+        landlock::restrict(path, config);
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory());

@@ -5,6 +5,7 @@ mod beat;
 mod carrier;
 mod control;
 mod daemon;
+mod landlock;
 mod log;
 mod metrics;
 mod nat64;

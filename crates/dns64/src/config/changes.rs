@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 12] = [
+const NEED_RESTART: [&str; 13] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
@@ -15,6 +15,7 @@ const NEED_RESTART: [&str; 12] = [
     "server.socket-buffer",
     "server.route",
     "server.user",
+    "server.restrict-files",
     "server.log-format",
     "limits.outstanding",
     "metrics",

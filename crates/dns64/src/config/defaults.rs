@@ -30,6 +30,7 @@ impl Default for ServerConfig {
             socket_buffer: Bytes(4 << 20),
             route: RouteConfig::default(),
             user: String::new(),
+            restrict_files: true,
             log: LogLevel::Info,
             log_format: LogFormat::Text,
         }

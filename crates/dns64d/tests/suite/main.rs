@@ -14,6 +14,7 @@ mod faults;
 mod forward;
 mod http;
 mod kit;
+mod landlock;
 mod memory;
 mod monitoring;
 mod nat64;
