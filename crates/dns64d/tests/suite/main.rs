@@ -20,6 +20,7 @@ mod monitoring;
 mod nat64;
 mod private;
 mod proxy;
+mod quic_memory;
 mod route;
 mod row;
 mod strangers;
