@@ -187,7 +187,8 @@ fn a_changed_file_is_not_resumed() {
     let queries = "010-000-000-001.dns64perf.test AAAA\n";
     let servers = ["authdns", "broken"];
     files(dir.path(), &experiment("authoritative", "closed", &servers, more), queries);
-    let output = dnsdyno(dir.path()).args(["run", "--wait", "x.toml"]).output().expect("starts");
+    let run = ["run", "--wait", "--trust", "x.toml"];
+    let output = dnsdyno(dir.path()).args(run).output().expect("starts");
     if text(&output).contains("cannot get its namespaces") {
         skip::because(text(&output));
         return;
@@ -196,7 +197,7 @@ fn a_changed_file_is_not_resumed() {
     std::fs::write(dir.path().join("q.txt"), queries.replace("001", "009")).expect("writes");
     let resume = |from: &Path| {
         let mut command = dnsdyno(dir.path());
-        command.current_dir(from).args(["run", "--wait", "--resume", "last"]);
+        command.current_dir(from).args(["run", "--wait", "--trust", "--resume", "last"]);
         command.output().expect("starts")
     };
     let output = resume(dir.path());

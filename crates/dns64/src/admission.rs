@@ -183,10 +183,11 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nat64::Nat64s;
 
     fn admission(file: &str) -> Admission {
         let config = Config::parse(file).expect(file);
-        Admission::new(&config, Arc::new(Policy::new(&config)), 10)
+        Admission::new(&config, Arc::new(Policy::new(&config, &Nat64s::of(&config))), 10)
     }
 
     fn ip(text: &str) -> IpAddr {

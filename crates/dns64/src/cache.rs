@@ -10,11 +10,12 @@ use hashbrown::HashTable;
 use measure::Nanos;
 use wire::message::Header;
 use wire::name::strip_suffix;
-use wire::{Name, Qtype, Rcode};
+use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::{Age, Answer, AnswerRef};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
+use crate::special::apex;
 use crate::table::slab::Slab;
 
 /// Overhead of an entry in octets: the entry, its place in the index and an estimate for the allocator.
@@ -231,10 +232,27 @@ impl Cache {
 
     /// Removes the answers to questions about some names; returns how many.
     pub(crate) fn flush(&mut self, domain: &Domain) -> usize {
+        self.remove_if(|entry| domain.contains(entry.name()))
+    }
+
+    /// Removes the answers that depend on one of the blocks of `view`, and those at reverse names under these prefixes.
+    pub(crate) fn forget(&mut self, view: View, prefixes: &[Pref64]) {
+        if view.is_empty() && prefixes.is_empty() {
+            return;
+        }
+        let zones: Vec<Vec<u8>> = prefixes.iter().map(|&prefix| apex(prefix)).collect();
+        self.remove_if(|entry| {
+            let below = |zone: &Vec<u8>| strip_suffix(entry.name(), zone).is_some();
+            entry.view.0 & view.0 != 0 || zones.iter().any(below)
+        });
+    }
+
+    /// Removes all answers for which `condition` is true; returns how many.
+    fn remove_if(&mut self, condition: impl Fn(&Entry) -> bool) -> usize {
         let before = self.entries.len();
         for number in 0..self.end {
             let entry = &self.entries[number];
-            if entry.alive && domain.contains(entry.name()) {
+            if entry.alive && condition(entry) {
                 let hash = entry.hash;
                 if let Ok(found) = self.index.find_entry(hash, |&n| n == number) {
                     found.remove();
@@ -371,6 +389,26 @@ mod tests {
         assert_eq!((cache.flush(&Domain::Zone(Name::ROOT)), cache.used()), (2, (0, 0)));
         put(&mut cache, &key("new.test"), Nanos::ZERO, Nanos::from_secs(9));
         assert_eq!(cache.dump(0, 9, Nanos::ZERO).answers.len(), 1);
+    }
+
+    #[test]
+    fn answers_with_another_prefix_are_forgotten() {
+        let mut cache = Cache::new(100_000);
+        let reverse = key("2.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa");
+        let reverse = Key { qtype: Qtype::PTR, view: View(0), ..reverse };
+        let (one, both) = (key("a.test"), Key { view: View(3), ..key("a.test") });
+        let plain = Key { qtype: Qtype::A, view: View(0), ..one };
+        for k in [&one, &both, &reverse, &plain] {
+            put(&mut cache, k, Nanos::ZERO, Nanos::from_secs(9));
+        }
+        let mut left = |view, prefixes: &[Pref64]| {
+            cache.forget(View(view), prefixes);
+            [&one, &both, &reverse, &plain]
+                .map(|k| cache.get(k, hash(k), Nanos::ZERO, None).is_some())
+        };
+        assert_eq!(left(4, &[]), [true; 4]);
+        assert_eq!(left(2, &[]), [true, false, true, true]);
+        assert_eq!(left(0, &[Pref64::WELL_KNOWN]), [true, false, false, true]);
     }
 
     #[test]

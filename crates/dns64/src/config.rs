@@ -4,31 +4,36 @@
 //! values are validated by [`Config::parse`] at the end. `defaults.toml`, printed by `dns64d
 //! --print-defaults`, explains each setting; a test compares it with the defaults in the code.
 
+mod block;
 mod bounds;
 mod changes;
 mod defaults;
 mod forward;
 pub(crate) mod ports;
+mod route;
 mod text;
 mod validate;
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use measure::Nanos;
 use serde::Deserialize;
 use thiserror::Error;
 use wire::{Name, Pref64};
 
-use defaults::{all_ipv4, all_networks, authorities, no_suffix, udp, yes};
+use defaults::{authorities, udp, yes};
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks,
-    networks_or_none, text, texts, udp_size, udp_size_or_none,
+    address_or_none, addresses, doh_addresses, dot_addresses, hosts, networks, text, texts,
+    udp_size, udp_size_or_none,
 };
 
+pub(crate) use block::fits;
+pub use block::{BlockConfig, Follow, Probe};
 pub use changes::{Change, changes};
 pub use ports::PortRange;
+pub use route::RouteConfig;
 pub use text::Bytes;
 
 /// All settings with their defaults and explanations, as a configuration file.
@@ -98,6 +103,9 @@ pub struct ServerConfig {
     pub deny: Vec<IpNet>,
     /// Reply to other clients.
     pub denied: Denied,
+    /// Networks of proxies, whose queries and connections begin with a PROXY header.
+    #[serde(deserialize_with = "networks")]
+    pub proxies: Vec<IpNet>,
     /// Whether ANY queries over UDP get a minimal answer (RFC 8482).
     pub minimal_any: bool,
     /// Largest UDP reply, in octets.
@@ -105,8 +113,12 @@ pub struct ServerConfig {
     pub max_udp_size: u16,
     /// Receive and send buffer to ask for on each UDP socket, in octets.
     pub socket_buffer: Bytes,
+    /// The way of packets to clients.
+    pub route: RouteConfig,
     /// User to change to; empty for an ordinary one if the server is started as root.
     pub user: String,
+    /// Whether the server may use no files but those of its configuration after its start.
+    pub restrict_files: bool,
     /// Level of the log.
     pub log: LogLevel,
     /// Format of the log.
@@ -118,6 +130,13 @@ impl ServerConfig {
     pub fn permits(&self, client: IpAddr) -> bool {
         let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&client));
         within(&self.allow) && !within(&self.deny)
+    }
+
+    /// Returns whether an address is that of a proxy.
+    #[inline]
+    pub fn is_proxy(&self, address: IpAddr) -> bool {
+        // Usually there are none.
+        self.proxies.iter().any(|network| network.contains(&address))
     }
 }
 
@@ -289,56 +308,6 @@ pub enum HintMode {
     Strip,
 }
 
-/// A prefix and the clients that get it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct BlockConfig {
-    /// The prefix.
-    #[serde(deserialize_with = "text")]
-    pub prefix: Pref64,
-    /// Bits behind the IPv4 address.
-    #[serde(default = "no_suffix", deserialize_with = "text")]
-    pub suffix: Ipv6Addr,
-    /// Clients that get it.
-    #[serde(default = "all_networks", deserialize_with = "networks")]
-    pub clients: Vec<IpNet>,
-    /// IPv4 addresses that are mapped.
-    #[serde(default = "all_ipv4", deserialize_with = "ipv4_networks")]
-    pub mapped: Vec<Ipv4Net>,
-    /// Exceptions, which are not mapped.
-    #[serde(default, deserialize_with = "ipv4_networks")]
-    pub not_mapped: Vec<Ipv4Net>,
-    /// Whether addresses that are not global are mapped under the well-known prefix (RFC 6052 section 3.1).
-    #[serde(default)]
-    pub map_non_global: bool,
-    /// Replaces `synthesis.exclude` for this block.
-    #[serde(default, deserialize_with = "networks_or_none")]
-    pub exclude: Option<Vec<IpNet>>,
-    /// Replaces `synthesis.recursive-only` for this block.
-    #[serde(default)]
-    pub recursive_only: Option<bool>,
-    /// Replaces `synthesis.break-dnssec` for this block.
-    #[serde(default)]
-    pub break_dnssec: Option<bool>,
-}
-
-impl BlockConfig {
-    /// Makes a block of all clients and all addresses.
-    pub fn new(prefix: Pref64) -> Self {
-        BlockConfig {
-            prefix,
-            suffix: no_suffix(),
-            clients: all_networks(),
-            mapped: all_ipv4(),
-            not_mapped: Vec::new(),
-            map_non_global: false,
-            exclude: None,
-            recursive_only: None,
-            break_dnssec: None,
-        }
-    }
-}
-
 /// Upstream servers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -348,6 +317,11 @@ pub struct UpstreamConfig {
     pub servers: Vec<SocketAddr>,
     /// Share of the queries of each server; empty: the fastest gets them.
     pub weights: Vec<u32>,
+    /// Source addresses of the queries, one of each family at most.
+    #[serde(deserialize_with = "hosts")]
+    pub source: Vec<IpAddr>,
+    /// The way of queries.
+    pub route: RouteConfig,
     /// Transport of the queries.
     pub transport: Transport,
     /// Name in their certificates for TLS; empty for their addresses.
@@ -413,6 +387,9 @@ pub struct ForwardConfig {
     /// Share of the queries of each server; empty: the fastest gets them.
     #[serde(default)]
     pub weights: Vec<u32>,
+    /// Source addresses of the queries, one of each family at most.
+    #[serde(default, deserialize_with = "hosts")]
+    pub source: Vec<IpAddr>,
     /// Transport of the queries.
     #[serde(default = "udp")]
     pub transport: Transport,

@@ -32,6 +32,8 @@ counters! {
     ignored,
     /// Queries of clients that are not permitted.
     denied,
+    /// Datagrams of proxies without a valid PROXY header, dropped.
+    proxy_errors,
     /// Invalid or unsupported queries, answered with FORMERR, NOTIMP, BADVERS or REFUSED.
     bad_queries,
     /// Replies passed to the engine or to a stream.

@@ -6,7 +6,9 @@
 //!                            │
 //!   client ──datagram──> server (a role) ──datagram──> upstream
 //!      └─────stream────>    │    └────────stream──────────┘
+//!                           ├ follow        learned prefixes, NAT64s that fail
 //!                           ├ admission     which clients may send queries, and how many
+//!                           ├ proxy         the client that a load balancer names
 //!                           ├ cache         stored answers
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
@@ -27,7 +29,10 @@ pub mod config;
 mod cookie;
 mod counters;
 mod extended_error;
+pub mod follow;
+mod nat64;
 mod policy;
+pub mod proxy;
 mod question;
 mod reply;
 mod server;
@@ -44,6 +49,7 @@ mod upstream;
 pub use cache::{CachedAnswer, Domain, Dump};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use nat64::{Lifetime, Nat64, Nat64s};
 pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
 pub use statistics::{LatencyClass, Statistics};

@@ -2,18 +2,23 @@
 //! excepted.
 //!
 //! ```text
-//!   client ──> view: the blocks that serve it, as bits      (once per query)
+//!   client ──> view: the blocks that serve it, as bits      (once per query); of a pool only one
 //!   name ────> rule: usual, never, always                   (lists; the longest domain wins)
 //!   IPv4 ────> one IPv6 address for each block of the view that maps it
 //! ```
 
+mod pools;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use measure::Nanos;
 use wire::{Name, Pref64};
 
-use crate::config::{BlockConfig, Config, LeaveAlone, SynthesisConfig};
+use crate::config::{BlockConfig, Config, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
+use crate::nat64::{Lifetime, Nat64, Nat64s};
 use crate::question::KeyFlags;
+use pools::Pools;
 
 /// Blocks that serve a client, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,6 +48,7 @@ pub struct Policy {
     /// Settings that need no preparation.
     pub synthesis: SynthesisConfig,
     blocks: Vec<Block>,
+    pools: Pools,
     /// Domains with their own rule.
     domains: Vec<(Name, NameRule)>,
     /// The embeddings of all blocks and that of the well-known prefix, for reverse names.
@@ -61,7 +67,11 @@ pub(crate) struct ReverseName {
 /// A prefix, prepared for use.
 #[derive(Debug)]
 struct Block {
-    embedding: Embedding,
+    /// `None` while the prefix is not known: it serves no client.
+    embedding: Option<Embedding>,
+    /// Time until which the prefix may be used, and the largest TTL under it, in seconds.
+    lifetime: Lifetime,
+    max_ttl: u32,
     clients: Vec<IpNet>,
     mapped: Vec<Ipv4Net>,
     not_mapped: Vec<Ipv4Net>,
@@ -83,19 +93,28 @@ struct Embedding {
 }
 
 impl Policy {
-    /// Makes the rules of a configuration.
-    pub fn new(config: &Config) -> Self {
+    /// Makes the rules of a configuration with these prefixes.
+    pub fn new(config: &Config, nat64s: &Nat64s) -> Self {
         let rule = |rule| move |name: &Name| (name.to_lowercase(), rule);
         let never = config.synthesis.never.iter().map(rule(NameRule::Never));
         let always = config.synthesis.always.iter().map(rule(NameRule::Always));
         let elsewhere = config.forward.iter().filter(|forward| !forward.dns64);
         let unchanged = elsewhere.flat_map(|forward| &forward.zones).map(rule(NameRule::Never));
-        let blocks = config.blocks().into_iter();
-        let blocks: Vec<_> = blocks.map(|block| Block::new(block, &config.synthesis)).collect();
+        // A block keeps its place whatever is learned; its further prefixes are behind all blocks.
+        let first = nat64s.blocks.iter().map(|(block, known)| (block, known.first()));
+        let more = nat64s
+            .blocks
+            .iter()
+            .flat_map(|(block, known)| known.iter().skip(1).map(move |nat64| (block, Some(nat64))));
+        let all: Vec<_> = first.chain(more).take(MAX_BLOCKS).collect();
+        let block = |&(block, nat64): &_| Block::new(block, nat64, &config.synthesis);
+        let blocks: Vec<Block> = all.iter().map(block).collect();
         let well_known = Embedding { prefix: Pref64::WELL_KNOWN, suffix: 0 };
+        let known = blocks.iter().filter_map(|block| block.embedding);
         Policy {
             synthesis: config.synthesis.clone(),
-            embeddings: blocks.iter().map(|block| block.embedding).chain([well_known]).collect(),
+            embeddings: known.chain([well_known]).collect(),
+            pools: Pools::new(&all, &config.limits),
             blocks,
             domains: never.chain(unchanged).chain(always).collect(),
         }
@@ -103,9 +122,44 @@ impl Policy {
 
     /// Returns the blocks that serve a client.
     pub fn view(&self, client: IpAddr) -> View {
-        let serves = |block: &Block| block.clients.iter().any(|network| network.contains(&client));
+        let serves = |block: &Block| {
+            block.embedding.is_some()
+                && block.clients.iter().any(|network| network.contains(&client))
+        };
         let bits = self.blocks.iter().enumerate().filter(|(_, block)| serves(block));
-        View(bits.fold(0, |view, (i, _)| view | 1 << i))
+        let all = View(bits.fold(0, |view, (i, _)| view | 1 << i));
+        let prefix = |block: usize| self.blocks[block].embedding.map(|e| e.prefix);
+        self.pools.choose(all, client, prefix)
+    }
+
+    /// Returns the prefixes of all blocks in their order; `None` for one that is not known.
+    pub fn prefixes(&self) -> impl Iterator<Item = Option<Pref64>> {
+        self.blocks.iter().map(|block| block.embedding.map(|embedding| embedding.prefix))
+    }
+
+    /// Returns the prefixes that are known, each with whether its NAT64 works, as far as is known.
+    pub fn nat64s(&self) -> impl Iterator<Item = (Pref64, bool)> {
+        let all = self.prefixes().enumerate();
+        all.filter_map(|(block, prefix)| Some((prefix?, self.pools.works(block))))
+    }
+
+    /// Returns the largest TTL of addresses under the prefixes of a view at `now`, in seconds.
+    pub(crate) fn longest_ttl(&self, view: View, now: Nanos) -> u32 {
+        let longest = |block: &Block| block.max_ttl.min(block.lifetime.seconds_left(now));
+        self.served(view).map(longest).min().unwrap_or(u32::MAX)
+    }
+
+    /// Returns the blocks that have other prefixes than in `before`, and all prefixes that only one of both has.
+    pub(crate) fn changes(&self, before: &Policy) -> (View, Vec<Pref64>) {
+        let at = |policy: &Policy, i: usize| policy.blocks.get(i).and_then(|b| b.embedding);
+        let differs = |i: &usize| at(self, *i) != at(before, *i);
+        let bits = (0..MAX_BLOCKS).filter(differs).fold(0, |bits, i| bits | 1 << i);
+        let missing = |all: &[Embedding], of: &[Embedding]| -> Vec<Pref64> {
+            let missing = of.iter().filter(|embedding| !all.contains(embedding));
+            missing.map(|embedding| embedding.prefix).collect()
+        };
+        let (new, old) = (&self.embeddings, &before.embeddings);
+        (View(bits), [missing(new, old), missing(old, new)].concat())
     }
 
     /// Returns the rule for a name in lower case. Of several domains that contain the name the longest
@@ -159,7 +213,7 @@ impl Policy {
     /// Returns the IPv6 addresses for an IPv4 address in a view.
     pub fn map(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
         let serving = self.served(view).filter(move |block| block.maps(address));
-        serving.map(move |block| block.embedding.embed(address))
+        serving.filter_map(move |block| Some(block.embedding?.embed(address)))
     }
 
     /// Returns the blocks of a view that map an address.
@@ -173,7 +227,7 @@ impl Policy {
         view: View,
         address: Ipv4Addr,
     ) -> impl Iterator<Item = Ipv6Addr> {
-        self.served(view).map(move |block| block.embedding.embed(address))
+        self.served(view).filter_map(move |block| Some(block.embedding?.embed(address)))
     }
 
     /// Returns what the reverse name of the first `len` bits of an address stands for; `None` if it is under no prefix of
@@ -196,7 +250,7 @@ impl Policy {
 }
 
 impl Block {
-    fn new(config: BlockConfig, all: &SynthesisConfig) -> Self {
+    fn new(config: &BlockConfig, nat64: Option<&Nat64>, all: &SynthesisConfig) -> Self {
         let exclude = config.exclude.as_ref().unwrap_or(&all.exclude);
         let exclude = exclude.iter().filter_map(|network| match network {
             IpNet::V6(network) => Some(*network),
@@ -206,11 +260,14 @@ impl Block {
             exclude: exclude.collect(),
             recursive_only: config.recursive_only.unwrap_or(all.recursive_only),
             break_dnssec: config.break_dnssec.unwrap_or(all.break_dnssec),
-            embedding: Embedding { prefix: config.prefix, suffix: config.suffix.into() },
-            clients: config.clients,
-            mapped: config.mapped,
-            not_mapped: config.not_mapped,
-            only_global: config.prefix.is_well_known() && !config.map_non_global,
+            embedding: nat64
+                .map(|nat64| Embedding { prefix: nat64.prefix, suffix: config.suffix.into() }),
+            lifetime: nat64.map_or_else(Lifetime::endless, |nat64| nat64.lifetime.clone()),
+            max_ttl: (config.max_ttl.0 / 1_000_000_000) as u32,
+            clients: config.clients.clone(),
+            mapped: config.mapped.clone(),
+            not_mapped: config.not_mapped.clone(),
+            only_global: nat64.is_some_and(|n| n.prefix.is_well_known()) && !config.map_non_global,
         }
     }
 
@@ -269,7 +326,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn policy(file: &str) -> Policy {
-        Policy::new(&Config::parse(file).expect(file))
+        let config = Config::parse(file).expect(file);
+        Policy::new(&config, &Nat64s::of(&config))
     }
 
     fn mapped(policy: &Policy, address: &str) -> Vec<String> {
@@ -347,7 +405,7 @@ mod tests {
         assert_eq!(rule("anexample"), NameRule::Always);
         assert_eq!(rule("b.test"), NameRule::Always);
         assert_eq!(rule("x.a.b.test"), NameRule::Never);
-        assert_eq!(super::Policy::new(&Config::default()).rule(b"\x01a\0"), NameRule::Usual);
+        assert_eq!(super::tests::policy("").rule(b"\x01a\0"), NameRule::Usual);
     }
 
     #[test]
@@ -409,9 +467,8 @@ mod tests {
             let pref64 = Pref64::new(prefix, len).expect("no bits too many");
             let used = u128::from(Pref64::new(Ipv6Addr::UNSPECIFIED, len).expect("zero").embed([255; 4].into()));
             let free = !(used | u_octet | !(u128::MAX >> len));
-            let block = Block::new(BlockConfig { suffix: (suffix & free).into(), map_non_global: true, ..BlockConfig::new(pref64) }, &SynthesisConfig::default());
+            let block = Embedding { prefix: pref64, suffix: suffix & free };
             let inner = Ipv4Addr::from(inner);
-            let block = block.embedding;
             let outer = block.embed(inner);
             prop_assert_eq!(block.extract(outer), Some(inner));
             prop_assert!(outer.octets()[8] == 0 || len == 96);

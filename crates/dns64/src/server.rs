@@ -14,6 +14,7 @@
 mod absent;
 mod client;
 mod deliver;
+mod discover;
 mod lookup;
 mod progress;
 mod target;
@@ -153,7 +154,7 @@ impl Dns64 {
             rng: ChaCha12Rng::from_seed(seed),
             tickets: 0,
             counters: Counters::default(),
-            statistics: Statistics::new(&settings.config.blocks()),
+            statistics: Statistics::new(settings.policy.prefixes()),
             inbox: VecDeque::new(),
             outbox: Outbox::new(settings.answers_at_once()),
             kept: 0,
@@ -176,8 +177,11 @@ impl Dns64 {
         let outstanding = self.settings.outstanding();
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config);
-        self.statistics.set_prefixes(&settings.config.blocks());
-        if !settings.has_same_answers(&self.settings) {
+        self.statistics.set_prefixes(settings.policy.prefixes());
+        if settings.has_same_answers(&self.settings) {
+            let (view, prefixes) = settings.policy.changes(&self.settings.policy);
+            self.cache.forget(view, &prefixes);
+        } else {
             self.cache = Cache::new(settings.cache_size());
         }
         self.settings = settings;
@@ -269,6 +273,11 @@ impl Dns64 {
         fits
     }
 
+    /// Returns the current settings.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// Returns how many connections there may be to each upstream server.
     pub fn upstream_connections(&self) -> usize {
         self.settings.config.upstream.tcp_connections
@@ -309,6 +318,7 @@ impl Role for Dns64 {
                 FromStreams::Reply { lookup, ticket, message } => {
                     self.on_stream_reply(lookup, ticket, message, now, tx);
                 }
+                FromStreams::Discovery => self.discover(now, tx),
             }
         }
         self.expire(now, tx);

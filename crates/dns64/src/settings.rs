@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{Config, ports};
+use crate::nat64::Nat64s;
 use crate::policy::Policy;
 use crate::transaction::{Transaction, Waiter};
 
@@ -50,7 +51,8 @@ impl Settings {
     /// fewer if all of them together had more than their share of the ports.
     /// `cookie_secret` must be drawn from the operating system.
     pub fn new(mut config: Config, workers: usize, cookie_secret: [u8; 16]) -> Self {
-        let (policy, workers) = (Arc::new(Policy::new(&config)), workers.max(1));
+        let policy = Arc::new(Policy::new(&config, &Nat64s::of(&config)));
+        let workers = workers.max(1);
         let servers = config.upstream_servers();
         let upstream = &mut config.upstream;
         let share = ports::usable(&upstream.avoid_ports) as f64 * upstream.port_share;
@@ -59,13 +61,20 @@ impl Settings {
         Settings { config, policy, workers, cookie_secret }
     }
 
+    /// Returns the same settings with other prefixes; they must be for this configuration.
+    pub fn with_nat64s(&self, nat64s: &Nat64s) -> Self {
+        let (config, policy) = (self.config.clone(), Policy::new(&self.config, nat64s));
+        let Settings { workers, cookie_secret, .. } = *self;
+        Settings { config, policy: Arc::new(policy), workers, cookie_secret }
+    }
+
     /// Returns how many queries one worker may have outstanding.
     pub fn outstanding(&self) -> usize {
         self.config.limits.outstanding.div_ceil(self.workers)
     }
 
-    /// Returns whether answers that were cached under `other` are right under these settings too: the rules, the upstream
-    /// servers and the cache are the same.
+    /// Returns whether answers that were cached under `other` are right under these settings too: the rules but
+    /// learned prefixes, the upstream servers and the cache are the same.
     pub(crate) fn has_same_answers(&self, other: &Settings) -> bool {
         let (new, old) = (&self.config, &other.config);
         (&new.synthesis, &new.dns64, &new.cache) == (&old.synthesis, &old.dns64, &old.cache)

@@ -7,6 +7,8 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
+use measure::Nanos;
+use wire::pref64::IPV4ONLY as IPV4ONLY_ADDRESSES;
 use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::Answer;
@@ -17,8 +19,6 @@ use crate::question::Key;
 
 /// `ipv4only.arpa`.
 const IPV4ONLY: &[u8] = b"\x08ipv4only\x04arpa\0";
-/// The addresses of `ipv4only.arpa` (RFC 7050 section 2.2).
-const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 /// TTL of `ipv4only.arpa` in seconds, as in IANA's own zone.
 const IPV4ONLY_TTL: u32 = 86_400;
 /// Domain of the reverse names of IPv6 addresses.
@@ -45,6 +45,7 @@ pub(crate) fn answer(
     view: View,
     key: &Key,
     question: &[u8],
+    now: Nanos,
     answer: &mut Answer,
 ) -> Special {
     let name = key.name.as_wire();
@@ -59,12 +60,13 @@ pub(crate) fn answer(
         if asks_parent && front.is_empty() {
             return Special::No;
         }
-        ipv4only(policy, view, key.qtype, front.is_empty(), question, answer);
+        let prefixes = Prefixes { policy, view, ttl: policy.longest_ttl(view, now) };
+        ipv4only(&prefixes, key.qtype, front.is_empty(), question, answer);
         return Special::Ipv4Only;
     }
     match Reverse::parse(&key.name) {
         Some(Reverse::V4(address))
-            if ipv4only_arpa && WELL_KNOWN.contains(&address) && !asks_parent =>
+            if ipv4only_arpa && IPV4ONLY_ADDRESSES.contains(&address) && !asks_parent =>
         {
             let zone = Zone { apex: name, ttl: IPV4ONLY_TTL };
             zone.pointer(key.qtype, IPV4ONLY, question, answer);
@@ -91,7 +93,7 @@ fn reverse(
     let apex = apex(found.prefix);
     let zone = Zone { apex: &apex, ttl: REVERSE_TTL };
     match (found.inner, settings.ptr, key.qtype) {
-        (Some(inner), ..) if settings.ipv4only_arpa && WELL_KNOWN.contains(&inner) => {
+        (Some(inner), ..) if settings.ipv4only_arpa && IPV4ONLY_ADDRESSES.contains(&inner) => {
             let zone = Zone { ttl: IPV4ONLY_TTL, ..zone };
             zone.pointer(key.qtype, IPV4ONLY, question, answer);
             return Special::Ipv4Only;
@@ -174,7 +176,7 @@ impl Zone<'_> {
 }
 
 /// Returns the reverse name of a prefix, in wire form.
-fn apex(prefix: Pref64) -> Vec<u8> {
+pub(crate) fn apex(prefix: Pref64) -> Vec<u8> {
     let bits = u128::from(prefix.first());
     let nibbles = (128 - u32::from(prefix.prefix_len())) / 4..32;
     let digit = |i: u32| char::from_digit((bits >> (4 * i)) as u32 & 15, 16).map_or(0, |c| c as u8);
@@ -183,10 +185,17 @@ fn apex(prefix: Pref64) -> Vec<u8> {
     name
 }
 
+/// The prefixes of a client.
+struct Prefixes<'a> {
+    policy: &'a Policy,
+    view: View,
+    /// Largest TTL of addresses under them, in seconds.
+    ttl: u32,
+}
+
 /// Answers a query for `ipv4only.arpa` or, unless `at_apex`, a name below it.
 fn ipv4only(
-    policy: &Policy,
-    view: View,
+    prefixes: &Prefixes<'_>,
     qtype: Qtype,
     at_apex: bool,
     question: &[u8],
@@ -197,14 +206,16 @@ fn ipv4only(
     answer.compose(question, |c| {
         let mut found = false;
         let mut add = |rtype, data: &[u8]| {
-            c.at_question(rtype, IPV4ONLY_TTL, data);
+            let ttl = if rtype == Qtype::AAAA { prefixes.ttl } else { u32::MAX };
+            c.at_question(rtype, IPV4ONLY_TTL.min(ttl), data);
             found = true;
         };
         match qtype {
             _ if !at_apex => {}
-            Qtype::A => WELL_KNOWN.iter().for_each(|a| add(Qtype::A, &a.octets())),
+            Qtype::A => IPV4ONLY_ADDRESSES.iter().for_each(|a| add(Qtype::A, &a.octets())),
             Qtype::AAAA => {
-                let mapped = WELL_KNOWN.iter().flat_map(|&a| policy.map_always(view, a));
+                let Prefixes { policy, view, .. } = *prefixes;
+                let mapped = IPV4ONLY_ADDRESSES.iter().flat_map(|&a| policy.map_always(view, a));
                 mapped.for_each(|a| add(Qtype::AAAA, &a.octets()));
                 synthesised = found;
             }
@@ -275,18 +286,20 @@ fn reverse_name(address: Ipv4Addr) -> Name {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::nat64::Nat64s;
     use crate::question::KeyFlags;
     use domain::base::Message;
 
     fn ask(file: &str, name: &str, qtype: Qtype) -> (Special, String) {
-        let policy = Policy::new(&Config::parse(file).expect(file));
+        let config = Config::parse(file).expect(file);
+        let policy = Policy::new(&config, &Nat64s::of(&config));
         let name: Name = name.parse().expect("a name");
         let view = View(u32::MAX);
         let key = Key { name, qtype, view, flags: KeyFlags::default(), subnet: 0 };
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();
-        let special = answer(&policy, view, &key, &question, &mut out);
+        let special = answer(&policy, view, &key, &question, Nanos::ZERO, &mut out);
         if out.len == 0 {
             return (special, String::new());
         }

@@ -3,8 +3,6 @@
 use measure::Nanos;
 use wire::{Pref64, Qtype, Rcode};
 
-use crate::config::BlockConfig;
-
 /// Types below this number are counted one by one, the others together.
 const TYPES: usize = 260;
 /// Return codes below this number are counted one by one, the others together.
@@ -22,13 +20,13 @@ pub struct Statistics {
     latencies: [u64; CLASSES + 1],
     /// Sum of all latencies.
     total: Nanos,
-    /// Answers synthesised under each block's prefix.
-    prefixes: Vec<(Pref64, u64)>,
+    /// Answers synthesised under each block's prefix; without a prefix there are none.
+    prefixes: Vec<(Option<Pref64>, u64)>,
 }
 
 impl Default for Statistics {
     fn default() -> Self {
-        Statistics::new(&[])
+        Statistics::new(std::iter::empty())
     }
 }
 
@@ -43,24 +41,24 @@ pub struct LatencyClass {
 
 impl Statistics {
     /// Makes counts of zero for these prefixes.
-    pub(crate) fn new(blocks: &[BlockConfig]) -> Self {
+    pub(crate) fn new(prefixes: impl Iterator<Item = Option<Pref64>>) -> Self {
         Statistics {
             types: [0; TYPES + 1],
             rcodes: [0; RCODES + 1],
             latencies: [0; CLASSES + 1],
             total: Nanos::ZERO,
-            prefixes: blocks.iter().map(|block| (block.prefix, 0)).collect(),
+            prefixes: prefixes.map(|prefix| (prefix, 0)).collect(),
         }
     }
 
     /// Changes the prefixes; those that stay keep their counts.
-    pub(crate) fn set_prefixes(&mut self, blocks: &[BlockConfig]) {
+    pub(crate) fn set_prefixes(&mut self, prefixes: impl Iterator<Item = Option<Pref64>>) {
         let mut old = std::mem::take(&mut self.prefixes);
-        let mut take = |prefix: Pref64| {
+        let mut take = |prefix: Option<Pref64>| {
             let same = old.iter_mut().find(|(before, _)| *before == prefix);
             same.map_or(0, |(_, count)| std::mem::take(count))
         };
-        self.prefixes = blocks.iter().map(|block| (block.prefix, take(block.prefix))).collect();
+        self.prefixes = prefixes.map(|prefix| (prefix, take(prefix))).collect();
     }
 
     /// Counts an answer to a client.
@@ -108,7 +106,7 @@ impl Statistics {
 
     /// Returns the number of answers synthesised under each prefix.
     pub fn prefixes(&self) -> impl Iterator<Item = (Pref64, u64)> {
-        self.prefixes.iter().copied()
+        self.prefixes.iter().filter_map(|&(prefix, count)| Some((prefix?, count)))
     }
 
     /// Returns the number of answers up to each latency, ascending; the last class has all of them.
@@ -151,9 +149,9 @@ mod tests {
 
     #[test]
     fn answers_are_counted_by_type_return_code_and_latency() {
-        let block = |prefix: &str| BlockConfig::new(prefix.parse().expect("a prefix"));
-        let (one, two) = (block("64:ff9b::/96"), block("2001:db8::/96"));
-        let mut counts = Statistics::new(std::slice::from_ref(&one));
+        let prefix = |prefix: &str| Some(prefix.parse().expect("a prefix"));
+        let (one, two) = (prefix("64:ff9b::/96"), prefix("2001:db8::/96"));
+        let mut counts = Statistics::new([one].into_iter());
         for (qtype, rcode, us) in
             [(28, 0, 0), (28, 3, 64), (1, 0, 65), (257, 2, 128), (4_000, 23, 9_000_000)]
         {
@@ -161,7 +159,7 @@ mod tests {
         }
         counts.synthesised(0);
         counts.synthesised(7);
-        let mut sum = Statistics::new(&[]);
+        let mut sum = Statistics::default();
         sum.merge(&counts);
         sum.merge(&counts);
         let names = |counts: Vec<(String, u64)>| {
@@ -177,9 +175,9 @@ mod tests {
         assert_eq!(classes.last(), Some(&LatencyClass { limit: None, answers: 10 }));
         assert_eq!(sum.latency(0.4), Some(Nanos::from_micros(64)));
         assert_eq!((sum.latency(0.5), sum.latency(1.0)), (Some(Nanos::from_micros(128)), None));
-        assert_eq!(Statistics::new(&[]).latency(0.5), None);
+        assert_eq!(Statistics::default().latency(0.5), None);
         // A prefix that stays keeps its count.
-        sum.set_prefixes(&[two, one]);
+        sum.set_prefixes([two, None, one].into_iter());
         assert_eq!(sum.prefixes().map(|(_, count)| count).collect::<Vec<_>>(), [0, 2]);
     }
 }

@@ -7,6 +7,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+/// Number of the stream that gets the answer to [`FromStreams::Discovery`]; no client has it.
+pub const DISCOVERY: u64 = u64::MAX;
+
 /// Message to a worker.
 #[derive(Debug)]
 pub enum FromStreams {
@@ -31,6 +34,8 @@ pub enum FromStreams {
         /// The reply; `None` after a failure.
         message: Option<Vec<u8>>,
     },
+    /// Query upstream's prefixes (RFC 7050); the answer goes to the stream [`DISCOVERY`].
+    Discovery,
 }
 
 /// Message from a worker.

@@ -38,8 +38,8 @@ pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
 pub(crate) use self::shared::{ActiveSettings, Shared, UpstreamTls};
 use self::shared::{Carrier, Waiting};
-use self::threads::{Message, QUERY_BITS};
-pub(crate) use self::threads::{Outgoing, Threads};
+use self::threads::QUERY_BITS;
+pub(crate) use self::threads::{Message, Outgoing, Threads};
 use crate::beat::Beat;
 use crate::worker::WorkerHandle;
 use client::Protocol;
@@ -76,18 +76,24 @@ impl Listener {
     }
 }
 
-/// Parameters of a thread.
-pub(crate) struct Start {
-    pub(crate) thread: usize,
+/// What all threads share.
+#[derive(Clone)]
+pub(crate) struct Common {
     pub(crate) threads: Threads,
-    pub(crate) listeners: Vec<Listener>,
     pub(crate) workers: Vec<WorkerHandle>,
     pub(crate) active: Shared,
     pub(crate) places: Arc<Places>,
     pub(crate) budget: Budget,
-    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
     pub(crate) end: CancellationToken,
+}
+
+/// Parameters of a thread.
+pub(crate) struct Start {
+    pub(crate) thread: usize,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
     pub(crate) beat: Beat,
+    pub(crate) common: Common,
 }
 
 /// Runs the streams of a thread until the end.
@@ -97,18 +103,8 @@ pub(crate) struct Start {
 pub(crate) fn run(start: Start) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let Start {
-        thread,
-        threads,
-        listeners,
-        workers,
-        active,
-        places,
-        budget,
-        mut messages,
-        end,
-        beat,
-    } = start;
+    let Start { thread, listeners, mut messages, beat, common } = start;
+    let Common { threads, workers, active, places, budget, end } = common;
     let carrier = Rc::new(Carrier {
         thread,
         threads,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use dns64::config::{Change, MAX_UPSTREAMS, TlsConfig, Transport, changes};
-use dns64::{Config, Settings};
+use dns64::{Config, Nat64s, Settings};
 use engine::SocketId;
 use http::HeaderValue;
 use measure::Transport as ClientTransport;
@@ -23,14 +24,19 @@ use streams::http::{ALPN_H2, ALPN_H3, ALPN_HTTP1};
 use streams::tls::ALPN_DOQ;
 use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
 use streams::{serve, tcp};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
-use udp::{UdpEngine, sys};
+use udp::{Prepare, UdpEngine, sys};
 
 use crate::args::Args;
 use crate::beat::Beat;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
+use crate::nat64::Following;
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, log, metrics, privileges, worker};
+use crate::{beat, carrier, control, landlock, log, metrics, nat64, privileges, route, worker};
+
+/// TLS settings of the upstream servers that are queried over TLS.
+type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
 
 /// Events for the main thread that may wait.
 const EVENTS: usize = 16;
@@ -39,6 +45,8 @@ const EVENTS: usize = 16;
 pub(crate) enum Event {
     /// Reads the configuration again, and sends what has changed, or why nothing has.
     Reload(Option<SyncSender<Result<Vec<Change>, String>>>),
+    /// Uses other prefixes.
+    Nat64s(Nat64s),
     /// Ends the server.
     End,
 }
@@ -57,7 +65,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()>
     };
     let (events, received) = sync_channel(EVENTS);
     let settings = Arc::new(Settings::new(config, workers, random()?));
-    let mut running = Running::start(settings, text.to_owned(), events.clone())?;
+    let mut running = Running::start(settings, &args.config, text.to_owned(), events.clone())?;
     let on_signals = signals.handle();
     let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in &mut signals {
@@ -78,6 +86,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()>
                 asked.iter().for_each(|asked| drop(asked.try_send(result.clone())));
                 let _ = sd_notify::notify(false, &[NotifyState::Ready]);
             }
+            Event::Nat64s(nat64s) => running.use_nat64s(nat64s),
             Event::End => break,
         }
     }
@@ -104,64 +113,52 @@ struct Running {
     end: CancellationToken,
     /// Memory of the streams.
     budget: Budget,
+    /// The current prefixes.
+    following: Following,
 }
 
 impl Running {
     /// Binds all sockets, changes to an ordinary user, and starts all threads.
     fn start(
         settings: Arc<Settings>,
+        path: &Path,
         text: String,
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let config = &settings.config;
-        let options = worker::options(config.server.socket_buffer.0);
-        let engines = UdpEngine::servers(&config.server.listen, settings.workers, options)
-            .context("server.listen")?;
-        let addresses = addresses(&engines[0], config.server.listen.len())?;
-        let listeners = addresses.iter().map(|&at| tcp::listen(at).map(Listener::Plain));
-        let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
-        let tls = listen_tls(&config.tls, &mut listeners)?;
+        let Bound { engines, addresses, listeners, tls } = Bound::new(config, settings.workers)?;
         let active =
             ActiveSettings { settings: settings.clone(), upstream_tls: upstream_tls(config)? };
         let metrics =
             config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
         let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
         let control = control.map(|path| control::listen(path)).transpose()?;
+        let icmp6 = nat64::open(config)?;
         privileges::drop_to(&config.server.user)?;
+        landlock::restrict(path, config);
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory());
-        let new_worker = |(number, engine)| {
-            let (seed, threads) = (random()?, threads.clone());
-            Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
-        };
-        let ready: Vec<Worker> =
-            engines.into_iter().enumerate().map(new_worker).collect::<Result<_, _>>()?;
+        let ready = new_workers(engines, &settings, &threads, &budget)?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let workers = run_workers(ready, &config.server.cpus)?;
 
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
         let places = Arc::new(Places::new(budget.clone()));
+        let common = carrier::Common {
+            threads,
+            workers: handles.clone(),
+            active: shared.clone(),
+            places: places.clone(),
+            budget: budget.clone(),
+            end: end.clone(),
+        };
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
-        let mut others = Vec::new();
-        let listeners = share(listeners, inboxes.len())?;
-        for (number, (listeners, messages)) in listeners.into_iter().zip(inboxes).enumerate() {
-            let start = carrier::Start {
-                thread: number,
-                threads: threads.clone(),
-                listeners,
-                workers: handles.clone(),
-                active: shared.clone(),
-                places: places.clone(),
-                budget: budget.clone(),
-                messages,
-                end: end.clone(),
-                beat: Beat::new(format!("streams-{number}")),
-            };
-            beats.push(start.beat.clone());
-            others.push(thread(start.beat.name.clone(), move || carrier::run(start))?);
-        }
+        let mut others = run_streams(&common, listeners, inboxes, &mut beats)?;
+        let (following, start) =
+            Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
+        others.push(thread("nat64".into(), move || nat64::run(start))?);
         let services = Services {
             metrics,
             control,
@@ -172,10 +169,23 @@ impl Running {
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
             events,
+            active: shared.clone(),
         };
         services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
-        Ok(Running { text, settings, shared, tls, handles, workers, others, end, budget })
+        let settings = settings.clone();
+        Ok(Running {
+            text,
+            settings,
+            shared,
+            tls,
+            handles,
+            workers,
+            others,
+            end,
+            budget,
+            following,
+        })
     }
 
     /// Reads the configuration again; one with errors changes nothing. Returns what has changed.
@@ -198,17 +208,32 @@ impl Running {
         }
         log::set_level(config.server.log);
         let Settings { workers, cookie_secret, .. } = *self.settings;
-        self.settings = Arc::new(Settings::new(config, workers, cookie_secret));
+        let nat64s = self.following.reload(&config);
+        let settings = Settings::new(config, workers, cookie_secret).with_nat64s(nat64s);
+        self.apply(settings, Some(upstream_tls));
         self.budget.resize(self.settings.stream_memory());
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
-            ActiveSettings { settings: self.settings.clone(), upstream_tls };
-        for handle in &self.handles {
-            handle.reload(self.settings.clone());
-        }
         self.text = text;
         let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
         tracing::info!(changed = keys.join(", "), "{}: configuration read again", path.display());
         Ok(changes)
+    }
+
+    /// Gives all threads other settings.
+    fn apply(&mut self, settings: Settings, upstream_tls: Option<UpstreamTlsMap>) {
+        self.settings = Arc::new(settings);
+        let mut active = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        active.settings = self.settings.clone();
+        upstream_tls.into_iter().for_each(|tls| active.upstream_tls = tls);
+        drop(active);
+        self.handles.iter().for_each(|handle| handle.reload(self.settings.clone()));
+    }
+
+    /// Uses other prefixes, unless the configuration that they are for was replaced meanwhile.
+    fn use_nat64s(&mut self, nat64s: Nat64s) {
+        if nat64s.are_for(&self.settings.config) {
+            self.apply(self.settings.with_nat64s(&nat64s), None);
+            self.following.replace(nat64s);
+        }
     }
 
     /// Ends all threads after pending questions are answered.
@@ -234,6 +259,46 @@ impl Running {
     }
 }
 
+/// The sockets to clients.
+struct Bound {
+    engines: Vec<UdpEngine>,
+    /// Addresses for UDP and TCP.
+    addresses: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
+    /// Certificates of the encrypted transports.
+    tls: Vec<ServerTls>,
+}
+
+impl Bound {
+    fn new(config: &Config, workers: usize) -> anyhow::Result<Self> {
+        let (listen, route) = (&config.server.listen, &config.server.route);
+        let options = worker::options(config.server.socket_buffer.0);
+        let prepare = |socket: BorrowedFd<'_>| route::prepare(route, socket);
+        let engines = UdpEngine::servers(listen, workers, options, &prepare);
+        let engines = engines.context("server.listen")?;
+        let addresses = addresses(&engines[0], listen.len())?;
+        let tcp = |&at: &SocketAddr| tcp::listen_with(at, &prepare).map(Listener::Plain);
+        let listeners = addresses.iter().map(tcp).collect::<Result<Vec<_>, _>>();
+        let mut listeners = listeners.context("server.listen")?;
+        let tls = listen_tls(&config.tls, &prepare, &mut listeners)?;
+        Ok(Bound { engines, addresses, listeners, tls })
+    }
+}
+
+/// Makes a worker for each engine.
+fn new_workers(
+    engines: Vec<UdpEngine>,
+    settings: &Arc<Settings>,
+    threads: &Threads,
+    budget: &Budget,
+) -> anyhow::Result<Vec<Worker>> {
+    let new_worker = |(number, engine)| {
+        let (seed, threads) = (random()?, threads.clone());
+        Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
+    };
+    engines.into_iter().enumerate().map(new_worker).collect()
+}
+
 /// Starts the threads of the workers, pinned to these cores in turn if there are any.
 fn run_workers(
     ready: Vec<Worker>,
@@ -247,6 +312,26 @@ fn run_workers(
     Ok(threads)
 }
 
+/// Starts the threads of the streams, which share the listeners; adds their signs of life to `beats`.
+fn run_streams(
+    common: &carrier::Common,
+    listeners: Vec<Listener>,
+    inboxes: Vec<UnboundedReceiver<carrier::Message>>,
+    beats: &mut Vec<Beat>,
+) -> anyhow::Result<Vec<JoinHandle<std::io::Result<()>>>> {
+    let mut started = Vec::new();
+    let listeners = share(listeners, inboxes.len())?;
+    for (number, (listeners, messages)) in listeners.into_iter().zip(inboxes).enumerate() {
+        let beat = Beat::new(format!("streams-{number}"));
+        beats.push(beat.clone());
+        let name = beat.name.clone();
+        let common = common.clone();
+        let start = carrier::Start { thread: number, listeners, messages, beat, common };
+        started.push(thread(name, move || carrier::run(start))?);
+    }
+    Ok(started)
+}
+
 /// What the threads beside those of queries need.
 struct Services {
     metrics: Option<TcpListener>,
@@ -258,6 +343,7 @@ struct Services {
     path: PathBuf,
     listen: Vec<String>,
     events: SyncSender<Event>,
+    active: carrier::Shared,
 }
 
 impl Services {
@@ -267,8 +353,18 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services { metrics, control, workers, beats, places, budget, path, listen, events } =
-            self;
+        let Services {
+            metrics,
+            control,
+            workers,
+            beats,
+            places,
+            budget,
+            path,
+            listen,
+            events,
+            active,
+        } = self;
         let watched = (beats.clone(), end.clone());
         if let Some(listener) = metrics {
             let source = metrics::Source {
@@ -276,6 +372,7 @@ impl Services {
                 beats: beats.clone(),
                 places: places.clone(),
                 budget: budget.clone(),
+                active,
             };
             let end = end.clone();
             threads.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
@@ -295,8 +392,8 @@ impl Services {
 /// Logs that the server is ready.
 fn log_ready(settings: &Settings, addresses: &[SocketAddr]) {
     let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let blocks = settings.config.blocks();
-    let prefixes: Vec<String> = blocks.iter().map(|block| block.prefix.to_string()).collect();
+    let prefixes = settings.policy.prefixes().flatten();
+    let prefixes: Vec<String> = prefixes.map(|prefix| prefix.to_string()).collect();
     tracing::info!(
         listen = listen.join(", "),
         prefixes = prefixes.join(", "),
@@ -313,7 +410,11 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
 }
 
 /// Binds the addresses of the encrypted transports; returns their certificates.
-fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Result<Vec<ServerTls>> {
+fn listen_tls(
+    config: &TlsConfig,
+    prepare: Prepare<'_>,
+    listeners: &mut Vec<Listener>,
+) -> anyhow::Result<Vec<ServerTls>> {
     let mut all = Vec::new();
     let mut server_tls_for = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
         let tls = (!addresses.is_empty()).then(|| server_tls(config, alpn)).transpose()?;
@@ -322,16 +423,17 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
     };
     if let Some(tls) = server_tls_for(&config.dot, &[ALPN_DOT])? {
         for &address in &config.dot {
-            listeners.push(Listener::Tls(tcp::listen(address).context("tls.dot")?, tls.clone()));
+            let socket = tcp::listen_with(address, prepare).context("tls.dot")?;
+            listeners.push(Listener::Tls(socket, tls.clone()));
         }
     }
     let http = server_tls_for(&config.doh, &[ALPN_H2, ALPN_HTTP1])?;
     if let (Some(http), Some(http3)) = (http, server_tls_for(&config.doh, &[ALPN_H3])?) {
         for &address in &config.doh {
-            let socket = tcp::listen(address).context("tls.doh")?;
+            let socket = tcp::listen_with(address, prepare).context("tls.doh")?;
             let mut alternative = None;
             if cfg!(feature = "quic") {
-                let socket = serve::listen(address).context("tls.doh")?;
+                let socket = serve::listen_with(address, prepare).context("tls.doh")?;
                 alternative = Some(http3_at(socket.local_addr()?.port())?);
                 let transport = ClientTransport::Http3;
                 listeners.push(Listener::Quic(socket, http3.clone(), transport));
@@ -341,7 +443,7 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
     }
     if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
         for &address in &config.doq {
-            let socket = serve::listen(address).context("tls.doq")?;
+            let socket = serve::listen_with(address, prepare).context("tls.doq")?;
             listeners.push(Listener::Quic(socket, tls.clone(), ClientTransport::Quic));
         }
     }
@@ -376,7 +478,7 @@ fn server_tls(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Res
 }
 
 /// Returns the TLS settings for the upstream servers that are queried over TLS.
-fn upstream_tls(config: &Config) -> anyhow::Result<Arc<HashMap<SocketAddr, UpstreamTls>>> {
+fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
     let mut all = HashMap::new();
     for pool in config.pools().into_iter().filter(|pool| pool.transport == Transport::Tls) {
         let verify = match pool.tls_authorities.as_os_str().is_empty() {

@@ -5,9 +5,12 @@ mod beat;
 mod carrier;
 mod control;
 mod daemon;
+mod landlock;
 mod log;
 mod metrics;
+mod nat64;
 mod privileges;
+mod route;
 mod worker;
 
 use std::io::Write;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use dns64::{Counters, Gauges, ServerHealth, Statistics};
@@ -14,7 +14,7 @@ use streams::scrape::{Page, serve};
 use tokio_util::sync::CancellationToken;
 
 use crate::beat::Beat;
-use crate::carrier::{Budget, Closed, Places, Refusal, Traffic};
+use crate::carrier::{Budget, Closed, Places, Refusal, Shared, Traffic};
 use crate::log;
 use crate::worker::WorkerHandle;
 
@@ -24,6 +24,7 @@ pub(crate) struct Source {
     pub(crate) beats: Vec<Beat>,
     pub(crate) places: Arc<Places>,
     pub(crate) budget: Budget,
+    pub(crate) active: Shared,
 }
 
 /// Serves metrics until `end`.
@@ -130,6 +131,12 @@ fn metrics(source: &Source, up: Duration) -> String {
             let (address, worker) = (server.address.to_string(), worker.to_string());
             text.sample(&name, &[("server", &address), ("worker", &worker)], value(server));
         }
+    }
+    let settings = source.active.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
+    let name = "dns64d_nat64_works";
+    text.family(name, Kind::Gauge, "Whether the NAT64 of a prefix works, as far as is known.");
+    for (prefix, works) in settings.policy.nat64s() {
+        text.sample(name, &[("prefix", &prefix.to_string())], f64::from(u8::from(works)));
     }
     answers(&statistics, &mut text);
     transports(&source.places, &mut text);

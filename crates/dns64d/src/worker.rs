@@ -2,22 +2,25 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use dns64::streams::{FromStreams, ToStreams};
+use dns64::streams::{DISCOVERY, FromStreams, ToStreams};
 use dns64::{
     Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, SocketChange, Statistics,
 };
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
+use tokio::sync::mpsc::UnboundedSender;
 use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Outgoing, Reservation, Threads};
+use crate::route;
 
 /// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
@@ -68,6 +71,8 @@ struct Inbox {
     settings: Option<Arc<Settings>>,
     /// What an operator wants; one at a time.
     orders: Vec<Order>,
+    /// Where the answer about upstream's prefixes goes.
+    discovery: Option<UnboundedSender<Vec<u8>>>,
 }
 
 /// What an operator wants of a worker. The worker sends the result to `done`, where there is room for it.
@@ -76,6 +81,8 @@ pub(crate) enum Order {
     Flush { domain: Box<Domain>, done: SyncSender<usize> },
     /// Show some answers of the cache.
     Dump { from: u32, most: usize, done: SyncSender<Dump> },
+    /// Query upstream's prefixes; the result is the reply.
+    Discover { done: UnboundedSender<Vec<u8>> },
 }
 
 impl WorkerHandle {
@@ -198,6 +205,10 @@ impl Worker {
             }
             let upstream_connections = role.upstream_connections();
             for mut message in role.drain_to_streams() {
+                if let ToStreams::Answer { stream: DISCOVERY, message } = message {
+                    handle.discovered(message);
+                    continue;
+                }
                 let reservation = match &mut message {
                     ToStreams::Answer { message, .. } => budget.take(message.len()).or_else(|| {
                         // An empty answer tells the stream that there is none.
@@ -238,10 +249,10 @@ impl WorkerHandle {
     fn take(&self, role: &mut Dns64, now: Nanos) -> bool {
         // The inbox is usually empty, and the lock is free.
         let mut inbox = lock(&self.shared.inbox);
-        let Inbox { messages, settings, orders } = &mut *inbox;
+        let Inbox { messages, settings, orders, .. } = &mut *inbox;
         let ordered = std::mem::take(orders);
         let ready = role.inbox_is_empty();
-        let any = ready && !messages.is_empty() || settings.is_some();
+        let mut any = ready && !messages.is_empty() || settings.is_some();
         if let Some(settings) = settings.take() {
             role.reload(settings);
         }
@@ -258,9 +269,22 @@ impl WorkerHandle {
                 Order::Dump { from, most, done } => {
                     drop(done.try_send(role.dump(from, most, now)));
                 }
+                Order::Discover { done } => {
+                    lock(&self.shared.inbox).discovery = Some(done);
+                    role.push_from_streams(FromStreams::Discovery);
+                    any = true;
+                }
             }
         }
         any
+    }
+
+    /// Passes on what upstream says about its prefixes.
+    fn discovered(&self, message: Vec<u8>) {
+        if let Some(done) = lock(&self.shared.inbox).discovery.take() {
+            // At the end of the server nobody needs it.
+            let _ = done.send(message);
+        }
     }
 
     /// Publishes the state of the worker, and logs which servers have died or come back.
@@ -317,12 +341,17 @@ fn bind(
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
+    let config = &role.settings().clone().config;
+    let any = config.source_of(change.target).unwrap_or(any);
+    let prepare = |socket: BorrowedFd<'_>| route::prepare(&config.upstream.route, socket);
     let mut last = None;
     for _ in 0..PORT_TRIES {
         let source = SocketAddr::new(any, role.random_port());
         let bound = match change.socket {
-            Some(socket) => engine.replace(socket, change.target, source).map(|()| socket),
-            None => engine.connect(change.target, source),
+            Some(socket) => {
+                engine.replace(socket, change.target, source, &prepare).map(|()| socket)
+            }
+            None => engine.connect_with(change.target, source, &prepare),
         };
         match bound {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => last = Some(error),

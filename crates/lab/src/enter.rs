@@ -172,7 +172,7 @@ pub fn enter_with(variables: &[(&str, String)], network: Network) -> Result<Ente
 }
 
 /// Returns whether this process is the inner one.
-pub(crate) fn is_inside() -> bool {
+pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 

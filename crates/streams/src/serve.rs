@@ -12,7 +12,7 @@ mod quic;
 pub use fault::{BadFaultPlan, Fault, FaultPlan, Faults};
 pub use http1::http1;
 pub use http2::http2;
-pub use quic::{Attempt, Established, QuicServer, listen, quic};
+pub use quic::{Attempt, Established, QuicServer, listen, listen_with, quic};
 
 use std::io;
 use std::net::SocketAddr;

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -67,6 +67,17 @@ const STOP_LATENCY: Duration = Duration::from_millis(50);
 /// # Errors
 /// When the address cannot be bound; the error names it.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    listen_with(address, &|_| Ok(()))
+}
+
+/// Works as [`listen`]; `prepare` is called with the socket before it is bound.
+///
+/// # Errors
+/// As [`listen`], and those of `prepare`.
+pub fn listen_with(
+    address: SocketAddr,
+    prepare: &dyn Fn(BorrowedFd<'_>) -> io::Result<()>,
+) -> io::Result<std::net::TcpListener> {
     let failed = |e| named(e, "cannot listen on TCP", address);
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).map_err(failed)?;
@@ -74,6 +85,7 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
+    prepare(socket.as_fd()).map_err(failed)?;
     allow_fast_open(&socket);
     socket.bind(&address.into()).map_err(failed)?;
     socket.listen(BACKLOG).map_err(failed)?;

@@ -24,14 +24,14 @@
 //!   stamp     converts timestamps to the engine's clock
 //! ```
 //!
-//! Beside the engine: `capture` (packet sockets) and `sys` (a worker's core, timers and open files; what runs on cores). Each `unsafe` here
+//! Beside the engine: `capture` (packet sockets), `icmp6` (router advertisements and echo replies) and `sys` (a worker's core, timers and open files; what runs on cores). Each `unsafe` here
 //! is a system call, or a structure that one reads or writes.
 
 mod address;
 pub mod capture;
 mod cmsg;
 mod doorbell;
-
+pub mod icmp6;
 mod options;
 mod ready;
 mod receive;
@@ -43,4 +43,5 @@ pub mod sys;
 
 pub use doorbell::Doorbell;
 pub use options::{UdpFacts, UdpOptions};
+pub use socket::Prepare;
 pub use sockets::{MAX_SOCKETS, UdpEngine, sources};

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -17,6 +17,9 @@ use crate::options::{UdpFacts, UdpOptions};
 const MEMINFO_DROPS: usize = 8;
 const MEMINFO_VARS: usize = 9;
 
+/// What is done with a socket before it is bound, such as setting its options.
+pub type Prepare<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
+
 /// A socket with its constant properties.
 pub(crate) struct UdpSocket {
     socket: Socket,
@@ -26,8 +29,13 @@ pub(crate) struct UdpSocket {
 
 impl UdpSocket {
     /// Opens a socket bound to `source` and connected to `target`.
-    pub(crate) fn connected(target: SocketAddr, source: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn connected(
+        target: SocketAddr,
+        source: SocketAddr,
+        prepare: Prepare<'_>,
+    ) -> io::Result<Self> {
         let socket = open(target)?;
+        prepare(socket.as_fd()).map_err(|e| named(e, "cannot send to", target))?;
         if !source.ip().is_unspecified() {
             // Addresses of a routed prefix need not be on an interface.
             let _ = if source.is_ipv4() {
@@ -42,8 +50,13 @@ impl UdpSocket {
     }
 
     /// Opens a socket that listens on `address`.
-    pub(crate) fn listening(address: SocketAddr, share_port: bool) -> io::Result<Self> {
+    pub(crate) fn listening(
+        address: SocketAddr,
+        share_port: bool,
+        prepare: Prepare<'_>,
+    ) -> io::Result<Self> {
         let socket = open(address)?;
+        prepare(socket.as_fd()).map_err(|e| named(e, "cannot listen on UDP", address))?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
@@ -105,8 +118,8 @@ impl UdpSocket {
 
 /// Returns the address with a free port in place of 0; fails if another socket uses the port, even a shared
 /// one.
-pub(crate) fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
-    UdpSocket::listening(address, false)?.local_address()
+pub(crate) fn free_address(address: SocketAddr, prepare: Prepare<'_>) -> io::Result<SocketAddr> {
+    UdpSocket::listening(address, false, prepare)?.local_address()
 }
 
 /// Opens a non-blocking UDP socket of the family of `address`.

@@ -14,7 +14,7 @@ use crate::options::{BATCH, UdpFacts, UdpOptions};
 use crate::ready::Ready;
 use crate::receive::Receiver;
 use crate::send::Sender;
-use crate::socket::{self, UdpSocket};
+use crate::socket::{self, Prepare, UdpSocket};
 
 /// Slots of a receive batch with coalesced messages of up to 128 datagrams each.
 const GRO_SLOTS: usize = 32;
@@ -101,8 +101,9 @@ impl UdpEngine {
         Ok(engine)
     }
 
-    /// Makes a server engine for each of `workers` workers, all on the same addresses. An address whose port
-    /// another process shares is refused too, since that process would get a part of the datagrams.
+    /// Makes a server engine for each of `workers` workers, all on the same addresses; `prepare` is called with each socket
+    /// before it is bound. An address whose port another process shares is refused too, since that process would get a
+    /// part of the datagrams.
     ///
     /// # Errors
     /// When an address cannot be bound; the error names it.
@@ -110,13 +111,21 @@ impl UdpEngine {
         listen: &[SocketAddr],
         workers: usize,
         options: UdpOptions,
+        prepare: Prepare<'_>,
     ) -> io::Result<Vec<Self>> {
         let mut listen = listen.to_vec();
         for address in &mut listen {
             // A free port chosen by the kernel is the same for all workers.
-            *address = socket::free_address(*address)?;
+            *address = socket::free_address(*address, prepare)?;
         }
-        (0..workers).map(|_| Self::server(&listen, workers > 1, options)).collect()
+        let server = |_| {
+            let mut engine = Self::new(options)?;
+            for &address in &listen {
+                engine.add(UdpSocket::listening(address, workers > 1, prepare)?)?;
+            }
+            Ok(engine)
+        };
+        (0..workers).map(server).collect()
     }
 
     /// Adds a socket bound to `source` and connected to `target`.
@@ -124,7 +133,20 @@ impl UdpEngine {
     /// # Errors
     /// As [`client`](Self::client).
     pub fn connect(&mut self, target: SocketAddr, source: SocketAddr) -> io::Result<SocketId> {
-        self.add(UdpSocket::connected(target, source)?)
+        self.connect_with(target, source, &|_| Ok(()))
+    }
+
+    /// Works as [`connect`](Self::connect); `prepare` is called with the socket before it is bound.
+    ///
+    /// # Errors
+    /// As [`client`](Self::client), and those of `prepare`.
+    pub fn connect_with(
+        &mut self,
+        target: SocketAddr,
+        source: SocketAddr,
+        prepare: Prepare<'_>,
+    ) -> io::Result<SocketId> {
+        self.add(UdpSocket::connected(target, source, prepare)?)
     }
 
     /// Adds a socket that listens on `address`.
@@ -132,10 +154,10 @@ impl UdpEngine {
     /// # Errors
     /// As [`server`](Self::server).
     pub fn listen(&mut self, address: SocketAddr, share_port: bool) -> io::Result<SocketId> {
-        self.add(UdpSocket::listening(address, share_port)?)
+        self.add(UdpSocket::listening(address, share_port, &|_| Ok(()))?)
     }
 
-    /// Replaces a socket by a new one, bound to `source` and connected to `target`. The old one is closed
+    /// Replaces a socket by a new one, bound to `source` and connected to `target`, after `prepare`. The old one is closed
     /// with its unread datagrams. After an error the old one stays.
     ///
     /// # Errors
@@ -145,8 +167,9 @@ impl UdpEngine {
         id: SocketId,
         target: SocketAddr,
         source: SocketAddr,
+        prepare: Prepare<'_>,
     ) -> io::Result<()> {
-        let mut socket = UdpSocket::connected(target, source)?;
+        let mut socket = UdpSocket::connected(target, source, prepare)?;
         socket.probe(&self.options, &mut self.facts)?;
         let index = usize::from(id.0);
         self.counters.dropped += self.sockets[index].dropped();

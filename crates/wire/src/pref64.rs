@@ -116,6 +116,49 @@ pub fn embeds(address: Ipv6Addr, embedded: Ipv4Addr) -> bool {
     bits & U_OCTET == 0 && LENGTHS.iter().any(under)
 }
 
+/// The addresses of `ipv4only.arpa` (RFC 7050 section 2.2).
+pub const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+
+/// Returns the prefixes under which a DNS64 server synthesised these AAAA records of `ipv4only.arpa`, each once, in their
+/// order (RFC 7050 section 3). Any suffix is accepted. Where the well-known addresses fit at several places, the place
+/// counts that both of them have; an address that alone fits at several places tells nothing.
+pub fn discover(addresses: &[Ipv6Addr]) -> Vec<Pref64> {
+    let of = |embedded| {
+        addresses.iter().map(move |&address| prefixes_of(address, embedded).collect::<Vec<_>>())
+    };
+    let [first, second] = IPV4ONLY.map(|embedded| of(embedded).collect::<Vec<_>>());
+    let mut both: Vec<Pref64> = first.iter().flatten().copied().collect();
+    both.retain(|prefix| second.iter().flatten().any(|other| other == prefix));
+    let only = |(one, other): (&Vec<Pref64>, &Vec<Pref64>)| only_one(one, other);
+    let alone = || first.iter().zip(&second).filter_map(only).collect();
+    let found = if both.is_empty() { alone() } else { both };
+    let mut once = Vec::new();
+    for prefix in found {
+        if !once.contains(&prefix) {
+            once.push(prefix);
+        }
+    }
+    once
+}
+
+/// Returns the only prefix that an address can have; `None` if there are several, or none.
+fn only_one(first: &[Pref64], second: &[Pref64]) -> Option<Pref64> {
+    match (first, second) {
+        ([prefix], []) | ([], [prefix]) => Some(*prefix),
+        _ => None,
+    }
+}
+
+/// Returns all prefixes under which `address` embeds `embedded`, with any suffix.
+fn prefixes_of(address: Ipv6Addr, embedded: Ipv4Addr) -> impl Iterator<Item = Pref64> {
+    let bits = u128::from(address);
+    LENGTHS.into_iter().filter_map(move |len| {
+        let prefix = Pref64::new(Ipv6Addr::from(bits & (u128::MAX << (128 - len))), len).ok()?;
+        let used = u128::from(prefix.embed([255; 4].into())) | !(u128::MAX >> len) | U_OCTET;
+        (u128::from(prefix.embed(embedded)) == bits & used).then_some(prefix)
+    })
+}
+
 impl FromStr for Pref64 {
     type Err = Pref64Error;
 
@@ -255,6 +298,37 @@ mod tests {
         fn any_text_is_read_or_refused(text: String) {
             let _ = text.parse::<Pref64>();
         }
+
+        #[test]
+        fn a_prefix_is_discovered_from_the_addresses_under_it(bits: u128, pick in 0usize..6, suffix: u128, others: Vec<u128>) {
+            let len = LENGTHS[pick];
+            let first = bits & (u128::MAX << (128 - len)) & !U_OCTET;
+            let prefix = Pref64::new(Ipv6Addr::from(first), len).unwrap();
+            let used = u128::from(prefix.embed([255; 4].into())) | !(u128::MAX >> len) | U_OCTET;
+            let outer = |inner| Ipv6Addr::from(u128::from(prefix.embed(inner)) | suffix & !used);
+            let mut addresses: Vec<Ipv6Addr> = others.into_iter().map(Ipv6Addr::from).collect();
+            addresses.extend(IPV4ONLY.map(outer));
+            proptest::prop_assert!(discover(&addresses).contains(&prefix));
+        }
+    }
+
+    #[test]
+    fn prefixes_are_discovered_from_ipv4only_arpa() {
+        let found = |addresses: &[&str]| -> Vec<String> {
+            let addresses: Vec<_> = addresses.iter().map(|a| a.parse().unwrap()).collect();
+            discover(&addresses).iter().map(Pref64::to_string).collect()
+        };
+        let well_known = ["64:ff9b::c000:aa", "64:ff9b::c000:ab"];
+        assert_eq!(found(&well_known), ["64:ff9b::/96"]);
+        assert_eq!(found(&well_known[1..]), ["64:ff9b::/96"], "one is enough");
+        let two =
+            ["2001:db8:c000:aa::", "64:ff9b::c000:ab", "2001:db8:c000:ab::", "64:ff9b::c000:aa"];
+        assert_eq!(found(&two), ["2001:db8::/32", "64:ff9b::/96"]);
+        // The /96 contains a well-known address itself: only both together tell the place.
+        let twice = ["2001:db8:c000:aa::c000:aa", "2001:db8:c000:aa::c000:ab"];
+        assert_eq!(found(&twice), ["2001:db8:c000:aa::/96"]);
+        assert!(found(&twice[..1]).is_empty(), "it is ambiguous");
+        assert!(found(&["2001:db8::1", "::"]).is_empty());
     }
 
     #[test]

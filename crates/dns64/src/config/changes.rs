@@ -7,13 +7,15 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 11] = [
+const NEED_RESTART: [&str; 13] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
     "server.cpus",
     "server.socket-buffer",
+    "server.route",
     "server.user",
+    "server.restrict-files",
     "server.log-format",
     "limits.outstanding",
     "metrics",

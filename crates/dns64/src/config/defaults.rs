@@ -24,10 +24,13 @@ impl Default for ServerConfig {
             ],
             deny: Vec::new(),
             denied: Denied::Refuse,
+            proxies: Vec::new(),
             minimal_any: true,
             max_udp_size: 1_232,
             socket_buffer: Bytes(4 << 20),
+            route: RouteConfig::default(),
             user: String::new(),
+            restrict_files: true,
             log: LogLevel::Info,
             log_format: LogFormat::Text,
         }
@@ -62,6 +65,8 @@ impl Default for UpstreamConfig {
         UpstreamConfig {
             servers: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 5353))],
             weights: Vec::new(),
+            source: Vec::new(),
+            route: RouteConfig::default(),
             transport: Transport::Udp,
             tls_name: String::new(),
             tls_authorities: PathBuf::from("/etc/ssl/certs/ca-certificates.crt"),
@@ -126,22 +131,6 @@ impl Default for MetricsConfig {
     fn default() -> Self {
         MetricsConfig { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9_964))) }
     }
-}
-
-/// Returns an empty suffix.
-pub(super) fn no_suffix() -> Ipv6Addr {
-    Ipv6Addr::UNSPECIFIED
-}
-
-/// Returns all networks.
-pub(super) fn all_networks() -> Vec<IpNet> {
-    let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
-    all_ipv4().into_iter().map(IpNet::V4).chain([v6]).collect()
-}
-
-/// Returns all IPv4 addresses.
-pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
-    vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
 }
 
 /// Returns UDP.

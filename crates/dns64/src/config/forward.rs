@@ -1,5 +1,7 @@
 //! Zones with upstream servers of their own (`[[forward]]`), and the pools of servers that follow from them.
 
+use std::net::{IpAddr, SocketAddr};
+
 use wire::Name;
 
 use super::{Config, ConfigError, ForwardConfig, MAX_UPSTREAMS, Transport};
@@ -17,8 +19,8 @@ impl ForwardConfig {
 
     /// Returns whether connections to the servers of two pools are alike.
     fn connects_like(&self, other: &Self) -> bool {
-        (self.transport, &self.tls_name, &self.tls_authorities)
-            == (other.transport, &other.tls_name, &other.tls_authorities)
+        (self.transport, &self.tls_name, &self.tls_authorities, &self.source)
+            == (other.transport, &other.tls_name, &other.tls_authorities, &other.source)
     }
 
     /// Validates the servers and their weights.
@@ -45,6 +47,7 @@ impl Config {
             zones: vec![Name::ROOT],
             servers: upstream.servers.clone(),
             weights: upstream.weights.clone(),
+            source: upstream.source.clone(),
             transport: upstream.transport,
             tls_name: upstream.tls_name.clone(),
             tls_authorities: upstream.tls_authorities.clone(),
@@ -56,6 +59,38 @@ impl Config {
             ForwardConfig { zones, ..pool.clone() }
         };
         std::iter::once(first).chain(self.forward.iter().map(lower)).collect()
+    }
+
+    /// Returns the source address of queries to a server; `None`: the kernel chooses.
+    pub fn source_of(&self, server: SocketAddr) -> Option<IpAddr> {
+        let own = self.forward.iter().find(|forward| forward.servers.contains(&server));
+        let source = match own {
+            Some(forward) if !self.upstream.servers.contains(&server) => &forward.source,
+            _ => &self.upstream.source,
+        };
+        source.iter().copied().find(|source| source.is_ipv4() == server.is_ipv4())
+    }
+
+    /// Validates the ways of packets, and that there is at most one source address of a family.
+    pub(super) fn check_routes(&self) -> Result<(), ConfigError> {
+        for (place, route) in
+            [("server.route", &self.server.route), ("upstream.route", &self.upstream.route)]
+        {
+            if let Some((key, problem)) = route.problem() {
+                return bad(&format!("{place}.{key}"), problem);
+            }
+        }
+        let forward = self.forward.iter().enumerate();
+        let forward = forward.map(|(i, f)| (format!("forward[{i}].source"), &f.source));
+        let all = std::iter::once(("upstream.source".to_owned(), &self.upstream.source));
+        for (key, source) in all.chain(forward) {
+            let v4 = source.iter().filter(|source| source.is_ipv4()).count();
+            if v4 > 1 || source.len() - v4 > 1 {
+                let problem = "write at most one IPv4 and one IPv6 address".to_owned();
+                return bad(&key, problem);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the number of servers in all pools.
@@ -100,7 +135,7 @@ impl Config {
                     return bad(
                         &format!("{place}.transport"),
                         format!(
-                            "{server} is also elsewhere: write the same transport and TLS settings there"
+                            "{server} is also elsewhere: write the same transport, source and TLS settings there"
                         ),
                     );
                 }
@@ -151,6 +186,35 @@ mod tests {
         ] {
             let error = Config::parse(&file).expect_err(&file).to_string();
             assert!(error.contains(key) && error.contains(text), "{file}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_server_has_the_source_of_its_family_and_block() {
+        let config = Config::parse(
+            "[upstream]\nservers = [\"192.0.2.1\", \"2001:db8::1\"]\nsource = [\"192.0.2.9\", \"2001:db8::9\"]\n\
+             [[forward]]\nzones = [\"a.test\"]\nservers = [\"192.0.2.2\", \"2001:db8::2\"]\nsource = [\"192.0.2.8\"]",
+        );
+        let config = config.expect("it is right");
+        let source = |server: &str| {
+            let server = SocketAddr::new(server.parse().expect("an address"), 53);
+            config.source_of(server).map(|source| source.to_string()).unwrap_or_default()
+        };
+        let seen = ["192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::2"].map(source);
+        assert_eq!(seen, ["192.0.2.9", "2001:db8::9", "192.0.2.8", ""]);
+    }
+
+    #[test]
+    fn what_no_socket_accepts_is_refused() {
+        for (file, part) in [
+            ("server.route.device = \"a b\"", "server.route.device"),
+            ("server.route.device = \"0123456789012345\"", "at most 15"),
+            ("upstream.route.dscp = 64", "upstream.route.dscp: 64 is out of bounds: write 0 to 63"),
+            ("upstream.source = [\"::1\", \"::2\"]", "upstream.source: write at most one"),
+            ("upstream.source = [\"x\"]", "`x` is not an address: write 192.0.2.1"),
+        ] {
+            let error = Config::parse(file).expect_err(file).to_string();
+            assert!(error.contains(part), "{file}: {error}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the configuration file.
 
+use super::text::all_ipv4;
 use super::*;
 
 #[test]
@@ -36,7 +37,7 @@ fn errors_name_the_place_and_a_solution() {
         ("[server]\nmax-udp-size = 100", &["line 2", "512"]),
         ("[server]\nmax-udp-size = 70000", &["line 2", "70000"]),
         ("[[dns64]]\nprefix = \"64:ff9b::/95\"", &["line 2", "/96"]),
-        ("[[dns64]]\n", &["prefix"]),
+        ("[[dns64]]\n", &["prefix", "follow"]),
         (
             "[[dns64]]\nprefix = \"64:ff9b::/96\"\nmapped = [\"10.0.0.1/8\"]",
             &["line 3", "10.0.0.0/8"],

@@ -1,14 +1,12 @@
 //! Values in text form: addresses, networks, names and sizes of memory.
 
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-
-use super::defaults::{all_ipv4, all_networks};
 
 /// Default port of DNS.
 const DNS_PORT: u16 = 53;
@@ -68,6 +66,18 @@ where
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
+/// Reads a value in text form, or an empty text for none.
+pub(super) fn text_or_none<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    match String::deserialize(from)?.as_str() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(D::Error::custom),
+    }
+}
+
 /// Reads a list of values in text form.
 pub(super) fn texts<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
@@ -124,6 +134,16 @@ where
     } else {
         address(&text, DNS_PORT).map(Some).map_err(D::Error::custom)
     }
+}
+
+/// Reads a list of addresses without ports.
+pub(super) fn hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpAddr>, D::Error> {
+    let host = |text: &String| {
+        text.parse().map_err(|_| {
+            D::Error::custom(format!("`{text}` is not an address: write 192.0.2.1 or 2001:db8::1"))
+        })
+    };
+    Vec::<String>::deserialize(from)?.iter().map(host).collect()
 }
 
 /// Reads a list of networks: `10.0.0.0/8`, a single address, or `any`.
@@ -209,4 +229,15 @@ pub(super) fn udp_size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<u16
             u16::MAX
         ))),
     }
+}
+
+/// Returns all networks.
+pub(super) fn all_networks() -> Vec<IpNet> {
+    let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
+    all_ipv4().into_iter().map(IpNet::V4).chain([v6]).collect()
+}
+
+/// Returns all IPv4 addresses.
+pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
+    vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
 }

@@ -1,6 +1,6 @@
 //! Validation of values against each other and their bounds.
 
-use super::{BlockConfig, Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, ports};
+use super::{Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, ports};
 
 /// Least number of source ports from which to draw; with fewer a forger has little to guess.
 const MIN_PORTS: usize = 16_384;
@@ -26,6 +26,7 @@ impl Config {
             return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
         }
         self.check_pools()?;
+        self.check_routes()?;
         self.check_bounds()?;
         let least = self.least_memory().div_ceil(1 << 20);
         if self.limits.memory.0 < least << 20 {
@@ -66,25 +67,5 @@ impl Config {
             }
         }
         self.dns64.iter().enumerate().try_for_each(|(i, block)| block.validate(i))
-    }
-}
-
-impl BlockConfig {
-    /// Validates the suffix against the prefix.
-    fn validate(&self, index: usize) -> Result<(), ConfigError> {
-        let all_ones = u128::from(self.prefix.embed([255; 4].into()));
-        let len = u32::from(self.prefix.prefix_len());
-        // The bits of the prefix, of the IPv4 address and of the u octet (RFC 6052 section 2.2).
-        let used = all_ones | !(u128::MAX >> len) | 0xff << 56;
-        if u128::from(self.suffix) & used != 0 {
-            return Err(ConfigError::Value {
-                key: format!("dns64[{index}].suffix"),
-                problem: format!(
-                    "{} overlaps the prefix, the IPv4 address or bits 64 to 71 of {}: set these bits to zero",
-                    self.suffix, self.prefix
-                ),
-            });
-        }
-        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use crate::config::{Denied, Overload, PtrMode};
 use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
+use crate::proxy::{self, Header};
 use crate::question::{Key, KeyFlags};
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
@@ -37,7 +38,17 @@ impl Dns64 {
     pub(super) fn on_query(&mut self, received: &Received<'_>, now: Nanos, tx: &mut TxBatch) {
         self.counters.queries_udp += 1;
         let to = ReplyTo::Datagram(Destination::reply_to(received));
-        self.query(to, received.peer.ip(), None, received.bytes, now, tx);
+        let (peer, bytes) = (received.peer.ip(), received.bytes);
+        if self.settings.config.server.is_proxy(peer) {
+            return match proxy::version2(bytes) {
+                Ok(Header { client, len }) => {
+                    let client = client.map_or(peer, |client| client.ip());
+                    self.query(to, client, None, &bytes[len..], now, tx);
+                }
+                Err(_) => self.counters.proxy_errors += 1,
+            };
+        }
+        self.query(to, peer, None, bytes, now, tx);
     }
 
     /// Handles a message on a client's stream; `framed` means that it is one of many on a connection of TCP
@@ -175,6 +186,7 @@ impl Dns64 {
             facts.view,
             &key,
             &self.scratch.question,
+            now,
             &mut self.scratch.answer,
         );
         match special {
@@ -358,7 +370,7 @@ impl Dns64 {
     }
 
     /// Starts the first lookup of a question.
-    fn start(&mut self, t: u32, special: Special, now: Nanos, tx: &mut TxBatch) {
+    pub(super) fn start(&mut self, t: u32, special: Special, now: Nanos, tx: &mut TxBatch) {
         let policy = &self.settings.policy;
         let settings = &policy.synthesis;
         let transaction = &mut self.transactions[t];

@@ -360,6 +360,7 @@ impl Dns64 {
         let policy = &self.settings.policy;
         let transaction = &self.transactions[t];
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
+        let longest = longest.min(policy.longest_ttl(view, now));
         let dnssec = transaction.key.flags.dnssec;
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);

@@ -91,7 +91,7 @@ impl Dns64 {
             // The addresses are optional: after an error, which may hide bogus data, there are none.
             missing = false;
             if reply.rcode == 0 && self.read(t, &reply, qtype).is_some() {
-                missing = self.add_addresses(t, &reply, qtype);
+                missing = self.add_addresses(t, &reply, qtype, now);
                 self.transactions[t].negative_ttl = reply.negative_ttl;
             }
         }
@@ -110,11 +110,12 @@ impl Dns64 {
     }
 
     /// Adds the addresses that were found for a target; returns whether there are none.
-    fn add_addresses(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> bool {
+    fn add_addresses(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype, now: Nanos) -> bool {
         let policy = &self.settings.policy;
         let transaction = &mut self.transactions[t];
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
         let view = transaction.key.view;
+        let longest = longest.min(policy.longest_ttl(view, now));
         let Some(service) = &mut transaction.service else { return false };
         let Some(target) = service.targets.last().copied() else { return false };
         let before = service.message.len();

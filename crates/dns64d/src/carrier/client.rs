@@ -3,16 +3,18 @@
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use dns64::proxy::{self, Unreadable};
 use http::HeaderValue;
 use measure::Transport;
 use streams::http::ALPN_H2;
 use streams::serve::Ending;
 use streams::tls::ServerTls;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
@@ -25,6 +27,9 @@ use super::shared::{Carrier, MAX_QUERY, Waiting};
 const MAX_OUTPUT: usize = 64 << 10;
 /// Highest number of octets that TLS keeps until the client takes them.
 const TLS_BUFFER: usize = 16 << 10;
+
+/// Highest number of connections from proxies to one address whose PROXY headers are awaited.
+const HEADERS: usize = 256;
 
 /// Protocol of a connection over TCP.
 #[derive(Clone)]
@@ -50,26 +55,63 @@ impl Protocol {
 /// Accepts connections for ever.
 pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: Rc<Carrier>) {
     let transport = protocol.transport();
+    let headers = Arc::new(Semaphore::new(HEADERS));
     loop {
         // A failed accept is temporary (the connection was reset, or no descriptor is free).
-        let Ok((stream, client)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let config = &carrier.settings().config;
-        if !config.server.permits(client.ip()) {
-            carrier.places.refuse(transport, Refusal::Client);
+        if !carrier.settings().config.server.is_proxy(peer.ip()) {
+            enter(stream, peer, &protocol, &carrier);
             continue;
         }
-        let Ok(place) = carrier.places.take(transport, client.ip(), &config.limits) else {
+        let Ok(header) = headers.clone().try_acquire_owned() else {
+            carrier.places.refuse(transport, Refusal::Handshakes);
             continue;
         };
         let (protocol, carrier) = (protocol.clone(), carrier.clone());
         tokio::task::spawn_local(async move {
-            let connection = Connection { carrier, client, usage: place.usage() };
-            connection.run(stream, protocol, place).await;
+            let mut stream = stream;
+            match timeout(HANDSHAKE, named_client(&mut stream)).await {
+                Ok(Ok(client)) => enter(stream, client.unwrap_or(peer), &protocol, &carrier),
+                Ok(Err(_)) | Err(_) => carrier.places.refuse(transport, Refusal::Proxy),
+            }
+            drop(header);
         });
     }
+}
+
+/// Reads the PROXY header of a connection; returns the client that it names, if it does.
+async fn named_client(stream: &mut TcpStream) -> io::Result<Option<SocketAddr>> {
+    let mut octets = Vec::new();
+    loop {
+        match proxy::read(&octets) {
+            Ok(header) => return Ok(header.client),
+            // What follows the header belongs to the client.
+            Err(Unreadable::Incomplete(needed)) => {
+                let known = octets.len();
+                octets.resize(needed, 0);
+                stream.read_exact(&mut octets[known..]).await?;
+            }
+            Err(Unreadable::Invalid) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// Gives a client's connection a place and serves it, unless the client is not permitted or there is no place.
+fn enter(stream: TcpStream, client: SocketAddr, protocol: &Protocol, carrier: &Rc<Carrier>) {
+    let transport = protocol.transport();
+    let config = &carrier.settings().config;
+    if !config.server.permits(client.ip()) {
+        return carrier.places.refuse(transport, Refusal::Client);
+    }
+    let Ok(place) = carrier.places.take(transport, client.ip(), &config.limits) else { return };
+    let (protocol, carrier) = (protocol.clone(), carrier.clone());
+    tokio::task::spawn_local(async move {
+        let connection = Connection { carrier, client, usage: place.usage() };
+        connection.run(stream, protocol, place).await;
+    });
 }
 
 /// A connection of a client.

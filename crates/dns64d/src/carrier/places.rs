@@ -64,17 +64,20 @@ pub(crate) enum Refusal {
     Memory,
     /// The server is being taken out of service.
     Draining,
+    /// A proxy sent no valid PROXY header.
+    Proxy,
 }
 
 impl Refusal {
     /// All reasons, with their words in metrics.
-    pub(crate) const ALL: [(Self, &str); 6] = [
+    pub(crate) const ALL: [(Self, &str); 7] = [
         (Refusal::Client, "client"),
         (Refusal::Network, "network"),
         (Refusal::Full, "full"),
         (Refusal::Handshakes, "handshakes"),
         (Refusal::Memory, "memory"),
         (Refusal::Draining, "draining"),
+        (Refusal::Proxy, "proxy"),
     ];
 }
 

@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dns64::Config;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::frames::{self, Frames};
 use super::shared::Carrier;
+use crate::route;
 
 /// Time after which a connection without queries is closed.
 const IDLE_TIME: Duration = Duration::from_secs(10);
@@ -112,10 +115,20 @@ async fn connection(
 /// The two directions of a connection, whatever it is.
 type Ways = (Box<dyn AsyncRead + Unpin>, Box<dyn AsyncWrite + Unpin>);
 
+/// Opens a socket for a connection to a server, bound as configured.
+fn open(server: SocketAddr, config: &Config) -> io::Result<TcpSocket> {
+    let socket = if server.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    route::prepare(&config.upstream.route, socket.as_fd())?;
+    if let Some(source) = config.source_of(server) {
+        socket.bind(SocketAddr::new(source, 0))?;
+    }
+    Ok(socket)
+}
+
 /// Connects to a server, with TLS where that is what upstream is asked by.
 async fn connect(server: SocketAddr, carrier: &Carrier) -> io::Result<Ways> {
     let active = carrier.active();
-    let stream = TcpStream::connect(server).await?;
+    let stream = open(server, &active.settings.config)?.connect(server).await?;
     stream.set_nodelay(true)?;
     let Some(tls) = active.upstream_tls.get(&server) else {
         let (reader, writer) = stream.into_split();

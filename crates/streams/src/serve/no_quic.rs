@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use super::{Answer, Ending, StreamLimits};
@@ -13,6 +14,17 @@ use crate::tls::ServerTls;
 /// # Errors
 /// Always.
 pub fn listen(_address: SocketAddr) -> io::Result<UdpSocket> {
+    Err(crate::no_quic())
+}
+
+/// Returns the error.
+///
+/// # Errors
+/// Always.
+pub fn listen_with(
+    _address: SocketAddr,
+    _prepare: &dyn Fn(BorrowedFd<'_>) -> io::Result<()>,
+) -> io::Result<UdpSocket> {
     Err(crate::no_quic())
 }
 

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,10 +53,22 @@ const ATTEMPT_BUFFER: u64 = 16 << 10;
 /// # Errors
 /// When the address cannot be bound; the error names it.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    listen_with(address, &|_| Ok(()))
+}
+
+/// Works as [`listen`]; `prepare` is called with the socket before it is bound.
+///
+/// # Errors
+/// As [`listen`], and those of `prepare`.
+pub fn listen_with(
+    address: SocketAddr,
+    prepare: &dyn Fn(BorrowedFd<'_>) -> io::Result<()>,
+) -> io::Result<std::net::UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    prepare(socket.as_fd()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
     socket.bind(&address.into()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
     // A smaller buffer is no error: the kernel gives what it permits.
     let _ = socket.set_recv_buffer_size(BUFFER);

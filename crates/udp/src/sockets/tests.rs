@@ -181,10 +181,13 @@ fn few_or_many_sockets_none_is_starved() {
 fn a_port_shared_with_another_process_is_refused() {
     let any = "127.0.0.1:0".parse().unwrap();
     let workers =
-        UdpEngine::servers(&[any, "[::1]:0".parse().unwrap()], 3, UdpOptions::default()).unwrap();
+        UdpEngine::servers(&[any, "[::1]:0".parse().unwrap()], 3, UdpOptions::default(), &|_| {
+            Ok(())
+        })
+        .unwrap();
     let address = |w: &UdpEngine| w.local_address(SocketId(0)).unwrap();
     assert!(workers.iter().all(|w| w.facts().sockets == 2 && address(w) == address(&workers[0])));
-    let taken = UdpEngine::servers(&[address(&workers[0])], 2, UdpOptions::default());
+    let taken = UdpEngine::servers(&[address(&workers[0])], 2, UdpOptions::default(), &|_| Ok(()));
     let error = taken.err().expect("the port is in use").to_string();
     assert!(
         error.contains(&address(&workers[0]).to_string()) && error.contains("ss -lptun"),
@@ -249,7 +252,7 @@ fn a_doorbell_ends_a_wait_and_a_replaced_socket_receives() {
         assert!(engine.now() < long && rx.is_empty() && !engine.was_rung());
 
         let before = engine.local_address(SocketId(0)).unwrap();
-        engine.replace(SocketId(0), target, any).unwrap();
+        engine.replace(SocketId(0), target, any, &|_| Ok(())).unwrap();
         let after = engine.local_address(SocketId(0)).unwrap();
         assert_ne!(before, after);
         tx.push(Destination::Connected(SocketId(0)), 4, |room| {

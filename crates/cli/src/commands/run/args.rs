@@ -70,6 +70,9 @@ pub(crate) struct RunArgs {
     /// Seed of the order of names and of the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Start the commands of the experiment's file, and send load to its addresses, without asking
+    #[arg(long)]
+    pub(crate) trust: bool,
     /// Keep the servers' configurations and logs
     #[arg(long)]
     pub(crate) keep: bool,

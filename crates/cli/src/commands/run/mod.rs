@@ -5,6 +5,7 @@ mod keeper;
 mod live;
 mod metrics;
 mod plan;
+mod trust;
 
 use std::path::Path;
 
@@ -45,6 +46,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         plan::show(&checked);
         return Ok(());
     }
+    trust::ask(&experiment, &options, args.trust)?;
     // The lab has its own network, which cannot be reached from outside.
     let listener = args.metrics.map(Listener::open).transpose()?;
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);

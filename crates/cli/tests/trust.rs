@@ -1,0 +1,103 @@
+//! Experiments of others: what their files would start is shown, and starts only if the user says so.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+
+/// Writes an experiment whose server leaves a file behind; returns the path of the file.
+fn experiment(dir: &Path) -> std::path::PathBuf {
+    let mark = dir.join("started");
+    let text = format!(
+        "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nmethod = \"closed\"\nservers = [\"own\"]\nrepeats = 1\n\
+         [workload]\nnamespace = \"10.0.0.0/24\"\n[closed]\nduration = \"300ms\"\nwindow = 8\n\
+         [custom.own]\ncommand = \"touch {}; false\"\nready = \"1s\"\n",
+        mark.display()
+    );
+    std::fs::write(dir.join("x.toml"), text).expect("writes");
+    mark
+}
+
+fn run(dir: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.current_dir(dir).env("DNSDYNO_STORE", dir.join("runs.db"));
+    command.arg("run").args(words).stdin(Stdio::null()).output().expect("starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn without_a_terminal_a_file_with_commands_needs_trust() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mark = experiment(dir.path());
+    let output = run(dir.path(), &["--wait", "x.toml"]);
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let shown = format!("start touch {}; false (custom.own)", mark.display());
+    assert!(told.contains(&shown) && told.contains("--trust"), "{told}");
+    assert!(!mark.exists());
+    // Its plan is only read, and a file without commands is not asked about.
+    let plan = run(dir.path(), &["x.toml", "--dry-run"]);
+    assert!(plan.status.success() && !mark.exists(), "{}", said(&plan));
+    let output = run(dir.path(), &["--wait", "--trust", "x.toml"]);
+    if said(&output).contains("cannot get its namespaces") {
+        return skip::because(said(&output));
+    }
+    assert!(mark.exists(), "{}", said(&output));
+    // What a store has is asked about too.
+    std::fs::remove_file(&mark).expect("it is there");
+    let output = run(dir.path(), &["--wait", "--resume", "last"]);
+    let told = said(&output);
+    assert_eq!((output.status.code(), mark.exists()), (Some(2), false), "{told}");
+}
+
+#[test]
+fn load_to_an_address_of_a_file_needs_trust() {
+    let dir = tempfile::tempdir().expect("a folder");
+    experiment(dir.path());
+    let file = dir.path().join("x.toml");
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let (front, _) = text.split_once("command").expect("a command");
+    std::fs::write(&file, format!("{front}address = \"192.0.2.1:53\"\n")).expect("writes");
+    let output = run(dir.path(), &["--wait", "x.toml"]);
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("send load to 192.0.2.1:53 (custom.own)"), "{told}");
+}
+
+#[test]
+fn a_terminal_is_asked() {
+    for (answer, starts) in [("\n", false), ("no\n", false), ("y\n", true)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mark = experiment(dir.path());
+        let pair = native_pty_system().openpty(PtySize::default()).expect("a terminal");
+        let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
+        command.cwd(dir.path());
+        command.env("DNSDYNO_STORE", dir.path().join("runs.db"));
+        command.args(["run", "--wait", "--plain", "x.toml"]);
+        let mut child = pair.slave.spawn_command(command).expect("starts");
+        drop(pair.slave);
+        let mut output = pair.master.try_clone_reader().expect("reads");
+        let mut input = pair.master.take_writer().expect("writes");
+        let (mut told, mut answered, mut bytes) = (String::new(), false, [0; 4096]);
+        // The kernel says EIO when nobody has the terminal open any more.
+        while let Ok(n @ 1..) = output.read(&mut bytes) {
+            told += &String::from_utf8_lossy(&bytes[..n]);
+            if !answered && told.contains("run it? [y/N]") {
+                input.write_all(answer.as_bytes()).expect("typed");
+                answered = true;
+            }
+        }
+        let code = child.wait().expect("ends").exit_code();
+        assert!(answered && told.contains("(custom.own)"), "{told}");
+        if told.contains("cannot get its namespaces") {
+            return skip::because(told);
+        }
+        assert_eq!(told.matches("run it?").count(), 1, "it asks once: {told}");
+        assert_eq!((code == 2, mark.exists()), (!starts, starts), "{answer:?}: {told}");
+    }
+}

@@ -1,0 +1,246 @@
+//! `[[dns64]]`: a prefix, or where it is learned, the clients that get it, and the NAT64 behind it.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net};
+use measure::Nanos;
+use serde::Deserialize;
+use wire::Pref64;
+
+use super::ConfigError;
+use super::text::{
+    all_ipv4, all_networks, ipv4_networks, networks, networks_or_none, text, text_or_none,
+};
+
+/// Longest name of a pool, in octets.
+const MAX_POOL: usize = 64;
+
+/// A prefix and the clients that get it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BlockConfig {
+    /// The prefix; of a block that follows another source, the one until that source has a prefix.
+    #[serde(default, deserialize_with = "text_or_none")]
+    pub prefix: Option<Pref64>,
+    /// Where the prefix is learned.
+    #[serde(default)]
+    pub follow: Follow,
+    /// Network interface whose router advertisements are used; empty for all of them.
+    #[serde(default)]
+    pub interface: String,
+    /// Largest TTL of records with this prefix.
+    #[serde(default = "day", deserialize_with = "text")]
+    pub max_ttl: Nanos,
+    /// Name of the pool of blocks of which one serves each client; empty for none.
+    #[serde(default)]
+    pub pool: String,
+    /// Whether the block serves only while no other block of its pool works.
+    #[serde(default)]
+    pub standby: bool,
+    /// How the NAT64 is probed; `None`: it always works.
+    #[serde(default, deserialize_with = "text_or_none")]
+    pub probe: Option<Probe>,
+    /// Interval of the probes.
+    #[serde(default = "probe_every", deserialize_with = "text")]
+    pub probe_every: Nanos,
+    /// Bits behind the IPv4 address.
+    #[serde(default = "no_suffix", deserialize_with = "text")]
+    pub suffix: Ipv6Addr,
+    /// Clients that get it.
+    #[serde(default = "all_networks", deserialize_with = "networks")]
+    pub clients: Vec<IpNet>,
+    /// IPv4 addresses that are mapped.
+    #[serde(default = "all_ipv4", deserialize_with = "ipv4_networks")]
+    pub mapped: Vec<Ipv4Net>,
+    /// Exceptions, which are not mapped.
+    #[serde(default, deserialize_with = "ipv4_networks")]
+    pub not_mapped: Vec<Ipv4Net>,
+    /// Whether addresses that are not global are mapped under the well-known prefix (RFC 6052 section 3.1).
+    #[serde(default)]
+    pub map_non_global: bool,
+    /// Replaces `synthesis.exclude` for this block.
+    #[serde(default, deserialize_with = "networks_or_none")]
+    pub exclude: Option<Vec<IpNet>>,
+    /// Replaces `synthesis.recursive-only` for this block.
+    #[serde(default)]
+    pub recursive_only: Option<bool>,
+    /// Replaces `synthesis.break-dnssec` for this block.
+    #[serde(default)]
+    pub break_dnssec: Option<bool>,
+}
+
+/// Where the prefixes of a block come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Follow {
+    /// From the configuration file.
+    #[default]
+    Off,
+    /// From the AAAA records that upstream has for `ipv4only.arpa` (RFC 7050).
+    Upstream,
+    /// From router advertisements (RFC 8781).
+    Router,
+}
+
+/// How a NAT64 is probed: through it, at an IPv4 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// With a TCP connection.
+    Tcp(SocketAddrV4),
+    /// With an ICMPv6 echo request.
+    Echo(Ipv4Addr),
+}
+
+impl Probe {
+    /// Returns the IPv4 address that is probed.
+    pub fn address(self) -> Ipv4Addr {
+        match self {
+            Probe::Tcp(to) => *to.ip(),
+            Probe::Echo(to) => to,
+        }
+    }
+}
+
+impl FromStr for Probe {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let echo = text.parse().map(Probe::Echo);
+        text.parse().map(Probe::Tcp).or(echo).map_err(|_| {
+            format!("`{text}` cannot be probed: write 192.0.2.1:443 for TCP, or 192.0.2.1 for ICMPv6 echo requests")
+        })
+    }
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Probe::Tcp(to) => to.fmt(f),
+            Probe::Echo(to) => to.fmt(f),
+        }
+    }
+}
+
+impl BlockConfig {
+    /// Makes a block of all clients and all addresses.
+    pub fn new(prefix: Pref64) -> Self {
+        BlockConfig {
+            prefix: Some(prefix),
+            follow: Follow::Off,
+            interface: String::new(),
+            max_ttl: day(),
+            pool: String::new(),
+            standby: false,
+            probe: None,
+            probe_every: probe_every(),
+            suffix: no_suffix(),
+            clients: all_networks(),
+            mapped: all_ipv4(),
+            not_mapped: Vec::new(),
+            map_non_global: false,
+            exclude: None,
+            recursive_only: None,
+            break_dnssec: None,
+        }
+    }
+
+    /// Validates the values against each other and their bounds.
+    pub(super) fn validate(&self, index: usize) -> Result<(), ConfigError> {
+        let bad = |key: &str, problem: String| {
+            Err(ConfigError::Value { key: format!("dns64[{index}].{key}"), problem })
+        };
+        if self.prefix.is_none() && self.follow == Follow::Off {
+            return bad("prefix", "write a prefix, or where it is learned (follow)".into());
+        }
+        if !self.interface.is_empty() && self.follow != Follow::Router {
+            return bad("interface", "write follow = \"router\" too, or remove it".into());
+        }
+        if self.pool.len() > MAX_POOL {
+            return bad("pool", format!("write a name of at most {MAX_POOL} octets"));
+        }
+        for (key, set) in [("standby", self.standby), ("probe", self.probe.is_some())] {
+            if set && self.pool.is_empty() {
+                let problem =
+                    "it has no effect without other blocks of the same pool: write a pool";
+                return bad(key, problem.into());
+            }
+        }
+        let (second, day) = (Nanos::from_secs(1), Nanos::from_secs(86_400));
+        for (key, value, least, most) in [
+            ("max-ttl", self.max_ttl, second, Nanos(7 * day.0)),
+            ("probe-every", self.probe_every, Nanos::from_millis(100), Nanos(day.0 / 24)),
+        ] {
+            if value < least || value > most {
+                return bad(key, format!("{value} is out of bounds: write {least} to {most}"));
+            }
+        }
+        match self.prefix {
+            Some(prefix) if !fits(self.suffix, prefix) => bad(
+                "suffix",
+                format!(
+                    "{} overlaps the prefix, the IPv4 address or bits 64 to 71 of {prefix}: set these bits to zero",
+                    self.suffix
+                ),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the largest TTL under a prefix.
+fn day() -> Nanos {
+    Nanos::from_secs(86_400)
+}
+
+/// Returns the interval of the probes of a NAT64.
+fn probe_every() -> Nanos {
+    Nanos::from_secs(5)
+}
+
+/// Returns an empty suffix.
+fn no_suffix() -> Ipv6Addr {
+    Ipv6Addr::UNSPECIFIED
+}
+
+/// Returns whether a suffix has no bits of the prefix, of the IPv4 address or of the u octet (RFC 6052 section 2.2).
+pub(crate) fn fits(suffix: Ipv6Addr, prefix: Pref64) -> bool {
+    let all_ones = u128::from(prefix.embed([255; 4].into()));
+    let used = all_ones | !(u128::MAX >> prefix.prefix_len()) | 0xff << 56;
+    u128::from(suffix) & used == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn probes_are_read_and_written() {
+        for text in ["192.0.2.1", "192.0.2.1:443"] {
+            assert_eq!(text.parse::<Probe>().expect(text).to_string(), text);
+        }
+        let error = "[::1]:443".parse::<Probe>().expect_err("IPv6");
+        assert!(error.contains("192.0.2.1:443"), "{error}");
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused_with_a_remedy() {
+        let prefix = "prefix = \"2001:db8:64::/96\"\n";
+        for (block, parts) in [
+            ("clients = [\"any\"]", ["dns64[0].prefix", "follow"]),
+            (&format!("{prefix}interface = \"lan0\""), ["dns64[0].interface", "router"]),
+            (&format!("{prefix}standby = true"), ["dns64[0].standby", "pool"]),
+            (&format!("{prefix}probe = \"192.0.2.1\""), ["dns64[0].probe", "pool"]),
+            (&format!("{prefix}max-ttl = \"0s\""), ["dns64[0].max-ttl", "1s"]),
+            (&format!("{prefix}probe-every = \"1ms\""), ["dns64[0].probe-every", "100ms"]),
+            ("follow = \"dhcp\"", ["line 2", "router"]),
+        ] {
+            let error = Config::parse(&format!("[[dns64]]\n{block}")).expect_err(block).to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{block}: {error}");
+        }
+        let followed = "[[dns64]]\nfollow = \"router\"\ninterface = \"lan0\"\npool = \"a\"";
+        assert!(Config::parse(followed).is_ok());
+    }
+}

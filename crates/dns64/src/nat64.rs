@@ -1,0 +1,78 @@
+//! The NAT64s that clients reach: their prefixes, how long these may be used, and whether they work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use measure::Nanos;
+use wire::Pref64;
+
+use crate::config::{BlockConfig, Config};
+
+/// Time until which a prefix may be used; all copies are one, and change together.
+#[derive(Clone, Debug)]
+pub struct Lifetime(Arc<AtomicU64>);
+
+impl Lifetime {
+    /// Makes one that ends at `end`.
+    pub(crate) fn until(end: Nanos) -> Self {
+        Lifetime(Arc::new(AtomicU64::new(end.0)))
+    }
+
+    /// Makes one without an end.
+    pub(crate) fn endless() -> Self {
+        Lifetime::until(Nanos(u64::MAX))
+    }
+
+    /// Returns the seconds that remain at `now`.
+    pub(crate) fn seconds_left(&self, now: Nanos) -> u32 {
+        let left = self.0.load(Ordering::Relaxed).saturating_sub(now.0) / 1_000_000_000;
+        u32::try_from(left).unwrap_or(u32::MAX)
+    }
+
+    /// Changes its end, for all copies.
+    pub(crate) fn set(&self, end: Nanos) {
+        self.0.store(end.0, Ordering::Relaxed);
+    }
+}
+
+/// A NAT64 behind a prefix.
+#[derive(Clone, Debug)]
+pub struct Nat64 {
+    /// The prefix.
+    pub prefix: Pref64,
+    /// Time until which it may be used.
+    pub lifetime: Lifetime,
+    /// Whether it works, as far as is known.
+    pub works: bool,
+}
+
+/// The NAT64s of each block.
+#[derive(Clone, Debug)]
+pub struct Nat64s {
+    pub(crate) blocks: Vec<(BlockConfig, Vec<Nat64>)>,
+}
+
+impl Nat64s {
+    /// Returns what a configuration says before anything is learned.
+    pub fn of(config: &Config) -> Self {
+        let known = |block: &BlockConfig| block.prefix.map(Nat64::of).into_iter().collect();
+        Nat64s { blocks: config.blocks().into_iter().map(|b| (b.clone(), known(&b))).collect() }
+    }
+
+    /// Returns whether they are for the blocks of this configuration.
+    pub fn are_for(&self, config: &Config) -> bool {
+        self.blocks.iter().map(|(block, _)| block).eq(&config.blocks())
+    }
+
+    /// Returns all of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Nat64> {
+        self.blocks.iter().flat_map(|(_, known)| known)
+    }
+}
+
+impl Nat64 {
+    /// Makes one of a configured prefix.
+    pub(crate) fn of(prefix: Pref64) -> Self {
+        Nat64 { prefix, lifetime: Lifetime::endless(), works: true }
+    }
+}

@@ -1,0 +1,41 @@
+//! The query for the prefixes of an upstream DNS64 server (RFC 7050), with all that other queries have: retransmissions, the
+//! transport of upstream, zones with servers of their own.
+
+use std::net::Ipv4Addr;
+
+use engine::TxBatch;
+use measure::Nanos;
+use wire::Query;
+
+use super::Dns64;
+use crate::answer::Wants;
+use crate::follow::discovery;
+use crate::policy::View;
+use crate::question::Key;
+use crate::special::Special;
+use crate::streams::DISCOVERY;
+use crate::transaction::{Client, ReplyTo};
+
+impl Dns64 {
+    /// Queries AAAA of `ipv4only.arpa` as a client that no block serves; the answer goes to the stream [`DISCOVERY`] and
+    /// not into the cache.
+    pub(super) fn discover(&mut self, now: Nanos, tx: &mut TxBatch) {
+        let template = discovery::query();
+        let Ok(query) = Query::parse(template.bytes()) else { return };
+        let Some(key) = Key::new(&query, View::default()) else { return };
+        Key::question(&key.name, key.qtype, &mut self.scratch.question);
+        let address = Ipv4Addr::LOCALHOST.into();
+        let client = Client {
+            to: ReplyTo::Stream(DISCOVERY),
+            wants: Wants::new(&query, 0, true, None),
+            proven: true,
+            network: self.admission.client(address).network,
+            address,
+            asked: now,
+        };
+        // No other client may join, so that its hash does not matter.
+        if let Some(t) = self.open(Some(client), key, 0, now, tx) {
+            self.start(t, Special::No, now, tx);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Files that the server may use after its start: those of its configuration, and no others (landlock(7)).
+//!
+//! The kernel enforces it for all threads that are started afterwards, whatever a fault in the server does. A rule is for a
+//! folder, so that files may be replaced: those of the configuration are read again on SIGHUP.
+
+use std::path::{Path, PathBuf};
+
+use ::landlock::{
+    ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, path_beneath_rules,
+};
+use dns64::Config;
+
+/// Version of the kernel's interface whose rights are handled; an older kernel enforces those that it knows.
+const VERSION: ABI = ABI::V5;
+
+/// Restricts this thread, and those that it starts, to the files of the configuration at `path`. A kernel without Landlock
+/// changes nothing, which is logged.
+pub(crate) fn restrict(path: &Path, config: &Config) {
+    if !config.server.restrict_files {
+        return;
+    }
+    match apply(&read_folders(path, config), &written_folders(config)) {
+        Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
+        Ok(RulesetStatus::NotEnforced) => {
+            tracing::info!("the kernel has no Landlock: all files of the user stay accessible");
+        }
+        Err(error) => tracing::warn!("server.restrict-files: {error}"),
+    }
+}
+
+/// Restricts this thread to these folders.
+fn apply(read: &[PathBuf], written: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
+    // Sockets are made and removed there; files are not made anywhere.
+    let sockets: BitFlags<AccessFs> = AccessFs::MakeSock | AccessFs::RemoveFile;
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(VERSION))?
+        .create()?
+        .add_rules(path_beneath_rules(read, AccessFs::ReadFile | AccessFs::ReadDir))?
+        .add_rules(path_beneath_rules(written, sockets))?
+        .restrict_self()?;
+    Ok(status.ruleset)
+}
+
+/// Returns the folders of the files that are read on a reload, and of the files to which they link.
+fn read_folders(path: &Path, config: &Config) -> Vec<PathBuf> {
+    let tls = [&config.tls.certificate, &config.tls.key];
+    let pools = config.pools();
+    let authorities = pools.iter().map(|pool| &pool.tls_authorities);
+    let files = tls.into_iter().chain(authorities).map(PathBuf::as_path).chain([path]);
+    let mut folders = Vec::new();
+    for file in files.filter(|file| !file.as_os_str().is_empty()) {
+        folders.push(folder(file));
+        // A certificate is often a link to the current one.
+        folders.extend(std::fs::canonicalize(file).ok().map(|file| folder(&file)));
+    }
+    folders.retain(|folder| folder.exists());
+    folders
+}
+
+/// Returns the folder of the socket for control, which is removed at the end.
+fn written_folders(config: &Config) -> Vec<PathBuf> {
+    let socket = Some(&config.control.socket).filter(|socket| !socket.as_os_str().is_empty());
+    socket.map(|socket| folder(socket)).into_iter().collect()
+}
+
+/// Returns the folder of a file.
+fn folder(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

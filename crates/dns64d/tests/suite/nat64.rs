@@ -1,0 +1,290 @@
+//! Prefixes that are followed, and NAT64s that fail: upstreams with DNS64, a router, and TAYGA, each in its own namespace where
+//! it needs one.
+
+use std::fs;
+use std::net::{Ipv6Addr, SocketAddrV6, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::Signal;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::faults::{SYNTHESISED, dns64d, ipv4_only, wait_for};
+use crate::kit::script::Script;
+use crate::kit::server::{Kind, Server};
+
+/// Returns the last address and its TTL for a name, if it has any.
+fn address(server: &Server, name: &str) -> Option<(String, u32)> {
+    let reply = server.ask(&format!("{name} AAAA"));
+    reply.answer.last().map(|seen| (seen.data.clone(), seen.ttl))
+}
+
+/// Waits until a name is synthesised as this address.
+fn wait_for_address(server: &Server, name: &str, expected: &str) {
+    wait_for(expected, || address(server, name).is_some_and(|(address, _)| address == expected));
+}
+
+/// Sets the AAAA records of `ipv4only.arpa`, synthesised under a /96.
+fn announce(script: &Script, prefix: &str, ttl: u32) {
+    let record = |last| format!("ipv4only.arpa {ttl} AAAA {prefix}c000:{last}");
+    script.on("ipv4only.arpa AAAA", &format!("{}\n{}", record("aa"), record("ab")));
+}
+
+#[test]
+fn prefixes_of_upstream_are_followed() {
+    let upstream = ipv4_only();
+    announce(&upstream, "2001:db8:a::", 2);
+    let server = dns64d(&[&upstream], "[[dns64]]\nfollow = \"upstream\"");
+    wait_for_address(&server, "www.example", "2001:db8:a::c000:221");
+    let (_, ttl) = address(&server, "new.example").expect("an address");
+    assert!(ttl <= 2, "no longer than upstream's prefix may be used: {ttl}");
+    // Hosts learn it from us.
+    wait_for_address(&server, "ipv4only.arpa", "2001:db8:a::c000:ab");
+    let reverse = "1.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.a.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR";
+    let alias = server.ask(reverse).answer.first().map(|seen| seen.data.clone());
+    assert_eq!(alias.as_deref(), Some("33.2.0.192.in-addr.arpa."));
+    // Another prefix, then none that can be known: the last one stays.
+    announce(&upstream, "2001:db8:b::", 2);
+    wait_for_address(&server, "www.example", "2001:db8:b::c000:221");
+    upstream.on("ipv4only.arpa AAAA", "SERVFAIL");
+    let failures = || server.log().matches("upstream does not tell its prefixes").count();
+    wait_for("two failures", || failures() >= 2);
+    let name = "after.example";
+    let (seen, ttl) = address(&server, name).expect("an address");
+    assert!(seen == "2001:db8:b::c000:221" && ttl <= 60, "{seen} {ttl}");
+    assert!(server.http("/metrics").contains("prefix=\"2001:db8:b::/96\""));
+    // Upstream says that there is no DNS64.
+    upstream.on("ipv4only.arpa AAAA", "");
+    wait_for("no prefix", || address(&server, "gone.example").is_none());
+}
+
+#[test]
+fn real_dns64_servers_tell_their_prefixes_of_all_lengths() {
+    for kind in [Kind::Unbound, Kind::Bind] {
+        if kind.version().is_none() {
+            skip::because(format_args!("no {}", kind.title()));
+            continue;
+        }
+        for (prefix, expected) in [
+            ("2001:db8:e::/96", "2001:db8:e::c000:221"),
+            ("2001:db8:e:f::/64", "2001:db8:e:f:c0:2:2100:0"),
+            ("2001:db8:e00::/40", "2001:db8:ec0:2:21::"),
+            ("2001:db8::/32", "2001:db8:c000:221::"),
+        ] {
+            let network = ipv4_only();
+            network.on(
+                "ipv4only.arpa A",
+                "ipv4only.arpa 600 A 192.0.0.170\nipv4only.arpa 600 A 192.0.0.171",
+            );
+            let config = format!("prefix: {prefix}");
+            let other = Server::start(kind, &[network.address()], &config).expect("it starts");
+            // Names are resolved elsewhere; only the prefix comes from the other server.
+            let own = ipv4_only();
+            let config = format!(
+                "[[dns64]]\nfollow = \"upstream\"\n[[forward]]\nzones = [\"ipv4only.arpa\"]\nservers = [\"{}\"]",
+                other.address()
+            );
+            let server = dns64d(&[&own], &config);
+            wait_for_address(&server, "www.example", expected);
+        }
+    }
+}
+
+#[test]
+fn a_reload_keeps_what_was_learned_unless_something_else_is_followed() {
+    let upstream = ipv4_only();
+    announce(&upstream, "2001:db8:a::", 600);
+    let followed = "[[dns64]]\nfollow = \"upstream\"\n";
+    let server = dns64d(&[&upstream], followed);
+    wait_for_address(&server, "www.example", "2001:db8:a::c000:221");
+    let asked = || upstream.asked().iter().filter(|asked| asked.name == "ipv4only.arpa").count();
+    let before = asked();
+    server.rewrite(&[upstream.address()], &format!("{followed}[server]\nlog = \"debug\""));
+    server.signal(Signal::SIGHUP);
+    wait_for("the reload", || server.log().contains("read again"));
+    let (seen, _) = address(&server, "again.example").expect("an address");
+    assert_eq!((seen.as_str(), asked()), ("2001:db8:a::c000:221", before));
+    server.rewrite(&[upstream.address()], "[[dns64]]\nprefix = \"2001:db8:64::/96\"");
+    server.signal(Signal::SIGHUP);
+    wait_for_address(&server, "www.example", SYNTHESISED);
+}
+
+/// Runs `body` in a network namespace of its own, with `setup` run before; returns `false` if there cannot be one here.
+pub(crate) fn in_namespace(setup: &[&str], body: impl FnOnce() + Send) -> bool {
+    let run = || {
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+            skip::because(format_args!("no network namespace: {error}"));
+            return false;
+        }
+        for command in ["ip link set lo up"].iter().chain(setup) {
+            if let Err(error) = shell(command) {
+                skip::because(format_args!("{command}: {error}"));
+                return false;
+            }
+        }
+        body();
+        true
+    };
+    std::thread::scope(|scope| scope.spawn(run).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Runs a command; returns what it says when it fails.
+pub(crate) fn shell(command: &str) -> Result<(), String> {
+    let mut words = command.split(' ');
+    let program = words.next().expect("a program");
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(()).ok_or(said)
+}
+
+/// A program that ends when dropped.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A link with a router at its other end.
+const LINK: [&str; 4] = [
+    "sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.forwarding=1",
+    "ip link add host0 type veth peer name router0",
+    "ip link set router0 up",
+    "ip link set host0 up",
+];
+
+/// Sends a router advertisement with a PREF64 option from an interface to all nodes of its link; `eights` is the lifetime in
+/// units of 8 s.
+fn advertise(interface: &str, prefix: &str, eights: u16) {
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).expect("root may");
+    socket.set_multicast_hops_v6(255).expect("it is IPv6");
+    let index = nix::net::if_::if_nametoindex(interface).expect("it is there");
+    let prefix: Ipv6Addr = prefix.parse().expect("an address");
+    let mut message = vec![134, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 38, 2];
+    message.extend_from_slice(&(eights << 3).to_be_bytes());
+    message.extend_from_slice(&prefix.octets()[..12]);
+    let all_nodes = SocketAddrV6::new("ff02::1".parse().expect("an address"), 0, 0, index);
+    // The link may not have its address yet.
+    wait_for("the link", || socket.send_to(&message, &all_nodes.into()).is_ok());
+}
+
+/// Starts radvd at `router0` with this /96; `None` if there is none that knows PREF64 (2.20 and later).
+fn radvd(dir: &Path, prefix: &str) -> Option<Program> {
+    let file = dir.join("radvd.conf");
+    let text = format!(
+        "interface router0 {{ AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4;
+        nat64prefix {prefix}/96 {{ AdvValidLifetime 600; }}; }};"
+    );
+    fs::write(&file, text).expect("writes");
+    let file = file.to_str().expect("a path");
+    shell(&format!("radvd --configtest --config {file}")).ok()?;
+    let pid = dir.join("radvd.pid");
+    let mut command = Command::new("radvd");
+    command.args(["--nodaemon", "--logmethod", "stderr", "--config", file, "--pidfile"]).arg(pid);
+    Some(Program(command.stdin(Stdio::null()).spawn().ok()?))
+}
+
+#[test]
+fn prefixes_of_routers_are_followed() {
+    in_namespace(&LINK, || {
+        let upstream = ipv4_only();
+        let config = "[[dns64]]\nfollow = \"router\"\ninterface = \"host0\"\nprefix = \"2001:db8:64::/96\"\nmax-ttl = \"50s\"";
+        let server = dns64d(&[&upstream], config);
+        assert_eq!(address(&server, "www.example"), Some((SYNTHESISED.to_owned(), 50)));
+        // A new advertisement replaces what the cache has.
+        let follows = |prefix: &str, eights| {
+            wait_for(prefix, || {
+                advertise("router0", prefix, eights);
+                let expected = format!("{prefix}c000:221");
+                address(&server, "www.example").is_some_and(|(seen, _)| seen == expected)
+            });
+        };
+        follows("2001:db8:a::", 225);
+        // Its end comes with a lifetime of zero, or with time.
+        advertise("router0", "2001:db8:a::", 0);
+        wait_for_address(&server, "www.example", SYNTHESISED);
+        follows("2001:db8:b::", 1);
+        let (_, ttl) = address(&server, "other.example").expect("an address");
+        assert!(ttl <= 8, "the lifetime of the prefix: {ttl}");
+        wait_for_address(&server, "www.example", SYNTHESISED);
+        let dir = tempfile::tempdir().expect("a folder");
+        if let Some(_radvd) = radvd(dir.path(), "2001:db8:c::") {
+            wait_for_address(&server, "www.example", "2001:db8:c::c000:221");
+        }
+    });
+}
+
+/// Starts TAYGA with the prefix of the tests. Its device stays when it ends.
+fn tayga(dir: &Path) -> Program {
+    let file = dir.join("tayga.conf");
+    let mut command = Command::new("tayga");
+    command.args(["--nodetach", "--config"]).arg(file).stdin(Stdio::null()).stdout(Stdio::null());
+    Program(command.stderr(Stdio::null()).spawn().expect("it is installed"))
+}
+
+#[test]
+fn a_nat64_that_fails_is_replaced_until_it_works_again() {
+    if !Path::new("/dev/net/tun").exists()
+        || shell("tayga --help").is_err_and(|e| e.contains("No such file"))
+    {
+        return skip::because("no TAYGA, or no /dev/net/tun");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let text = format!(
+        "tun-device nat64\nipv4-addr 192.168.255.1\nipv6-addr 2001:db8:1:fffe::1\nprefix 2001:db8:64::/96\n\
+         dynamic-pool 192.168.255.0/24\ndata-dir {}\n",
+        dir.path().display()
+    );
+    let file = dir.path().join("tayga.conf");
+    fs::write(&file, text).expect("writes");
+    let device = format!("tayga --mktun --config {}", file.display());
+    let setup = [
+        device.as_str(),
+        "ip link set nat64 up",
+        "ip route add 192.168.255.0/24 dev nat64",
+        "ip -6 route add 2001:db8:64::/96 dev nat64",
+        "ip addr add 192.0.2.80/32 dev lo",
+        "ip -6 addr add 2001:db8:1::1/128 dev lo",
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+    ];
+    in_namespace(&setup, || {
+        let web = TcpListener::bind("192.0.2.80:8080").expect("our own address");
+        std::thread::spawn(move || web.incoming().for_each(drop));
+        for probe in ["192.0.2.80:8080", "192.0.2.80"] {
+            let upstream = ipv4_only();
+            let config = format!(
+                "[[dns64]]\nprefix = \"2001:db8:64::/96\"\npool = \"p\"\nprobe = \"{probe}\"\nprobe-every = \"100ms\"\n\
+                 [[dns64]]\nprefix = \"2001:db8:b::/96\"\npool = \"p\"\nstandby = true"
+            );
+            let first = tayga(dir.path());
+            let server = dns64d(&[&upstream], &config);
+            wait_for_address(&server, "www.example", SYNTHESISED);
+            drop(first);
+            wait_for_address(&server, "www.example", "2001:db8:b::c000:221");
+            let _second = tayga(dir.path());
+            wait_for_address(&server, "www.example", SYNTHESISED);
+            let log = server.log();
+            assert!(log.contains("does not answer") && log.contains("answers again"), "{log}");
+        }
+    });
+}
+
+#[test]
+fn clients_are_shared_between_nat64s() {
+    let upstream = ipv4_only();
+    let block = |prefix: &str| format!("[[dns64]]\nprefix = \"{prefix}\"\npool = \"p\"\n");
+    let config = block("2001:db8:a::/96") + &block("2001:db8:b::/96");
+    let server = dns64d(&[&upstream], &config);
+    // This client has one of them, always the same, also in another process.
+    let (seen, _) = address(&server, "www.example").expect("an address");
+    assert!(seen == "2001:db8:a::c000:221" || seen == "2001:db8:b::c000:221", "{seen}");
+    assert_eq!(server.ask("www.example AAAA").answer.len(), 1);
+    let other = dns64d(&[&upstream], &config);
+    assert_eq!(address(&other, "www.example").expect("an address").0, seen);
+}
