@@ -493,6 +493,8 @@ pub struct CacheConfig {
     pub stale_ttl: Nanos,
     /// Whether answers in use are refreshed before they expire.
     pub prefetch: bool,
+    /// File that keeps the cache from the end of a server to the start of the next one; empty for none.
+    pub snapshot: PathBuf,
 }
 
 /// Limits of the server.

@@ -7,7 +7,7 @@
 //!   client ──datagram──> server (a role) ──datagram──> upstream
 //!      └─────stream────>    │    └────────stream──────────┘
 //!                           ├ admission     which clients may send queries, and how many
-//!                           ├ cache         stored answers
+//!                           ├ cache         stored answers; snapshot: a file of them
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
 //!                           ├ upstream      servers, sockets, health
@@ -32,6 +32,7 @@ mod question;
 mod reply;
 mod server;
 mod settings;
+mod snapshot;
 mod special;
 mod statistics;
 pub mod streams;
@@ -46,5 +47,6 @@ pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
+pub use snapshot::{Snapshot, SnapshotError, SnapshotWriter};
 pub use statistics::{LatencyClass, Statistics};
 pub use upstream::SocketChange;

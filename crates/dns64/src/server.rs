@@ -19,7 +19,8 @@ mod progress;
 mod target;
 
 use std::collections::VecDeque;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use engine::{Next, Role, RxBatch, SocketId, TxBatch};
@@ -36,6 +37,7 @@ use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::reply::Found;
 use crate::settings::Settings;
+use crate::snapshot::{Snapshot, SnapshotWriter, Stored};
 use crate::statistics::Statistics;
 use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::table::ids::Ids;
@@ -207,6 +209,33 @@ impl Dns64 {
     /// Returns up to `most` cached answers, from the place `from` on.
     pub fn dump(&self, from: u32, most: usize, now: Nanos) -> Dump {
         self.cache.dump(from, most, now)
+    }
+
+    /// Adds the cached answers to a snapshot, as those of a worker; returns how many there are.
+    ///
+    /// # Errors
+    /// Errors of its output.
+    pub fn save<W: Write>(
+        &self,
+        worker: usize,
+        now: Nanos,
+        to: &mut SnapshotWriter<W>,
+    ) -> io::Result<usize> {
+        self.cache.save(worker as u16, now, to)
+    }
+
+    /// Stores the answers of a snapshot that belong to a worker: with as many workers as before those that it had.
+    /// Returns how many are in the cache then.
+    pub fn restore(&mut self, worker: usize, now: Nanos, from: &Snapshot) -> usize {
+        if !self.cache.is_off() {
+            let workers = self.settings.workers;
+            let own = |stored: &Stored<'_>| usize::from(stored.worker) % workers == worker;
+            for stored in from.answers().filter(own) {
+                let hash = self.hasher.hash_one(stored.key);
+                self.cache.restore(&stored, hash, now, &mut self.scratch.answer);
+            }
+        }
+        self.cache.used().1
     }
 
     /// Returns the current sizes of the tables.

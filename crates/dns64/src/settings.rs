@@ -1,8 +1,12 @@
 //! A configuration, prepared for the workers.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::{Config, ports};
+use siphasher::sip::SipHasher13;
+
+use crate::config::{BlockConfig, CacheConfig, Config, ForwardConfig, SynthesisConfig, ports};
 use crate::policy::Policy;
 use crate::transaction::{Transaction, Waiter};
 
@@ -67,10 +71,25 @@ impl Settings {
     /// Returns whether answers that were cached under `other` are right under these settings too: the rules, the upstream
     /// servers and the cache are the same.
     pub(crate) fn has_same_answers(&self, other: &Settings) -> bool {
-        let (new, old) = (&self.config, &other.config);
-        (&new.synthesis, &new.dns64, &new.cache) == (&old.synthesis, &old.dns64, &old.cache)
-            && (&new.upstream.servers, &new.forward) == (&old.upstream.servers, &old.forward)
+        let cache = |settings: &Settings| CacheConfig {
+            snapshot: PathBuf::new(),
+            ..settings.config.cache.clone()
+        };
+        self.sources() == other.sources()
+            && cache(self) == cache(other)
             && self.workers == other.workers
+    }
+
+    /// Returns what answers are made from: the rules and the upstream servers.
+    fn sources(&self) -> (&SynthesisConfig, &[BlockConfig], &[SocketAddr], &[ForwardConfig]) {
+        let config = &self.config;
+        (&config.synthesis, &config.dns64, &config.upstream.servers, &config.forward)
+    }
+
+    /// Returns a number for what answers are made from, with which a snapshot of the cache is marked.
+    pub fn snapshot_rules(&self) -> u64 {
+        let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.sources());
+        SipHasher13::new().hash(text.as_bytes())
     }
 
     /// Returns the number of threads for streams.

@@ -20,15 +20,18 @@ use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use streams::http::{ALPN_H2, ALPN_H3, ALPN_HTTP1};
+use streams::tcp;
 use streams::tls::ALPN_DOQ;
 use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
-use streams::{serve, tcp};
 use tokio_util::sync::CancellationToken;
 use udp::{UdpEngine, sys};
 
 use crate::args::Args;
 use crate::beat::Beat;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
+use crate::kept::{Kept, keep_all};
+use crate::metrics::Source;
+use crate::saver::{self, Saver};
 use crate::worker::{Worker, WorkerHandle};
 use crate::{beat, carrier, control, log, metrics, privileges, worker};
 
@@ -102,6 +105,8 @@ struct Running {
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     others: Vec<JoinHandle<std::io::Result<()>>>,
     end: CancellationToken,
+    /// Ends the accepting of connections; the end of the server does so too.
+    accepting: CancellationToken,
     /// Memory of the streams.
     budget: Budget,
 }
@@ -114,13 +119,17 @@ impl Running {
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let config = &settings.config;
+        let mut kept = Kept::take();
         let options = worker::options(config.server.socket_buffer.0);
-        let engines = UdpEngine::servers(&config.server.listen, settings.workers, options)
+        let engines = kept
+            .engines(&config.server.listen, settings.workers, options)
             .context("server.listen")?;
         let addresses = addresses(&engines[0], config.server.listen.len())?;
-        let listeners = addresses.iter().map(|&at| tcp::listen(at).map(Listener::Plain));
+        let listeners = addresses.iter().map(|&at| kept.tcp(at).map(Listener::Plain));
         let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
-        let tls = listen_tls(&config.tls, &mut listeners)?;
+        let tls = listen_tls(&config.tls, &mut kept, &mut listeners)?;
+        kept.close();
+        keep_all(&engines)?;
         let active =
             ActiveSettings { settings: settings.clone(), upstream_tls: upstream_tls(config)? };
         let metrics =
@@ -135,13 +144,18 @@ impl Running {
             let (seed, threads) = (random()?, threads.clone());
             Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
         };
-        let ready: Vec<Worker> =
+        let mut ready: Vec<Worker> =
             engines.into_iter().enumerate().map(new_worker).collect::<Result<_, _>>()?;
+        if let Some(snapshot) = saver::read(&settings) {
+            let answers: usize = ready.iter_mut().map(|worker| worker.restore(&snapshot)).sum();
+            tracing::info!(answers, "cache of the last server read");
+        }
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let workers = run_workers(ready, &config.server.cpus)?;
 
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
+        let accepting = end.child_token();
         let places = Arc::new(Places::new(budget.clone()));
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
         let mut others = Vec::new();
@@ -157,25 +171,35 @@ impl Running {
                 budget: budget.clone(),
                 messages,
                 end: end.clone(),
+                accepting: accepting.clone(),
                 beat: Beat::new(format!("streams-{number}")),
             };
             beats.push(start.beat.clone());
             others.push(thread(start.beat.name.clone(), move || carrier::run(start))?);
         }
+        let source = Source { workers: handles.clone(), beats, places, budget: budget.clone() };
         let services = Services {
             metrics,
             control,
-            workers: handles.clone(),
-            beats,
-            places,
-            budget: budget.clone(),
+            source,
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
             events,
         };
         services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
-        Ok(Running { text, settings, shared, tls, handles, workers, others, end, budget })
+        Ok(Running {
+            text,
+            settings,
+            shared,
+            tls,
+            handles,
+            workers,
+            others,
+            end,
+            accepting,
+            budget,
+        })
     }
 
     /// Reads the configuration again; one with errors changes nothing. Returns what has changed.
@@ -214,7 +238,10 @@ impl Running {
     /// Ends all threads after pending questions are answered.
     fn end(self) -> anyhow::Result<()> {
         tracing::info!("stopping");
-        self.handles.iter().for_each(WorkerHandle::end);
+        // Connections that are not accepted wait in the kernel for the next server.
+        self.accepting.cancel();
+        let saver = Saver::create(&self.settings);
+        self.handles.iter().for_each(|handle| handle.end(saver.clone()));
         let mut result = Ok(());
         for worker in self.workers {
             match worker.join() {
@@ -223,6 +250,7 @@ impl Running {
                 Err(_) => result = Err(anyhow!("a worker panicked")),
             }
         }
+        saver.into_iter().for_each(Saver::finish);
         self.end.cancel();
         for other in self.others {
             match other.join() {
@@ -251,10 +279,7 @@ fn run_workers(
 struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,
-    workers: Vec<WorkerHandle>,
-    beats: Vec<Beat>,
-    places: Arc<Places>,
-    budget: Budget,
+    source: Source,
     path: PathBuf,
     listen: Vec<String>,
     events: SyncSender<Event>,
@@ -267,23 +292,15 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services { metrics, control, workers, beats, places, budget, path, listen, events } =
-            self;
-        let watched = (beats.clone(), end.clone());
+        let Services { metrics, control, source, path, listen, events } = self;
+        let watched = (source.beats.clone(), end.clone());
         if let Some(listener) = metrics {
-            let source = metrics::Source {
-                workers: workers.clone(),
-                beats: beats.clone(),
-                places: places.clone(),
-                budget: budget.clone(),
-            };
-            let end = end.clone();
+            let (source, end) = (source.clone(), end.clone());
             threads.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
         }
         if let Some(listener) = control {
             let started = Instant::now();
-            let server =
-                control::Server { path, workers, beats, places, budget, listen, events, started };
+            let server = control::Server { path, source, listen, events, started };
             let end = end.clone();
             threads.push(thread("control".into(), move || control::run(listener, &server, &end))?);
         }
@@ -313,7 +330,11 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
 }
 
 /// Binds the addresses of the encrypted transports; returns their certificates.
-fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Result<Vec<ServerTls>> {
+fn listen_tls(
+    config: &TlsConfig,
+    kept: &mut Kept,
+    listeners: &mut Vec<Listener>,
+) -> anyhow::Result<Vec<ServerTls>> {
     let mut all = Vec::new();
     let mut server_tls_for = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
         let tls = (!addresses.is_empty()).then(|| server_tls(config, alpn)).transpose()?;
@@ -322,16 +343,16 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
     };
     if let Some(tls) = server_tls_for(&config.dot, &[ALPN_DOT])? {
         for &address in &config.dot {
-            listeners.push(Listener::Tls(tcp::listen(address).context("tls.dot")?, tls.clone()));
+            listeners.push(Listener::Tls(kept.tcp(address).context("tls.dot")?, tls.clone()));
         }
     }
     let http = server_tls_for(&config.doh, &[ALPN_H2, ALPN_HTTP1])?;
     if let (Some(http), Some(http3)) = (http, server_tls_for(&config.doh, &[ALPN_H3])?) {
         for &address in &config.doh {
-            let socket = tcp::listen(address).context("tls.doh")?;
+            let socket = kept.tcp(address).context("tls.doh")?;
             let mut alternative = None;
             if cfg!(feature = "quic") {
-                let socket = serve::listen(address).context("tls.doh")?;
+                let socket = kept.quic(address).context("tls.doh")?;
                 alternative = Some(http3_at(socket.local_addr()?.port())?);
                 let transport = ClientTransport::Http3;
                 listeners.push(Listener::Quic(socket, http3.clone(), transport));
@@ -341,7 +362,7 @@ fn listen_tls(config: &TlsConfig, listeners: &mut Vec<Listener>) -> anyhow::Resu
     }
     if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
         for &address in &config.doq {
-            let socket = serve::listen(address).context("tls.doq")?;
+            let socket = kept.quic(address).context("tls.doq")?;
             listeners.push(Listener::Quic(socket, tls.clone(), ClientTransport::Quic));
         }
     }

@@ -5,9 +5,11 @@ mod beat;
 mod carrier;
 mod control;
 mod daemon;
+mod kept;
 mod log;
 mod metrics;
 mod privileges;
+mod saver;
 mod worker;
 
 use std::io::Write;

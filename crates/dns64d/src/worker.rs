@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use dns64::streams::{FromStreams, ToStreams};
 use dns64::{
-    Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, SocketChange, Statistics,
+    Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, Snapshot, SocketChange,
+    Statistics,
 };
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
@@ -18,6 +19,7 @@ use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Outgoing, Reservation, Threads};
+use crate::saver::Saver;
 
 /// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
@@ -44,6 +46,25 @@ pub(crate) struct Status {
     pub(crate) lost: u64,
 }
 
+impl Status {
+    /// Adds the state of another worker; the servers are listed once for each worker.
+    fn add(&mut self, other: &Status) {
+        self.counters.merge(&other.counters);
+        self.statistics.merge(&other.statistics);
+        self.gauges.merge(&other.gauges);
+        self.engine.merge(&other.engine);
+        self.health.extend_from_slice(&other.health);
+        self.lost += other.lost;
+    }
+
+    /// Returns the state of all workers together, as published last.
+    pub(crate) fn of_all(workers: &[WorkerHandle]) -> Self {
+        let mut sum = Status::default();
+        workers.iter().for_each(|worker| sum.add(&lock(&worker.shared.status)));
+        sum
+    }
+}
+
 /// Handle with which other threads reach a worker.
 #[derive(Clone)]
 pub(crate) struct WorkerHandle {
@@ -57,6 +78,8 @@ struct Shared {
     status: Mutex<Status>,
     /// Set when the worker must end once no question is pending.
     ending: AtomicBool,
+    /// Where its cache is written at the end.
+    saver: OnceLock<Saver>,
     /// Messages of streams that were dropped because a queue was full.
     lost: AtomicU64,
 }
@@ -105,8 +128,10 @@ impl WorkerHandle {
         self.bell.ring();
     }
 
-    /// Makes the worker end once no question is pending.
-    pub(crate) fn end(&self) {
+    /// Makes the worker take no more datagrams of clients, end once no question is pending, and write its cache if there is
+    /// a file for it.
+    pub(crate) fn end(&self, saver: Option<Saver>) {
+        saver.into_iter().for_each(|saver| drop(self.shared.saver.set(saver)));
         self.shared.ending.store(true, Ordering::Relaxed);
         self.bell.ring();
     }
@@ -163,6 +188,7 @@ impl Worker {
             inbox: Mutex::default(),
             status: Mutex::default(),
             ending: AtomicBool::new(false),
+            saver: OnceLock::new(),
             lost: AtomicU64::new(0),
         });
         let handle = WorkerHandle { bell, shared };
@@ -217,15 +243,28 @@ impl Worker {
                 handle.publish(engine, role);
             }
             if handle.shared.ending.load(Ordering::Relaxed) {
+                if ending_since.is_none() {
+                    // What arrives from now on is for the next server.
+                    engine.stop_listening()?;
+                }
                 let since = *ending_since.get_or_insert(now);
-                if role.gauges().outstanding == 0 || now > since + LAST_ANSWERS {
+                let is_done = role.gauges().outstanding == 0 && !handle.has_messages(role);
+                if is_done || now > since + LAST_ANSWERS {
                     stop.store(true, Ordering::Relaxed);
                 }
             }
             Ok(result)
         })?;
         handle.publish(engine, role);
+        if let Some(saver) = handle.shared.saver.get() {
+            saver.add(|to| role.save(*number, engine.now(), to));
+        }
         Ok(())
+    }
+
+    /// Stores the answers of a snapshot that belong to this worker; returns how many are in its cache then.
+    pub(crate) fn restore(&mut self, snapshot: &Snapshot) -> usize {
+        self.role.restore(self.number, self.engine.now(), snapshot)
     }
 
     fn change_sockets(&mut self, now: Nanos) -> std::io::Result<()> {
@@ -234,6 +273,11 @@ impl Worker {
 }
 
 impl WorkerHandle {
+    /// Returns whether messages of streams wait for the worker.
+    fn has_messages(&self, role: &Dns64) -> bool {
+        !role.inbox_is_empty() || !lock(&self.shared.inbox).messages.is_empty()
+    }
+
     /// Passes the messages of the inbox to the role; returns whether there were any.
     fn take(&self, role: &mut Dns64, now: Nanos) -> bool {
         // The inbox is usually empty, and the lock is free.

@@ -98,6 +98,7 @@ impl Default for CacheConfig {
             serve_stale: Nanos::ZERO,
             stale_ttl: Nanos::from_secs(30),
             prefetch: false,
+            snapshot: PathBuf::new(),
         }
     }
 }

@@ -16,6 +16,7 @@ mod http;
 mod kit;
 mod memory;
 mod private;
+mod restart;
 mod row;
 mod strangers;
 mod table;
