@@ -65,6 +65,8 @@ pub struct Config {
     pub metrics: MetricsConfig,
     /// Control by an operator.
     pub control: ControlConfig,
+    /// Messages for a reader of dnstap.
+    pub dnstap: DnstapConfig,
     /// Encrypted transports for clients.
     pub tls: TlsConfig,
 }
@@ -75,6 +77,27 @@ pub struct Config {
 pub struct ControlConfig {
     /// Path of the UNIX socket; empty for none.
     pub socket: PathBuf,
+}
+
+/// Messages for a reader of dnstap.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct DnstapConfig {
+    /// Path of the reader's UNIX socket; empty for none.
+    pub socket: PathBuf,
+    /// Name of this server in the messages; empty for none.
+    pub identity: String,
+    /// Whether clients' queries are sent.
+    pub queries: bool,
+    /// Whether answers to clients are sent.
+    pub answers: bool,
+}
+
+impl DnstapConfig {
+    /// Returns whether there is a reader.
+    pub fn is_on(&self) -> bool {
+        !self.socket.as_os_str().is_empty()
+    }
 }
 
 /// Listening addresses, permitted clients, threads, logging.
@@ -111,6 +134,8 @@ pub struct ServerConfig {
     pub log: LogLevel,
     /// Format of the log.
     pub log_format: LogFormat,
+    /// One of so many answers is logged; 0 for none.
+    pub log_queries: u32,
 }
 
 impl ServerConfig {

@@ -11,7 +11,7 @@
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
 //!                           ├ upstream      servers, sockets, health
-//!                           ├ statistics    what clients ask and get
+//!                           ├ statistics    what clients ask and get; tap: single messages, for query log and dnstap
 //!                           ├ transaction   a pending question; table: bounded tables of them
 //!                           └ reply, compose, answer    upstream's reply, the composed answer, the client's copy
 //! ```
@@ -38,6 +38,7 @@ mod statistics;
 pub mod streams;
 mod subnet;
 mod table;
+mod tap;
 mod transaction;
 mod tsig;
 mod upstream;
@@ -49,4 +50,5 @@ pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
 pub use snapshot::{Snapshot, SnapshotError, SnapshotWriter};
 pub use statistics::{LatencyClass, Statistics};
+pub use tap::{Entry, Kind, Observed};
 pub use upstream::SocketChange;

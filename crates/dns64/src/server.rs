@@ -43,6 +43,7 @@ use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::table::ids::Ids;
 use crate::table::slab::{NONE, Slab};
 use crate::table::wheel::Wheel;
+use crate::tap::{Observed, Tap};
 use crate::transaction::{Transaction, Waiter};
 use crate::upstream::{SocketChange, Upstreams};
 
@@ -72,6 +73,7 @@ pub struct Dns64 {
     tickets: u32,
     counters: Counters,
     statistics: Statistics,
+    tap: Option<Box<Tap>>,
     inbox: VecDeque<FromStreams>,
     outbox: Outbox,
     /// Octets of replies and aliases that pending questions keep.
@@ -156,6 +158,7 @@ impl Dns64 {
             tickets: 0,
             counters: Counters::default(),
             statistics: Statistics::new(&settings.config.blocks()),
+            tap: Tap::new(&settings.config),
             inbox: VecDeque::new(),
             outbox: Outbox::new(settings.answers_at_once()),
             kept: 0,
@@ -179,6 +182,7 @@ impl Dns64 {
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config);
         self.statistics.set_prefixes(&settings.config.blocks());
+        self.tap = Tap::new(&settings.config);
         if !settings.has_same_answers(&self.settings) {
             self.cache = Cache::new(settings.cache_size());
         }
@@ -313,6 +317,11 @@ impl Dns64 {
         self.inbox.push_back(message);
     }
 
+    /// Returns the messages observed since the caller cleared them; `None` if nothing is to be observed.
+    pub fn observed(&mut self) -> Option<&mut Observed> {
+        self.tap.as_mut().map(|tap| &mut tap.observed)
+    }
+
     /// Returns the messages that must be sent on streams.
     pub fn drain_to_streams(&mut self) -> std::vec::Drain<'_, ToStreams> {
         self.outbox.drain()
@@ -332,8 +341,8 @@ impl Role for Dns64 {
             && let Some(message) = self.inbox.pop_front()
         {
             match message {
-                FromStreams::Query { stream, framed, client, message } => {
-                    self.on_stream_query(stream, client, framed, &message, now, tx);
+                FromStreams::Query { stream, transport, client, message } => {
+                    self.on_stream_query(stream, client, transport, &message, now, tx);
                 }
                 FromStreams::Reply { lookup, ticket, message } => {
                     self.on_stream_reply(lookup, ticket, message, now, tx);

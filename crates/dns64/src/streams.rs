@@ -7,6 +7,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use measure::Transport;
+
 /// Message to a worker.
 #[derive(Debug)]
 pub enum FromStreams {
@@ -14,9 +16,8 @@ pub enum FromStreams {
     Query {
         /// Stream of the client.
         stream: u64,
-        /// Whether it is one of many on a connection of TCP or TLS, whose keepalive time the client may be
-        /// told.
-        framed: bool,
+        /// Transport of the stream.
+        transport: Transport,
         /// Address of the client.
         client: IpAddr,
         /// The query.

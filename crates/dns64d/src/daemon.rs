@@ -10,30 +10,25 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use dns64::config::{Change, MAX_UPSTREAMS, TlsConfig, Transport, changes};
+use dns64::config::{Change, MAX_UPSTREAMS, Transport, changes};
 use dns64::{Config, Settings};
-use engine::SocketId;
-use http::HeaderValue;
-use measure::Transport as ClientTransport;
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use streams::http::{ALPN_H2, ALPN_H3, ALPN_HTTP1};
-use streams::tcp;
-use streams::tls::ALPN_DOQ;
 use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
 use tokio_util::sync::CancellationToken;
 use udp::{UdpEngine, sys};
 
 use crate::args::Args;
 use crate::beat::Beat;
+use crate::bind::Bound;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
-use crate::kept::{Kept, keep_all};
 use crate::metrics::Source;
+use crate::observer::Observer;
 use crate::saver::{self, Saver};
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, log, metrics, privileges, worker};
+use crate::{beat, carrier, control, dnstap, log, metrics, privileges};
 
 /// Events for the main thread that may wait.
 const EVENTS: usize = 16;
@@ -119,40 +114,19 @@ impl Running {
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let config = &settings.config;
-        let mut kept = Kept::take();
-        let options = worker::options(config.server.socket_buffer.0);
-        let engines = kept
-            .engines(&config.server.listen, settings.workers, options)
-            .context("server.listen")?;
-        let addresses = addresses(&engines[0], config.server.listen.len())?;
-        let listeners = addresses.iter().map(|&at| kept.tcp(at).map(Listener::Plain));
-        let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
-        let tls = listen_tls(&config.tls, &mut kept, &mut listeners)?;
-        kept.close();
-        keep_all(&engines)?;
-        let active =
-            ActiveSettings { settings: settings.clone(), upstream_tls: upstream_tls(config)? };
-        let metrics =
-            config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
-        let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
-        let control = control.map(|path| control::listen(path)).transpose()?;
+        let upstream_tls = upstream_tls(config)?;
+        let Bound { engines, addresses, listeners, tls, metrics, control } =
+            Bound::new(config, settings.workers)?;
         privileges::drop_to(&config.server.user)?;
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory());
-        let new_worker = |(number, engine)| {
-            let (seed, threads) = (random()?, threads.clone());
-            Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
-        };
-        let mut ready: Vec<Worker> =
-            engines.into_iter().enumerate().map(new_worker).collect::<Result<_, _>>()?;
-        if let Some(snapshot) = saver::read(&settings) {
-            let answers: usize = ready.iter_mut().map(|worker| worker.restore(&snapshot)).sum();
-            tracing::info!(answers, "cache of the last server read");
-        }
+        let (queue, dnstap) = dnstap::queue(&config.dnstap).unzip();
+        let ready = make_workers(&settings, engines, &threads, &budget, &Observer::new(queue))?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let workers = run_workers(ready, &config.server.cpus)?;
 
+        let active = ActiveSettings { settings: settings.clone(), upstream_tls };
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
         let accepting = end.child_token();
@@ -181,6 +155,7 @@ impl Running {
         let services = Services {
             metrics,
             control,
+            dnstap,
             source,
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
@@ -262,6 +237,25 @@ impl Running {
     }
 }
 
+/// Makes the workers, with what the snapshot of the last server has for their caches.
+fn make_workers(
+    settings: &Arc<Settings>,
+    engines: Vec<UdpEngine>,
+    threads: &Threads,
+    budget: &Budget,
+    observer: &Observer,
+) -> anyhow::Result<Vec<Worker>> {
+    let snapshot = saver::read(settings);
+    let make = |(number, engine)| {
+        let (threads, budget, observer) = (threads.clone(), budget.clone(), observer.clone());
+        let mut worker =
+            Worker::new(engine, settings.clone(), random()?, number, threads, budget, observer)?;
+        snapshot.iter().for_each(|snapshot| worker.restore(snapshot));
+        anyhow::Ok(worker)
+    };
+    engines.into_iter().enumerate().map(make).collect()
+}
+
 /// Starts the threads of the workers, pinned to these cores in turn if there are any.
 fn run_workers(
     ready: Vec<Worker>,
@@ -279,6 +273,7 @@ fn run_workers(
 struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,
+    dnstap: Option<dnstap::Writer>,
     source: Source,
     path: PathBuf,
     listen: Vec<String>,
@@ -292,7 +287,7 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services { metrics, control, source, path, listen, events } = self;
+        let Services { metrics, control, dnstap, source, path, listen, events } = self;
         let watched = (source.beats.clone(), end.clone());
         if let Some(listener) = metrics {
             let (source, end) = (source.clone(), end.clone());
@@ -303,6 +298,10 @@ impl Services {
             let server = control::Server { path, source, listen, events, started };
             let end = end.clone();
             threads.push(thread("control".into(), move || control::run(listener, &server, &end))?);
+        }
+        if let Some(writer) = dnstap {
+            let end = end.clone();
+            threads.push(thread("dnstap".into(), move || writer.run(&end))?);
         }
         threads.push(thread("watchdog".into(), move || beat::watch(&watched.0, &watched.1))?);
         Ok(())
@@ -329,51 +328,6 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     Ok(octets)
 }
 
-/// Binds the addresses of the encrypted transports; returns their certificates.
-fn listen_tls(
-    config: &TlsConfig,
-    kept: &mut Kept,
-    listeners: &mut Vec<Listener>,
-) -> anyhow::Result<Vec<ServerTls>> {
-    let mut all = Vec::new();
-    let mut server_tls_for = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
-        let tls = (!addresses.is_empty()).then(|| server_tls(config, alpn)).transpose()?;
-        all.extend(tls.clone());
-        anyhow::Ok(tls)
-    };
-    if let Some(tls) = server_tls_for(&config.dot, &[ALPN_DOT])? {
-        for &address in &config.dot {
-            listeners.push(Listener::Tls(kept.tcp(address).context("tls.dot")?, tls.clone()));
-        }
-    }
-    let http = server_tls_for(&config.doh, &[ALPN_H2, ALPN_HTTP1])?;
-    if let (Some(http), Some(http3)) = (http, server_tls_for(&config.doh, &[ALPN_H3])?) {
-        for &address in &config.doh {
-            let socket = kept.tcp(address).context("tls.doh")?;
-            let mut alternative = None;
-            if cfg!(feature = "quic") {
-                let socket = kept.quic(address).context("tls.doh")?;
-                alternative = Some(http3_at(socket.local_addr()?.port())?);
-                let transport = ClientTransport::Http3;
-                listeners.push(Listener::Quic(socket, http3.clone(), transport));
-            }
-            listeners.push(Listener::Http(socket, http.clone(), alternative));
-        }
-    }
-    if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
-        for &address in &config.doq {
-            let socket = kept.quic(address).context("tls.doq")?;
-            listeners.push(Listener::Quic(socket, tls.clone(), ClientTransport::Quic));
-        }
-    }
-    Ok(all)
-}
-
-/// Returns the value of `alt-svc` (RFC 7838) for HTTP/3 at a port, which clients may remember for a day.
-fn http3_at(port: u16) -> anyhow::Result<HeaderValue> {
-    Ok(HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400"))?)
-}
-
 /// Shares the listeners between threads: each accepts connections over TCP from all of them; the sockets of QUIC, which
 /// tell packets by connection, each belong to one thread.
 fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Listener>>> {
@@ -388,12 +342,6 @@ fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Li
         shares[owner].push(listener);
     }
     Ok(shares)
-}
-
-/// Loads the certificate for clients that use one of these protocols.
-fn server_tls(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Result<ServerTls> {
-    ServerTls::from_files(&config.certificate, &config.key, alpn, config.early_data)
-        .context("tls.certificate, tls.key")
 }
 
 /// Returns the TLS settings for the upstream servers that are queried over TLS.
@@ -417,11 +365,6 @@ fn upstream_tls(config: &Config) -> anyhow::Result<Arc<HashMap<SocketAddr, Upstr
         }
     }
     Ok(Arc::new(all))
-}
-
-/// Returns the addresses at which the first worker listens, with the ports that the kernel chose.
-fn addresses(engine: &UdpEngine, count: usize) -> std::io::Result<Vec<SocketAddr>> {
-    (0..count).map(|socket| engine.local_address(SocketId(socket as u16))).collect()
 }
 
 /// Starts a thread; if it fails, the server ends.

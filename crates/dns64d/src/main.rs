@@ -2,12 +2,15 @@
 
 mod args;
 mod beat;
+mod bind;
 mod carrier;
 mod control;
 mod daemon;
+mod dnstap;
 mod kept;
 mod log;
 mod metrics;
+mod observer;
 mod privileges;
 mod saver;
 mod worker;

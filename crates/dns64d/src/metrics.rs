@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Closed, Places, Refusal, Traffic};
-use crate::log;
 use crate::worker::{Status, WorkerHandle};
+use crate::{dnstap, log};
 
 /// What metrics and statistics are read from.
 #[derive(Clone)]
@@ -90,6 +90,8 @@ fn metrics(source: &Source, up: Duration) -> String {
             lost,
         ),
         ("log_lines_lost", "Lines of the log that could not be written.", log::lost()),
+        ("dnstap_frames", "Frames that the reader of dnstap has taken.", dnstap::sent()),
+        ("dnstap_frames_lost", "Frames that it did not take in time.", dnstap::lost()),
     ];
     for (name, help, value) in counters.list().into_iter().chain(own) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);

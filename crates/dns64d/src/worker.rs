@@ -19,6 +19,7 @@ use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Outgoing, Reservation, Threads};
+use crate::observer::Observer;
 use crate::saver::Saver;
 
 /// Number of random ports that are tried for a socket.
@@ -162,6 +163,7 @@ pub(crate) struct Worker {
     streams: Threads,
     /// Memory of the streams, shared with all workers.
     budget: Budget,
+    observer: Observer,
     published: Nanos,
     /// Time at which the end was requested.
     ending_since: Option<Nanos>,
@@ -179,6 +181,7 @@ impl Worker {
         number: usize,
         streams: Threads,
         budget: Budget,
+        observer: Observer,
     ) -> anyhow::Result<Self> {
         let bell = engine.doorbell()?;
         let now = engine.now();
@@ -192,9 +195,17 @@ impl Worker {
             lost: AtomicU64::new(0),
         });
         let handle = WorkerHandle { bell, shared };
-        let published = Nanos::ZERO;
-        let mut worker =
-            Worker { engine, role, handle, number, streams, budget, published, ending_since: None };
+        let mut worker = Worker {
+            engine,
+            role,
+            handle,
+            number,
+            streams,
+            budget,
+            observer,
+            published: Nanos::ZERO,
+            ending_since: None,
+        };
         worker.change_sockets(now).context("upstream.servers")?;
         Ok(worker)
     }
@@ -213,8 +224,17 @@ impl Worker {
             udp::sys::pin_to_cpus(&[cpu]).context("server.cpus")?;
         }
         let stop = AtomicBool::new(false);
-        let Worker { engine, role, handle, number, streams, budget, published, ending_since } =
-            &mut self;
+        let Worker {
+            engine,
+            role,
+            handle,
+            number,
+            streams,
+            budget,
+            observer,
+            published,
+            ending_since,
+        } = &mut self;
         engine::drive_with_hook(engine, role, WaitMode::Sleep, &stop, |engine, role| {
             let now = engine.now();
             handle.shared.beat.give();
@@ -222,6 +242,7 @@ impl Worker {
             if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
+            role.observed().into_iter().for_each(|observed| observer.pass(observed, now));
             let upstream_connections = role.upstream_connections();
             for mut message in role.drain_to_streams() {
                 let reservation = match &mut message {
@@ -262,9 +283,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Stores the answers of a snapshot that belong to this worker; returns how many are in its cache then.
-    pub(crate) fn restore(&mut self, snapshot: &Snapshot) -> usize {
-        self.role.restore(self.number, self.engine.now(), snapshot)
+    /// Stores the answers of a snapshot that belong to this worker.
+    pub(crate) fn restore(&mut self, snapshot: &Snapshot) {
+        let answers = self.role.restore(self.number, self.engine.now(), snapshot);
+        tracing::info!(worker = self.number, answers, "cache of the last server read");
     }
 
     fn change_sockets(&mut self, now: Nanos) -> std::io::Result<()> {

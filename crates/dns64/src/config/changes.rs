@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 11] = [
+const NEED_RESTART: [&str; 12] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
@@ -18,6 +18,7 @@ const NEED_RESTART: [&str; 11] = [
     "limits.outstanding",
     "metrics",
     "control",
+    "dnstap",
     "tls",
 ];
 

@@ -30,6 +30,18 @@ impl Default for ServerConfig {
             user: String::new(),
             log: LogLevel::Info,
             log_format: LogFormat::Text,
+            log_queries: 0,
+        }
+    }
+}
+
+impl Default for DnstapConfig {
+    fn default() -> Self {
+        DnstapConfig {
+            socket: PathBuf::new(),
+            identity: String::new(),
+            queries: true,
+            answers: true,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use engine::{Destination, Received, TxBatch};
-use measure::Nanos;
+use measure::{Nanos, Transport};
 use wire::{Qclass, Qtype, Query, Rcode};
 
 use super::Dns64;
@@ -37,24 +37,21 @@ impl Dns64 {
     pub(super) fn on_query(&mut self, received: &Received<'_>, now: Nanos, tx: &mut TxBatch) {
         self.counters.queries_udp += 1;
         let to = ReplyTo::Datagram(Destination::reply_to(received));
-        self.query(to, received.peer.ip(), None, received.bytes, now, tx);
+        self.query(to, received.peer.ip(), Transport::Udp, received.bytes, now, tx);
     }
 
-    /// Handles a message on a client's stream; `framed` means that it is one of many on a connection of TCP
-    /// or TLS.
+    /// Handles a message on a client's stream.
     pub(super) fn on_stream_query(
         &mut self,
         stream: u64,
         client: IpAddr,
-        framed: bool,
+        transport: Transport,
         message: &[u8],
         now: Nanos,
         tx: &mut TxBatch,
     ) {
         self.counters.queries_stream += 1;
-        let idle = self.settings.config.limits.tcp_idle.0 / TENTH;
-        let idle = framed.then_some(u16::try_from(idle).unwrap_or(u16::MAX));
-        self.query(ReplyTo::Stream(stream), client, idle, message, now, tx);
+        self.query(ReplyTo::Stream(stream), client, transport, message, now, tx);
     }
 
     /// Handles a message of a client, over UDP or a stream.
@@ -62,7 +59,7 @@ impl Dns64 {
         &mut self,
         to: ReplyTo,
         address: IpAddr,
-        idle: Option<u16>,
+        transport: Transport,
         message: &[u8],
         now: Nanos,
         tx: &mut TxBatch,
@@ -82,9 +79,10 @@ impl Dns64 {
         };
         let stream = matches!(to, ReplyTo::Stream(_));
         let udp_limit = self.settings.config.server.max_udp_size.into();
-        let wants = Wants::new(&query, udp_limit, stream, idle);
+        let wants = Wants::new(&query, udp_limit, stream, self.keepalive(transport));
         let (network, asked) = (facts.network, now);
-        let mut client = Client { to, wants, proven: stream, network, address, asked };
+        let mut client = Client { to, wants, proven: stream, network, address, transport, asked };
+        self.tap.iter_mut().for_each(|tap| tap.query(&client, message));
         if !facts.allowed {
             self.counters.denied += 1;
             match self.settings.config.server.denied {
@@ -115,6 +113,13 @@ impl Dns64 {
             return self.refuse(&client, &query, rcode, now, tx);
         }
         self.resolve(client, &facts, &query, now, tx);
+    }
+
+    /// Returns the keepalive time that the client may be told, in units of 100 ms: on connections with many queries.
+    fn keepalive(&self, transport: Transport) -> Option<u16> {
+        let idle = self.settings.config.limits.tcp_idle.0 / TENTH;
+        let has_many = matches!(transport, Transport::Tcp | Transport::Tls);
+        has_many.then_some(u16::try_from(idle).unwrap_or(u16::MAX))
     }
 
     /// Replies with a return code only.
@@ -242,6 +247,7 @@ impl Dns64 {
             &mut self.admission,
             &mut self.counters,
             &mut self.statistics,
+            &mut self.tap,
             &mut self.outbox,
         );
         Some(refresh)

@@ -14,6 +14,7 @@ use crate::extended_error::ExtendedError;
 use crate::statistics::Statistics;
 use crate::streams::Outbox;
 use crate::table::slab::NONE;
+use crate::tap::Tap;
 use crate::transaction::{Client, ReplyTo, Waiter};
 
 impl Dns64 {
@@ -28,6 +29,7 @@ impl Dns64 {
             &mut self.admission,
             &mut self.counters,
             &mut self.statistics,
+            &mut self.tap,
             &mut self.outbox,
         );
     }
@@ -239,6 +241,7 @@ pub(super) fn deliver(
     admission: &mut Admission,
     counters: &mut Counters,
     statistics: &mut Statistics,
+    tap: &mut Option<Box<Tap>>,
     outbox: &mut Outbox,
 ) {
     let (mut truncated, sent) = (false, counters.replies);
@@ -250,6 +253,7 @@ pub(super) fn deliver(
             let sent = outbox.answer(stream, room, |out| {
                 let len;
                 (len, truncated) = answer.deliver(&client.wants, age, out);
+                tap.iter_mut().for_each(|tap| tap.answer(client, now, &out[..len]));
                 len
             });
             counters.replies += u64::from(sent);
@@ -274,6 +278,7 @@ pub(super) fn deliver(
             let sent = tx.push(to, room, |out| {
                 let len;
                 (len, truncated) = answer.deliver(&wants, age, out);
+                tap.iter_mut().for_each(|tap| tap.answer(client, now, &out[..len]));
                 len
             });
             counters.replies += u64::from(sent);

@@ -15,6 +15,7 @@ mod forward;
 mod http;
 mod kit;
 mod memory;
+mod observed;
 mod private;
 mod restart;
 mod row;
