@@ -8,6 +8,7 @@ mod bounds;
 mod changes;
 mod defaults;
 mod forward;
+mod operator;
 pub(crate) mod ports;
 mod text;
 mod validate;
@@ -23,11 +24,12 @@ use wire::{Name, Pref64};
 
 use defaults::{all_ipv4, all_networks, authorities, no_suffix, udp, yes};
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks,
-    networks_or_none, text, texts, udp_size, udp_size_or_none,
+    addresses, doh_addresses, dot_addresses, ipv4_networks, networks, networks_or_none, text,
+    texts, udp_size, udp_size_or_none,
 };
 
 pub use changes::{Change, changes};
+pub use operator::{ControlConfig, DnstapConfig, MetricsConfig, RulesConfig};
 pub use ports::PortRange;
 pub use text::Bytes;
 
@@ -51,6 +53,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// Rules of synthesis.
     pub synthesis: SynthesisConfig,
+    /// Rules for single names.
+    pub rules: RulesConfig,
     /// The prefixes; empty for the well-known prefix for all clients.
     pub dns64: Vec<BlockConfig>,
     /// Upstream servers.
@@ -69,35 +73,6 @@ pub struct Config {
     pub dnstap: DnstapConfig,
     /// Encrypted transports for clients.
     pub tls: TlsConfig,
-}
-
-/// Control by an operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ControlConfig {
-    /// Path of the UNIX socket; empty for none.
-    pub socket: PathBuf,
-}
-
-/// Messages for a reader of dnstap.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct DnstapConfig {
-    /// Path of the reader's UNIX socket; empty for none.
-    pub socket: PathBuf,
-    /// Name of this server in the messages; empty for none.
-    pub identity: String,
-    /// Whether clients' queries are sent.
-    pub queries: bool,
-    /// Whether answers to clients are sent.
-    pub answers: bool,
-}
-
-impl DnstapConfig {
-    /// Returns whether there is a reader.
-    pub fn is_on(&self) -> bool {
-        !self.socket.as_os_str().is_empty()
-    }
 }
 
 /// Listening addresses, permitted clients, threads, logging.
@@ -575,15 +550,6 @@ pub enum Overload {
     RefuseOldest,
     /// It takes the place of the oldest query, which gets no reply.
     DropOldest,
-}
-
-/// Metrics of the server.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MetricsConfig {
-    /// Address at which metrics and health are served over HTTP; `None` for nowhere.
-    #[serde(deserialize_with = "address_or_none")]
-    pub listen: Option<SocketAddr>,
 }
 
 /// Error of a configuration.

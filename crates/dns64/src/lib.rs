@@ -8,6 +8,7 @@
 //!      └─────stream────>    │    └────────stream──────────┘
 //!                           ├ admission     which clients may send queries, and how many
 //!                           ├ cache         stored answers; snapshot: a file of them
+//!                           ├ rules         an operator's rules for single names, from files
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
 //!                           ├ upstream      servers, sockets, health
@@ -30,6 +31,7 @@ mod extended_error;
 mod policy;
 mod question;
 mod reply;
+pub mod rules;
 mod server;
 mod settings;
 mod snapshot;
@@ -46,6 +48,7 @@ mod upstream;
 pub use cache::{CachedAnswer, Domain, Dump};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use rules::Rules;
 pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
 pub use snapshot::{Snapshot, SnapshotError, SnapshotWriter};

@@ -16,6 +16,7 @@ mod client;
 mod deliver;
 mod lookup;
 mod progress;
+mod ruled;
 mod target;
 
 use std::collections::VecDeque;

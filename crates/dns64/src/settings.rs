@@ -8,6 +8,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::config::{BlockConfig, CacheConfig, Config, ForwardConfig, SynthesisConfig, ports};
 use crate::policy::Policy;
+use crate::rules::Rules;
 use crate::transaction::{Transaction, Waiter};
 
 /// Memory of an outstanding query in octets: the query, a second client that waits for it, and its entries in the tables.
@@ -43,6 +44,8 @@ pub struct Settings {
     pub config: Config,
     /// Its rules of synthesis.
     pub policy: Arc<Policy>,
+    /// Its rules for single names.
+    pub rules: Arc<Rules>,
     /// Number of workers that share its limits.
     pub workers: usize,
     /// Secret of the cookies of all workers.
@@ -60,7 +63,12 @@ impl Settings {
         let share = ports::usable(&upstream.avoid_ports) as f64 * upstream.port_share;
         let most = share as usize / (workers * servers.max(1));
         upstream.source_ports = upstream.source_ports.min(most.max(1));
-        Settings { config, policy, workers, cookie_secret }
+        Settings { config, policy, rules: Arc::default(), workers, cookie_secret }
+    }
+
+    /// Returns the settings with rules for single names.
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Settings { rules: Arc::new(rules), ..self }
     }
 
     /// Returns how many queries one worker may have outstanding.
@@ -77,6 +85,7 @@ impl Settings {
         };
         self.sources() == other.sources()
             && cache(self) == cache(other)
+            && self.rules.synthesises_like(&other.rules)
             && self.workers == other.workers
     }
 
@@ -89,7 +98,7 @@ impl Settings {
     /// Returns a number for what answers are made from, with which a snapshot of the cache is marked.
     pub fn snapshot_rules(&self) -> u64 {
         let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.sources());
-        SipHasher13::new().hash(text.as_bytes())
+        SipHasher13::new().hash(text.as_bytes()) ^ self.rules.synthesis_hash()
     }
 
     /// Returns the number of threads for streams.

@@ -28,7 +28,7 @@ use crate::metrics::Source;
 use crate::observer::Observer;
 use crate::saver::{self, Saver};
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, dnstap, log, metrics, privileges};
+use crate::{beat, carrier, control, dnstap, files, log, metrics, privileges};
 
 /// Events for the main thread that may wait.
 const EVENTS: usize = 16;
@@ -54,7 +54,9 @@ pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()>
         workers => workers,
     };
     let (events, received) = sync_channel(EVENTS);
-    let settings = Arc::new(Settings::new(config, workers, random()?));
+    let rules = files::rules(&config)?;
+    files::log_rules(&rules);
+    let settings = Arc::new(Settings::new(config, workers, random()?).with_rules(rules));
     let mut running = Running::start(settings, text.to_owned(), events.clone())?;
     let on_signals = signals.handle();
     let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
@@ -182,11 +184,11 @@ impl Running {
         let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
         let read = text.and_then(|text| {
             let config = Config::parse(&text)?;
-            let upstream_tls = upstream_tls(&config)?;
+            let (upstream_tls, rules) = (upstream_tls(&config)?, files::rules(&config)?);
             self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
-            Ok((text, config, upstream_tls))
+            Ok((text, config, upstream_tls, rules))
         });
-        let (text, config, upstream_tls) = read.map_err(|error| {
+        let (text, config, upstream_tls, rules) = read.map_err(|error| {
             let error = format!("{}: {error:#}; nothing was changed", path.display());
             tracing::error!("{error}");
             error
@@ -197,7 +199,8 @@ impl Running {
         }
         log::set_level(config.server.log);
         let Settings { workers, cookie_secret, .. } = *self.settings;
-        self.settings = Arc::new(Settings::new(config, workers, cookie_secret));
+        files::log_rules(&rules);
+        self.settings = Arc::new(Settings::new(config, workers, cookie_secret).with_rules(rules));
         self.budget.resize(self.settings.stream_memory());
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
             ActiveSettings { settings: self.settings.clone(), upstream_tls };

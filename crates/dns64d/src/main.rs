@@ -7,6 +7,7 @@ mod carrier;
 mod control;
 mod daemon;
 mod dnstap;
+mod files;
 mod kept;
 mod log;
 mod metrics;

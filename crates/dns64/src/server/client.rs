@@ -8,6 +8,7 @@ use measure::{Nanos, Transport};
 use wire::{Qclass, Qtype, Query, Rcode};
 
 use super::Dns64;
+use super::ruled::{ALIAS_TTL, Ruled};
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
 use crate::config::{Denied, Overload, PtrMode};
@@ -15,6 +16,7 @@ use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::question::{Key, KeyFlags};
+use crate::rules::Rule;
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
 use crate::table::slab::NONE;
@@ -175,13 +177,20 @@ impl Dns64 {
         let view = self.settings.policy.permitted(facts.view, KeyFlags::of(query));
         let Some(mut key) = Key::new(query, view) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
-        let special = special::answer(
-            &self.settings.policy,
-            facts.view,
-            &key,
-            &self.scratch.question,
-            &mut self.scratch.answer,
-        );
+        let ruled = match self.apply_rule(&client, facts.view, &key, now, tx) {
+            Ruled::Done => return,
+            Ruled::Alias(target) => Some(Special::Alias(target)),
+            Ruled::No => None,
+        };
+        let special = ruled.unwrap_or_else(|| {
+            special::answer(
+                &self.settings.policy,
+                facts.view,
+                &key,
+                &self.scratch.question,
+                &mut self.scratch.answer,
+            )
+        });
         match special {
             Special::Ipv4Only => {
                 self.counters.ipv4only += 1;
@@ -191,7 +200,7 @@ impl Dns64 {
                 self.counters.reverse += 1;
                 return self.deliver(&client, Age::Fresh, now, tx);
             }
-            Special::No | Special::QueryReverse(_) => {}
+            Special::No | Special::QueryReverse(_) | Special::Alias(_) => {}
         }
         let minimal = self.settings.config.server.minimal_any;
         if minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_)) {
@@ -211,7 +220,10 @@ impl Dns64 {
             key.subnet = self.hasher.hash_one(subnet) | 1;
         }
         let hash = self.hasher.hash_one(key);
-        let asked = match self.answer_cached(&client, &key, hash, now, tx) {
+        // What the cache has is of the time before the rule.
+        let is_ruled = matches!(special, Special::Alias(_));
+        let cached = if is_ruled { None } else { self.answer_cached(&client, &key, hash, now, tx) };
+        let asked = match cached {
             Some(false) => return,
             Some(true) => None,
             None if self.join(&client, &key, hash, now, tx) => return,
@@ -382,12 +394,24 @@ impl Dns64 {
             transaction.name = Some(name);
             return self.start_lookup(t, 0, qtype, now, tx);
         }
+        if let Special::Alias(target) = special {
+            push_alias(&mut transaction.chain, &key.name, &target, ALIAS_TTL);
+            (transaction.name, transaction.hops) = (Some(target), 1);
+            // The rule may go before the answer does.
+            transaction.cached = false;
+        }
+        let key = &transaction.key;
         let qtype = key.qtype;
         if qtype != Qtype::AAAA || key.view.is_empty() {
             transaction.phase = Phase::Pass;
             return self.start_lookup(t, 0, qtype, now, tx);
         }
-        match policy.rule(key.name.as_wire()) {
+        let rule = match self.settings.rules.find(&key.name) {
+            Some(Rule::Never) => NameRule::Never,
+            Some(Rule::Always) => NameRule::Always,
+            _ => policy.rule(transaction.name().as_wire()),
+        };
+        match rule {
             NameRule::Never => {
                 transaction.phase = Phase::Pass;
                 self.start_lookup(t, 0, Qtype::AAAA, now, tx);

@@ -113,6 +113,7 @@ impl Dns64 {
         let stale = (config.serve_stale, (config.stale_ttl.0 / 1_000_000_000) as u32);
         if stale.0 > Nanos::ZERO
             && transaction.shared
+            && transaction.cached
             && let Some(hit) = self.cache.get(&key, hash, now, Some(stale))
         {
             self.counters.cache_stale += 1;

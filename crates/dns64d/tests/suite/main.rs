@@ -19,6 +19,7 @@ mod observed;
 mod private;
 mod restart;
 mod row;
+mod rules;
 mod strangers;
 mod table;
 mod validators;
