@@ -102,7 +102,10 @@ fn http3_at(port: u16) -> anyhow::Result<HeaderValue> {
 }
 
 /// Loads the certificate for clients that use one of these protocols.
-fn server_tls(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Result<ServerTls> {
+pub(crate) fn server_tls(
+    config: &TlsConfig,
+    alpn: &'static [&'static [u8]],
+) -> anyhow::Result<ServerTls> {
     ServerTls::from_files(&config.certificate, &config.key, alpn, config.early_data)
         .context("tls.certificate, tls.key")
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use dns64::config::{Change, MAX_UPSTREAMS, Transport, changes};
-use dns64::{Config, Settings};
+use dns64::{Config, Rules, Settings};
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -41,11 +41,11 @@ pub(crate) enum Event {
     End,
 }
 
-/// Runs until a signal ends it; `text` is the configuration file.
+/// Runs until a signal ends it; `text` is the configuration file, `rules` are the rules that it names.
 ///
 /// # Errors
 /// When an address cannot be bound, the user cannot be changed, or a worker failed.
-pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyhow::Result<()> {
     log::start(&config.server).context("cannot start the log")?;
     sys::raise_open_files();
     let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("cannot handle signals")?;
@@ -54,7 +54,6 @@ pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()>
         workers => workers,
     };
     let (events, received) = sync_channel(EVENTS);
-    let rules = files::rules(&config)?;
     files::log_rules(&rules);
     let settings = Arc::new(Settings::new(config, workers, random()?).with_rules(rules));
     let mut running = Running::start(settings, text.to_owned(), events.clone())?;
@@ -348,7 +347,9 @@ fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Li
 }
 
 /// Returns the TLS settings for the upstream servers that are queried over TLS.
-fn upstream_tls(config: &Config) -> anyhow::Result<Arc<HashMap<SocketAddr, UpstreamTls>>> {
+pub(crate) fn upstream_tls(
+    config: &Config,
+) -> anyhow::Result<Arc<HashMap<SocketAddr, UpstreamTls>>> {
     let mut all = HashMap::new();
     for pool in config.pools().into_iter().filter(|pool| pool.transport == Transport::Tls) {
         let verify = match pool.tls_authorities.as_os_str().is_empty() {
@@ -361,7 +362,10 @@ fn upstream_tls(config: &Config) -> anyhow::Result<Arc<HashMap<SocketAddr, Upstr
             sessions: MAX_UPSTREAMS * config.upstream.tcp_connections,
             ..ClientTls::default()
         };
-        let built = Arc::new(tls.build().context("tls-authorities")?);
+        let built = Arc::new(
+            tls.build()
+                .with_context(|| format!("tls-authorities: {}", pool.tls_authorities.display()))?,
+        );
         for server in pool.servers {
             let (config, name) = (built.clone(), pool.tls_name.clone());
             all.insert(server, UpstreamTls { config, name });

@@ -1,4 +1,4 @@
-//! Files that the configuration names: rules for single names, and what `--check` reads besides.
+//! Files with rules for single names.
 
 use std::path::{Path, PathBuf};
 

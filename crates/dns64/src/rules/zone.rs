@@ -125,10 +125,14 @@ fn wire_name(name: &impl ToName) -> Result<Name, String> {
     Name::from_wire(name.to_vec().as_octets()).map_err(|error| error.to_string())
 }
 
-/// Makes an error of one of the parser, which begins with line and column.
+/// Makes an error of one of the parser, which begins with line and column: those behind a value that ends its line are of the
+/// next one.
 fn broken(text: &str) -> RulesError {
     let mut parts = text.splitn(3, ':');
     let line = parts.next().and_then(|line| line.parse().ok());
     let problem = parts.nth(1).unwrap_or(text).trim().to_owned();
-    RulesError { line: line.unwrap_or(1).max(1), problem: format!("not a record: {problem}") }
+    RulesError {
+        line: line.unwrap_or(1).max(1),
+        problem: format!("this line or the one before it is no record: {problem}"),
+    }
 }

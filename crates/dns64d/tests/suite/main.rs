@@ -7,6 +7,7 @@
 //!
 //! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` lists where they differ and why.
 
+mod checks;
 mod compare;
 mod control;
 mod early;
