@@ -29,7 +29,7 @@ use text::{
 };
 
 pub use changes::{Change, changes};
-pub use operator::{ControlConfig, DnstapConfig, MetricsConfig, RulesConfig};
+pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, MetricsConfig, RulesConfig};
 pub use ports::PortRange;
 pub use text::Bytes;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
 
-use crate::config::{BlockConfig, CacheConfig, Config, ForwardConfig, SynthesisConfig, ports};
+use crate::config::{
+    BlockConfig, CacheConfig, Config, DNSTAP_QUEUE, ForwardConfig, SynthesisConfig, ports,
+};
 use crate::policy::Policy;
 use crate::rules::Rules;
 use crate::transaction::{Transaction, Waiter};
@@ -28,7 +30,8 @@ impl Config {
     /// Returns the memory of everything but streams and workers, in octets.
     fn fixed_memory(&self) -> usize {
         let questions = self.limits.outstanding * QUESTION;
-        self.cache.size.0 + questions + PROGRAM + ANSWERS + KEPT
+        let dnstap = if self.dnstap.is_on() { DNSTAP_QUEUE } else { 0 };
+        self.cache.size.0 + questions + PROGRAM + ANSWERS + KEPT + dnstap
     }
 
     /// Returns the least `limits.memory` that goes with the other settings and one worker, in octets.

@@ -1,7 +1,6 @@
 //! The sockets of a server, bound before it gives its privileges away.
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixListener;
 
 use anyhow::Context;
 use dns64::Config;
@@ -16,9 +15,9 @@ use udp::UdpEngine;
 
 use crate::carrier::Listener;
 use crate::kept::{Kept, keep_all};
-use crate::{control, worker};
+use crate::worker;
 
-/// All sockets that clients and operators reach.
+/// All sockets that clients reach, and that of the metrics.
 pub(crate) struct Bound {
     /// The engines of the workers, with their listening sockets.
     pub(crate) engines: Vec<UdpEngine>,
@@ -29,7 +28,6 @@ pub(crate) struct Bound {
     /// Certificates for clients of the encrypted transports.
     pub(crate) tls: Vec<ServerTls>,
     pub(crate) metrics: Option<TcpListener>,
-    pub(crate) control: Option<UnixListener>,
 }
 
 impl Bound {
@@ -50,9 +48,7 @@ impl Bound {
         keep_all(&engines)?;
         let metrics = config.metrics.listen.map(tcp::listen).transpose();
         let metrics = metrics.context("metrics.listen")?;
-        let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
-        let control = control.map(|path| control::listen(path)).transpose()?;
-        Ok(Bound { engines, addresses, listeners, tls, metrics, control })
+        Ok(Bound { engines, addresses, listeners, tls, metrics })
     }
 }
 

@@ -116,8 +116,10 @@ impl Running {
     ) -> anyhow::Result<Self> {
         let config = &settings.config;
         let upstream_tls = upstream_tls(config)?;
-        let Bound { engines, addresses, listeners, tls, metrics, control } =
+        let Bound { engines, addresses, listeners, tls, metrics } =
             Bound::new(config, settings.workers)?;
+        let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
+        let control = control.map(|path| control::listen(path)).transpose()?;
         privileges::drop_to(&config.server.user)?;
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());

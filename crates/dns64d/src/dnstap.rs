@@ -1,7 +1,7 @@
 //! dnstap out: messages of clients and to them, for a reader on a UNIX socket (<https://dnstap.info>).
 //!
 //! ```text
-//!   worker ──frames──> queue of QUEUE octets ──> thread "dnstap" ──frame streams──> reader
+//!   worker ──frames──> queue of DNSTAP_QUEUE octets ──> thread "dnstap" ──frame streams──> reader
 //!              └ full: lost                          └ no reader: lost
 //! ```
 //!
@@ -19,11 +19,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use dns64::Entry;
-use dns64::config::DnstapConfig;
+use dns64::config::{DNSTAP_QUEUE, DnstapConfig};
 use tokio_util::sync::CancellationToken;
 
-/// Highest number of octets that wait for the reader.
-const QUEUE: usize = 8 << 20;
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest time in which the end of the server is not seen.
@@ -101,7 +99,7 @@ impl Queue {
     /// Passes frames to the reader if the queue has room for them; otherwise they are lost.
     pub(crate) fn send(&self, octets: Vec<u8>, frames: u64) {
         let len = octets.len();
-        let fits = self.waiting.fetch_add(len, Ordering::Relaxed) + len <= QUEUE;
+        let fits = self.waiting.fetch_add(len, Ordering::Relaxed) + len <= DNSTAP_QUEUE;
         // The thread ends last.
         if !fits || self.sender.send(Batch { octets, frames }).is_err() {
             self.waiting.fetch_sub(len, Ordering::Relaxed);

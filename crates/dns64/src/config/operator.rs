@@ -15,6 +15,9 @@ pub struct ControlConfig {
     pub socket: PathBuf,
 }
 
+/// Highest number of octets that wait for the reader of dnstap.
+pub const DNSTAP_QUEUE: usize = 8 << 20;
+
 /// Messages for a reader of dnstap.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
