@@ -24,12 +24,12 @@ use wire::{Name, Pref64};
 
 use defaults::{all_ipv4, all_networks, authorities, no_suffix, udp, yes};
 use text::{
-    addresses, doh_addresses, dot_addresses, ipv4_networks, networks, networks_or_none, text,
-    texts, udp_size, udp_size_or_none,
+    address_or_none, addresses, doh_addresses, dot_addresses, ipv4_networks, networks,
+    networks_or_none, text, texts, udp_size, udp_size_or_none,
 };
 
 pub use changes::{Change, changes};
-pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, MetricsConfig, RulesConfig};
+pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, LogFormat, LogLevel, RulesConfig};
 pub use ports::PortRange;
 pub use text::Bytes;
 
@@ -129,30 +129,6 @@ pub enum Denied {
     Refuse,
     /// No reply.
     Drop,
-}
-
-/// Level of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogLevel {
-    /// Errors that need action.
-    Error,
-    /// Problems that may need action.
-    Warn,
-    /// Changes of state.
-    Info,
-    /// Single events.
-    Debug,
-}
-
-/// Format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
-    /// Plain text.
-    Text,
-    /// JSON.
-    Json,
 }
 
 /// Encrypted transports for clients.
@@ -550,6 +526,15 @@ pub enum Overload {
     RefuseOldest,
     /// It takes the place of the oldest query, which gets no reply.
     DropOldest,
+}
+
+/// Metrics of the server.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MetricsConfig {
+    /// Address at which metrics and health are served over HTTP; `None` for nowhere.
+    #[serde(deserialize_with = "address_or_none")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// Error of a configuration.

@@ -1,11 +1,8 @@
-//! What an operator sees of the server, and files of an operator: control, metrics, dnstap, rules for single names.
+//! What an operator sees of the server, and files of an operator: log, control, dnstap, rules for single names.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-
-use super::text::address_or_none;
 
 /// Control by an operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -49,11 +46,26 @@ pub struct RulesConfig {
     pub zones: Vec<PathBuf>,
 }
 
-/// Metrics of the server.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MetricsConfig {
-    /// Address at which metrics and health are served over HTTP; `None` for nowhere.
-    #[serde(deserialize_with = "address_or_none")]
-    pub listen: Option<SocketAddr>,
+/// Level of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// Errors that need action.
+    Error,
+    /// Problems that may need action.
+    Warn,
+    /// Changes of state.
+    Info,
+    /// Single events.
+    Debug,
+}
+
+/// Format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// Plain text.
+    Text,
+    /// JSON.
+    Json,
 }
