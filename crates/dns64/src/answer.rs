@@ -278,7 +278,7 @@ impl AnswerRef<'_> {
 }
 
 /// Changes the TTLs of the records from `at` to the end of a well-formed message.
-fn apply_age(message: &mut [u8], mut at: usize, age: Age) {
+pub(crate) fn apply_age(message: &mut [u8], mut at: usize, age: Age) {
     while let Some((record, end)) = Record::read(message, at) {
         let ttl = match age {
             Age::Fresh => record.ttl,

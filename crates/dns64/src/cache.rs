@@ -6,15 +6,18 @@
 //! Eviction is by the CLOCK algorithm: a hand goes round over the entries and removes those that were not used since
 //! its last visit.
 
+use std::io::{self, Write};
+
 use hashbrown::HashTable;
 use measure::Nanos;
 use wire::message::Header;
 use wire::name::strip_suffix;
 use wire::{Name, Pref64, Qtype, Rcode};
 
-use crate::answer::{Age, Answer, AnswerRef};
+use crate::answer::{Age, Answer, AnswerRef, apply_age};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
+use crate::snapshot::{SnapshotWriter, Stored};
 use crate::special::apex;
 use crate::table::slab::Slab;
 
@@ -54,11 +57,19 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// Returns whether a name in wire format and lower case is one of them.
+    /// Returns the same names, with the given one in lower case.
+    fn to_lowercase(&self) -> Self {
+        match self {
+            Domain::Name(name) => Domain::Name(name.to_lowercase()),
+            Domain::Zone(zone) => Domain::Zone(zone.to_lowercase()),
+        }
+    }
+
+    /// Returns whether a name in wire format is one of them; both are in lower case.
     fn contains(&self, name: &[u8]) -> bool {
         match self {
-            Domain::Name(own) => own.to_lowercase().as_wire() == name,
-            Domain::Zone(zone) => strip_suffix(name, zone.to_lowercase().as_wire()).is_some(),
+            Domain::Name(own) => own.as_wire() == name,
+            Domain::Zone(zone) => strip_suffix(name, zone.as_wire()).is_some(),
         }
     }
 }
@@ -232,6 +243,7 @@ impl Cache {
 
     /// Removes the answers to questions about some names; returns how many.
     pub(crate) fn flush(&mut self, domain: &Domain) -> usize {
+        let domain = domain.to_lowercase();
         self.remove_if(|entry| domain.contains(entry.name()))
     }
 
@@ -271,6 +283,49 @@ impl Cache {
         Dump { answers, next: alive.next() }
     }
 
+    /// Adds the answers that a later server may use to a snapshot, as those of a worker. Those for a client subnet, whose
+    /// hashes differ from server to server, are left out. Returns how many there are.
+    pub(crate) fn save<W: Write>(
+        &self,
+        worker: u16,
+        now: Nanos,
+        to: &mut SnapshotWriter<W>,
+    ) -> io::Result<usize> {
+        let all = (0..self.end).map(|number| &self.entries[number]);
+        let mut saved = 0;
+        for entry in all.filter(|entry| entry.alive && entry.subnet == 0) {
+            if let Some(stored) = entry.stored(worker, now) {
+                to.add(&stored)?;
+                saved += 1;
+            }
+        }
+        Ok(saved)
+    }
+
+    /// Stores an answer of a snapshot; `scratch` is a buffer.
+    pub(crate) fn restore(
+        &mut self,
+        stored: &Stored<'_>,
+        hash: u64,
+        now: Nanos,
+        scratch: &mut Answer,
+    ) {
+        let Stored { key, message, options, .. } = stored;
+        scratch.clear();
+        scratch.len = message.len();
+        scratch.room[..message.len()].copy_from_slice(message);
+        scratch.question_end = stored.question_end();
+        scratch.optional_at = stored.optional_at.into();
+        scratch.rcode = stored.rcode;
+        scratch.options.extend_from_slice(options);
+        apply_age(
+            &mut scratch.room[..message.len()],
+            scratch.question_end,
+            Age::Seconds(stored.age),
+        );
+        self.put(key, hash, scratch, now, Nanos::from_secs(stored.left.into()));
+    }
+
     /// Frees the memory of an entry that is not in the index any more.
     fn free(&mut self, number: u32) {
         let entry = &mut self.entries[number];
@@ -307,6 +362,24 @@ impl Entry {
             records: Header::read(message)?.counts[1],
             octets: message.len(),
             seconds: self.expires.since(now).0 / 1_000_000_000,
+        })
+    }
+
+    /// Returns the entry for a snapshot; `None` for one that has expired.
+    fn stored(&self, worker: u16, now: Nanos) -> Option<Stored<'_>> {
+        let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
+        let AnswerRef { bytes, options, .. } = self.answer();
+        let flags = self.flags;
+        let name = Name::from_wire(self.name()).ok()?;
+        Some(Stored {
+            worker,
+            key: Key { name, qtype: self.qtype, view: self.view, flags, subnet: 0 },
+            rcode: self.rcode,
+            optional_at: self.optional_at,
+            age: seconds(now.since(self.stored)),
+            left: Some(seconds(self.expires.since(now))).filter(|left| *left > 0)?,
+            message: bytes,
+            options,
         })
     }
 

@@ -9,6 +9,7 @@ mod bounds;
 mod changes;
 mod defaults;
 mod forward;
+mod operator;
 pub(crate) mod ports;
 mod route;
 mod text;
@@ -32,6 +33,7 @@ use text::{
 pub(crate) use block::fits;
 pub use block::{BlockConfig, Follow, Probe};
 pub use changes::{Change, changes};
+pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, LogFormat, LogLevel, RulesConfig};
 pub use ports::PortRange;
 pub use route::RouteConfig;
 pub use text::Bytes;
@@ -56,6 +58,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// Rules of synthesis.
     pub synthesis: SynthesisConfig,
+    /// Rules for single names.
+    pub rules: RulesConfig,
     /// The prefixes; empty for the well-known prefix for all clients.
     pub dns64: Vec<BlockConfig>,
     /// Upstream servers.
@@ -70,16 +74,10 @@ pub struct Config {
     pub metrics: MetricsConfig,
     /// Control by an operator.
     pub control: ControlConfig,
+    /// Messages for a reader of dnstap.
+    pub dnstap: DnstapConfig,
     /// Encrypted transports for clients.
     pub tls: TlsConfig,
-}
-
-/// Control by an operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ControlConfig {
-    /// Path of the UNIX socket; empty for none.
-    pub socket: PathBuf,
 }
 
 /// Listening addresses, permitted clients, threads, logging.
@@ -123,6 +121,8 @@ pub struct ServerConfig {
     pub log: LogLevel,
     /// Format of the log.
     pub log_format: LogFormat,
+    /// One of so many answers is logged; 0 for none.
+    pub log_queries: u32,
 }
 
 impl ServerConfig {
@@ -148,30 +148,6 @@ pub enum Denied {
     Refuse,
     /// No reply.
     Drop,
-}
-
-/// Level of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogLevel {
-    /// Errors that need action.
-    Error,
-    /// Problems that may need action.
-    Warn,
-    /// Changes of state.
-    Info,
-    /// Single events.
-    Debug,
-}
-
-/// Format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
-    /// Plain text.
-    Text,
-    /// JSON.
-    Json,
 }
 
 /// Encrypted transports for clients.
@@ -470,6 +446,8 @@ pub struct CacheConfig {
     pub stale_ttl: Nanos,
     /// Whether answers in use are refreshed before they expire.
     pub prefetch: bool,
+    /// File that keeps the cache from the end of a server to the start of the next one; empty for none.
+    pub snapshot: PathBuf,
 }
 
 /// Limits of the server.

@@ -52,6 +52,8 @@ counters! {
     reverse,
     /// Queries for ipv4only.arpa and its reverse names, answered locally.
     ipv4only,
+    /// Queries for names with a rule of a file.
+    ruled,
     /// Queries answered from the cache.
     cache_hits,
     /// Queries answered from the cache with an expired answer.

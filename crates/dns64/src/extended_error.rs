@@ -11,6 +11,8 @@ pub(crate) enum ExtendedError {
     StaleAnswer = 3,
     /// The data does not validate.
     DnssecBogus = 6,
+    /// A rule of the operator for the name forbids it.
+    Blocked = 15,
     /// The configuration removes all records: excluded AAAA, or A that are not mapped.
     Filtered = 17,
     /// The client is not permitted.

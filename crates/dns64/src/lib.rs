@@ -10,10 +10,12 @@
 //!                           ├ admission     which clients may send queries, and how many
 //!                           ├ proxy         the client that a load balancer names
 //!                           ├ cache         stored answers
+//!                           ├ cache         stored answers; snapshot: a file of them
+//!                           ├ rules         an operator's rules for single names, from files
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
 //!                           ├ upstream      servers, sockets, health
-//!                           ├ statistics    what clients ask and get
+//!                           ├ statistics    what clients ask and get; tap: single messages, for query log and dnstap
 //!                           ├ transaction   a pending question; table: bounded tables of them
 //!                           └ reply, compose, answer    upstream's reply, the composed answer, the client's copy
 //! ```
@@ -35,13 +37,16 @@ mod policy;
 pub mod proxy;
 mod question;
 mod reply;
+pub mod rules;
 mod server;
 mod settings;
+mod snapshot;
 mod special;
 mod statistics;
 pub mod streams;
 mod subnet;
 mod table;
+mod tap;
 mod transaction;
 mod tsig;
 mod upstream;
@@ -50,7 +55,10 @@ pub use cache::{CachedAnswer, Domain, Dump};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use nat64::{Lifetime, Nat64, Nat64s};
+pub use rules::Rules;
 pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
+pub use snapshot::{Snapshot, SnapshotError, SnapshotWriter};
 pub use statistics::{LatencyClass, Statistics};
+pub use tap::{Entry, Kind, Observed};
 pub use upstream::SocketChange;

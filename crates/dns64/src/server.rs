@@ -17,10 +17,12 @@ mod deliver;
 mod discover;
 mod lookup;
 mod progress;
+mod ruled;
 mod target;
 
 use std::collections::VecDeque;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use engine::{Next, Role, RxBatch, SocketId, TxBatch};
@@ -37,11 +39,13 @@ use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::reply::Found;
 use crate::settings::Settings;
+use crate::snapshot::{Snapshot, SnapshotWriter, Stored};
 use crate::statistics::Statistics;
 use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::table::ids::Ids;
 use crate::table::slab::{NONE, Slab};
 use crate::table::wheel::Wheel;
+use crate::tap::{Observed, Tap};
 use crate::transaction::{Transaction, Waiter};
 use crate::upstream::{SocketChange, Upstreams};
 
@@ -71,6 +75,7 @@ pub struct Dns64 {
     tickets: u32,
     counters: Counters,
     statistics: Statistics,
+    tap: Option<Box<Tap>>,
     inbox: VecDeque<FromStreams>,
     outbox: Outbox,
     /// Octets of replies and aliases that pending questions keep.
@@ -155,6 +160,7 @@ impl Dns64 {
             tickets: 0,
             counters: Counters::default(),
             statistics: Statistics::new(settings.policy.prefixes()),
+            tap: Tap::new(&settings.config),
             inbox: VecDeque::new(),
             outbox: Outbox::new(settings.answers_at_once()),
             kept: 0,
@@ -178,6 +184,7 @@ impl Dns64 {
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config);
         self.statistics.set_prefixes(settings.policy.prefixes());
+        self.tap = Tap::new(&settings.config);
         if settings.has_same_answers(&self.settings) {
             let (view, prefixes) = settings.policy.changes(&self.settings.policy);
             self.cache.forget(view, &prefixes);
@@ -211,6 +218,33 @@ impl Dns64 {
     /// Returns up to `most` cached answers, from the place `from` on.
     pub fn dump(&self, from: u32, most: usize, now: Nanos) -> Dump {
         self.cache.dump(from, most, now)
+    }
+
+    /// Adds the cached answers to a snapshot, as those of a worker; returns how many there are.
+    ///
+    /// # Errors
+    /// Errors of its output.
+    pub fn save<W: Write>(
+        &self,
+        worker: usize,
+        now: Nanos,
+        to: &mut SnapshotWriter<W>,
+    ) -> io::Result<usize> {
+        self.cache.save(worker as u16, now, to)
+    }
+
+    /// Stores the answers of a snapshot that belong to a worker: with as many workers as before those that it had.
+    /// Returns how many are in the cache then.
+    pub fn restore(&mut self, worker: usize, now: Nanos, from: &Snapshot) -> usize {
+        if !self.cache.is_off() {
+            let workers = self.settings.workers;
+            let own = |stored: &Stored<'_>| usize::from(stored.worker) % workers == worker;
+            for stored in from.answers().filter(own) {
+                let hash = self.hasher.hash_one(stored.key);
+                self.cache.restore(&stored, hash, now, &mut self.scratch.answer);
+            }
+        }
+        self.cache.used().1
     }
 
     /// Returns the current sizes of the tables.
@@ -293,6 +327,11 @@ impl Dns64 {
         self.inbox.push_back(message);
     }
 
+    /// Returns the messages observed since the caller cleared them; `None` if nothing is to be observed.
+    pub fn observed(&mut self) -> Option<&mut Observed> {
+        self.tap.as_mut().map(|tap| &mut tap.observed)
+    }
+
     /// Returns the messages that must be sent on streams.
     pub fn drain_to_streams(&mut self) -> std::vec::Drain<'_, ToStreams> {
         self.outbox.drain()
@@ -312,8 +351,8 @@ impl Role for Dns64 {
             && let Some(message) = self.inbox.pop_front()
         {
             match message {
-                FromStreams::Query { stream, framed, client, message } => {
-                    self.on_stream_query(stream, client, framed, &message, now, tx);
+                FromStreams::Query { stream, transport, client, message } => {
+                    self.on_stream_query(stream, client, transport, &message, now, tx);
                 }
                 FromStreams::Reply { lookup, ticket, message } => {
                     self.on_stream_reply(lookup, ticket, message, now, tx);

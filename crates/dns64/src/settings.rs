@@ -1,10 +1,17 @@
 //! A configuration, prepared for the workers.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::{Config, ports};
+use siphasher::sip::SipHasher13;
+
+use crate::config::{
+    BlockConfig, CacheConfig, Config, DNSTAP_QUEUE, ForwardConfig, SynthesisConfig, ports,
+};
 use crate::nat64::Nat64s;
 use crate::policy::Policy;
+use crate::rules::Rules;
 use crate::transaction::{Transaction, Waiter};
 
 /// Memory of an outstanding query in octets: the query, a second client that waits for it, and its entries in the tables.
@@ -24,7 +31,8 @@ impl Config {
     /// Returns the memory of everything but streams and workers, in octets.
     fn fixed_memory(&self) -> usize {
         let questions = self.limits.outstanding * QUESTION;
-        self.cache.size.0 + questions + PROGRAM + ANSWERS + KEPT
+        let dnstap = if self.dnstap.is_on() { DNSTAP_QUEUE } else { 0 };
+        self.cache.size.0 + questions + PROGRAM + ANSWERS + KEPT + dnstap
     }
 
     /// Returns the least `limits.memory` that goes with the other settings and one worker, in octets.
@@ -40,6 +48,8 @@ pub struct Settings {
     pub config: Config,
     /// Its rules of synthesis.
     pub policy: Arc<Policy>,
+    /// Its rules for single names.
+    pub rules: Arc<Rules>,
     /// Number of workers that share its limits.
     pub workers: usize,
     /// Secret of the cookies of all workers.
@@ -58,14 +68,25 @@ impl Settings {
         let share = ports::usable(&upstream.avoid_ports) as f64 * upstream.port_share;
         let most = share as usize / (workers * servers.max(1));
         upstream.source_ports = upstream.source_ports.min(most.max(1));
-        Settings { config, policy, workers, cookie_secret }
+        Settings { config, policy, rules: Arc::default(), workers, cookie_secret }
+    }
+
+    /// Returns the settings with rules for single names.
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Settings { rules: Arc::new(rules), ..self }
     }
 
     /// Returns the same settings with other prefixes; they must be for this configuration.
     pub fn with_nat64s(&self, nat64s: &Nat64s) -> Self {
         let (config, policy) = (self.config.clone(), Policy::new(&self.config, nat64s));
         let Settings { workers, cookie_secret, .. } = *self;
-        Settings { config, policy: Arc::new(policy), workers, cookie_secret }
+        Settings {
+            config,
+            policy: Arc::new(policy),
+            rules: self.rules.clone(),
+            workers,
+            cookie_secret,
+        }
     }
 
     /// Returns how many queries one worker may have outstanding.
@@ -76,10 +97,26 @@ impl Settings {
     /// Returns whether answers that were cached under `other` are right under these settings too: the rules but
     /// learned prefixes, the upstream servers and the cache are the same.
     pub(crate) fn has_same_answers(&self, other: &Settings) -> bool {
-        let (new, old) = (&self.config, &other.config);
-        (&new.synthesis, &new.dns64, &new.cache) == (&old.synthesis, &old.dns64, &old.cache)
-            && (&new.upstream.servers, &new.forward) == (&old.upstream.servers, &old.forward)
+        let cache = |settings: &Settings| CacheConfig {
+            snapshot: PathBuf::new(),
+            ..settings.config.cache.clone()
+        };
+        self.sources() == other.sources()
+            && cache(self) == cache(other)
+            && self.rules.synthesises_like(&other.rules)
             && self.workers == other.workers
+    }
+
+    /// Returns what answers are made from: the rules and the upstream servers.
+    fn sources(&self) -> (&SynthesisConfig, &[BlockConfig], &[SocketAddr], &[ForwardConfig]) {
+        let config = &self.config;
+        (&config.synthesis, &config.dns64, &config.upstream.servers, &config.forward)
+    }
+
+    /// Returns a number for what answers are made from, with which a snapshot of the cache is marked.
+    pub fn snapshot_rules(&self) -> u64 {
+        let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.sources());
+        SipHasher13::new().hash(text.as_bytes()) ^ self.rules.synthesis_hash()
     }
 
     /// Returns the number of threads for streams.

@@ -37,6 +37,8 @@ pub(crate) enum Special {
     Reverse,
     /// This name is queried, for which a reverse name under a prefix stands.
     QueryReverse(Box<Name>),
+    /// This name is queried, of which the name is an alias by a rule.
+    Alias(Box<Name>),
 }
 
 /// Answers a query locally if it can. `question` is that of the key, `view` are the client's blocks.
@@ -125,11 +127,11 @@ fn reverse(
 }
 
 /// A zone that is answered locally.
-struct Zone<'a> {
+pub(crate) struct Zone<'a> {
     /// Name of the zone, in wire form.
-    apex: &'a [u8],
+    pub(crate) apex: &'a [u8],
     /// TTL of its records, in seconds.
-    ttl: u32,
+    pub(crate) ttl: u32,
 }
 
 impl Zone<'_> {
@@ -154,7 +156,7 @@ impl Zone<'_> {
     }
 
     /// Returns the SOA record of the zone.
-    fn soa(&self) -> Vec<u8> {
+    pub(crate) fn soa(&self) -> Vec<u8> {
         let data = self.soa_data();
         let mut soa = self.apex.to_vec();
         soa.extend_from_slice(&[0, 6, 0, 1]);

@@ -7,6 +7,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use measure::Transport;
+
 /// Number of the stream that gets the answer to [`FromStreams::Discovery`]; no client has it.
 pub const DISCOVERY: u64 = u64::MAX;
 
@@ -17,9 +19,8 @@ pub enum FromStreams {
     Query {
         /// Stream of the client.
         stream: u64,
-        /// Whether it is one of many on a connection of TCP or TLS, whose keepalive time the client may be
-        /// told.
-        framed: bool,
+        /// Transport of the stream.
+        transport: Transport,
         /// Address of the client.
         client: IpAddr,
         /// The query.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use engine::{Destination, SocketId};
-use measure::Nanos;
+use measure::{Nanos, Transport};
 use wire::{Name, Qtype};
 
 use crate::answer::Wants;
@@ -31,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) network: u16,
     /// Address of the client, for the rules after a reload.
     pub(crate) address: IpAddr,
+    /// Transport of its query.
+    pub(crate) transport: Transport,
     /// Time of its query.
     pub(crate) asked: Nanos,
 }

@@ -26,7 +26,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "/etc/dns64d.toml", global = true)]
     pub(crate) config: PathBuf,
 
-    /// Only check the configuration: print the first error with its place, or that there is none.
+    /// Only check the configuration, with the certificates, keys, users, rules and folders that it names: print the
+    /// first error with its place, or that there is none.
     #[arg(long)]
     pub(crate) check: bool,
 

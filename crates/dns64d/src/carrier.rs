@@ -46,6 +46,8 @@ use client::Protocol;
 
 /// Time between two signs of life of a thread.
 const TICK: Duration = Duration::from_secs(1);
+/// Time at the end of a thread in which its connections write the last answers.
+const LAST_WRITES: Duration = Duration::from_millis(50);
 
 /// Listening socket for clients' streams, with its certificate.
 pub(crate) enum Listener {
@@ -85,6 +87,8 @@ pub(crate) struct Common {
     pub(crate) places: Arc<Places>,
     pub(crate) budget: Budget,
     pub(crate) end: CancellationToken,
+    /// Ends the accepting of connections over TCP.
+    pub(crate) accepting: CancellationToken,
 }
 
 /// Parameters of a thread.
@@ -104,7 +108,7 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     let Start { thread, listeners, mut messages, beat, common } = start;
-    let Common { threads, workers, active, places, budget, end } = common;
+    let Common { threads, workers, active, places, budget, end, accepting } = common;
     let carrier = Rc::new(Carrier {
         thread,
         threads,
@@ -119,32 +123,40 @@ pub(crate) fn run(start: Start) -> std::io::Result<()> {
     });
     local.block_on(&runtime, async {
         for listener in listeners {
-            listen(listener, &carrier)?;
+            listen(listener, &carrier, &accepting)?;
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let message = tokio::select! {
-                message = messages.recv() => message,
+                biased;
                 _ = ticks.tick() => {
                     beat.give();
                     continue;
                 }
-                () = end.cancelled() => return Ok(()),
+                message = messages.recv() => message,
+                () = end.cancelled() => break,
             };
             match message {
                 Some(Message::Outgoing(outgoing)) => carrier.pass(outgoing),
                 Some(Message::Visit(visit)) => {
                     tokio::task::spawn_local(requests::serve(*visit, carrier.clone()));
                 }
-                None => return Ok(()),
+                None => break,
             }
         }
+        // The connections write the last answers.
+        tokio::time::sleep(LAST_WRITES).await;
+        Ok(())
     })
 }
 
 /// Begins to accept connections.
-fn listen(listener: Listener, carrier: &Rc<Carrier>) -> std::io::Result<()> {
+fn listen(
+    listener: Listener,
+    carrier: &Rc<Carrier>,
+    accepting: &CancellationToken,
+) -> std::io::Result<()> {
     let (socket, protocol) = match listener {
         Listener::Plain(socket) => (socket, Protocol::Frames),
         Listener::Tls(socket, tls) => (socket, Protocol::Tls(tls)),
@@ -160,7 +172,8 @@ fn listen(listener: Listener, carrier: &Rc<Carrier>) -> std::io::Result<()> {
         }
     };
     let socket = tokio::net::TcpListener::from_std(socket)?;
-    tokio::task::spawn_local(client::accept(socket, protocol, carrier.clone()));
+    let accept = client::accept(socket, protocol, carrier.clone());
+    tokio::task::spawn_local(accepting.clone().run_until_cancelled_owned(accept));
     Ok(())
 }
 

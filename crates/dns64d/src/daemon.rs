@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,32 +10,30 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use dns64::config::{Change, MAX_UPSTREAMS, TlsConfig, Transport, changes};
-use dns64::{Config, Nat64s, Settings};
-use engine::SocketId;
-use http::HeaderValue;
-use measure::Transport as ClientTransport;
+use dns64::config::{Change, MAX_UPSTREAMS, Transport, changes};
+use dns64::{Config, Nat64s, Rules, Settings};
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use streams::http::{ALPN_H2, ALPN_H3, ALPN_HTTP1};
-use streams::tls::ALPN_DOQ;
 use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
-use streams::{serve, tcp};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
-use udp::{Prepare, UdpEngine, sys};
+use udp::{UdpEngine, sys};
 
 use crate::args::Args;
 use crate::beat::Beat;
+use crate::bind::Bound;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
+use crate::metrics::Source;
 use crate::nat64::Following;
+use crate::observer::Observer;
+use crate::saver::{self, Saver};
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, landlock, log, metrics, nat64, privileges, route, worker};
+use crate::{beat, carrier, control, dnstap, files, landlock, log, metrics, nat64, privileges};
 
 /// TLS settings of the upstream servers that are queried over TLS.
-type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
+pub(crate) type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
 
 /// Events for the main thread that may wait.
 const EVENTS: usize = 16;
@@ -51,11 +48,11 @@ pub(crate) enum Event {
     End,
 }
 
-/// Runs until a signal ends it; `text` is the configuration file.
+/// Runs until a signal ends it; `text` is the configuration file, `rules` are the rules that it names.
 ///
 /// # Errors
 /// When an address cannot be bound, the user cannot be changed, or a worker failed.
-pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyhow::Result<()> {
     log::start(&config.server).context("cannot start the log")?;
     sys::raise_open_files();
     let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("cannot handle signals")?;
@@ -64,7 +61,8 @@ pub(crate) fn run(args: &Args, text: &str, config: Config) -> anyhow::Result<()>
         workers => workers,
     };
     let (events, received) = sync_channel(EVENTS);
-    let settings = Arc::new(Settings::new(config, workers, random()?));
+    files::log_rules(&rules);
+    let settings = Arc::new(Settings::new(config, workers, random()?).with_rules(rules));
     let mut running = Running::start(settings, &args.config, text.to_owned(), events.clone())?;
     let on_signals = signals.handle();
     let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
@@ -111,6 +109,8 @@ struct Running {
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     others: Vec<JoinHandle<std::io::Result<()>>>,
     end: CancellationToken,
+    /// Ends the accepting of connections; the end of the server does so too.
+    accepting: CancellationToken,
     /// Memory of the streams.
     budget: Budget,
     /// The current prefixes.
@@ -126,11 +126,9 @@ impl Running {
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let config = &settings.config;
-        let Bound { engines, addresses, listeners, tls } = Bound::new(config, settings.workers)?;
-        let active =
-            ActiveSettings { settings: settings.clone(), upstream_tls: upstream_tls(config)? };
-        let metrics =
-            config.metrics.listen.map(tcp::listen).transpose().context("metrics.listen")?;
+        let upstream_tls = upstream_tls(config)?;
+        let Bound { engines, addresses, listeners, tls, metrics } =
+            Bound::new(config, settings.workers)?;
         let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
         let control = control.map(|path| control::listen(path)).transpose()?;
         let icmp6 = nat64::open(config)?;
@@ -139,12 +137,15 @@ impl Running {
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory());
-        let ready = new_workers(engines, &settings, &threads, &budget)?;
+        let (queue, dnstap) = dnstap::queue(&config.dnstap).unzip();
+        let ready = make_workers(&settings, engines, &threads, &budget, &Observer::new(queue))?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let workers = run_workers(ready, &config.server.cpus)?;
 
+        let active = ActiveSettings { settings: settings.clone(), upstream_tls };
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
+        let accepting = end.child_token();
         let places = Arc::new(Places::new(budget.clone()));
         let common = carrier::Common {
             threads,
@@ -153,23 +154,28 @@ impl Running {
             places: places.clone(),
             budget: budget.clone(),
             end: end.clone(),
+            accepting: accepting.clone(),
         };
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
         let mut others = run_streams(&common, listeners, inboxes, &mut beats)?;
         let (following, start) =
             Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
         others.push(thread("nat64".into(), move || nat64::run(start))?);
-        let services = Services {
-            metrics,
-            control,
+        let source = Source {
             workers: handles.clone(),
             beats,
             places,
             budget: budget.clone(),
+            active: shared.clone(),
+        };
+        let services = Services {
+            metrics,
+            control,
+            dnstap,
+            source,
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
             events,
-            active: shared.clone(),
         };
         services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
@@ -183,6 +189,7 @@ impl Running {
             workers,
             others,
             end,
+            accepting,
             budget,
             following,
         })
@@ -193,11 +200,11 @@ impl Running {
         let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
         let read = text.and_then(|text| {
             let config = Config::parse(&text)?;
-            let upstream_tls = upstream_tls(&config)?;
+            let (upstream_tls, rules) = (upstream_tls(&config)?, files::rules(&config)?);
             self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
-            Ok((text, config, upstream_tls))
+            Ok((text, config, upstream_tls, rules))
         });
-        let (text, config, upstream_tls) = read.map_err(|error| {
+        let (text, config, upstream_tls, rules) = read.map_err(|error| {
             let error = format!("{}: {error:#}; nothing was changed", path.display());
             tracing::error!("{error}");
             error
@@ -208,8 +215,10 @@ impl Running {
         }
         log::set_level(config.server.log);
         let Settings { workers, cookie_secret, .. } = *self.settings;
+        files::log_rules(&rules);
         let nat64s = self.following.reload(&config);
-        let settings = Settings::new(config, workers, cookie_secret).with_nat64s(nat64s);
+        let settings = Settings::new(config, workers, cookie_secret).with_rules(rules);
+        let settings = settings.with_nat64s(nat64s);
         self.apply(settings, Some(upstream_tls));
         self.budget.resize(self.settings.stream_memory());
         self.text = text;
@@ -239,7 +248,10 @@ impl Running {
     /// Ends all threads after pending questions are answered.
     fn end(self) -> anyhow::Result<()> {
         tracing::info!("stopping");
-        self.handles.iter().for_each(WorkerHandle::end);
+        // Connections that are not accepted wait in the kernel for the next server.
+        self.accepting.cancel();
+        let saver = Saver::create(&self.settings);
+        self.handles.iter().for_each(|handle| handle.end(saver.clone()));
         let mut result = Ok(());
         for worker in self.workers {
             match worker.join() {
@@ -248,6 +260,7 @@ impl Running {
                 Err(_) => result = Err(anyhow!("a worker panicked")),
             }
         }
+        saver.into_iter().for_each(Saver::finish);
         self.end.cancel();
         for other in self.others {
             match other.join() {
@@ -259,44 +272,23 @@ impl Running {
     }
 }
 
-/// The sockets to clients.
-struct Bound {
-    engines: Vec<UdpEngine>,
-    /// Addresses for UDP and TCP.
-    addresses: Vec<SocketAddr>,
-    listeners: Vec<Listener>,
-    /// Certificates of the encrypted transports.
-    tls: Vec<ServerTls>,
-}
-
-impl Bound {
-    fn new(config: &Config, workers: usize) -> anyhow::Result<Self> {
-        let (listen, route) = (&config.server.listen, &config.server.route);
-        let options = worker::options(config.server.socket_buffer.0);
-        let prepare = |socket: BorrowedFd<'_>| route::prepare(route, socket);
-        let engines = UdpEngine::servers(listen, workers, options, &prepare);
-        let engines = engines.context("server.listen")?;
-        let addresses = addresses(&engines[0], listen.len())?;
-        let tcp = |&at: &SocketAddr| tcp::listen_with(at, &prepare).map(Listener::Plain);
-        let listeners = addresses.iter().map(tcp).collect::<Result<Vec<_>, _>>();
-        let mut listeners = listeners.context("server.listen")?;
-        let tls = listen_tls(&config.tls, &prepare, &mut listeners)?;
-        Ok(Bound { engines, addresses, listeners, tls })
-    }
-}
-
-/// Makes a worker for each engine.
-fn new_workers(
-    engines: Vec<UdpEngine>,
+/// Makes the workers, with what the snapshot of the last server has for their caches.
+fn make_workers(
     settings: &Arc<Settings>,
+    engines: Vec<UdpEngine>,
     threads: &Threads,
     budget: &Budget,
+    observer: &Observer,
 ) -> anyhow::Result<Vec<Worker>> {
-    let new_worker = |(number, engine)| {
-        let (seed, threads) = (random()?, threads.clone());
-        Worker::new(engine, settings.clone(), seed, number, threads, budget.clone())
+    let snapshot = saver::read(settings);
+    let make = |(number, engine)| {
+        let (threads, budget, observer) = (threads.clone(), budget.clone(), observer.clone());
+        let mut worker =
+            Worker::new(engine, settings.clone(), random()?, number, threads, budget, observer)?;
+        snapshot.iter().for_each(|snapshot| worker.restore(snapshot));
+        anyhow::Ok(worker)
     };
-    engines.into_iter().enumerate().map(new_worker).collect()
+    engines.into_iter().enumerate().map(make).collect()
 }
 
 /// Starts the threads of the workers, pinned to these cores in turn if there are any.
@@ -336,14 +328,11 @@ fn run_streams(
 struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,
-    workers: Vec<WorkerHandle>,
-    beats: Vec<Beat>,
-    places: Arc<Places>,
-    budget: Budget,
+    dnstap: Option<dnstap::Writer>,
+    source: Source,
     path: PathBuf,
     listen: Vec<String>,
     events: SyncSender<Event>,
-    active: carrier::Shared,
 }
 
 impl Services {
@@ -353,36 +342,21 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services {
-            metrics,
-            control,
-            workers,
-            beats,
-            places,
-            budget,
-            path,
-            listen,
-            events,
-            active,
-        } = self;
-        let watched = (beats.clone(), end.clone());
+        let Services { metrics, control, dnstap, source, path, listen, events } = self;
+        let watched = (source.beats.clone(), end.clone());
         if let Some(listener) = metrics {
-            let source = metrics::Source {
-                workers: workers.clone(),
-                beats: beats.clone(),
-                places: places.clone(),
-                budget: budget.clone(),
-                active,
-            };
-            let end = end.clone();
+            let (source, end) = (source.clone(), end.clone());
             threads.push(thread("metrics".into(), move || metrics::run(listener, source, end))?);
         }
         if let Some(listener) = control {
             let started = Instant::now();
-            let server =
-                control::Server { path, workers, beats, places, budget, listen, events, started };
+            let server = control::Server { path, source, listen, events, started };
             let end = end.clone();
             threads.push(thread("control".into(), move || control::run(listener, &server, &end))?);
+        }
+        if let Some(writer) = dnstap {
+            let end = end.clone();
+            threads.push(thread("dnstap".into(), move || writer.run(&end))?);
         }
         threads.push(thread("watchdog".into(), move || beat::watch(&watched.0, &watched.1))?);
         Ok(())
@@ -409,52 +383,6 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     Ok(octets)
 }
 
-/// Binds the addresses of the encrypted transports; returns their certificates.
-fn listen_tls(
-    config: &TlsConfig,
-    prepare: Prepare<'_>,
-    listeners: &mut Vec<Listener>,
-) -> anyhow::Result<Vec<ServerTls>> {
-    let mut all = Vec::new();
-    let mut server_tls_for = |addresses: &[SocketAddr], alpn: &'static [&'static [u8]]| {
-        let tls = (!addresses.is_empty()).then(|| server_tls(config, alpn)).transpose()?;
-        all.extend(tls.clone());
-        anyhow::Ok(tls)
-    };
-    if let Some(tls) = server_tls_for(&config.dot, &[ALPN_DOT])? {
-        for &address in &config.dot {
-            let socket = tcp::listen_with(address, prepare).context("tls.dot")?;
-            listeners.push(Listener::Tls(socket, tls.clone()));
-        }
-    }
-    let http = server_tls_for(&config.doh, &[ALPN_H2, ALPN_HTTP1])?;
-    if let (Some(http), Some(http3)) = (http, server_tls_for(&config.doh, &[ALPN_H3])?) {
-        for &address in &config.doh {
-            let socket = tcp::listen_with(address, prepare).context("tls.doh")?;
-            let mut alternative = None;
-            if cfg!(feature = "quic") {
-                let socket = serve::listen_with(address, prepare).context("tls.doh")?;
-                alternative = Some(http3_at(socket.local_addr()?.port())?);
-                let transport = ClientTransport::Http3;
-                listeners.push(Listener::Quic(socket, http3.clone(), transport));
-            }
-            listeners.push(Listener::Http(socket, http.clone(), alternative));
-        }
-    }
-    if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
-        for &address in &config.doq {
-            let socket = serve::listen_with(address, prepare).context("tls.doq")?;
-            listeners.push(Listener::Quic(socket, tls.clone(), ClientTransport::Quic));
-        }
-    }
-    Ok(all)
-}
-
-/// Returns the value of `alt-svc` (RFC 7838) for HTTP/3 at a port, which clients may remember for a day.
-fn http3_at(port: u16) -> anyhow::Result<HeaderValue> {
-    Ok(HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400"))?)
-}
-
 /// Shares the listeners between threads: each accepts connections over TCP from all of them; the sockets of QUIC, which
 /// tell packets by connection, each belong to one thread.
 fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Listener>>> {
@@ -471,14 +399,8 @@ fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Li
     Ok(shares)
 }
 
-/// Loads the certificate for clients that use one of these protocols.
-fn server_tls(config: &TlsConfig, alpn: &'static [&'static [u8]]) -> anyhow::Result<ServerTls> {
-    ServerTls::from_files(&config.certificate, &config.key, alpn, config.early_data)
-        .context("tls.certificate, tls.key")
-}
-
 /// Returns the TLS settings for the upstream servers that are queried over TLS.
-fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
+pub(crate) fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
     let mut all = HashMap::new();
     for pool in config.pools().into_iter().filter(|pool| pool.transport == Transport::Tls) {
         let verify = match pool.tls_authorities.as_os_str().is_empty() {
@@ -491,18 +413,16 @@ fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
             sessions: MAX_UPSTREAMS * config.upstream.tcp_connections,
             ..ClientTls::default()
         };
-        let built = Arc::new(tls.build().context("tls-authorities")?);
+        let built = Arc::new(
+            tls.build()
+                .with_context(|| format!("tls-authorities: {}", pool.tls_authorities.display()))?,
+        );
         for server in pool.servers {
             let (config, name) = (built.clone(), pool.tls_name.clone());
             all.insert(server, UpstreamTls { config, name });
         }
     }
     Ok(Arc::new(all))
-}
-
-/// Returns the addresses at which the first worker listens, with the ports that the kernel chose.
-fn addresses(engine: &UdpEngine, count: usize) -> std::io::Result<Vec<SocketAddr>> {
-    (0..count).map(|socket| engine.local_address(SocketId(socket as u16))).collect()
 }
 
 /// Starts a thread; if it fails, the server ends.

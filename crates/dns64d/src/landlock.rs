@@ -31,13 +31,15 @@ pub(crate) fn restrict(path: &Path, config: &Config) {
 
 /// Restricts this thread to these folders.
 fn apply(read: &[PathBuf], written: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
-    // Sockets are made and removed there; files are not made anywhere.
-    let sockets: BitFlags<AccessFs> = AccessFs::MakeSock | AccessFs::RemoveFile;
+    // The socket for control is removed at the end; the snapshot of the cache is written and takes the place of the old one.
+    let changes: BitFlags<AccessFs> =
+        AccessFs::MakeSock | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
+    let changes = changes | AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Truncate;
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))?
         .create()?
         .add_rules(path_beneath_rules(read, AccessFs::ReadFile | AccessFs::ReadDir))?
-        .add_rules(path_beneath_rules(written, sockets))?
+        .add_rules(path_beneath_rules(written, changes))?
         .restrict_self()?;
     Ok(status.ruleset)
 }
@@ -47,7 +49,9 @@ fn read_folders(path: &Path, config: &Config) -> Vec<PathBuf> {
     let tls = [&config.tls.certificate, &config.tls.key];
     let pools = config.pools();
     let authorities = pools.iter().map(|pool| &pool.tls_authorities);
-    let files = tls.into_iter().chain(authorities).map(PathBuf::as_path).chain([path]);
+    let rules = config.rules.lists.iter().chain(&config.rules.zones);
+    let files = tls.into_iter().chain(authorities).chain(rules).map(PathBuf::as_path);
+    let files = files.chain([path]);
     let mut folders = Vec::new();
     for file in files.filter(|file| !file.as_os_str().is_empty()) {
         folders.push(folder(file));
@@ -58,10 +62,11 @@ fn read_folders(path: &Path, config: &Config) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folder of the socket for control, which is removed at the end.
+/// Returns the folders of the socket for control, which is removed at the end, and of the snapshot of the cache.
 fn written_folders(config: &Config) -> Vec<PathBuf> {
-    let socket = Some(&config.control.socket).filter(|socket| !socket.as_os_str().is_empty());
-    socket.map(|socket| folder(socket)).into_iter().collect()
+    let files = [&config.control.socket, &config.cache.snapshot];
+    let used = files.into_iter().filter(|file| !file.as_os_str().is_empty());
+    used.map(|file| folder(file)).filter(|folder| folder.exists()).collect()
 }
 
 /// Returns the folder of a file.

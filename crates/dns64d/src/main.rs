@@ -2,15 +2,22 @@
 
 mod args;
 mod beat;
+mod bind;
 mod carrier;
+mod check;
 mod control;
 mod daemon;
+mod dnstap;
+mod files;
+mod kept;
 mod landlock;
 mod log;
 mod metrics;
 mod nat64;
+mod observer;
 mod privileges;
 mod route;
+mod saver;
 mod worker;
 
 use std::io::Write;
@@ -45,11 +52,21 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let place = || args.config.display().to_string();
+    let checked = if args.check { check::warnings(&config) } else { Ok(Vec::new()) };
+    let (warnings, rules) = match checked.and_then(|all| Ok((all, files::rules(&config)?))) {
+        Ok(checked) => checked,
+        Err(error) => {
+            eprintln!("dns64d: {:#}", error.context(place()));
+            return ExitCode::from(2);
+        }
+    };
     if args.check {
-        println!("{}: no errors found", args.config.display());
+        warnings.iter().for_each(|warning| println!("{}: warning: {warning}", place()));
+        println!("{}: no errors found", place());
         return ExitCode::SUCCESS;
     }
-    let result = daemon::run(&args, &text, config);
+    let result = daemon::run(&args, &text, config, rules);
     log::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use dns64::{Counters, Gauges, ServerHealth, Statistics};
-use engine::EngineCounters;
+use dns64::{ServerHealth, Statistics};
 use measure::Transport;
 use measure::exposition::{Exposition, Kind};
 use streams::scrape::{Page, serve};
@@ -15,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Closed, Places, Refusal, Shared, Traffic};
-use crate::log;
-use crate::worker::WorkerHandle;
+use crate::worker::{Status, WorkerHandle};
+use crate::{dnstap, log};
 
-/// What the metrics are read from.
+/// What metrics and statistics are read from.
+#[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) workers: Vec<WorkerHandle>,
     pub(crate) beats: Vec<Beat>,
@@ -76,20 +76,11 @@ fn health(source: &Source) -> Page {
 
 /// Returns all metrics in Prometheus' text format.
 fn metrics(source: &Source, up: Duration) -> String {
-    let mut counters = Counters::default();
-    let mut statistics = Statistics::default();
-    let mut gauges = Gauges::default();
-    let mut engine = EngineCounters::default();
-    let mut lost = 0;
-    let mut servers: Vec<(usize, ServerHealth)> = Vec::new();
-    for (worker, status) in source.workers.iter().map(WorkerHandle::status).enumerate() {
-        counters.merge(&status.counters);
-        statistics.merge(&status.statistics);
-        gauges.merge(&status.gauges);
-        engine.merge(&status.engine);
-        lost += status.lost;
-        servers.extend(status.health.into_iter().map(|server| (worker, server)));
-    }
+    let Status { counters, statistics, gauges, engine, lost, .. } = Status::of_all(&source.workers);
+    let of_worker = |(number, worker): (usize, &WorkerHandle)| {
+        worker.status().health.into_iter().map(move |server| (number, server))
+    };
+    let servers: Vec<_> = source.workers.iter().enumerate().flat_map(of_worker).collect();
     let mut text = Exposition::default();
     let own = [
         ("socket_drops", "Datagrams dropped because a receive queue was full.", engine.dropped),
@@ -100,6 +91,8 @@ fn metrics(source: &Source, up: Duration) -> String {
             lost,
         ),
         ("log_lines_lost", "Lines of the log that could not be written.", log::lost()),
+        ("dnstap_frames", "Frames that the reader of dnstap has taken.", dnstap::sent()),
+        ("dnstap_frames_lost", "Frames that it did not take in time.", dnstap::lost()),
     ];
     for (name, help, value) in counters.list().into_iter().chain(own) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);

@@ -24,6 +24,37 @@ pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the user as whom a server with this setting runs; `None` for the current one.
+///
+/// # Errors
+/// When the configured user does not exist, or this process may not change to it.
+pub(crate) fn user_of(user: &str) -> anyhow::Result<Option<User>> {
+    let is_root = geteuid().is_root();
+    let found = match user {
+        "" if is_root => USUAL.iter().find_map(|user| User::from_name(user).ok().flatten()),
+        "" | UNCHANGED => None,
+        user => Some(find(user)?).filter(|found| found.uid != geteuid()),
+    };
+    match found {
+        Some(found) if !is_root => Err(anyhow!(
+            "server.user: only root can change to {}: start as root, or leave the setting empty",
+            found.name
+        )),
+        found => Ok(found),
+    }
+}
+
+/// Looks up a user.
+fn find(user: &str) -> anyhow::Result<User> {
+    User::from_name(user).with_context(|| format!("cannot look up the user {user}"))?.ok_or_else(
+        || {
+            anyhow!(
+                "server.user: the user {user} does not exist: create it, or write \"root\" to change nothing"
+            )
+        },
+    )
+}
+
 /// Changes from root to the first of the usual users that exists, or warns that it cannot.
 fn leave_root() {
     let exists = |user: &&&str| matches!(User::from_name(user), Ok(Some(_)));
@@ -38,13 +69,7 @@ fn leave_root() {
 
 /// Changes to a user permanently.
 fn change_to(user: &str) -> anyhow::Result<()> {
-    let found = User::from_name(user)
-        .with_context(|| format!("cannot look up the user {user}"))?
-        .ok_or_else(|| {
-        anyhow!(
-            "server.user: the user {user} does not exist: create it, or write \"root\" to change nothing"
-        )
-    })?;
+    let found = find(user)?;
     if found.uid == geteuid() {
         return Ok(());
     }

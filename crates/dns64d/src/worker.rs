@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use dns64::streams::{DISCOVERY, FromStreams, ToStreams};
 use dns64::{
-    Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, SocketChange, Statistics,
+    Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, Snapshot, SocketChange,
+    Statistics,
 };
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
@@ -20,7 +21,9 @@ use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Outgoing, Reservation, Threads};
+use crate::observer::Observer;
 use crate::route;
+use crate::saver::Saver;
 
 /// Number of random ports that are tried for a socket.
 const PORT_TRIES: usize = 32;
@@ -47,6 +50,25 @@ pub(crate) struct Status {
     pub(crate) lost: u64,
 }
 
+impl Status {
+    /// Adds the state of another worker; the servers are listed once for each worker.
+    fn add(&mut self, other: &Status) {
+        self.counters.merge(&other.counters);
+        self.statistics.merge(&other.statistics);
+        self.gauges.merge(&other.gauges);
+        self.engine.merge(&other.engine);
+        self.health.extend_from_slice(&other.health);
+        self.lost += other.lost;
+    }
+
+    /// Returns the state of all workers together, as published last.
+    pub(crate) fn of_all(workers: &[WorkerHandle]) -> Self {
+        let mut sum = Status::default();
+        workers.iter().for_each(|worker| sum.add(&lock(&worker.shared.status)));
+        sum
+    }
+}
+
 /// Handle with which other threads reach a worker.
 #[derive(Clone)]
 pub(crate) struct WorkerHandle {
@@ -60,6 +82,8 @@ struct Shared {
     status: Mutex<Status>,
     /// Set when the worker must end once no question is pending.
     ending: AtomicBool,
+    /// Where its cache is written at the end.
+    saver: OnceLock<Saver>,
     /// Messages of streams that were dropped because a queue was full.
     lost: AtomicU64,
 }
@@ -112,8 +136,10 @@ impl WorkerHandle {
         self.bell.ring();
     }
 
-    /// Makes the worker end once no question is pending.
-    pub(crate) fn end(&self) {
+    /// Makes the worker take no more datagrams of clients, end once no question is pending, and write its cache if there is
+    /// a file for it.
+    pub(crate) fn end(&self, saver: Option<Saver>) {
+        saver.into_iter().for_each(|saver| drop(self.shared.saver.set(saver)));
         self.shared.ending.store(true, Ordering::Relaxed);
         self.bell.ring();
     }
@@ -144,6 +170,7 @@ pub(crate) struct Worker {
     streams: Threads,
     /// Memory of the streams, shared with all workers.
     budget: Budget,
+    observer: Observer,
     published: Nanos,
     /// Time at which the end was requested.
     ending_since: Option<Nanos>,
@@ -161,6 +188,7 @@ impl Worker {
         number: usize,
         streams: Threads,
         budget: Budget,
+        observer: Observer,
     ) -> anyhow::Result<Self> {
         let bell = engine.doorbell()?;
         let now = engine.now();
@@ -170,12 +198,21 @@ impl Worker {
             inbox: Mutex::default(),
             status: Mutex::default(),
             ending: AtomicBool::new(false),
+            saver: OnceLock::new(),
             lost: AtomicU64::new(0),
         });
         let handle = WorkerHandle { bell, shared };
-        let published = Nanos::ZERO;
-        let mut worker =
-            Worker { engine, role, handle, number, streams, budget, published, ending_since: None };
+        let mut worker = Worker {
+            engine,
+            role,
+            handle,
+            number,
+            streams,
+            budget,
+            observer,
+            published: Nanos::ZERO,
+            ending_since: None,
+        };
         worker.change_sockets(now).context("upstream.servers")?;
         Ok(worker)
     }
@@ -194,8 +231,17 @@ impl Worker {
             udp::sys::pin_to_cpus(&[cpu]).context("server.cpus")?;
         }
         let stop = AtomicBool::new(false);
-        let Worker { engine, role, handle, number, streams, budget, published, ending_since } =
-            &mut self;
+        let Worker {
+            engine,
+            role,
+            handle,
+            number,
+            streams,
+            budget,
+            observer,
+            published,
+            ending_since,
+        } = &mut self;
         engine::drive_with_hook(engine, role, WaitMode::Sleep, &stop, |engine, role| {
             let now = engine.now();
             handle.shared.beat.give();
@@ -203,6 +249,7 @@ impl Worker {
             if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
+            role.observed().into_iter().for_each(|observed| observer.pass(observed, now));
             let upstream_connections = role.upstream_connections();
             for mut message in role.drain_to_streams() {
                 if let ToStreams::Answer { stream: DISCOVERY, message } = message {
@@ -228,15 +275,29 @@ impl Worker {
                 handle.publish(engine, role);
             }
             if handle.shared.ending.load(Ordering::Relaxed) {
+                if ending_since.is_none() {
+                    // What arrives from now on is for the next server.
+                    engine.stop_listening()?;
+                }
                 let since = *ending_since.get_or_insert(now);
-                if role.gauges().outstanding == 0 || now > since + LAST_ANSWERS {
+                let is_done = role.gauges().outstanding == 0 && !handle.has_messages(role);
+                if is_done || now > since + LAST_ANSWERS {
                     stop.store(true, Ordering::Relaxed);
                 }
             }
             Ok(result)
         })?;
         handle.publish(engine, role);
+        if let Some(saver) = handle.shared.saver.get() {
+            saver.add(|to| role.save(*number, engine.now(), to));
+        }
         Ok(())
+    }
+
+    /// Stores the answers of a snapshot that belong to this worker.
+    pub(crate) fn restore(&mut self, snapshot: &Snapshot) {
+        let answers = self.role.restore(self.number, self.engine.now(), snapshot);
+        tracing::info!(worker = self.number, answers, "cache of the last server read");
     }
 
     fn change_sockets(&mut self, now: Nanos) -> std::io::Result<()> {
@@ -245,6 +306,11 @@ impl Worker {
 }
 
 impl WorkerHandle {
+    /// Returns whether messages of streams wait for the worker.
+    fn has_messages(&self, role: &Dns64) -> bool {
+        !role.inbox_is_empty() || !lock(&self.shared.inbox).messages.is_empty()
+    }
+
     /// Passes the messages of the inbox to the role; returns whether there were any.
     fn take(&self, role: &mut Dns64, now: Nanos) -> bool {
         // The inbox is usually empty, and the lock is free.

@@ -35,6 +35,9 @@ pub(crate) struct Ready {
     doorbell: Option<RawFd>,
 }
 
+/// Stands for a socket that is not watched; `ppoll` skips it.
+const UNWATCHED: RawFd = -1;
+
 /// Number of the doorbell among the events of epoll.
 const DOORBELL: u64 = u64::MAX;
 
@@ -69,10 +72,19 @@ impl Ready {
         }
     }
 
+    /// Watches a socket no longer.
+    pub(crate) fn remove(&mut self, index: usize) -> io::Result<()> {
+        self.polled[index].fd = UNWATCHED;
+        self.pending.retain(|&pending| pending != index);
+        // A new instance of epoll lacks the socket; without one all sockets would be read in turn.
+        self.start_epoll()
+    }
+
     /// Starts epoll for all sockets.
     fn start_epoll(&mut self) -> io::Result<()> {
         let epoll = epoll_create()?;
-        for (index, polled) in self.polled.iter().enumerate() {
+        let watched = |polled: &(usize, &libc::pollfd)| polled.1.fd != UNWATCHED;
+        for (index, polled) in self.polled.iter().enumerate().filter(watched) {
             watch(&epoll, index as u64, polled.fd)?;
         }
         if let Some(fd) = self.doorbell {

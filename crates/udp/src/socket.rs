@@ -64,6 +64,18 @@ impl UdpSocket {
             socket.set_reuse_port(true)?;
         }
         socket.bind(&address.into()).map_err(|e| named(e, "cannot listen on UDP", address))?;
+        Self::bound(socket, address)
+    }
+
+    /// Uses a socket that is bound already.
+    pub(crate) fn adopted(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let address = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        Self::bound(socket.into(), address)
+    }
+
+    /// Makes a listening socket of one that is bound to `address`.
+    fn bound(socket: Socket, address: SocketAddr) -> io::Result<Self> {
         if address.ip().is_unspecified() {
             let (level, option) = if address.is_ipv4() {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO)
@@ -73,6 +85,21 @@ impl UdpSocket {
             set_option(&socket, level, option, 1)?;
         }
         Ok(UdpSocket { socket, peer: None })
+    }
+
+    /// Returns whether other sockets may listen on its port too.
+    pub(crate) fn shares_port(&self) -> io::Result<bool> {
+        self.socket.reuse_port()
+    }
+
+    /// Returns a second descriptor of the socket.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(UdpSocket { socket: self.socket.try_clone()?, peer: self.peer })
+    }
+
+    /// Returns the socket, for the service manager.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Sets the requested options; removes those that this socket lacks from the facts.

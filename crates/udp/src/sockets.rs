@@ -5,6 +5,7 @@ mod tests;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 
 use engine::{Engine, EngineCounters, RxBatch, SocketId, TxBatch, Wait, clock};
 use measure::Nanos;
@@ -105,6 +106,10 @@ impl UdpEngine {
     /// before it is bound. An address whose port another process shares is refused too, since that process would get a
     /// part of the datagrams.
     ///
+    /// The workers get the sockets of `bound` in turn, which are bound already, such as those that a service manager keeps;
+    /// all must be of these addresses. A worker without one gets a new socket, or the same as the first worker if that one
+    /// does not share its port. With `share_port` later servers may add sockets to the ports.
+    ///
     /// # Errors
     /// When an address cannot be bound; the error names it.
     pub fn servers(
@@ -112,20 +117,38 @@ impl UdpEngine {
         workers: usize,
         options: UdpOptions,
         prepare: Prepare<'_>,
+        share_port: bool,
+        mut bound: Vec<std::net::UdpSocket>,
     ) -> io::Result<Vec<Self>> {
-        let mut listen = listen.to_vec();
-        for address in &mut listen {
+        let mut engines =
+            (0..workers).map(|_| Self::new(options)).collect::<io::Result<Vec<_>>>()?;
+        let mut beyond = Vec::new();
+        for &address in listen {
+            let is_here =
+                |socket: &mut std::net::UdpSocket| socket.local_addr().ok() == Some(address);
+            let adopted = bound.extract_if(.., is_here).map(UdpSocket::adopted);
+            let mut sockets = adopted.collect::<io::Result<Vec<_>>>()?;
             // A free port chosen by the kernel is the same for all workers.
-            *address = socket::free_address(*address, prepare)?;
-        }
-        let server = |_| {
-            let mut engine = Self::new(options)?;
-            for &address in &listen {
-                engine.add(UdpSocket::listening(address, workers > 1, prepare)?)?;
+            let address = match sockets.is_empty() {
+                true => socket::free_address(address, prepare)?,
+                false => address,
+            };
+            while sockets.len() < workers {
+                sockets.push(match sockets.first() {
+                    Some(first) if !first.shares_port()? => first.try_clone()?,
+                    _ => UdpSocket::listening(address, share_port, prepare)?,
+                });
             }
-            Ok(engine)
-        };
-        (0..workers).map(server).collect()
+            beyond.extend(sockets.drain(workers..));
+            for (engine, socket) in engines.iter_mut().zip(sockets) {
+                engine.add(socket)?;
+            }
+        }
+        // There were more workers before: nothing that arrived on their sockets is lost.
+        for (number, socket) in beyond.into_iter().enumerate() {
+            engines[number % workers].add(socket)?;
+        }
+        Ok(engines)
     }
 
     /// Adds a socket bound to `source` and connected to `target`.
@@ -155,6 +178,17 @@ impl UdpEngine {
     /// As [`server`](Self::server).
     pub fn listen(&mut self, address: SocketAddr, share_port: bool) -> io::Result<SocketId> {
         self.add(UdpSocket::listening(address, share_port, &|_| Ok(()))?)
+    }
+
+    /// Reads listening sockets no longer: what arrives stays with the kernel, for whoever has these sockets too.
+    ///
+    /// # Errors
+    /// Errors of the kernel.
+    pub fn stop_listening(&mut self) -> io::Result<()> {
+        let listening =
+            |(index, socket): (usize, &UdpSocket)| socket.peer.is_none().then_some(index);
+        let all: Vec<usize> = self.sockets.iter().enumerate().filter_map(listening).collect();
+        all.into_iter().try_for_each(|index| self.ready.remove(index))
     }
 
     /// Replaces a socket by a new one, bound to `source` and connected to `target`, after `prepare`. The old one is closed
@@ -213,6 +247,15 @@ impl UdpEngine {
     /// Errors of the kernel.
     pub fn local_address(&self, id: SocketId) -> io::Result<SocketAddr> {
         self.sockets[usize::from(id.0)].local_address()
+    }
+
+    /// Returns the listening sockets with their addresses, for a service manager that keeps them.
+    ///
+    /// # Errors
+    /// Errors of the kernel.
+    pub fn listening(&self) -> io::Result<Vec<(SocketAddr, BorrowedFd<'_>)>> {
+        let listening = self.sockets.iter().filter(|socket| socket.peer.is_none());
+        listening.map(|socket| Ok((socket.local_address()?, socket.as_fd()))).collect()
     }
 
     /// Returns the active options; segmentation may have been switched off since the start.

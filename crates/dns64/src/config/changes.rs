@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 13] = [
+const NEED_RESTART: [&str; 14] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
@@ -20,6 +20,7 @@ const NEED_RESTART: [&str; 13] = [
     "limits.outstanding",
     "metrics",
     "control",
+    "dnstap",
     "tls",
 ];
 

@@ -33,6 +33,18 @@ impl Default for ServerConfig {
             restrict_files: true,
             log: LogLevel::Info,
             log_format: LogFormat::Text,
+            log_queries: 0,
+        }
+    }
+}
+
+impl Default for DnstapConfig {
+    fn default() -> Self {
+        DnstapConfig {
+            socket: PathBuf::new(),
+            identity: String::new(),
+            queries: true,
+            answers: true,
         }
     }
 }
@@ -103,6 +115,7 @@ impl Default for CacheConfig {
             serve_stale: Nanos::ZERO,
             stale_ttl: Nanos::from_secs(30),
             prefetch: false,
+            snapshot: PathBuf::new(),
         }
     }
 }

@@ -4,10 +4,11 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use engine::{Destination, Received, TxBatch};
-use measure::Nanos;
+use measure::{Nanos, Transport};
 use wire::{Qclass, Qtype, Query, Rcode};
 
 use super::Dns64;
+use super::ruled::{ALIAS_TTL, Ruled};
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
 use crate::config::{Denied, Overload, PtrMode};
@@ -16,6 +17,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::proxy::{self, Header};
 use crate::question::{Key, KeyFlags};
+use crate::rules::Rule;
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
 use crate::table::slab::NONE;
@@ -43,29 +45,26 @@ impl Dns64 {
             return match proxy::version2(bytes) {
                 Ok(Header { client, len }) => {
                     let client = client.map_or(peer, |client| client.ip());
-                    self.query(to, client, None, &bytes[len..], now, tx);
+                    self.query(to, client, Transport::Udp, &bytes[len..], now, tx);
                 }
                 Err(_) => self.counters.proxy_errors += 1,
             };
         }
-        self.query(to, peer, None, bytes, now, tx);
+        self.query(to, peer, Transport::Udp, bytes, now, tx);
     }
 
-    /// Handles a message on a client's stream; `framed` means that it is one of many on a connection of TCP
-    /// or TLS.
+    /// Handles a message on a client's stream.
     pub(super) fn on_stream_query(
         &mut self,
         stream: u64,
         client: IpAddr,
-        framed: bool,
+        transport: Transport,
         message: &[u8],
         now: Nanos,
         tx: &mut TxBatch,
     ) {
         self.counters.queries_stream += 1;
-        let idle = self.settings.config.limits.tcp_idle.0 / TENTH;
-        let idle = framed.then_some(u16::try_from(idle).unwrap_or(u16::MAX));
-        self.query(ReplyTo::Stream(stream), client, idle, message, now, tx);
+        self.query(ReplyTo::Stream(stream), client, transport, message, now, tx);
     }
 
     /// Handles a message of a client, over UDP or a stream.
@@ -73,7 +72,7 @@ impl Dns64 {
         &mut self,
         to: ReplyTo,
         address: IpAddr,
-        idle: Option<u16>,
+        transport: Transport,
         message: &[u8],
         now: Nanos,
         tx: &mut TxBatch,
@@ -93,9 +92,10 @@ impl Dns64 {
         };
         let stream = matches!(to, ReplyTo::Stream(_));
         let udp_limit = self.settings.config.server.max_udp_size.into();
-        let wants = Wants::new(&query, udp_limit, stream, idle);
+        let wants = Wants::new(&query, udp_limit, stream, self.keepalive(transport));
         let (network, asked) = (facts.network, now);
-        let mut client = Client { to, wants, proven: stream, network, address, asked };
+        let mut client = Client { to, wants, proven: stream, network, address, transport, asked };
+        self.tap.iter_mut().for_each(|tap| tap.query(&client, message));
         if !facts.allowed {
             self.counters.denied += 1;
             match self.settings.config.server.denied {
@@ -126,6 +126,13 @@ impl Dns64 {
             return self.refuse(&client, &query, rcode, now, tx);
         }
         self.resolve(client, &facts, &query, now, tx);
+    }
+
+    /// Returns the keepalive time that the client may be told, in units of 100 ms: on connections with many queries.
+    fn keepalive(&self, transport: Transport) -> Option<u16> {
+        let idle = self.settings.config.limits.tcp_idle.0 / TENTH;
+        let has_many = matches!(transport, Transport::Tcp | Transport::Tls);
+        has_many.then_some(u16::try_from(idle).unwrap_or(u16::MAX))
     }
 
     /// Replies with a return code only.
@@ -181,14 +188,21 @@ impl Dns64 {
         let view = self.settings.policy.permitted(facts.view, KeyFlags::of(query));
         let Some(mut key) = Key::new(query, view) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
-        let special = special::answer(
-            &self.settings.policy,
-            facts.view,
-            &key,
-            &self.scratch.question,
-            now,
-            &mut self.scratch.answer,
-        );
+        let ruled = match self.apply_rule(&client, facts.view, &key, now, tx) {
+            Ruled::Done => return,
+            Ruled::Alias(target) => Some(Special::Alias(target)),
+            Ruled::No => None,
+        };
+        let special = ruled.unwrap_or_else(|| {
+            special::answer(
+                &self.settings.policy,
+                facts.view,
+                &key,
+                &self.scratch.question,
+                now,
+                &mut self.scratch.answer,
+            )
+        });
         match special {
             Special::Ipv4Only => {
                 self.counters.ipv4only += 1;
@@ -198,7 +212,7 @@ impl Dns64 {
                 self.counters.reverse += 1;
                 return self.deliver(&client, Age::Fresh, now, tx);
             }
-            Special::No | Special::QueryReverse(_) => {}
+            Special::No | Special::QueryReverse(_) | Special::Alias(_) => {}
         }
         let minimal = self.settings.config.server.minimal_any;
         if minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_)) {
@@ -218,7 +232,10 @@ impl Dns64 {
             key.subnet = self.hasher.hash_one(subnet) | 1;
         }
         let hash = self.hasher.hash_one(key);
-        let asked = match self.answer_cached(&client, &key, hash, now, tx) {
+        // What the cache has is of the time before the rule.
+        let is_ruled = matches!(special, Special::Alias(_));
+        let cached = if is_ruled { None } else { self.answer_cached(&client, &key, hash, now, tx) };
+        let asked = match cached {
             Some(false) => return,
             Some(true) => None,
             None if self.join(&client, &key, hash, now, tx) => return,
@@ -254,6 +271,7 @@ impl Dns64 {
             &mut self.admission,
             &mut self.counters,
             &mut self.statistics,
+            &mut self.tap,
             &mut self.outbox,
         );
         Some(refresh)
@@ -388,12 +406,24 @@ impl Dns64 {
             transaction.name = Some(name);
             return self.start_lookup(t, 0, qtype, now, tx);
         }
+        if let Special::Alias(target) = special {
+            push_alias(&mut transaction.chain, &key.name, &target, ALIAS_TTL);
+            (transaction.name, transaction.hops) = (Some(target), 1);
+            // The rule may go before the answer does.
+            transaction.cached = false;
+        }
+        let key = &transaction.key;
         let qtype = key.qtype;
         if qtype != Qtype::AAAA || key.view.is_empty() {
             transaction.phase = Phase::Pass;
             return self.start_lookup(t, 0, qtype, now, tx);
         }
-        match policy.rule(key.name.as_wire()) {
+        let rule = match self.settings.rules.find(&key.name) {
+            Some(Rule::Never) => NameRule::Never,
+            Some(Rule::Always) => NameRule::Always,
+            _ => policy.rule(transaction.name().as_wire()),
+        };
+        match rule {
             NameRule::Never => {
                 transaction.phase = Phase::Pass;
                 self.start_lookup(t, 0, Qtype::AAAA, now, tx);

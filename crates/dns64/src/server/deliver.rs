@@ -12,8 +12,10 @@ use crate::answer::{Age, AnswerRef, MAX_MESSAGE};
 use crate::counters::Counters;
 use crate::extended_error::ExtendedError;
 use crate::statistics::Statistics;
+use crate::streams::DISCOVERY;
 use crate::streams::Outbox;
 use crate::table::slab::NONE;
+use crate::tap::Tap;
 use crate::transaction::{Client, ReplyTo, Waiter};
 
 impl Dns64 {
@@ -28,6 +30,7 @@ impl Dns64 {
             &mut self.admission,
             &mut self.counters,
             &mut self.statistics,
+            &mut self.tap,
             &mut self.outbox,
         );
     }
@@ -111,6 +114,7 @@ impl Dns64 {
         let stale = (config.serve_stale, (config.stale_ttl.0 / 1_000_000_000) as u32);
         if stale.0 > Nanos::ZERO
             && transaction.shared
+            && transaction.cached
             && let Some(hit) = self.cache.get(&key, hash, now, Some(stale))
         {
             self.counters.cache_stale += 1;
@@ -239,6 +243,7 @@ pub(super) fn deliver(
     admission: &mut Admission,
     counters: &mut Counters,
     statistics: &mut Statistics,
+    tap: &mut Option<Box<Tap>>,
     outbox: &mut Outbox,
 ) {
     let (mut truncated, sent) = (false, counters.replies);
@@ -250,6 +255,9 @@ pub(super) fn deliver(
             let sent = outbox.answer(stream, room, |out| {
                 let len;
                 (len, truncated) = answer.deliver(&client.wants, age, out);
+                // The server's own query is nobody's.
+                let tap = tap.iter_mut().filter(|_| stream != DISCOVERY);
+                tap.for_each(|tap| tap.answer(client, now, &out[..len]));
                 len
             });
             counters.replies += u64::from(sent);
@@ -274,6 +282,7 @@ pub(super) fn deliver(
             let sent = tx.push(to, room, |out| {
                 let len;
                 (len, truncated) = answer.deliver(&wants, age, out);
+                tap.iter_mut().for_each(|tap| tap.answer(client, now, &out[..len]));
                 len
             });
             counters.replies += u64::from(sent);

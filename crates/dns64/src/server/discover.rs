@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use engine::TxBatch;
-use measure::Nanos;
+use measure::{Nanos, Transport};
 use wire::Query;
 
 use super::Dns64;
@@ -27,6 +27,7 @@ impl Dns64 {
         let address = Ipv4Addr::LOCALHOST.into();
         let client = Client {
             to: ReplyTo::Stream(DISCOVERY),
+            transport: Transport::Tcp,
             wants: Wants::new(&query, 0, true, None),
             proven: true,
             network: self.admission.client(address).network,

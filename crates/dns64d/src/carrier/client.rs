@@ -181,7 +181,8 @@ impl Connection {
             {
                 let pending = self.usage.query();
                 // A query that the worker has no room for gets no answer, as if it was lost.
-                if line.query(Some(sent), self.client.ip(), message.to_vec()) {
+                let (client, transport) = (self.client.ip(), self.usage.transport());
+                if line.query(Some(sent), client, transport, message.to_vec()) {
                     waiting.push(pending);
                 }
                 sent += 1;
@@ -249,9 +250,10 @@ impl Line<'_> {
         &self,
         number: Option<u64>,
         client: std::net::IpAddr,
+        transport: Transport,
         message: Vec<u8>,
     ) -> bool {
-        self.carrier.query(self.number, number, client, message)
+        self.carrier.query(self.number, number, client, transport, message)
     }
 }
 

@@ -503,6 +503,11 @@ pub(super) struct Usage {
 }
 
 impl Usage {
+    /// Returns the transport of the connection.
+    pub(super) fn transport(&self) -> Transport {
+        self.transport
+    }
+
     /// Notes that the handshake has ended well.
     pub(super) fn established(&self) {
         let Usage { places, transport, state } = self;

@@ -40,7 +40,7 @@ impl Answer for Requests {
             return Bytes::new();
         };
         let mut line = self.carrier.line();
-        if !line.query(None, client.ip(), message) {
+        if !line.query(None, client.ip(), self.usage.transport(), message) {
             return Bytes::new();
         }
         line.answers.recv().await.map(Written::bytes).unwrap_or_default()

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64::Settings;
 use dns64::streams::FromStreams;
+use measure::Transport;
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
@@ -95,13 +96,13 @@ impl Carrier {
         connection: u64,
         number: Option<u64>,
         client: IpAddr,
+        transport: Transport,
         message: Vec<u8>,
     ) -> bool {
-        let framed = number.is_some();
         let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
         let worker = connection as usize / self.threads.len() % self.workers.len();
         let memory = self.budget.take(message.len());
-        let message = FromStreams::Query { stream, framed, client, message };
+        let message = FromStreams::Query { stream, transport, client, message };
         self.workers[worker].send(message, memory)
     }
 

@@ -4,13 +4,12 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use dns64::config::Change;
-use dns64::{Counters, Domain, Dump, Gauges, ServerHealth, Statistics};
+use dns64::{Domain, Dump, ServerHealth};
 use measure::{Nanos, Transport};
 use nix::sys::stat::{Mode, umask};
 use serde_json::{Map, Value, json};
@@ -20,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{Flush, Request, parse};
 use crate::beat::Beat;
-use crate::carrier::{Budget, Places};
 use crate::daemon::Event;
 use crate::log;
+use crate::metrics::Source;
 use crate::worker::{Order, Status, WorkerHandle};
 
 /// Longest request, in octets.
@@ -36,10 +35,7 @@ const PART: usize = 1_000;
 pub(crate) struct Server {
     /// Path of the socket, which is removed at the end.
     pub(crate) path: PathBuf,
-    pub(crate) workers: Vec<WorkerHandle>,
-    pub(crate) beats: Vec<Beat>,
-    pub(crate) places: Arc<Places>,
-    pub(crate) budget: Budget,
+    pub(crate) source: Source,
     /// Listening addresses.
     pub(crate) listen: Vec<String>,
     /// Requests to the main thread.
@@ -132,7 +128,7 @@ impl Server {
             }
             Request::Dump => Err("a dump has many documents".into()),
             Request::Drain { undo } => {
-                self.places.drain(!undo);
+                self.source.places.drain(!undo);
                 tracing::info!("{}", if *undo { "in service" } else { "draining" });
                 Ok(json!({"state": self.state()}))
             }
@@ -145,26 +141,21 @@ impl Server {
     }
 
     fn state(&self) -> &'static str {
-        match self.places.is_draining() {
+        match self.source.places.is_draining() {
             true => "draining",
-            false if self.beats.iter().any(Beat::is_late) => "hanging",
+            false if self.source.beats.iter().any(Beat::is_late) => "hanging",
             false => "ready",
         }
     }
 
     fn status(&self) -> Value {
-        let statuses: Vec<Status> = self.workers.iter().map(WorkerHandle::status).collect();
-        let mut gauges = Gauges::default();
-        let mut prefixes = Statistics::default();
+        let Source { workers, places, budget, .. } = &self.source;
+        let Status { gauges, statistics, health, .. } = Status::of_all(workers);
         let mut servers: Vec<Vec<ServerHealth>> = Vec::new();
-        for Status { gauges: own, statistics, health, .. } in statuses {
-            gauges.merge(&own);
-            prefixes.merge(&statistics);
-            for server in health {
-                match servers.iter_mut().find(|all| all[0].address == server.address) {
-                    Some(all) => all.push(server),
-                    None => servers.push(vec![server]),
-                }
+        for server in health {
+            match servers.iter_mut().find(|all| all[0].address == server.address) {
+                Some(all) => all.push(server),
+                None => servers.push(vec![server]),
             }
         }
         let upstream = servers.iter().map(|seen| {
@@ -178,33 +169,29 @@ impl Server {
                 "source_ports": seen.iter().map(|server| server.ports).sum::<usize>(),
             })
         });
-        let (used, limit) = self.budget.used();
+        let (used, limit) = budget.used();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "state": self.state(),
             "uptime_seconds": self.started.elapsed().as_secs(),
-            "workers": self.workers.len(),
+            "workers": workers.len(),
             "listen": self.listen,
-            "prefixes": prefixes.prefixes().map(|(prefix, _)| prefix.to_string()).collect::<Vec<_>>(),
+            "prefixes": statistics.prefixes().map(|(prefix, _)| prefix.to_string()).collect::<Vec<_>>(),
             "upstream": upstream.collect::<Vec<_>>(),
             "outstanding": gauges.outstanding,
             "cache": {"answers": gauges.cache_answers, "octets": gauges.cache_bytes},
             "stream_memory": {"octets": used, "limit": limit},
-            "connections": by_transport(|transport| self.places.open(transport) as u64),
+            "connections": by_transport(|transport| places.open(transport) as u64),
         })
     }
 
     fn stats(&self) -> Value {
-        let (mut counters, mut statistics) = (Counters::default(), Statistics::default());
-        for status in self.workers.iter().map(WorkerHandle::status) {
-            counters.merge(&status.counters);
-            statistics.merge(&status.statistics);
-        }
+        let Status { counters, statistics, .. } = Status::of_all(&self.source.workers);
         let object = |counts: &mut dyn Iterator<Item = (String, u64)>| {
             Value::Object(counts.map(|(name, count)| (name, count.into())).collect())
         };
         let load = |transport| {
-            let queries = &self.places.traffic(transport).queries;
+            let queries = &self.source.places.traffic(transport).queries;
             queries.load(std::sync::atomic::Ordering::Relaxed)
         };
         let mut queries = by_transport(load);
@@ -246,13 +233,13 @@ impl Server {
             worker.order(Order::Flush { domain: Box::new(domain.clone()), done });
             removed
         };
-        let waiting: Vec<Receiver<usize>> = self.workers.iter().map(order).collect();
+        let waiting: Vec<Receiver<usize>> = self.source.workers.iter().map(order).collect();
         waiting.iter().map(answer_of).sum()
     }
 
     /// Writes all answers of all caches, in parts.
     async fn dump(&self, writer: &mut (impl AsyncWriteExt + Unpin)) -> io::Result<()> {
-        for (number, worker) in self.workers.iter().enumerate() {
+        for (number, worker) in self.source.workers.iter().enumerate() {
             let mut from = Some(0);
             while let Some(place) = from {
                 let (done, part) = sync_channel(1);

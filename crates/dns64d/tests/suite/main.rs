@@ -7,6 +7,7 @@
 //!
 //! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` lists where they differ and why.
 
+mod checks;
 mod compare;
 mod control;
 mod early;
@@ -18,11 +19,14 @@ mod landlock;
 mod memory;
 mod monitoring;
 mod nat64;
+mod observed;
 mod private;
 mod proxy;
 mod quic_memory;
+mod restart;
 mod route;
 mod row;
+mod rules;
 mod strangers;
 mod table;
 mod validators;

@@ -180,14 +180,13 @@ fn few_or_many_sockets_none_is_starved() {
 #[test]
 fn a_port_shared_with_another_process_is_refused() {
     let any = "127.0.0.1:0".parse().unwrap();
-    let workers =
-        UdpEngine::servers(&[any, "[::1]:0".parse().unwrap()], 3, UdpOptions::default(), &|_| {
-            Ok(())
-        })
-        .unwrap();
+    let servers = |listen: &[SocketAddr], workers| {
+        UdpEngine::servers(listen, workers, UdpOptions::default(), &|_| Ok(()), true, Vec::new())
+    };
+    let workers = servers(&[any, "[::1]:0".parse().unwrap()], 3).unwrap();
     let address = |w: &UdpEngine| w.local_address(SocketId(0)).unwrap();
     assert!(workers.iter().all(|w| w.facts().sockets == 2 && address(w) == address(&workers[0])));
-    let taken = UdpEngine::servers(&[address(&workers[0])], 2, UdpOptions::default(), &|_| Ok(()));
+    let taken = servers(&[address(&workers[0])], 2);
     let error = taken.err().expect("the port is in use").to_string();
     assert!(
         error.contains(&address(&workers[0]).to_string()) && error.contains("ss -lptun"),

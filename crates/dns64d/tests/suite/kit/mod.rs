@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod initial;
+pub(crate) mod manager;
 pub(crate) mod message;
 pub(crate) mod script;
 pub(crate) mod server;

@@ -121,40 +121,40 @@ impl Server {
             Kind::Bind => bind(port, dir.path(), upstreams, config),
         };
         fs::write(&file, text).map_err(|e| e.to_string())?;
-        let log = fs::File::create(dir.path().join("log")).map_err(|e| e.to_string())?;
-        let mut command = Command::new(kind.program());
-        match kind {
-            Kind::Dns64d => command.arg("--config"),
-            Kind::Unbound => command.args(["-d", "-c"]),
-            Kind::Bind => command.args(["-g", "-n", "1", "-c"]),
-        };
-        command
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().map_err(|e| e.to_string())?)
-            .stderr(log);
-        prepare(&mut command);
-        let child = command.spawn().map_err(|e| format!("{}: {e}", kind.program()))?;
+        let child = spawn(kind, dir.path(), prepare)?;
         let mut server = Server { child, dir, port, metrics };
+        server.wait_until_ready(kind)?;
+        Ok(server)
+    }
+
+    /// Waits for the end of dns64d and starts it again, with its configuration and its log.
+    pub(crate) fn restart(&mut self, prepare: impl Fn(&mut Command)) {
+        assert!(self.wait().success(), "{}", self.log());
+        self.child = spawn(Kind::Dns64d, self.dir.path(), &prepare).expect("it can be started");
+        self.wait_until_ready(Kind::Dns64d).expect("it starts");
+    }
+
+    /// Waits until it answers.
+    fn wait_until_ready(&mut self, kind: Kind) -> Result<(), String> {
         // The other servers answer this query, and none sends it upstream. BIND limits its rate over UDP.
         let ready = Query::parse("version.bind TXT +class=CH +noedns +tcp");
         // Long for a single server, but not for one of many on a busy machine.
         for _ in 0..1000 {
-            if server.child.try_wait().map_err(|e| e.to_string())?.is_some() {
-                return Err(server.log());
+            if self.child.try_wait().map_err(|e| e.to_string())?.is_some() {
+                return Err(self.log());
             }
             let is_ready = match kind {
                 // This test's address may be one that dns64d permits nothing.
-                Kind::Dns64d => TcpStream::connect(metrics).is_ok(),
-                _ => ready.ask(server.address(), Duration::from_secs(5)).is_some(),
+                Kind::Dns64d => TcpStream::connect(self.metrics).is_ok(),
+                _ => ready.ask(self.address(), Duration::from_secs(5)).is_some(),
             };
             if is_ready {
-                return Ok(server);
+                return Ok(());
             }
             // A closed port fails at once.
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(format!("it does not answer: {}", server.log()))
+        Err(format!("it does not answer: {}", self.log()))
     }
 
     /// Returns its IPv4 address.
@@ -255,6 +255,25 @@ impl Server {
         let text = dns64d(self.port, self.metrics, upstreams, config);
         fs::write(self.dir.path().join("config"), text).expect("writes");
     }
+}
+
+/// Starts a server with the files in a folder.
+fn spawn(kind: Kind, dir: &Path, prepare: &dyn Fn(&mut Command)) -> Result<Child, String> {
+    let log = fs::File::options().append(true).create(true).open(dir.join("log"));
+    let log = log.map_err(|e| e.to_string())?;
+    let mut command = Command::new(kind.program());
+    match kind {
+        Kind::Dns64d => command.arg("--config"),
+        Kind::Unbound => command.args(["-d", "-c"]),
+        Kind::Bind => command.args(["-g", "-n", "1", "-c"]),
+    };
+    command
+        .arg(dir.join("config"))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().map_err(|e| e.to_string())?)
+        .stderr(log);
+    prepare(&mut command);
+    command.spawn().map_err(|e| format!("{}: {e}", kind.program()))
 }
 
 impl Drop for Server {

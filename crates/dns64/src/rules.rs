@@ -1,0 +1,335 @@
+//! Rules of an operator for single names, from files: local answers, and exceptions from synthesis.
+//!
+//! ```text
+//!   query ──> exact name? wildcard of the closest name above it? ──> answer, alias, no reply, never, always
+//!                └ no rule: as usual                                  exception: as usual, whatever other rules say
+//! ```
+//!
+//! Rules are for the names that clients query; targets of aliases have none. `*.NAME` is for all names below NAME. The files are
+//! lists ([`list`]) or response policy zones ([`zone`]); of several rules for a name the first one holds.
+
+mod list;
+mod zone;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+
+use siphasher::sip::SipHasher13;
+use thiserror::Error;
+use wire::name::Labels;
+use wire::{Name, Qtype};
+
+/// Highest number of rules of all files together.
+pub const MAX_RULES: usize = 4_000_000;
+
+/// What happens to queries for a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// There is no rule, also where a wildcard would be one.
+    Exception,
+    /// Never synthesised.
+    Never,
+    /// Synthesised even if there are AAAA records.
+    Always,
+    /// The name does not exist.
+    Nxdomain,
+    /// The name has no records.
+    NoData,
+    /// The query gets no reply.
+    Drop,
+    /// The name is an alias of another one.
+    Alias(Box<Name>),
+    /// The name has these records and no others.
+    Records(Vec<LocalRecord>),
+}
+
+/// A record of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalRecord {
+    pub(crate) rtype: Qtype,
+    /// In seconds.
+    pub(crate) ttl: u32,
+    pub(crate) data: Box<[u8]>,
+}
+
+/// Format of a file with rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RulesFormat {
+    /// A list: a name and a rule on each line.
+    List,
+    /// A response policy zone (RPZ).
+    Zone,
+}
+
+/// A rule that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {problem}")]
+pub struct RulesError {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// What is wrong, and what to write.
+    pub problem: String,
+}
+
+/// Rules by names in wire form.
+type Map = HashMap<Box<[u8]>, Rule>;
+
+/// All rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// By the name in wire form, in lower case.
+    names: Map,
+    /// Rules for all names below these.
+    wildcards: Map,
+    /// Records of response policy zones with triggers that are not supported.
+    skipped: usize,
+}
+
+impl Rules {
+    /// Adds the rules of a file to those of earlier files.
+    ///
+    /// # Errors
+    /// The first line that cannot be read.
+    pub fn add(&mut self, format: RulesFormat, text: &str) -> Result<(), RulesError> {
+        let mut own = Rules::default();
+        match format {
+            RulesFormat::List => list::read(text, &mut own)?,
+            RulesFormat::Zone => zone::read(text, &mut own)?,
+        }
+        for (all, more) in [(&mut self.names, own.names), (&mut self.wildcards, own.wildcards)] {
+            for (name, rule) in more {
+                all.entry(name).or_insert(rule);
+            }
+        }
+        self.skipped += own.skipped;
+        Ok(())
+    }
+
+    /// Returns the number of rules.
+    pub fn len(&self) -> usize {
+        self.names.len() + self.wildcards.len()
+    }
+
+    /// Returns whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns how many records of response policy zones were left out, since their triggers are not supported.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Returns the rule for a name in lower case.
+    pub(crate) fn find(&self, name: &Name) -> Option<&Rule> {
+        let wildcard = || {
+            let mut rest = name.as_wire();
+            while let [len, after @ ..] = rest
+                && *len > 0
+            {
+                rest = after.get(usize::from(*len)..)?;
+                if let Some(rule) = self.wildcards.get(rest) {
+                    return Some(rule);
+                }
+            }
+            None
+        };
+        let found = self
+            .names
+            .get(name.as_wire())
+            .or_else(|| if self.wildcards.is_empty() { None } else { wildcard() });
+        found.filter(|rule| **rule != Rule::Exception)
+    }
+
+    /// Returns whether names are synthesised as under other rules.
+    pub(crate) fn synthesises_like(&self, other: &Rules) -> bool {
+        let alike = |own: &Map, other: &Map| {
+            let count = |all: &Map| all.values().filter(|rule| rule.synthesises()).count();
+            let mut some = own.iter().filter(|(_, rule)| rule.synthesises());
+            count(own) == count(other) && some.all(|(name, rule)| other.get(name) == Some(rule))
+        };
+        // An exception may be one from such a wildcard.
+        alike(&self.names, &other.names) && alike(&self.wildcards, &other.wildcards)
+    }
+
+    /// Returns a number for the names that are synthesised otherwise; 0 if there are none.
+    pub(crate) fn synthesis_hash(&self) -> u64 {
+        let sum = |all: &Map, kind: &str| {
+            let some = all.iter().filter(|(_, rule)| rule.synthesises());
+            let text = some.map(|(name, rule)| format!("{kind} {name:?} {rule:?}"));
+            // Their order differs from time to time.
+            let numbers = text.map(|text| SipHasher13::new().hash(text.as_bytes()));
+            numbers.fold(0, u64::wrapping_add)
+        };
+        sum(&self.names, "name").wrapping_add(sum(&self.wildcards, "below"))
+    }
+
+    /// Adds a rule for a name, which may begin with `*`; records of the same name come together.
+    fn insert(&mut self, name: &Name, rule: Rule) -> Result<(), String> {
+        if self.len() >= MAX_RULES {
+            return Err(format!("there are more than {MAX_RULES} rules: remove some"));
+        }
+        let name = name.to_lowercase();
+        let entry = match name.as_wire().strip_prefix(b"\x01*") {
+            Some(below) => self.wildcards.entry(below.into()),
+            None => self.names.entry(name.as_wire().into()),
+        };
+        match entry {
+            Entry::Vacant(place) => {
+                place.insert(rule);
+            }
+            Entry::Occupied(mut place) => match (place.get_mut(), rule) {
+                (Rule::Records(known), Rule::Records(more)) => known.extend(more),
+                (known, rule) if *known == rule => {}
+                _ => return Err(format!("{name} has another rule already: remove one")),
+            },
+        }
+        Ok(())
+    }
+}
+
+impl Rule {
+    /// Returns whether cached answers depend on the rule.
+    fn synthesises(&self) -> bool {
+        matches!(self, Rule::Never | Rule::Always | Rule::Exception)
+    }
+}
+
+impl LocalRecord {
+    /// Makes an address record.
+    fn address(address: IpAddr, ttl: u32) -> Self {
+        match address {
+            IpAddr::V4(v4) => LocalRecord { rtype: Qtype::A, ttl, data: v4.octets().into() },
+            IpAddr::V6(v6) => LocalRecord { rtype: Qtype::AAAA, ttl, data: v6.octets().into() },
+        }
+    }
+}
+
+/// Returns the number of labels of a name, without the root.
+fn label_count(name: &Name) -> usize {
+    Labels::of(name.as_wire()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect(text)
+    }
+
+    fn list(text: &str) -> Rules {
+        let mut rules = Rules::default();
+        rules.add(RulesFormat::List, text).expect(text);
+        rules
+    }
+
+    fn shown(rules: &Rules, text: &str) -> String {
+        match rules.find(&name(text)) {
+            None => "none".into(),
+            Some(Rule::Alias(target)) => format!("alias {target}"),
+            Some(Rule::Records(records)) => {
+                let types = records.iter().map(|r| format!("{} {}", r.ttl, r.rtype));
+                types.collect::<Vec<_>>().join(", ")
+            }
+            Some(rule) => format!("{rule:?}").to_lowercase(),
+        }
+    }
+
+    const LIST: &str = "# names of a network\n\
+        ads.example nxdomain\n*.Ads.example nodata   # below it\ngood.ads.example pass\n\
+        internal.example never\n*.half.example always\nshop.example cname Safe.example.\n\
+        printer.lan 192.0.2.7 2001:db8::7\nnoisy.example drop\n\n";
+
+    const ZONE: &str = "$TTL 300\n@ SOA ns.rpz. host.rpz. 1 2 3 4 5\n@ NS ns.rpz.\n\
+        ads.example CNAME .\n*.ads.example CNAME *.\ngood.ads.example CNAME rpz-passthru.\n\
+        internal.example CNAME dns64-never.\n*.half.example 60 CNAME dns64-always.\n\
+        shop.example CNAME safe.example.\nprinter.lan 60 A 192.0.2.7\nprinter.lan AAAA 2001:db8::7\n\
+        noisy.example CNAME rpz-drop.\n24.0.2.0.192.rpz-ip CNAME .\nns.bad.rpz-nsdname CNAME .\n\
+        tcp.example CNAME rpz-tcp-only.\n";
+
+    #[test]
+    fn both_formats_say_the_same() {
+        let mut zone = Rules::default();
+        zone.add(RulesFormat::Zone, ZONE).expect("a zone");
+        assert_eq!(zone.skipped(), 3);
+        for (rules, printer) in [(list(LIST), "300 A, 300 AAAA"), (zone, "60 A, 300 AAAA")] {
+            assert_eq!(rules.len(), 8);
+            for (name, rule) in [
+                ("ads.example", "nxdomain"),
+                ("x.y.ads.example", "nodata"),
+                ("good.ads.example", "none"),
+                ("internal.example", "never"),
+                ("www.internal.example", "none"),
+                ("half.example", "none"),
+                ("www.half.example", "always"),
+                ("shop.example", "alias safe.example"),
+                ("printer.lan", printer),
+                ("noisy.example", "drop"),
+                ("example", "none"),
+            ] {
+                assert_eq!(shown(&rules, name), rule, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_line_and_a_remedy() {
+        let error = |format, text: &str| {
+            let error = Rules::default().add(format, text).expect_err(text);
+            error.to_string()
+        };
+        for (text, says) in [
+            ("a.test nxdomain\nb.test", "line 2: there is no rule: write"),
+            ("a..test never", "line 1: a..test"),
+            ("a.test block", "line 1: `block` is no rule: write"),
+            ("a.test cname", "line 1: cname needs one name"),
+            ("a.test nxdomain x", "line 1: nxdomain stands alone"),
+            ("a.test 192.0.2.1 x", "line 1: `x` is not an address"),
+            ("a.test never\na.test always", "line 2: a.test has another rule already"),
+        ] {
+            assert!(error(RulesFormat::List, text).starts_with(says), "{text}");
+        }
+        for (text, says) in [
+            ("$ORIGIN rpz.\na A x\nb A 192.0.2.1", "the one before it is no record: expected IPv4"),
+            (
+                "$ORIGIN rpz.\n@ SOA a. b. 1 2 3 4 5\na.other. CNAME .",
+                "a.other is not in the zone rpz",
+            ),
+            ("$INCLUDE other", "$INCLUDE is not supported: write"),
+        ] {
+            let error = error(RulesFormat::Zone, text);
+            assert!(error.contains(says), "{text}: {error}");
+            let line: usize = error[5..6].parse().expect("a number");
+            assert!((1..=text.lines().count() + 1).contains(&line), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_first_file_decides_and_synthesis_is_compared_alone() {
+        let mut rules = list("a.test never\n");
+        rules.add(RulesFormat::List, "a.test always\nb.test nxdomain").expect("rules");
+        assert_eq!((shown(&rules, "a.test").as_str(), rules.len()), ("never", 2));
+        assert!(rules.synthesises_like(&list("a.test never\nc.test drop")));
+        assert!(!rules.synthesises_like(&list("a.test always")));
+        assert!(!rules.synthesises_like(&Rules::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "([a-c.*]{0,6} (never|drop|cname b|::1|\\PC{0,5})\n){0,4}\\PC{0,40}") {
+            for format in [RulesFormat::List, RulesFormat::Zone] {
+                let mut rules = Rules::default();
+                match rules.add(format, &text) {
+                    Ok(()) => prop_assert!(rules.len() <= text.len()),
+                    Err(error) => {
+                        prop_assert!(error.line >= 1 && error.line <= text.lines().count() + 1);
+                        prop_assert!(!error.problem.is_empty());
+                    }
+                }
+            }
+        }
+    }
+}

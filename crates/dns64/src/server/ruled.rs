@@ -1,0 +1,119 @@
+//! Queries for names with a rule of a file.
+
+use std::net::Ipv4Addr;
+
+use engine::TxBatch;
+use measure::Nanos;
+use wire::{Name, Qtype, Rcode};
+
+use super::Dns64;
+use crate::answer::Age;
+use crate::extended_error::ExtendedError;
+use crate::policy::View;
+use crate::question::Key;
+use crate::rules::{LocalRecord, Rule};
+use crate::special::Zone;
+use crate::transaction::Client;
+
+/// TTL of the alias of a rule, and of the absence of a name or of records, in seconds: so long a client may use an answer
+/// after the rule has gone.
+pub(super) const ALIAS_TTL: u32 = 60;
+
+/// What a rule has done with a query.
+pub(super) enum Ruled {
+    /// There is none, or one for synthesis only.
+    No,
+    /// The client has its answer, or gets none.
+    Done,
+    /// This name is queried.
+    Alias(Box<Name>),
+}
+
+impl Dns64 {
+    /// Answers a query by the rule for its name if there is one. The question is in the scratch buffer.
+    pub(super) fn apply_rule(
+        &mut self,
+        client: &Client,
+        view: View,
+        key: &Key,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) -> Ruled {
+        if self.settings.rules.is_empty() {
+            return Ruled::No;
+        }
+        let rules = self.settings.rules.clone();
+        let Some(rule) = rules.find(&key.name) else { return Ruled::No };
+        self.counters.ruled += 1;
+        match rule {
+            Rule::Exception | Rule::Never | Rule::Always => return Ruled::No,
+            Rule::Alias(target) if key.qtype != Qtype::CNAME => {
+                return Ruled::Alias(target.clone());
+            }
+            Rule::Alias(target) => {
+                self.scratch.answer.compose(&self.scratch.question, |c| {
+                    c.at_question(Qtype::CNAME, ALIAS_TTL, target.as_wire());
+                });
+            }
+            Rule::Drop => {
+                self.send_error(client.to, client.network, &[], now, tx);
+                return Ruled::Done;
+            }
+            Rule::Nxdomain => self.answer_absent(key, Rcode::NXDOMAIN),
+            Rule::NoData => self.answer_absent(key, Rcode::NOERROR),
+            Rule::Records(records) => self.answer_records(key, view, records),
+        }
+        self.deliver(client, Age::Fresh, now, tx);
+        Ruled::Done
+    }
+
+    /// Composes the answer that a name does not exist, or has no records.
+    fn answer_absent(&mut self, key: &Key, rcode: Rcode) {
+        let zone = Zone { apex: key.name.as_wire(), ttl: ALIAS_TTL };
+        let answer = &mut self.scratch.answer;
+        answer.compose(&self.scratch.question, |c| {
+            c.rcode(rcode);
+            c.authority(&zone.soa());
+        });
+        ExtendedError::Blocked.push(&mut answer.options);
+    }
+
+    /// Composes an answer with the records of a rule; AAAA are synthesised if there are none.
+    fn answer_records(&mut self, key: &Key, view: View, records: &[LocalRecord]) {
+        let policy = &self.settings.policy;
+        let is_wanted = |rtype| key.qtype == rtype || key.qtype == Qtype::ANY;
+        let wanted = || records.iter().filter(|record| is_wanted(record.rtype));
+        let v4 = |record: &LocalRecord| {
+            let octets = <[u8; 4]>::try_from(&record.data[..]).ok();
+            octets.filter(|_| record.rtype == Qtype::A).map(Ipv4Addr::from)
+        };
+        let view = policy.permitted(view, key.flags);
+        let mut count = 0;
+        let answer = &mut self.scratch.answer;
+        answer.compose(&self.scratch.question, |c| {
+            for LocalRecord { rtype, ttl, data } in wanted() {
+                c.at_question(*rtype, *ttl, data);
+                count += 1;
+            }
+            if count > 0 {
+                return;
+            }
+            if key.qtype == Qtype::AAAA {
+                let inner = records.iter().filter_map(|record| Some((record.ttl, v4(record)?)));
+                for (ttl, address) in inner {
+                    for outer in policy.map(view, address) {
+                        c.at_question(Qtype::AAAA, ttl, &outer.octets());
+                        count += 1;
+                    }
+                }
+            }
+            if count == 0 {
+                let zone = Zone { apex: key.name.as_wire(), ttl: ALIAS_TTL };
+                c.authority(&zone.soa());
+            }
+        });
+        if count > 0 && wanted().next().is_none() {
+            ExtendedError::Synthesized.push(&mut answer.options);
+        }
+    }
+}

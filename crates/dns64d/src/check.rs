@@ -1,0 +1,141 @@
+//! `dns64d --check`: what the configuration names outside of itself.
+//!
+//! What keeps a server from its start is an error. What it needs later, as the user that it changes to, leads to warnings: its
+//! unit may give it another user, or make its folders.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use dns64::Config;
+use nix::unistd::{AccessFlags, User, access};
+use streams::tls::ALPN_DOT;
+
+use crate::{bind, daemon, privileges};
+
+/// Bits of permissions to read, to write, and to enter a folder.
+const READ: u32 = 4;
+const WRITE: u32 = 2;
+const ENTER: u32 = 1;
+
+/// Checks certificates, keys and users; returns warnings about files and folders.
+///
+/// # Errors
+/// The first problem that keeps the server from its start, with its setting.
+pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
+    if config.tls.listens() {
+        bind::server_tls(&config.tls, &[ALPN_DOT])?;
+    }
+    daemon::upstream_tls(config)?;
+    let user = privileges::user_of(&config.server.user)?;
+    let mut warnings = Vec::new();
+    let who =
+        user.as_ref().map_or("this user".to_owned(), |user| format!("the user {}", user.name));
+    for (key, path) in read_again(config) {
+        if !may(user.as_ref(), path, READ) {
+            let path = path.display();
+            warnings.push(format!(
+                "{key}: {path}: {who} cannot read it, so that a reload fails: change its owner or its mode"
+            ));
+        }
+    }
+    for (key, path) in written(config) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let problem = match folder {
+            _ if path.is_dir() => "it is a folder: write the path of a file in it",
+            folder if !folder.is_dir() => "its folder does not exist: make it",
+            folder if !may(user.as_ref(), folder, WRITE | ENTER) => {
+                "its folder cannot be written: change its owner or its mode"
+            }
+            _ => continue,
+        };
+        let problem = problem.replace("be written", &format!("be written by {who}"));
+        warnings.push(format!("{key}: {}: {problem}", path.display()));
+    }
+    let dnstap = &config.dnstap.socket;
+    if config.dnstap.is_on() && !may(user.as_ref(), dnstap, WRITE) {
+        warnings.push(format!(
+            "dnstap.socket: {}: {who} cannot write it: start its reader, or change its owner or its mode",
+            dnstap.display()
+        ));
+    }
+    Ok(warnings)
+}
+
+/// Returns the files that a reload reads, with their settings.
+fn read_again(config: &Config) -> Vec<(&'static str, &PathBuf)> {
+    let mut all = Vec::new();
+    if config.tls.listens() {
+        all.push(("tls.certificate", &config.tls.certificate));
+        all.push(("tls.key", &config.tls.key));
+    }
+    all.extend(config.rules.lists.iter().map(|path| ("rules.lists", path)));
+    all.extend(config.rules.zones.iter().map(|path| ("rules.zones", path)));
+    all
+}
+
+/// Returns the files that the server makes as its user, with their settings; the control socket is made before.
+fn written(config: &Config) -> Vec<(&'static str, &PathBuf)> {
+    let all = [("cache.snapshot", &config.cache.snapshot)];
+    all.into_iter().filter(|(_, path)| !path.as_os_str().is_empty()).collect()
+}
+
+/// Returns whether a user, or the current one, may do something with a file or folder and enter the folders above it.
+fn may(user: Option<&User>, path: &Path, wanted: u32) -> bool {
+    let Some(user) = user else {
+        let mut flags = AccessFlags::F_OK;
+        flags.set(AccessFlags::R_OK, wanted & READ != 0);
+        flags.set(AccessFlags::W_OK, wanted & WRITE != 0);
+        flags.set(AccessFlags::X_OK, wanted & ENTER != 0);
+        return access(path, flags).is_ok();
+    };
+    let allows = |path: &Path, wanted: u32| {
+        let Ok(file) = std::fs::metadata(path) else { return false };
+        let bits = match () {
+            () if file.uid() == user.uid.as_raw() => file.mode() >> 6,
+            // It has no other groups.
+            () if file.gid() == user.gid.as_raw() => file.mode() >> 3,
+            () => file.mode(),
+        };
+        user.uid.is_root() || bits & wanted == wanted
+    };
+    let Ok(whole) = path.canonicalize() else { return false };
+    allows(&whole, wanted) && whole.ancestors().skip(1).all(|folder| allows(folder, ENTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn permissions_are_those_of_the_user() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").expect("writes");
+        let set = |path: &Path, mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("our own file");
+        };
+        let own = std::fs::metadata(&file).expect("a file");
+        let root = User::from_uid(nix::unistd::Uid::from_raw(0)).ok().flatten().expect("root");
+        let user = |uid: u32, gid: u32| User { uid: uid.into(), gid: gid.into(), ..root.clone() };
+        let (uid, gid) = (own.uid() + 1, own.gid() + 1);
+        for (mode, user, reads) in [
+            (0o604, user(uid, gid), true),
+            (0o640, user(uid, gid), false),
+            (0o640, user(uid, own.gid()), true),
+            (0o604, user(uid, own.gid()), false),
+            (0o000, root.clone(), true),
+        ] {
+            set(dir.path(), 0o711);
+            set(&file, mode);
+            assert_eq!(may(Some(&user), &file, READ), reads, "{mode:o} {user:?}");
+            set(dir.path(), 0o700);
+            assert_eq!(may(Some(&user), &file, READ), user.uid.is_root(), "{mode:o} {user:?}");
+        }
+        set(&file, 0o600);
+        assert!(may(None, &file, READ) && !may(None, &dir.path().join("none"), READ));
+    }
+}

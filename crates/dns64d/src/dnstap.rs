@@ -1,0 +1,199 @@
+//! dnstap out: messages of clients and to them, for a reader on a UNIX socket (<https://dnstap.info>).
+//!
+//! ```text
+//!   worker ──frames──> queue of DNSTAP_QUEUE octets ──> thread "dnstap" ──frame streams──> reader
+//!              └ full: lost                          └ no reader: lost
+//! ```
+//!
+//! No worker waits for the reader. The thread connects again every second; it offers the content type and waits until the
+//! reader accepts it, as the protocol of frame streams wants it of a bidirectional transport.
+
+mod handshake;
+mod message;
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use dns64::Entry;
+use dns64::config::{DNSTAP_QUEUE, DnstapConfig};
+use tokio_util::sync::CancellationToken;
+
+/// Time between two attempts to connect.
+const RETRY: Duration = Duration::from_secs(1);
+/// Longest time in which the end of the server is not seen.
+const LOOK: Duration = Duration::from_millis(200);
+/// Longest wait for a reader that takes nothing at the end of the server.
+const LAST_FRAMES: Duration = Duration::from_secs(1);
+
+/// Frames that the reader has taken, and those that are lost.
+static SENT: AtomicU64 = AtomicU64::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how many frames the reader has taken.
+pub(crate) fn sent() -> u64 {
+    SENT.load(Ordering::Relaxed)
+}
+
+/// Returns how many frames were lost.
+pub(crate) fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Counts frames that were lost before they had a place in the queue.
+pub(crate) fn count_lost(frames: u64) {
+    LOST.fetch_add(frames, Ordering::Relaxed);
+}
+
+/// Frames of one step of a worker.
+struct Batch {
+    octets: Vec<u8>,
+    frames: u64,
+}
+
+/// The workers' end of the queue.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    sender: Sender<Batch>,
+    /// Octets in the queue.
+    waiting: Arc<AtomicUsize>,
+    identity: Arc<str>,
+}
+
+/// The reader's end of the queue.
+pub(crate) struct Writer {
+    receiver: Receiver<Batch>,
+    waiting: Arc<AtomicUsize>,
+    config: DnstapConfig,
+}
+
+/// Makes the queue; `None` if no reader is configured.
+pub(crate) fn queue(config: &DnstapConfig) -> Option<(Queue, Writer)> {
+    let (sender, receiver) = channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let identity = config.identity.as_str().into();
+    let queue = Queue { sender, waiting: waiting.clone(), identity };
+    config.is_on().then(|| (queue, Writer { receiver, waiting, config: config.clone() }))
+}
+
+impl Queue {
+    /// Appends a message as a frame; times are since 1970.
+    pub(crate) fn write(
+        &self,
+        entry: &Entry,
+        octets: &[u8],
+        asked: Duration,
+        at: Duration,
+        to: &mut Vec<u8>,
+    ) {
+        let start = to.len();
+        to.extend_from_slice(&[0; 4]);
+        message::write(&self.identity, entry, octets, asked, at, to);
+        let len = (to.len() - start - 4) as u32;
+        to[start..start + 4].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// Passes frames to the reader if the queue has room for them; otherwise they are lost.
+    pub(crate) fn send(&self, octets: Vec<u8>, frames: u64) {
+        let len = octets.len();
+        let fits = self.waiting.fetch_add(len, Ordering::Relaxed) + len <= DNSTAP_QUEUE;
+        // The thread ends last.
+        if !fits || self.sender.send(Batch { octets, frames }).is_err() {
+            self.waiting.fetch_sub(len, Ordering::Relaxed);
+            count_lost(frames);
+        }
+    }
+}
+
+impl Writer {
+    /// Writes to the reader until the end, and whatever else the workers have sent.
+    ///
+    /// # Errors
+    /// Never; the type is that of all threads.
+    pub(crate) fn run(self, end: &CancellationToken) -> io::Result<()> {
+        let (mut reader, mut tried) = (None, None::<Instant>);
+        let mut said = false;
+        loop {
+            let batch = match self.receiver.recv_timeout(LOOK) {
+                Ok(batch) => Some(batch),
+                Err(RecvTimeoutError::Timeout) if !end.is_cancelled() => None,
+                Err(_) => break,
+            };
+            let due = tried.is_none_or(|tried| tried.elapsed() >= RETRY);
+            if reader.is_none() && due && !end.is_cancelled() {
+                reader = match self.connect() {
+                    Ok(stream) => {
+                        tracing::info!("dnstap: {} reads", self.config.socket.display());
+                        said = false;
+                        Some(stream)
+                    }
+                    Err(error) => {
+                        if !said {
+                            let path = self.config.socket.display();
+                            tracing::warn!("dnstap.socket: {path}: {error}; frames are lost");
+                        }
+                        said = true;
+                        None
+                    }
+                };
+                tried = Some(Instant::now());
+            }
+            let Some(Batch { octets, frames }) = batch else { continue };
+            let written = match &mut reader {
+                Some(stream) => write_all(stream, &octets, end),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            };
+            self.waiting.fetch_sub(octets.len(), Ordering::Relaxed);
+            match written {
+                Ok(()) => drop(SENT.fetch_add(frames, Ordering::Relaxed)),
+                Err(_) => {
+                    count_lost(frames);
+                    reader = None;
+                }
+            }
+        }
+        if let Some(mut stream) = reader {
+            // The reader may have gone.
+            let _ = handshake::finish(&mut stream);
+        }
+        Ok(())
+    }
+
+    fn connect(&self) -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(&self.config.socket)?;
+        stream.set_read_timeout(Some(RETRY))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        handshake::start(&mut stream)?;
+        Ok(stream)
+    }
+}
+
+/// Writes to a reader that may be slow; at the end of the server it has [`LAST_FRAMES`].
+fn write_all(
+    stream: &mut UnixStream,
+    mut octets: &[u8],
+    end: &CancellationToken,
+) -> io::Result<()> {
+    let mut deadline = None;
+    while !octets.is_empty() {
+        match stream.write(octets) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => octets = &octets[written..],
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    let since = end.is_cancelled().then(Instant::now);
+                    deadline = deadline.or(since.map(|since| since + LAST_FRAMES));
+                    if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                        return Err(error);
+                    }
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Listening sockets that outlive the program: passed by the service manager (`LISTEN_FDS`, sd_listen_fds(3)), and given to it
+//! to keep (`FDSTORE=1`, sd_pid_notify_with_fds(3)).
+//!
+//! ```text
+//!   systemd ──sockets of a socket unit, sockets of the server before──> dns64d
+//!           <──new sockets, each with a name──────────────────────────── dns64d
+//! ```
+//!
+//! While no server runs, the kernel keeps what arrives: datagrams up to `server.socket-buffer` for each socket, connections
+//! up to the backlog. A socket is recognised by its kind and its address, not by its name, so that socket units need no
+//! names. One without a setting is closed, and the service manager is told to keep it no longer.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use anyhow::Context;
+use listenfd::ListenFd;
+use sd_notify::NotifyState;
+use streams::{serve, tcp};
+use udp::{Prepare, UdpEngine, UdpOptions};
+
+/// Sockets of the service manager, by kind, each with its name.
+#[derive(Default)]
+pub(crate) struct Kept {
+    udp: Vec<(String, UdpSocket)>,
+    tcp: Vec<(String, TcpListener)>,
+}
+
+impl Kept {
+    /// Takes the sockets that the service manager passed to this process.
+    pub(crate) fn take() -> Self {
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':').map(str::to_owned);
+        let mut passed = ListenFd::from_env();
+        let mut kept = Kept::default();
+        for number in 0..passed.len() {
+            let name = names.next().unwrap_or_default();
+            if let Ok(Some(socket)) = passed.take_udp_socket(number) {
+                kept.udp.push((name, socket));
+            } else if let Ok(Some(socket)) = passed.take_tcp_listener(number) {
+                kept.tcp.push((name, socket));
+            } else {
+                tracing::warn!(name, "a descriptor of the service manager is no internet socket");
+            }
+        }
+        // In the order of the workers that had them: the cache of a worker is that of its clients.
+        kept.udp.sort_by_cached_key(|(name, _)| (name.len(), name.clone()));
+        kept
+    }
+
+    /// Makes the engines of the workers on these addresses; `prepare` is called with each new socket before it is bound.
+    ///
+    /// # Errors
+    /// When an address cannot be bound.
+    pub(crate) fn engines(
+        &mut self,
+        listen: &[SocketAddr],
+        workers: usize,
+        options: UdpOptions,
+        prepare: Prepare<'_>,
+    ) -> std::io::Result<Vec<UdpEngine>> {
+        let is_wanted = |entry: &mut (String, UdpSocket)| {
+            entry.1.local_addr().is_ok_and(|address| listen.contains(&address))
+        };
+        let bound = self.udp.extract_if(.., is_wanted).map(|(_, socket)| socket).collect();
+        UdpEngine::servers(listen, workers, options, prepare, workers > 1 || keeps(), bound)
+    }
+
+    /// Returns a listening TCP socket; a new one is prepared before it is bound.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub(crate) fn tcp(
+        &mut self,
+        address: SocketAddr,
+        prepare: Prepare<'_>,
+    ) -> std::io::Result<TcpListener> {
+        let is_here =
+            |(_, socket): &(String, TcpListener)| socket.local_addr().ok() == Some(address);
+        let Some(place) = self.tcp.iter().position(is_here) else {
+            let socket = tcp::listen_with(address, prepare)?;
+            keep("tcp", 0, socket.local_addr()?, socket.as_fd());
+            return Ok(socket);
+        };
+        let (_, socket) = self.tcp.remove(place);
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    /// Returns a UDP socket for QUIC; a new one is prepared before it is bound.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub(crate) fn quic(
+        &mut self,
+        address: SocketAddr,
+        prepare: Prepare<'_>,
+    ) -> std::io::Result<UdpSocket> {
+        let is_here = |(_, socket): &(String, UdpSocket)| socket.local_addr().ok() == Some(address);
+        let Some(place) = self.udp.iter().position(is_here) else {
+            let socket = serve::listen_with(address, prepare)?;
+            keep("quic", 0, socket.local_addr()?, socket.as_fd());
+            return Ok(socket);
+        };
+        let (_, socket) = self.udp.remove(place);
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    /// Closes the sockets for which there is no setting.
+    pub(crate) fn close(self) {
+        let udp = self.udp.iter().map(|(name, socket)| (name, "UDP", socket.local_addr()));
+        let tcp = self.tcp.iter().map(|(name, socket)| (name, "TCP", socket.local_addr()));
+        for (name, kind, address) in udp.chain(tcp) {
+            let address = address.map_or_else(|error| error.to_string(), |at| at.to_string());
+            tracing::warn!(
+                name,
+                "closing the socket for {kind} {address} of the service manager: no setting has this address"
+            );
+            let forget = [NotifyState::FdStoreRemove, NotifyState::FdName(name)];
+            let _ = sd_notify::notify(false, &forget);
+        }
+    }
+}
+
+/// Lets the service manager keep the listening sockets of the workers. One that it has already stays as it is.
+///
+/// # Errors
+/// Errors of the kernel.
+pub(crate) fn keep_all(engines: &[UdpEngine]) -> anyhow::Result<()> {
+    for (number, engine) in engines.iter().enumerate() {
+        for (address, socket) in engine.listening().context("server.listen")? {
+            keep("udp", number, address, socket);
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether there is a service manager that may keep sockets.
+fn keeps() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
+/// Lets the service manager keep a socket: for the next server, whatever ends this one. It ignores sockets beyond the number
+/// that the unit permits (`FileDescriptorStoreMax`).
+fn keep(kind: &str, number: usize, address: SocketAddr, socket: BorrowedFd<'_>) {
+    // The names of descriptors have no colons.
+    let name = format!("{kind}-{number}@{address}").replace(':', "_");
+    let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
+    if let Err(error) = sd_notify::notify_with_fds(false, &state, &[socket]) {
+        tracing::warn!(name, "the service manager does not take a socket to keep: {error}");
+    }
+}

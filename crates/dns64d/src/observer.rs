@@ -1,0 +1,73 @@
+//! Passes what a worker observes to the query log and to dnstap.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use dns64::{Entry, Kind, Observed};
+use measure::Nanos;
+use wire::message::{HEADER, Header, question_end};
+use wire::{Name, Qtype};
+
+use crate::dnstap::{self, Queue};
+
+/// The observer of one worker.
+#[derive(Clone, Default)]
+pub(crate) struct Observer {
+    /// The queue to the reader of dnstap; `None` without one.
+    dnstap: Option<Queue>,
+}
+
+impl Observer {
+    /// Makes an observer with a queue to the reader of dnstap, if there is one.
+    pub(crate) fn new(dnstap: Option<Queue>) -> Self {
+        Observer { dnstap }
+    }
+
+    /// Passes on all messages of a step, at time `now`, and removes them. It never waits.
+    pub(crate) fn pass(&self, observed: &mut Observed, now: Nanos) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = |time: Nanos| unix.saturating_sub(Duration::from(now.since(time)));
+        let mut frames = Vec::new();
+        let mut count = 0;
+        for (entry, message) in observed.iter() {
+            if entry.is_logged {
+                log(entry, message);
+            }
+            if let Some(queue) = self.dnstap.as_ref().filter(|_| entry.is_tapped) {
+                queue.write(entry, message, at(entry.asked), at(entry.at), &mut frames);
+                count += 1;
+            }
+        }
+        if let Some(queue) = &self.dnstap {
+            dnstap::count_lost(observed.lost);
+            if count > 0 {
+                queue.send(frames, count);
+            }
+        }
+        observed.clear();
+    }
+}
+
+/// Logs an answer.
+fn log(entry: &Entry, message: &[u8]) {
+    let Entry { kind: Kind::Answer, client, transport, asked, at, .. } = entry else { return };
+    let Some((name, qtype)) = question(message) else { return };
+    let Some(header) = Header::read(message) else { return };
+    tracing::info!(
+        %client,
+        %transport,
+        %name,
+        "type" = %qtype,
+        rcode = %wire::Rcode(header.rcode().into()),
+        answers = header.counts[1],
+        microseconds = at.since(*asked).0 / 1_000,
+        "answered"
+    );
+}
+
+/// Returns name and type of the question.
+fn question(message: &[u8]) -> Option<(Name, Qtype)> {
+    let end = question_end(message)?;
+    let question = message.get(HEADER..end)?;
+    let (name, rest) = question.split_at_checked(question.len().checked_sub(4)?)?;
+    Some((Name::from_wire(name).ok()?, Qtype(u16::from_be_bytes([rest[0], rest[1]]))))
+}

@@ -1,0 +1,88 @@
+//! `dns64d --check`: certificates, keys, users, rules and folders.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use streams::tls::Authority;
+
+/// Checks a configuration.
+fn check(dir: &Path, config: &str) -> Output {
+    let file = dir.join("config.toml");
+    fs::write(&file, config).expect("writes");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
+    command.args(["--check", "--config"]).arg(file).output().expect("it runs")
+}
+
+/// Writes a certificate and its key.
+fn certify(dir: &Path) {
+    let authority = Authority::new().expect("an authority");
+    authority.write(dir, &["localhost"]).expect("writes");
+}
+
+#[test]
+fn what_the_configuration_names_is_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    certify(dir.path());
+    fs::write(path("text"), "no PEM").expect("writes");
+    fs::write(path("rules"), "a.example nxdomain\nb.example").expect("writes");
+    let tls = |certificate: &str, key: &str| {
+        let (certificate, key) = (path(certificate), path(key));
+        format!(
+            "tls.dot = [\"127.0.0.1:853\"]\ntls.certificate = {certificate:?}\ntls.key = {key:?}"
+        )
+    };
+    let upstream =
+        format!("upstream.transport = \"tls\"\nupstream.tls-authorities = {:?}", path("text"));
+    for (config, says) in [
+        (tls("none.pem", "server.key"), vec!["tls.certificate", "none.pem"]),
+        (tls("text", "server.key"), vec!["tls.certificate", "no certificate", "PEM"]),
+        (tls("server.pem", "text"), vec!["tls.key", "expected a private key"]),
+        (upstream, vec!["tls-authorities", "text"]),
+        (format!("rules.lists = [{:?}]", path("rules")), vec!["rules.lists", "line 2", "write"]),
+        (format!("rules.zones = [{:?}]", path("none")), vec!["rules.zones", "no such file"]),
+        ("server.user = \"nobody-has-this\"".into(), vec!["server.user", "does not exist"]),
+    ] {
+        let output = check(dir.path(), &config);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{config}: {said}");
+        let all = ["config.toml"].into_iter().chain(says);
+        all.for_each(|word| assert!(said.contains(word), "{config}: no `{word}` in {said}"));
+    }
+}
+
+#[test]
+fn what_the_user_of_the_server_cannot_use_leads_to_a_warning() {
+    let dir = tempfile::tempdir().expect("a folder");
+    certify(dir.path());
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("our own");
+    let key = dir.path().join("server.key");
+    let config = |snapshot: &str, user: &str| {
+        format!(
+            "server.user = \"{user}\"\ncache.snapshot = {:?}\ntls.dot = [\"127.0.0.1:853\"]\n\
+             tls.certificate = {:?}\ntls.key = {key:?}",
+            dir.path().join(snapshot),
+            dir.path().join("server.pem"),
+        )
+    };
+    let warns = |config: &str| {
+        let output = check(dir.path(), config);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("no errors found"), "{output:?}");
+        said.lines().filter(|line| line.contains("warning")).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(warns(&config("cache", "root")), "");
+    let warning = warns(&config("none/cache", "root"));
+    assert!(warning.contains("cache.snapshot") && warning.contains("does not exist"), "{warning}");
+    if !nix::unistd::geteuid().is_root() {
+        return skip::because("it is not started as root");
+    }
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("our own");
+    let warning = warns(&config("cache", "nobody"));
+    for word in ["tls.key", "the user nobody cannot read", "cache.snapshot", "be written by"] {
+        assert!(warning.contains(word), "no `{word}` in {warning}");
+    }
+    assert!(!warning.contains("tls.certificate"), "{warning}");
+}

@@ -1,0 +1,103 @@
+//! Rules for single names from lists and response policy zones: what clients get, and their reload.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
+use crate::kit::client::Query;
+use crate::kit::message::Reply;
+use crate::kit::server::{Kind, Server};
+
+const LIST: &str = "ads.example nxdomain\n*.ads.example nodata\ngood.ads.example pass\n\
+    internal.example never\nnative.example always\nshop.example cname safe.example\n\
+    printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\nnoisy.example drop\n";
+
+/// Returns return code, records of the answer, and whether there is an SOA record.
+fn shown(reply: &Reply) -> String {
+    let answers = reply.answer.iter().map(|record| record.data.as_str());
+    let words: Vec<&str> = std::iter::once(reply.rcode.as_str()).chain(answers).collect();
+    words.join(" ")
+}
+
+#[test]
+fn names_are_answered_by_their_rules() {
+    let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+    script.on("native.example AAAA", "native.example 60 AAAA 2001:db8::1");
+    let (list, zone) = (dir.path().join("list"), dir.path().join("zone"));
+    fs::write(&list, LIST).expect("writes");
+    let records = "$TTL 60\n@ SOA ns. host. 1 2 3 4 5\nads.example CNAME other.example.\n\
+        zone.example CNAME .\ntext.example TXT \"a policy\"\n32.1.0.0.127.rpz-ip CNAME .\n";
+    fs::write(&zone, records).expect("writes");
+    let config =
+        format!("rules.lists = [\"{}\"]\nrules.zones = [\"{}\"]", list.display(), zone.display());
+    let server = dns64d(&[&script], &config);
+    for (query, expected) in [
+        ("ads.example AAAA", "NXDOMAIN"),
+        ("ADS.example A", "NXDOMAIN"),
+        ("www.ads.example A", "NOERROR"),
+        ("good.ads.example A", "NOERROR 192.0.2.33"),
+        ("internal.example AAAA", "NOERROR"),
+        ("internal.example A", "NOERROR 192.0.2.33"),
+        ("www.internal.example AAAA", &format!("NOERROR {SYNTHESISED}")),
+        ("native.example AAAA", &format!("NOERROR {SYNTHESISED}")),
+        ("shop.example AAAA", &format!("NOERROR safe.example {SYNTHESISED}")),
+        ("shop.example A", "NOERROR safe.example 192.0.2.33"),
+        ("shop.example CNAME", "NOERROR safe.example"),
+        ("printer.lan A", "NOERROR 192.0.2.33"),
+        ("printer.lan AAAA", &format!("NOERROR {SYNTHESISED}")),
+        ("printer.lan MX", "NOERROR"),
+        ("both.lan AAAA", "NOERROR 2001:db8::7"),
+        ("zone.example AAAA", "NXDOMAIN"),
+        ("text.example TXT", "NOERROR \"a policy\""),
+        ("text.example AAAA", "NOERROR"),
+        ("other.example AAAA", &format!("NOERROR {SYNTHESISED}")),
+    ] {
+        let reply = server.ask(query);
+        let seen = shown(&reply).replace("safe.example.", "safe.example");
+        assert_eq!(seen, expected, "{query}: {reply}");
+        let negative = reply.answer.is_empty();
+        assert!(!negative || !reply.authority.is_empty(), "{query} has no SOA record: {reply}");
+    }
+    for name in ["ads.example", "zone.example", "noisy.example", "shop.example", "printer.lan"] {
+        assert!(script.asked().iter().all(|asked| asked.name != name), "{name} went upstream");
+    }
+    let noisy = Query::parse("noisy.example A");
+    assert!(noisy.ask(server.address(), Duration::from_millis(500)).is_none());
+    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 17);
+    assert!(server.log().contains("left out"), "{}", server.log());
+}
+
+#[test]
+fn rules_are_read_again_and_errors_change_nothing() {
+    let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+    let list = dir.path().join("list");
+    fs::write(&list, "").expect("writes");
+    let config = format!("rules.lists = [\"{}\"]", list.display());
+    let server = dns64d(&[&script], &config);
+    let ask = || shown(&server.ask("name.example AAAA")).replace("safe.example.", "safe.example");
+    let right = format!("NOERROR {SYNTHESISED}");
+    assert_eq!(ask(), right);
+    let becomes = |rules: &str, expected: &str| {
+        fs::write(&list, rules).expect("writes");
+        server.signal(Signal::SIGHUP);
+        wait_for(rules, || ask() == expected);
+    };
+    // What the cache has is of the time before, or of another rule.
+    becomes("name.example nxdomain", "NXDOMAIN");
+    becomes("name.example cname safe.example", &format!("NOERROR safe.example {SYNTHESISED}"));
+    becomes("", &right);
+    becomes("name.example never", "NOERROR");
+    becomes("other.example always\n", &right);
+    becomes("name.example nodata", "NOERROR");
+    fs::write(&list, "good.example never\nname.example block").expect("writes");
+    server.signal(Signal::SIGHUP);
+    wait_for("the error is told", || server.log().contains("nothing was changed"));
+    let log = server.log();
+    assert!(log.contains("line 2: `block` is no rule: write nxdomain"), "{log}");
+    assert_eq!(ask(), "NOERROR");
+    assert!(is_right(&server.ask("others.example AAAA")));
+    let error = Server::start(Kind::Dns64d, &[script.address()], &config).err();
+    assert!(error.is_some_and(|said| said.contains("rules.lists") && said.contains("line 2")));
+}
