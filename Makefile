@@ -13,7 +13,8 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 	pdns-backend-bind:/usr/lib/*/pdns/libbindbackend.so pdns-backend-lmdb:/usr/lib/*/pdns/liblmdbbackend.so dnsdist dnsmasq-base:dnsmasq \
 	nginx-light:nginx curl haproxy nghttp2-client:h2load bind9-dnsutils:dig knot-dnsutils:kxdpgun dnsperf tcpdump iproute2:ip \
 	bind9-utils:dnssec-signzone knot-dnssecutils:kzonesign ldnsutils:ldns-signzone chromium \
-	python3-venv:/usr/lib/python3*/ensurepip strace eatmydata
+	python3-venv:/usr/lib/python3*/ensurepip strace eatmydata \
+	clang-14 llvm-14:llvm-strip-14 libbpf-dev:/usr/include/bpf/bpf_helpers.h
 
 .PHONY: build demo test lint bench fuzz man deb clean help
 
