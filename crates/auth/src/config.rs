@@ -88,6 +88,11 @@ impl AuthConfig {
         delayed || self.capacity.is_some() || self.stall.is_some()
     }
 
+    /// Returns whether each reply is correct and sent at once, and nothing is remembered.
+    pub fn is_plain(&self) -> bool {
+        !self.is_timed() && self.loss == 0.0 && self.faults.is_empty() && !self.remember
+    }
+
     /// Checks the shares and the TTLs.
     ///
     /// # Errors

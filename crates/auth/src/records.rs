@@ -46,6 +46,12 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// Returns the A record, the AAAA record, and the SOA record of a negative reply for a forward name.
+    pub(crate) fn forward(self) -> [Vec<u8>; 3] {
+        let [soa, _] = self.soa;
+        [self.address, self.embedded, soa]
+    }
+
     /// Composes the records.
     pub(crate) fn new(config: &AuthConfig) -> Self {
         let zone = config.namespace.zone();

@@ -28,7 +28,7 @@ use crate::zone::{Located, Node, Zones};
 /// Largest size of a reply in octets; a test checks it with the longest names.
 pub const MAX_REPLY: usize = 512;
 /// UDP payload size in the OPT record of replies, in octets (the size of DNS flag day 2020).
-const EDNS_UDP_SIZE: u16 = 1_232;
+pub(crate) const EDNS_UDP_SIZE: u16 = 1_232;
 
 /// The zones and their records.
 #[derive(Debug)]

@@ -76,8 +76,11 @@ fn addresses_need_not_be_there_yet() {
 
 #[test]
 fn sockets_belong_to_their_device() {
-    let setup =
-        ["ip link add one type dummy", "ip link set one up", "ip addr add 198.51.100.1/24 dev one"];
+    let setup = [
+        "ip link add one type veth peer name two",
+        "ip link set one up",
+        "ip addr add 198.51.100.1/24 dev one",
+    ];
     in_namespace(&setup, || {
         let upstream = ipv4_only();
         let answers = |device: &str| {

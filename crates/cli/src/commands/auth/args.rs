@@ -30,6 +30,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno auth --listen [::1]:5353 --stall 50ms/5s
     dnsdyno auth --listen [::1]:5353 --latency bimodal:0.9:0.2ms:20ms
 
+  One in the kernel, for millions of queries a second that arrive at eth1
+    dnsdyno auth --listen [fd00:9::2]:53 --engine kernel --device eth1
+
   Answers that come twice (one in a hundred) or after the timeout of the Tester (one in a thousand)
     dnsdyno auth --listen [::1]:5353 --duplicate 0.01 --late 0.001:2s";
 
@@ -121,6 +124,12 @@ pub(crate) struct AuthArgs {
     /// Fail every Nth query over TCP, TLS, HTTP and QUIC: status=CODE/N, reset/N, refuse/N, goaway/N or close/N
     #[arg(long, value_name = "FAULT/N")]
     pub(crate) stream_fault: Option<FaultPlan>,
+    /// What answers UDP: the sockets, or a program in the kernel (XDP) that leaves to the sockets what it cannot answer; as root
+    #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets", requires_if("kernel", "device"))]
+    pub(crate) engine: AuthEngine,
+    /// Network device whose queries are answered in the kernel; may be repeated
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Vec<String>,
     /// Remember which names were asked for: a query of class CH for a name is answered NOERROR if it was, NXDOMAIN if not
     #[arg(long)]
     pub(crate) remember: bool,
@@ -143,6 +152,21 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
 }
+
+/// What answers queries over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuthEngine {
+    /// The workers' sockets.
+    Sockets,
+    /// A program in the kernel, and the sockets behind it.
+    Kernel,
+}
+
+/// What answers queries over UDP.
+const ENGINE: [Choice<AuthEngine>; 2] = [
+    ("sockets", "The sockets of the workers", AuthEngine::Sockets),
+    ("kernel", "A program in the kernel, the sockets behind it", AuthEngine::Kernel),
+];
 
 /// Which names have AAAA records.
 const AAAA: [Choice<AaaaPolicy>; 2] =

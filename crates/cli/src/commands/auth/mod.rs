@@ -1,6 +1,7 @@
 //! `dnsdyno auth`: the AuthDNS as a server.
 
 mod args;
+mod in_kernel;
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -82,6 +83,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         stream_fault: args.stream_fault,
     };
     let server = AuthServer::start(&config, &listen, stop.clone())?;
+    let in_kernel = in_kernel::start(&args, &config)?;
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     let encrypted: String =
         server.encrypted().iter().map(|(address, name)| format!(", {address} ({name})")).collect();
@@ -99,7 +101,15 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let stream_faults = server.stream_faults();
-    let c = server.stop()?;
+    let mut c = server.stop()?;
+    if let Some(kernel) = in_kernel {
+        let counters = kernel.counters().map_err(Failure::input)?;
+        in_kernel::add(&mut c, &counters);
+        println!(
+            "{} of them in the kernel, {} of which were left to the sockets",
+            counters.queries, counters.passed
+        );
+    }
     println!(
         "{} queries: {} answers, {} without data, {} NXDOMAIN, {} errors, {} ignored; {} faults, {} late, {} over the capacity, {} over the limit",
         c.queries,

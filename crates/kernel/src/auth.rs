@@ -1,0 +1,259 @@
+//! The AuthDNS in XDP: answers the plain queries of a namespace.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use aya::maps::{Array, PerCpuArray};
+use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader, Pod, VerifierLogLevel};
+use wire::{Namespace, Pref64};
+
+use crate::error::KernelError;
+
+/// The programs and maps of `bpf/auth.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
+/// Size of `struct config`.
+const CONFIG: usize = 416;
+/// Number of counters of each core.
+const COUNTERS: usize = 6;
+/// Largest SOA record of a negative reply, in octets.
+const MAX_SOA: usize = 64;
+/// Value of a program that sends the frame back.
+const XDP_TX: u32 = 3;
+
+/// What the program answers: the namespace, and the records that were composed for it.
+#[derive(Clone, Debug)]
+pub struct AuthProgram {
+    /// The names.
+    pub namespace: Namespace,
+    /// The prefix of AAAA records.
+    pub pref64: Pref64,
+    /// Names have an AAAA record if the upper 53 bits of the hash of their address are below this.
+    pub aaaa_below: u64,
+    /// The A record, 16 octets, the last four free for the address.
+    pub address: Vec<u8>,
+    /// The AAAA record, 28 octets, the last 16 free for the address.
+    pub embedded: Vec<u8>,
+    /// The SOA record of negative replies, at most 64 octets, with free pointers to the zone as its owner, after four octets of
+    /// its data, and before its last 20 octets.
+    pub soa: Vec<u8>,
+    /// UDP payload size in OPT records of replies, in octets.
+    pub udp_size: u16,
+}
+
+/// Where the program answers: a port, and an address of each family or all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    port: u16,
+    v4: Option<IpAddr>,
+    v6: Option<IpAddr>,
+}
+
+impl Listen {
+    /// Returns where a server with these addresses is answered for.
+    ///
+    /// # Errors
+    /// If there are several ports, or several addresses of a family.
+    pub fn new(addresses: &[SocketAddr]) -> Result<Self, KernelError> {
+        let error = |what: &str| KernelError::Listen(format!("with the engine `kernel` {what}"));
+        let Some(first) = addresses.first() else { return Err(error("there must be an address")) };
+        let mut listen = Listen { port: first.port(), v4: None, v6: None };
+        for address in addresses {
+            if address.port() != listen.port {
+                return Err(error("all addresses have one port"));
+            }
+            let place = if address.is_ipv4() { &mut listen.v4 } else { &mut listen.v6 };
+            if place.replace(address.ip()).is_some() {
+                return Err(error(
+                    "there is one address of IPv4 and one of IPv6, or [::] or 0.0.0.0",
+                ));
+            }
+        }
+        // [::] is for both families.
+        if listen.v6.is_some_and(|ip| ip.is_unspecified()) && listen.v4.is_none() {
+            listen.v4 = Some(Ipv4Addr::UNSPECIFIED.into());
+        }
+        Ok(listen)
+    }
+}
+
+impl AuthProgram {
+    /// Returns the content of `struct config` in `bpf/auth.bpf.c`.
+    fn config(&self, listen: &Listen) -> [u8; CONFIG] {
+        let prefix = self.namespace.prefix();
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix.prefix_len())).unwrap_or(0);
+        let octets = |ip: Option<IpAddr>| match ip {
+            Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
+            Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
+            None => Vec::new(),
+        };
+        let families = u8::from(listen.v4.is_some()) | u8::from(listen.v6.is_some()) << 1;
+        let zone = self.namespace.zone().as_wire().to_ascii_lowercase();
+        let none = self.pref64.embed(Ipv4Addr::UNSPECIFIED).octets();
+        let mut embedded = self.embedded.clone();
+        embedded[12..].copy_from_slice(&none);
+        let mut config = Config::default();
+        config.put(8, &self.aaaa_below.to_ne_bytes());
+        config.put(4, &(u32::from(prefix.first()) & mask).to_ne_bytes());
+        config.put(4, &mask.to_ne_bytes());
+        config.put(4, &octets(listen.v4));
+        config.put(16, &octets(listen.v6));
+        config.put(2, &listen.port.to_be_bytes());
+        config.put(2, &(zone.len() as u16).to_ne_bytes());
+        config.put(2, &(self.soa.len() as u16).to_ne_bytes());
+        config.put(2, &self.udp_size.to_be_bytes());
+        config.put(4, &octet_places(self.pref64));
+        config.put(4, &[families]);
+        config.put(16, &self.address);
+        config.put(28, &embedded);
+        config.put(MAX_SOA, &self.soa);
+        config.put(256, &zone);
+        config.bytes
+    }
+}
+
+/// The octets of `struct config`, field after field.
+struct Config {
+    bytes: [u8; CONFIG],
+    at: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { bytes: [0; CONFIG], at: 0 }
+    }
+}
+
+impl Config {
+    /// Stores a field of `size` octets, zeros after `value`.
+    fn put(&mut self, size: usize, value: &[u8]) {
+        assert!(value.len() <= size, "a field of {size} octets");
+        self.bytes[self.at..self.at + value.len()].copy_from_slice(value);
+        self.at += size;
+    }
+}
+
+/// Returns where the octets of an IPv4 address stand in an address under `pref64`.
+fn octet_places(pref64: Pref64) -> [u8; 4] {
+    let none = pref64.embed(Ipv4Addr::UNSPECIFIED).octets();
+    [0, 1, 2, 3].map(|octet| {
+        let mut address = [0; 4];
+        address[octet] = 0xff;
+        let with = pref64.embed(address.into()).octets();
+        (0..16).find(|at| with[*at] != none[*at]).expect("a prefix has a place for each octet")
+            as u8
+    })
+}
+
+/// Counters of the program, all cores together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelCounters {
+    /// Number of messages to its port.
+    pub queries: u64,
+    /// Number of replies with an answer.
+    pub answers: u64,
+    /// Number of NODATA replies.
+    pub nodata: u64,
+    /// Number of NXDOMAIN replies.
+    pub nxdomain: u64,
+    /// Number of messages that the sockets were left to answer.
+    pub passed: u64,
+    /// Number of messages without a reply, since there was no room in the frame.
+    pub dropped: u64,
+}
+
+/// The AuthDNS in the kernel, until it is dropped.
+#[derive(Debug)]
+pub struct KernelAuth {
+    ebpf: Ebpf,
+}
+
+impl KernelAuth {
+    /// Loads the program.
+    ///
+    /// # Errors
+    /// If this user may not, or the kernel refuses it.
+    pub fn load(program: &AuthProgram, listen: &Listen) -> Result<Self, KernelError> {
+        let mut loader = EbpfLoader::new();
+        loader.verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS);
+        let mut ebpf = loader.load(OBJECT).map_err(KernelError::load)?;
+        let map = ebpf.map_mut("config").ok_or(KernelError::Missing("the map `config`"))?;
+        Array::<_, [u8; CONFIG]>::try_from(map)?.set(0, program.config(listen), 0)?;
+        let mut auth = KernelAuth { ebpf };
+        for name in ["auth", "pass"] {
+            auth.program(name)?.load().map_err(|e| KernelError::program(name, e))?;
+        }
+        Ok(auth)
+    }
+
+    /// Attaches the program to a device, in the native mode of its driver.
+    ///
+    /// # Errors
+    /// If the device is missing or has no native mode.
+    pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
+        self.attach_program("auth", device)
+    }
+
+    /// Attaches a program that does nothing to the other end of a virtual link, which else does not take replies.
+    ///
+    /// # Errors
+    /// If the device is missing or has no native mode.
+    pub fn attach_pass(&mut self, device: &str) -> Result<(), KernelError> {
+        self.attach_program("pass", device)
+    }
+
+    fn attach_program(&mut self, name: &'static str, device: &str) -> Result<(), KernelError> {
+        let attached = self.program(name)?.attach(device, XdpMode::Driver);
+        attached.map(drop).map_err(|error| {
+            let causes = std::iter::successors(
+                Some(&error as &(dyn std::error::Error + 'static)),
+                |error| error.source(),
+            );
+            let why = causes.last().map_or(String::new(), ToString::to_string);
+            KernelError::Attach { device: device.to_owned(), why }
+        })
+    }
+
+    fn program(&mut self, name: &'static str) -> Result<&mut Xdp, KernelError> {
+        let program = self.ebpf.program_mut(name).ok_or(KernelError::Missing(name))?;
+        program.try_into().map_err(|e: ProgramError| KernelError::program(name, e))
+    }
+
+    /// Returns the counters.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn counters(&self) -> Result<KernelCounters, KernelError> {
+        let map = self.ebpf.map("counters").ok_or(KernelError::Missing("the map `counters`"))?;
+        let cores = PerCpuArray::<_, [u64; COUNTERS]>::try_from(map)?.get(&0, 0)?;
+        let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
+        Ok(KernelCounters {
+            queries: sum(0),
+            answers: sum(1),
+            nodata: sum(2),
+            nxdomain: sum(3),
+            passed: sum(4),
+            dropped: sum(5),
+        })
+    }
+
+    /// Runs the program on one frame without a device; returns what it sends back, `None` if it passes or drops the frame.
+    ///
+    /// # Errors
+    /// If the kernel cannot run it.
+    pub fn run(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, KernelError> {
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(out),
+            repeat: 1,
+            ..Default::default()
+        };
+        let run = self.program("auth")?.test_run(options);
+        let run = run.map_err(|e| KernelError::program("auth", e))?;
+        Ok((run.return_value == XDP_TX).then_some(run.data_size_out as usize))
+    }
+}
+
+const _: () = {
+    const fn is_pod<T: Pod>() {}
+    is_pod::<[u8; CONFIG]>();
+};

@@ -1,0 +1,78 @@
+//! Errors of loading and attaching, with what is missing and what to do.
+
+use aya::programs::ProgramError;
+use aya::{EbpfError, maps::MapError};
+use thiserror::Error;
+
+/// Error: a program cannot be loaded or attached.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// The user may not load programs.
+    #[error(
+        "this user may not load BPF programs: run as root, or with CAP_BPF and CAP_NET_ADMIN outside of containers, or use the engine `sockets`"
+    )]
+    NotPermitted,
+    /// The kernel refuses a program; what its verifier says stands below.
+    #[error("the kernel refuses the program `{name}` ({why}); Linux 6.1 or newer is needed\n{log}")]
+    Refused {
+        /// Name of the program.
+        name: &'static str,
+        /// The system's error.
+        why: String,
+        /// What the verifier printed.
+        log: String,
+    },
+    /// The device does not exist or has no native XDP.
+    #[error(
+        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not)"
+    )]
+    Attach {
+        /// Name of the device.
+        device: String,
+        /// The cause.
+        why: String,
+    },
+    /// The object does not have what this program expects.
+    #[error("the BPF object lacks {0}: it is not of this version")]
+    Missing(&'static str),
+    /// A map cannot be read or written.
+    #[error("cannot use a map of the program")]
+    Map(#[from] MapError),
+    /// The addresses cannot be served by one program.
+    #[error("{0}")]
+    Listen(String),
+}
+
+impl KernelError {
+    /// Describes why an object cannot be loaded.
+    pub(crate) fn load(error: EbpfError) -> Self {
+        Self::of("maps", &error)
+    }
+
+    /// Describes why a program cannot be loaded.
+    pub(crate) fn program(name: &'static str, error: ProgramError) -> Self {
+        let log = match &error {
+            ProgramError::LoadError { verifier_log, .. } => verifier_log.to_string(),
+            _ => String::new(),
+        };
+        match Self::of(name, &error) {
+            KernelError::Refused { name, why, .. } => KernelError::Refused { name, why, log },
+            other => other,
+        }
+    }
+
+    fn of(name: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        let denied = causes.any(|cause| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+                || cause.to_string().contains("Operation not permitted")
+        });
+        if denied {
+            KernelError::NotPermitted
+        } else {
+            KernelError::Refused { name, why: error.to_string(), log: String::new() }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The program of the AuthDNS against the AuthDNS: a reply that it gives is the same, octet for octet.
+
+use std::net::SocketAddr;
+
+use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
+use kernel::{AuthProgram, KernelAuth, KernelError, Listen};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use wire::Namespace;
+use wire::name::MAX_NAME;
+
+/// Number of queries for each configuration, unless the environment says another.
+const QUERIES: u64 = 40_000;
+const ETHERNET: usize = 14;
+const UDP: usize = 8;
+
+/// A query, and whether the program has to answer it.
+struct Case {
+    message: Vec<u8>,
+    plain: bool,
+}
+
+struct Random(ChaCha12Rng);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0.next_u64() % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// Letters in any case.
+    fn any_case(&mut self, name: &mut [u8]) {
+        for octet in name.iter_mut().filter(|octet| octet.is_ascii_alphabetic()) {
+            if self.one_in(2) {
+                *octet ^= 0x20;
+            }
+        }
+    }
+
+    /// Labels before the zone; whether the program knows them.
+    fn front(&mut self, namespace: &Namespace) -> (String, bool) {
+        let inside = namespace.nth(self.below(namespace.size()));
+        let address = if self.one_in(5) { (self.below(1 << 32) as u32).into() } else { inside };
+        let [a, b, c, d] = address.octets();
+        match self.below(12) {
+            0..=3 => (format!("{a:03}-{b:03}-{c:03}-{d:03}."), true),
+            4..=5 => (format!("{a}-{b}-{c}-{d}."), true),
+            6 => (format!("{a:02}-{b}-{c}-{d}."), true),
+            7 => (format!("x.{a}-{b}-{c}-{d}."), true),
+            8 => (
+                self.pick(&[
+                    "www.",
+                    "10-1-2.",
+                    "-1-2-3.",
+                    "256-1-2-3.",
+                    "ns.",
+                    "ns12.",
+                    "a.b.c.d.",
+                ])
+                .into(),
+                true,
+            ),
+            9 => ("ns1.".into(), false),
+            10 => (String::new(), false),
+            _ => (format!("{}.", "q".repeat(1 + self.below(63) as usize)), true),
+        }
+    }
+
+    fn query(&mut self, namespace: &Namespace) -> Case {
+        let zone = namespace.zone().to_string();
+        let zone = zone.trim_end_matches('.').to_owned();
+        let (front, mut plain) = self.front(namespace);
+        let other = ["10.in-addr.arpa", "example", "xdns64perf.test", "test"];
+        let zone = if self.one_in(10) {
+            plain = false;
+            self.pick(&other).to_owned()
+        } else {
+            zone
+        };
+        let mut question = Vec::new();
+        for label in format!("{front}{zone}").split('.').filter(|label| !label.is_empty()) {
+            question.push(label.len() as u8);
+            question.extend_from_slice(label.as_bytes());
+        }
+        question.push(0);
+        plain &= question.len() <= MAX_NAME;
+        self.any_case(&mut question);
+        let qtype: u16 = match self.below(12) {
+            0..=3 => 1,
+            4..=7 => 28,
+            8 => 15,
+            9 => 65,
+            _ => self.below(300) as u16,
+        };
+        plain &= qtype != 41 && !(128..=255).contains(&qtype);
+        question.extend_from_slice(&qtype.to_be_bytes());
+        let qclass: u16 = if self.one_in(30) { 3 } else { 1 };
+        plain &= qclass == 1;
+        question.extend_from_slice(&qclass.to_be_bytes());
+        let edns = self.one_in(2);
+        let flags = (self.0.next_u32() as u16) & 0x01f0;
+        let mut message = (self.0.next_u32() as u16).to_be_bytes().to_vec();
+        message.extend_from_slice(&flags.to_be_bytes());
+        message.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+        message.extend_from_slice(&question);
+        if edns {
+            let version = u8::from(self.one_in(20));
+            let options: &[u8] = if self.one_in(4) { &[0, 3, 0, 0] } else { &[] };
+            plain &= version == 0 && options.is_empty();
+            message.extend_from_slice(&[0, 0, 41]);
+            message.extend_from_slice(&(self.0.next_u32() as u16).to_be_bytes());
+            message.extend_from_slice(&[
+                0,
+                version,
+                self.0.next_u32() as u8,
+                0,
+                0,
+                options.len() as u8,
+            ]);
+            message.extend_from_slice(options);
+        }
+        if self.one_in(3) {
+            plain = false;
+            self.spoil(&mut message);
+        }
+        Case { message, plain }
+    }
+
+    /// Changes, cuts or extends a message.
+    fn spoil(&mut self, message: &mut Vec<u8>) {
+        for _ in 0..=self.below(3) {
+            match self.below(4) {
+                0 => message.truncate(self.below(message.len() as u64 + 1) as usize),
+                1 => message.extend((0..self.below(40)).map(|i| i as u8)),
+                _ if message.is_empty() => {}
+                _ => {
+                    let at = self.below(message.len() as u64) as usize;
+                    message[at] = self.0.next_u32() as u8;
+                }
+            }
+        }
+    }
+
+    /// A frame with the message, over IPv4 or IPv6.
+    fn frame(&mut self, message: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        let udp = (UDP + message.len()) as u16;
+        if self.one_in(2) {
+            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend_from_slice(&udp.to_be_bytes());
+            frame.extend_from_slice(&[17, 64]);
+            frame.extend_from_slice(&[0xfd; 16]);
+            frame.extend_from_slice(&[0xfe; 16]);
+        } else {
+            frame.extend_from_slice(&[8, 0, 0x45, 0]);
+            frame.extend_from_slice(&(20 + udp).to_be_bytes());
+            frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        }
+        frame.extend_from_slice(&[0x30, 0x39, 0, 53]);
+        frame.extend_from_slice(&udp.to_be_bytes());
+        frame.extend_from_slice(&[0, 0]);
+        frame.extend_from_slice(message);
+        // A short frame is filled up.
+        frame.resize(frame.len().max(60), 0);
+        frame
+    }
+}
+
+/// Adds words of 16 bits as the checksums of the Internet do.
+fn sum(parts: &[&[u8]]) -> u16 {
+    let mut sum = 0u64;
+    for part in parts {
+        for pair in part.chunks(2) {
+            sum += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
+        }
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Checks addresses, lengths and checksums of a reply; returns its message.
+fn message<'a>(query: &[u8], reply: &'a [u8]) -> &'a [u8] {
+    assert_eq!((&reply[..6], &reply[6..12]), (&query[6..12], &query[..6]), "MAC addresses");
+    assert_eq!(reply[12..14], query[12..14]);
+    let v6 = reply[12] == 0x86;
+    let (ip, from, to) = if v6 { (40, 22, 38) } else { (20, 26, 30) };
+    let size = to - from;
+    let at = ETHERNET + ip;
+    assert_eq!(
+        (&reply[from..to], &reply[to..to + size]),
+        (&query[to..to + size], &query[from..to])
+    );
+    assert_eq!(
+        (&reply[at..at + 2], &reply[at + 2..at + 4]),
+        (&query[at + 2..at + 4], &query[at..at + 2])
+    );
+    let len = u16::from_be_bytes([reply[at + 4], reply[at + 5]]);
+    assert_eq!(reply.len(), at + usize::from(len), "the frame ends with the datagram");
+    let of_ip = if v6 { &reply[18..20] } else { &reply[16..18] };
+    let more = if v6 { 0 } else { 20 };
+    assert_eq!(u16::from_be_bytes([of_ip[0], of_ip[1]]), len + more);
+    if !v6 {
+        assert_eq!(sum(&[&reply[ETHERNET..at]]), 0xffff, "checksum of IPv4");
+    }
+    let pseudo = [0, 17, reply[at + 4], reply[at + 5]];
+    assert_eq!(sum(&[&reply[from..to + size], &pseudo, &reply[at..]]), 0xffff, "checksum of UDP");
+    assert_ne!(reply[at + 6..at + 8], [0, 0]);
+    &reply[at + UDP..]
+}
+
+fn program(config: &AuthConfig) -> AuthProgram {
+    let prebuilt = config.prebuilt();
+    AuthProgram {
+        namespace: config.namespace,
+        pref64: config.pref64,
+        aaaa_below: prebuilt.aaaa_below,
+        address: prebuilt.address,
+        embedded: prebuilt.embedded,
+        soa: prebuilt.soa,
+        udp_size: prebuilt.udp_size,
+    }
+}
+
+fn configs() -> Vec<AuthConfig> {
+    let of = |prefix: &str, zone: &str, pref64: &str, aaaa| {
+        let namespace = Namespace::new(prefix.parse().expect(prefix), zone.parse().expect(zone));
+        let namespace = namespace.expect("a namespace");
+        AuthConfig { pref64: pref64.parse().expect(pref64), aaaa, ..AuthConfig::new(namespace) }
+    };
+    vec![
+        of("10.0.0.0/8", "dns64perf.test", "2001:db8:64::/96", AaaaPolicy::Never),
+        of("0.0.0.0/0", "a.B.c.example", "64:ff9b:1::/48", AaaaPolicy::Share(0.3)),
+        of("192.0.2.77/32", "t", "2001:db8::/32", AaaaPolicy::Always),
+        of("10.16.0.0/12", &["l"; 100].join("."), "2001:db8:100::/40", AaaaPolicy::Share(0.999)),
+        of("10.1.0.0/16", &"w".repeat(63), "2001:db8:1:2::/64", AaaaPolicy::Always),
+    ]
+}
+
+#[test]
+fn replies_are_those_of_the_sockets() {
+    let count = std::env::var("DNSDYNO_DIFFERENTIAL").ok().and_then(|n| n.parse().ok());
+    let count: u64 = count.unwrap_or(QUERIES);
+    let any: Vec<SocketAddr> = vec!["[::]:53".parse().expect("an address")];
+    let listen = Listen::new(&any).expect("one address");
+    for (number, config) in configs().into_iter().enumerate() {
+        let mut kernel = match KernelAuth::load(&program(&config), &listen) {
+            Err(why @ KernelError::NotPermitted) => return skip::because(why),
+            loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
+        };
+        let mut sockets = Auth::new(config.clone());
+        let mut random = Random(ChaCha12Rng::seed_from_u64(number as u64));
+        let (mut answered, mut plain) = (0, 0);
+        for _ in 0..count {
+            let case = random.query(&config.namespace);
+            let frame = random.frame(&case.message);
+            let (mut out, mut expected) = ([0; 2_048], [0; MAX_REPLY]);
+            let len = kernel.run(&frame, &mut out).expect("runs");
+            plain += u64::from(case.plain);
+            match len {
+                Some(len) => {
+                    answered += 1;
+                    let reply = message(&frame, &out[..len]);
+                    let of_sockets = sockets.answer(&case.message, &mut expected);
+                    let of_sockets = of_sockets.map(|len| &expected[..len]);
+                    assert_eq!(Some(reply), of_sockets, "to {:02x?}", case.message);
+                }
+                None => assert!(!case.plain, "no reply to {:02x?}", case.message),
+            }
+        }
+        let counters = kernel.counters().expect("counters");
+        assert_eq!(counters.answers + counters.nodata + counters.nxdomain, answered);
+        assert_eq!((counters.queries, counters.dropped), (counters.passed + answered, 0));
+        assert!(answered >= plain && plain > count / 4, "{answered} of {plain} of {count}");
+    }
+}
