@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Rules are for the names that clients query; targets of aliases have none. `*.NAME` is for all names below NAME. The files are
-//! lists ([`list`]) or response policy zones ([`zone`]); of several rules for a name the first one holds.
+//! lists (`list`) or response policy zones (`zone`); of several rules for a name the first one holds.
 
 mod list;
 mod zone;

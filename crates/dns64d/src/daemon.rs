@@ -146,12 +146,11 @@ impl Running {
         let shared = Arc::new(Mutex::new(active));
         let end = CancellationToken::new();
         let accepting = end.child_token();
-        let places = Arc::new(Places::new(budget.clone()));
         let common = carrier::Common {
             threads,
             workers: handles.clone(),
             active: shared.clone(),
-            places: places.clone(),
+            places: Arc::new(Places::new(budget.clone())),
             budget: budget.clone(),
             end: end.clone(),
             accepting: accepting.clone(),
@@ -161,13 +160,7 @@ impl Running {
         let (following, start) =
             Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
         others.push(thread("nat64".into(), move || nat64::run(start))?);
-        let source = Source {
-            workers: handles.clone(),
-            beats,
-            places,
-            budget: budget.clone(),
-            active: shared.clone(),
-        };
+        let source = Source::new(&common, beats);
         let services = Services {
             metrics,
             control,
@@ -179,7 +172,6 @@ impl Running {
         };
         services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
-        let settings = settings.clone();
         Ok(Running {
             text,
             settings,

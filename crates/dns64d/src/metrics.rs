@@ -13,7 +13,7 @@ use streams::scrape::{Page, serve};
 use tokio_util::sync::CancellationToken;
 
 use crate::beat::Beat;
-use crate::carrier::{Budget, Closed, Places, Refusal, Shared, Traffic};
+use crate::carrier::{Budget, Closed, Common, Places, Refusal, Shared, Traffic};
 use crate::worker::{Status, WorkerHandle};
 use crate::{dnstap, log};
 
@@ -25,6 +25,14 @@ pub(crate) struct Source {
     pub(crate) places: Arc<Places>,
     pub(crate) budget: Budget,
     pub(crate) active: Shared,
+}
+
+impl Source {
+    /// Returns the source for what the threads of the streams have in common, and these signs of life.
+    pub(crate) fn new(common: &Common, beats: Vec<Beat>) -> Self {
+        let Common { workers, places, budget, active, .. } = common.clone();
+        Source { workers, beats, places, budget, active }
+    }
 }
 
 /// Serves metrics until `end`.
