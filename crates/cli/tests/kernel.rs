@@ -11,7 +11,17 @@ const TWO_NAMESPACES: &str = r#"
 set -e
 export PATH=$PATH:/usr/sbin:/sbin
 ip link set lo up
-unshare --net sleep 60 &
+ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
+    until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
+}
+gone() { # gone FILE: waits until the program is detached, ten seconds at most
+    for round in $(seq 100); do
+        $there ip -d link show v1 >"$1"
+        grep -q xdp "$1" || return 0
+        sleep 0.1
+    done
+}
+unshare --net sleep infinity &
 peer=$!
 while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.05; done
 there="nsenter -t $peer -n"
@@ -26,7 +36,8 @@ $there "$0" auth --listen [fd00:77::2]:53 --listen 10.77.0.2:53 --aaaa-share 0.5
 auth=$!
 # The other end of a veth pair takes replies only if there is a program, too.
 "$0" auth --listen [::1]:5353 --engine kernel --device v0 >other.txt 2>&1 &
-until grep -q ready auth.txt && grep -q ready other.txt; do sleep 0.05; done
+ready auth.txt "$auth"
+ready other.txt $!
 for address in 10.77.0.2:53 [fd00:77::2]:53; do
     "$0" load $address --type A --rate 2k --duration 1s --namespace 10.0.0.0/16 --json A-${address%%[.:]*}.json >/dev/null
 done
@@ -34,15 +45,14 @@ done
 $there ip -d link show v1 >attached.txt
 kill "$auth"
 wait "$auth"
-$there ip -d link show v1 >ended.txt
+gone ended.txt
 $there "$0" auth --listen [fd00:77::2]:53 --engine kernel --device v1 >auth2.txt 2>&1 &
 auth=$!
-until grep -q ready auth2.txt; do sleep 0.05; done
+ready auth2.txt "$auth"
 $there "$0" auth --listen [fd00:77::2]:5353 --engine kernel --device v1 --duration 1s >second.txt 2>&1 || echo "code $?" >>second.txt
 kill -KILL "$auth"
 wait "$auth" 2>/dev/null || true
-sleep 0.2
-$there ip -d link show v1 >killed.txt
+gone killed.txt
 kill $peer
 "#;
 

@@ -10,7 +10,7 @@
 // Bounds:    a message of 17 to 300 octets, a name of at most 255 octets and 127 labels, a reply of at most 512 octets.
 //
 // A reply is built in a buffer of the core, in place of the query: header, question, one prebuilt record with a few stores,
-// OPT. The checksum of a query is not checked: on a virtual link it is not filled in, and a network card has checked it.
+// OPT. Lengths of IP and UDP must agree. The checksum of UDP is not checked: on a virtual link it is not filled in.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -49,8 +49,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct config {
 	__u64 aaaa_below;	// names with an AAAA record: those whose hash is below it, of 2^53
 	__u32 prefix, mask;	// of the namespace, in host order
-	__u32 v4;		// address to answer for, as on the wire; 0 for any
-	__u8 v6[16];		// all zeros for any
+	__u32 v4;		// address to answer for, as on the wire
+	__u8 v6[16];
 	__u16 port;		// as on the wire
 	__u16 zone_len;		// of `zone`, in octets
 	__u16 soa_len;		// of `soa`, in octets
@@ -255,8 +255,9 @@ static __always_inline void put(__u8 *b, __u32 at, const __u8 *record, __u32 wor
 		*(__u64 *)(b + AT(at + 8 * i)) = *(const __u64 *)(record + 8 * i);
 }
 
-// Writes the reply over the query in the buffer; returns its length, or 0 if the sockets are to answer.
-static __always_inline __u32 reply(struct buffer *buffer, struct config *c, struct counts *n, __u32 len)
+// Writes the reply over the query in the buffer; returns its length, or 0 if the sockets are to answer. Its kind: NXDOMAIN, 1
+// for NODATA, 0 for an answer.
+static __always_inline __u32 reply(struct buffer *buffer, struct config *c, __u32 *kind, __u32 len)
 {
 	__u8 *b = buffer->b;
 	__u16 flags = load16(b, 2), additional = load16(b, 10), type, class, dnssec_ok = 0;
@@ -270,7 +271,7 @@ static __always_inline __u32 reply(struct buffer *buffer, struct config *c, stru
 	type = load16(b, end);
 	class = load16(b, end + 2);
 	at = end + 4;
-	if (class != 1 || type == TYPE_OPT || type >= 128 && type <= 255 || type == 251 || type == 252)
+	if (class != 1 || type == TYPE_OPT || type >= 128 && type <= 255)
 		return 0;
 	if (additional) {
 		if (!plain_opt(b, at))
@@ -334,19 +335,14 @@ static __always_inline __u32 reply(struct buffer *buffer, struct config *c, stru
 	store16(b, 2, FLAG_QR | FLAG_AA | (flags & (FLAG_RD | FLAG_CD)) | (missing ? NXDOMAIN : 0));
 	store16(b, 6, !nodata);
 	store16(b, 8, nodata);
-	if (missing)
-		n->nxdomain++;
-	else if (nodata)
-		n->nodata++;
-	else
-		n->answers++;
+	*kind = missing ? NXDOMAIN : nodata;
 	return at;
 }
 
 SEC("xdp")
 int auth(struct xdp_md *ctx)
 {
-	__u32 zero = 0, ip_len, padding;
+	__u32 zero = 0, ip_len, ip_size, padding, kind;
 	__u64 len, out;
 	struct config *c = bpf_map_lookup_elem(&config, &zero);
 	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
@@ -361,6 +357,9 @@ int auth(struct xdp_md *ctx)
 
 	if (!c || !n || !buffer || data + sizeof(*eth) + sizeof(struct ipv6hdr) > end)
 		return XDP_PASS;
+	// Neither broadcast nor multicast.
+	if (eth->h_dest[0] & 1)
+		return XDP_PASS;
 	v6 = eth->h_proto == bpf_htons(ETH_P_IPV6);
 	if (v6) {
 		struct ipv6hdr *ip = data + sizeof(*eth);
@@ -368,16 +367,18 @@ int auth(struct xdp_md *ctx)
 
 		if (ip->nexthdr != IPPROTO_UDP || !(c->addresses & 2))
 			return XDP_PASS;
-		if ((own[0] | own[1]) && (to[0] != own[0] || to[1] != own[1]))
+		if (to[0] != own[0] || to[1] != own[1])
 			return XDP_PASS;
+		ip_size = bpf_ntohs(ip->payload_len);
 		ip_len = sizeof(*ip);
 	} else {
 		struct iphdr *ip = data + sizeof(*eth);
 
 		if (eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 || ip->version != 4 || ip->protocol != IPPROTO_UDP)
 			return XDP_PASS;
-		if (!(c->addresses & 1) || ip->frag_off & bpf_htons(0x3fff) || (c->v4 && ip->daddr != c->v4))
+		if (!(c->addresses & 1) || ip->frag_off & bpf_htons(0x3fff) || ip->daddr != c->v4)
 			return XDP_PASS;
+		ip_size = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 		ip_len = sizeof(*ip);
 	}
 	udp = data + sizeof(*eth) + ip_len;
@@ -385,7 +386,7 @@ int auth(struct xdp_md *ctx)
 		return XDP_PASS;
 	n->queries++;
 	len = bpf_ntohs(udp->len) - sizeof(*udp);
-	if (len < MIN_MESSAGE || len > MAX_MESSAGE)
+	if (len < MIN_MESSAGE || len > MAX_MESSAGE || ip_size != len + sizeof(*udp) || (v6 && !udp->check))
 		goto pass;
 	out = sizeof(*eth) + ip_len + sizeof(*udp);
 	// A frame may be longer than its datagram.
@@ -394,18 +395,13 @@ int auth(struct xdp_md *ctx)
 		goto pass;
 	if (bpf_xdp_load_bytes(ctx, out, buffer->b, len))
 		goto pass;
-	out = reply(buffer, c, n, len);
-	if (!out)
+	out = reply(buffer, c, &kind, len);
+	if (!out || out > MAX_REPLY)
 		goto pass;
-	if (out > MAX_REPLY) {
-		n->dropped++;
-		return XDP_DROP;
-	}
 	bound(out);
-	if (bpf_xdp_adjust_tail(ctx, (int)out - (int)len - (int)padding)) {
-		n->dropped++;
-		return XDP_DROP;
-	}
+	// The frame is as it was if there is no room behind it.
+	if (bpf_xdp_adjust_tail(ctx, (int)out - (int)len - (int)padding))
+		goto pass;
 	if (out < MIN_MESSAGE || bpf_xdp_store_bytes(ctx, sizeof(*eth) + ip_len + sizeof(*udp), buffer->b, out)) {
 		n->dropped++;
 		return XDP_DROP;
@@ -455,15 +451,14 @@ int auth(struct xdp_md *ctx)
 	sum = bpf_csum_diff(0, 0, (void *)buffer->b, (out + 3) & 0x3fc, sum);
 	check = fold(sum);
 	udp->check = check ? check : 0xffff;
+	if (kind == NXDOMAIN)
+		n->nxdomain++;
+	else if (kind)
+		n->nodata++;
+	else
+		n->answers++;
 	return XDP_TX;
 pass:
 	n->passed++;
-	return XDP_PASS;
-}
-
-// For the other end of a virtual link: XDP_TX towards an end without a program vanishes.
-SEC("xdp")
-int pass(struct xdp_md *ctx)
-{
 	return XDP_PASS;
 }

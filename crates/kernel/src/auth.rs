@@ -11,6 +11,8 @@ use crate::error::KernelError;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
+/// Name of the program.
+const NAME: &str = "auth";
 /// Size of `struct config`.
 const CONFIG: usize = 416;
 /// Number of counters of each core.
@@ -40,7 +42,7 @@ pub struct AuthProgram {
     pub udp_size: u16,
 }
 
-/// Where the program answers: a port, and an address of each family or all of it.
+/// Where the program answers: a port, and an address of one or both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
     port: u16,
@@ -56,6 +58,10 @@ impl Listen {
     pub fn new(addresses: &[SocketAddr]) -> Result<Self, KernelError> {
         let error = |what: &str| KernelError::Listen(format!("with the engine `kernel` {what}"));
         let Some(first) = addresses.first() else { return Err(error("there must be an address")) };
+        if addresses.iter().any(|address| address.ip().is_unspecified()) {
+            // A device sees packets to other hosts too.
+            return Err(error("addresses are written out, not [::] or 0.0.0.0"));
+        }
         let mut listen = Listen { port: first.port(), v4: None, v6: None };
         for address in addresses {
             if address.port() != listen.port {
@@ -63,14 +69,8 @@ impl Listen {
             }
             let place = if address.is_ipv4() { &mut listen.v4 } else { &mut listen.v6 };
             if place.replace(address.ip()).is_some() {
-                return Err(error(
-                    "there is one address of IPv4 and one of IPv6, or [::] or 0.0.0.0",
-                ));
+                return Err(error("there is at most one address of IPv4 and one of IPv6"));
             }
-        }
-        // [::] is for both families.
-        if listen.v6.is_some_and(|ip| ip.is_unspecified()) && listen.v4.is_none() {
-            listen.v4 = Some(Ipv4Addr::UNSPECIFIED.into());
         }
         Ok(listen)
     }
@@ -179,9 +179,7 @@ impl KernelAuth {
         let map = ebpf.map_mut("config").ok_or(KernelError::Missing("the map `config`"))?;
         Array::<_, [u8; CONFIG]>::try_from(map)?.set(0, program.config(listen), 0)?;
         let mut auth = KernelAuth { ebpf };
-        for name in ["auth", "pass"] {
-            auth.program(name)?.load().map_err(|e| KernelError::program(name, e))?;
-        }
+        auth.program()?.load().map_err(|e| KernelError::program(NAME, e))?;
         Ok(auth)
     }
 
@@ -190,19 +188,7 @@ impl KernelAuth {
     /// # Errors
     /// If the device is missing or has no native mode.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
-        self.attach_program("auth", device)
-    }
-
-    /// Attaches a program that does nothing to the other end of a virtual link, which else does not take replies.
-    ///
-    /// # Errors
-    /// If the device is missing or has no native mode.
-    pub fn attach_pass(&mut self, device: &str) -> Result<(), KernelError> {
-        self.attach_program("pass", device)
-    }
-
-    fn attach_program(&mut self, name: &'static str, device: &str) -> Result<(), KernelError> {
-        let attached = self.program(name)?.attach(device, XdpMode::Driver);
+        let attached = self.program()?.attach(device, XdpMode::Driver);
         attached.map(drop).map_err(|error| {
             let causes = std::iter::successors(
                 Some(&error as &(dyn std::error::Error + 'static)),
@@ -213,9 +199,9 @@ impl KernelAuth {
         })
     }
 
-    fn program(&mut self, name: &'static str) -> Result<&mut Xdp, KernelError> {
-        let program = self.ebpf.program_mut(name).ok_or(KernelError::Missing(name))?;
-        program.try_into().map_err(|e: ProgramError| KernelError::program(name, e))
+    fn program(&mut self) -> Result<&mut Xdp, KernelError> {
+        let program = self.ebpf.program_mut(NAME).ok_or(KernelError::Missing(NAME))?;
+        program.try_into().map_err(|e: ProgramError| KernelError::program(NAME, e))
     }
 
     /// Returns the counters.
@@ -247,8 +233,8 @@ impl KernelAuth {
             repeat: 1,
             ..Default::default()
         };
-        let run = self.program("auth")?.test_run(options);
-        let run = run.map_err(|e| KernelError::program("auth", e))?;
+        let run = self.program()?.test_run(options);
+        let run = run.map_err(|e| KernelError::program(NAME, e))?;
         Ok((run.return_value == XDP_TX).then_some(run.data_size_out as usize))
     }
 }

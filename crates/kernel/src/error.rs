@@ -4,6 +4,9 @@ use aya::programs::ProgramError;
 use aya::{EbpfError, maps::MapError};
 use thiserror::Error;
 
+/// The system's error for a missing right. A verifier that refuses a program gives EACCES or another one.
+const EPERM: i32 = 1;
+
 /// Error: a program cannot be loaded or attached.
 #[derive(Debug, Error)]
 pub enum KernelError {
@@ -64,10 +67,9 @@ impl KernelError {
     fn of(name: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {
         let mut causes = std::iter::successors(Some(error), |error| error.source());
         let denied = causes.any(|cause| {
-            cause
-                .downcast_ref::<std::io::Error>()
-                .is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
-                || cause.to_string().contains("Operation not permitted")
+            let system =
+                cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+            system == Some(EPERM)
         });
         if denied {
             KernelError::NotPermitted

@@ -165,7 +165,7 @@ impl Random {
         }
         frame.extend_from_slice(&[0x30, 0x39, 0, 53]);
         frame.extend_from_slice(&udp.to_be_bytes());
-        frame.extend_from_slice(&[0, 0]);
+        frame.extend_from_slice(&[0x12, 0x34]);
         frame.extend_from_slice(message);
         // A short frame is filled up.
         frame.resize(frame.len().max(60), 0);
@@ -249,8 +249,9 @@ fn configs() -> Vec<AuthConfig> {
 fn replies_are_those_of_the_sockets() {
     let count = std::env::var("DNSDYNO_DIFFERENTIAL").ok().and_then(|n| n.parse().ok());
     let count: u64 = count.unwrap_or(QUERIES);
-    let any: Vec<SocketAddr> = vec!["[::]:53".parse().expect("an address")];
-    let listen = Listen::new(&any).expect("one address");
+    let own = ["10.0.0.2:53", "[fefe:fefe:fefe:fefe:fefe:fefe:fefe:fefe]:53"];
+    let own: Vec<SocketAddr> = own.iter().map(|at| at.parse().expect(at)).collect();
+    let listen = Listen::new(&own).expect("one address of each family");
     for (number, config) in configs().into_iter().enumerate() {
         let mut kernel = match KernelAuth::load(&program(&config), &listen) {
             Err(why @ KernelError::NotPermitted) => return skip::because(why),
@@ -280,5 +281,50 @@ fn replies_are_those_of_the_sockets() {
         assert_eq!(counters.answers + counters.nodata + counters.nxdomain, answered);
         assert_eq!((counters.queries, counters.dropped), (counters.passed + answered, 0));
         assert!(answered >= plain && plain > count / 4, "{answered} of {plain} of {count}");
+    }
+}
+
+#[test]
+fn frames_of_others_are_passed_up() {
+    let config = configs().swap_remove(0);
+    let only_v4 = Listen::new(&["10.0.0.2:53".parse().expect("an address")]).expect("one address");
+    let mut kernel = match KernelAuth::load(&program(&config), &only_v4) {
+        Err(why @ KernelError::NotPermitted) => return skip::because(why),
+        loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
+    };
+    let mut random = Random(ChaCha12Rng::seed_from_u64(7));
+    let mut frame_of = |v6: bool| loop {
+        let case = random.query(&config.namespace);
+        let frame = random.frame(&case.message);
+        if case.plain && frame.len() > 60 && (frame[12] == 0x86) == v6 {
+            return frame;
+        }
+    };
+    let (v4, v6) = (frame_of(false), frame_of(true));
+    let mut answers = |frame: &[u8]| kernel.run(frame, &mut [0; 2_048]).expect("runs").is_some();
+    assert!(answers(&v4), "the frame itself is answered");
+    assert!(!answers(&v6), "there is no address of IPv6");
+    let changed = |at: usize, octets: &[u8]| {
+        let mut frame = v4.clone();
+        frame[at..at + octets.len()].copy_from_slice(octets);
+        frame
+    };
+    let ip = ETHERNET;
+    let udp = ETHERNET + 20;
+    for (what, frame) in [
+        ("multicast", changed(0, &[1, 0, 0x5e])),
+        ("another protocol", changed(12, &[0x88, 0xa8])),
+        ("options of IP", changed(ip, &[0x46])),
+        ("a fragment", changed(ip + 6, &[0x20, 0])),
+        ("TCP", changed(ip + 9, &[6])),
+        ("another address", changed(ip + 16, &[10, 0, 0, 3])),
+        ("another port", changed(udp + 2, &[0, 54])),
+        ("a datagram longer than its packet", changed(udp + 4, &[1, 0])),
+        ("a datagram shorter than its packet", changed(udp + 4, &[0, 30])),
+        ("a packet longer than its frame", changed(ip + 2, &[4, 0])),
+        ("a frame that is cut", v4[..v4.len() - 1].to_vec()),
+        ("more padding than a frame has", [v4.clone(), vec![0; 80]].concat()),
+    ] {
+        assert!(!answers(&frame), "{what}");
     }
 }

@@ -1,5 +1,7 @@
 //! The AuthDNS in the kernel, before the sockets.
 
+use std::net::SocketAddr;
+
 use ::auth::{AuthConfig, AuthCounters};
 use anyhow::anyhow;
 use kernel::{AuthProgram, KernelAuth, KernelCounters, KernelError, Listen};
@@ -9,7 +11,11 @@ use crate::failure::Failure;
 
 /// Attaches the program to the devices if it is asked for; without the right to do so the sockets answer alone, which is
 /// said.
-pub(super) fn start(args: &AuthArgs, config: &AuthConfig) -> Result<Option<KernelAuth>, Failure> {
+pub(super) fn start(
+    args: &AuthArgs,
+    config: &AuthConfig,
+    addresses: &[SocketAddr],
+) -> Result<Option<KernelAuth>, Failure> {
     if args.engine == AuthEngine::Sockets {
         let given = args.device.is_empty();
         return given
@@ -20,7 +26,7 @@ pub(super) fn start(args: &AuthArgs, config: &AuthConfig) -> Result<Option<Kerne
         let why = "--engine kernel answers at once and correctly: delays, losses, faults, capacities, stalls and --remember are of --engine sockets";
         return Err(Failure::input(anyhow!(why)));
     }
-    let listen = Listen::new(&args.listen).map_err(Failure::input)?;
+    let listen = Listen::new(addresses).map_err(Failure::input)?;
     let mut kernel = match KernelAuth::load(&program(config), &listen) {
         Err(why @ KernelError::NotPermitted) => {
             eprintln!("warning: {why}; the sockets answer alone");
@@ -36,7 +42,7 @@ pub(super) fn start(args: &AuthArgs, config: &AuthConfig) -> Result<Option<Kerne
 
 /// Adds what the kernel answered. What it passed up was counted by the sockets.
 pub(super) fn add(counters: &mut AuthCounters, kernel: &KernelCounters) {
-    counters.queries += kernel.queries - kernel.passed;
+    counters.queries += kernel.queries.saturating_sub(kernel.passed);
     counters.answers += kernel.answers;
     counters.nodata += kernel.nodata;
     counters.nxdomain += kernel.nxdomain;

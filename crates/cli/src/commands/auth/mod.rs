@@ -83,7 +83,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         stream_fault: args.stream_fault,
     };
     let server = AuthServer::start(&config, &listen, stop.clone())?;
-    let in_kernel = in_kernel::start(&args, &config)?;
+    let in_kernel = in_kernel::start(&args, &config, server.addresses())?;
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     let encrypted: String =
         server.encrypted().iter().map(|(address, name)| format!(", {address} ({name})")).collect();
@@ -103,7 +103,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     let stream_faults = server.stream_faults();
     let mut c = server.stop()?;
     if let Some(kernel) = in_kernel {
-        let counters = kernel.counters().map_err(Failure::input)?;
+        let counters = kernel.counters().map_err(Failure::run)?;
         in_kernel::add(&mut c, &counters);
         println!(
             "{} of them in the kernel, {} of which were left to the sockets",
