@@ -314,9 +314,12 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
     at_least_one(s.tester.clients, "tester.clients")?;
     let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     must(
-        s.host.sysctl.keys().all(|key| key.chars().all(word) && !key.contains("..")),
+        s.host
+            .sysctl
+            .keys()
+            .all(|key| key.starts_with("net.") && key.chars().all(word) && !key.contains("..")),
         "host.sysctl",
-        "settings of the kernel are named as sysctl(8) does, such as net.ipv4.udp_early_demux",
+        "settings of the hosts' networks are named as sysctl(8) does, such as net.ipv4.udp_early_demux; others are of the whole machine",
     )?;
     must(
         s.host.governor.chars().all(|c| c.is_ascii_lowercase()) && !s.host.governor.is_empty(),

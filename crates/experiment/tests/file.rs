@@ -139,6 +139,10 @@ fn errors_have_their_place() {
         (with("[tester]\ntransport = \"sctp\""), "x.toml:21:13: `sctp` is not a transport"),
         (with("[dut]\ncpu-limit = 0.0"), "x.toml:21:13: `cpu-limit` is a number from 0.01 to 4096"),
         (
+            with("[host]\nsysctl.\"kernel.core_pattern\" = \"x\""),
+            "x.toml:21:1: settings of the hosts' networks are named as sysctl(8) does",
+        ),
+        (
             with("[tester]\nports-per-thread = 5000"),
             "x.toml:21:20: `ports-per-thread` is a number from 1 to 4096",
         ),
