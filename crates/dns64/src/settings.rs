@@ -103,7 +103,7 @@ impl Settings {
         };
         self.sources() == other.sources()
             && cache(self) == cache(other)
-            && self.rules.synthesises_like(&other.rules)
+            && (Arc::ptr_eq(&self.rules, &other.rules) || self.rules.synthesises_like(&other.rules))
             && self.workers == other.workers
     }
 

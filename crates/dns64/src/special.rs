@@ -21,6 +21,8 @@ use crate::question::Key;
 const IPV4ONLY: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// TTL of `ipv4only.arpa` in seconds, as in IANA's own zone.
 const IPV4ONLY_TTL: u32 = 86_400;
+/// TTL of the answer that there is no prefix, in seconds.
+const NO_PREFIX_TTL: u32 = 60;
 /// Domain of the reverse names of IPv6 addresses.
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// TTL of a name made from an address, and of the absence of records at reverse names, in seconds.
@@ -229,8 +231,10 @@ fn ipv4only(
             if !at_apex {
                 c.rcode(Rcode::NXDOMAIN);
             }
-            c.authority(&zone.soa());
-            c.limit_ttl(IPV4ONLY_TTL);
+            // Without a prefix there may be one soon.
+            let ttl = if at_apex && qtype == Qtype::AAAA { NO_PREFIX_TTL } else { IPV4ONLY_TTL };
+            c.authority(&Zone { ttl, ..zone }.soa());
+            c.limit_ttl(ttl);
         }
     });
     if synthesised {

@@ -37,7 +37,7 @@ impl Bound {
     /// # Errors
     /// When an address cannot be bound, or a certificate cannot be read; the error names the setting.
     pub(crate) fn new(config: &Config, workers: usize) -> anyhow::Result<Self> {
-        let mut kept = Kept::take();
+        let mut kept = Kept::take(&config.server.route);
         let options = worker::options(config.server.socket_buffer.0);
         let prepare = |socket: BorrowedFd<'_>| route::prepare(&config.server.route, socket);
         let engines = kept.engines(&config.server.listen, workers, options, &prepare);

@@ -12,6 +12,7 @@ mod handshake;
 mod message;
 
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use dns64::Entry;
 use dns64::config::{DNSTAP_QUEUE, DnstapConfig};
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio_util::sync::CancellationToken;
 
 /// Time between two attempts to connect.
@@ -163,9 +165,12 @@ impl Writer {
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
-        let mut stream = UnixStream::connect(&self.config.socket)?;
-        stream.set_read_timeout(Some(RETRY))?;
-        stream.set_write_timeout(Some(LOOK))?;
+        // A reader that stands still takes no connections; the time to send is that to connect, too.
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_write_timeout(Some(LOOK))?;
+        socket.set_read_timeout(Some(RETRY))?;
+        socket.connect(&SockAddr::unix(&self.config.socket)?)?;
+        let mut stream = UnixStream::from(OwnedFd::from(socket));
         handshake::start(&mut stream)?;
         Ok(stream)
     }

@@ -40,7 +40,7 @@ fn read(path: &PathBuf) -> anyhow::Result<String> {
 /// Returns the remedy for a file that cannot be read.
 fn unreadable(path: &Path) -> String {
     match path.exists() {
-        true => "it cannot be read: it must be a text file that server.user may read".into(),
+        true => "it cannot be read: it must be a text file that server.user may read, in a folder that was there at the start (server.restrict-files)".into(),
         false => "there is no such file: write it, or remove the setting".into(),
     }
 }

@@ -14,10 +14,14 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Context;
+use dns64::config::RouteConfig;
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
+use socket2::SockRef;
 use streams::{serve, tcp};
 use udp::{Prepare, UdpEngine, UdpOptions};
+
+use crate::route;
 
 /// Sockets of the service manager, by kind, each with its name.
 #[derive(Default)]
@@ -27,8 +31,9 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Takes the sockets that the service manager passed to this process.
-    pub(crate) fn take() -> Self {
+    /// Takes the sockets that the service manager passed to this process, but for those that are bound to another device than
+    /// that of `route`.
+    pub(crate) fn take(route: &RouteConfig) -> Self {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':').map(str::to_owned);
         let mut passed = ListenFd::from_env();
@@ -43,6 +48,8 @@ impl Kept {
                 tracing::warn!(name, "a descriptor of the service manager is no internet socket");
             }
         }
+        kept.udp.retain(|(name, socket)| follows(route, name, socket.into()));
+        kept.tcp.retain(|(name, socket)| follows(route, name, socket.into()));
         // In the order of the workers that had them: the cache of a worker is that of its clients.
         kept.udp.sort_by_cached_key(|(name, _)| (name.len(), name.clone()));
         kept
@@ -117,8 +124,7 @@ impl Kept {
                 name,
                 "closing the socket for {kind} {address} of the service manager: no setting has this address"
             );
-            let forget = [NotifyState::FdStoreRemove, NotifyState::FdName(name)];
-            let _ = sd_notify::notify(false, &forget);
+            forget(name);
         }
     }
 }
@@ -134,6 +140,28 @@ pub(crate) fn keep_all(engines: &[UdpEngine]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Gives a socket the class of traffic of `route`; returns false, and lets the service manager forget it, if it is bound to
+/// another device.
+fn follows(route: &RouteConfig, name: &str, socket: SockRef<'_>) -> bool {
+    let device = socket.device().ok().flatten().unwrap_or_default();
+    let rest = RouteConfig { device: String::new(), ..route.clone() };
+    let is_same = device.strip_suffix(b"\0").unwrap_or(&device) == route.device.as_bytes();
+    let follows = is_same && route::prepare(&rest, socket.as_fd()).is_ok();
+    if !follows {
+        tracing::warn!(
+            name,
+            "a socket of the service manager is replaced: server.route is another one"
+        );
+        forget(name);
+    }
+    follows
+}
+
+/// Lets the service manager keep a socket no longer.
+fn forget(name: &str) {
+    let _ = sd_notify::notify(false, &[NotifyState::FdStoreRemove, NotifyState::FdName(name)]);
 }
 
 /// Returns whether there is a service manager that may keep sockets.

@@ -246,10 +246,11 @@ impl Worker {
             let now = engine.now();
             handle.shared.beat.give();
             let mut result = HookResult::Nothing;
+            // Before new settings, which begin anew with what is observed.
+            role.observed().into_iter().for_each(|observed| observer.pass(observed, now));
             if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
-            role.observed().into_iter().for_each(|observed| observer.pass(observed, now));
             let upstream_connections = role.upstream_connections();
             for mut message in role.drain_to_streams() {
                 if let ToStreams::Answer { stream: DISCOVERY, message } = message {

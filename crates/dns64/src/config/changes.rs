@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 14] = [
+const NEED_RESTART: [&str; 15] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
@@ -18,6 +18,7 @@ const NEED_RESTART: [&str; 14] = [
     "server.restrict-files",
     "server.log-format",
     "limits.outstanding",
+    "cache.snapshot",
     "metrics",
     "control",
     "dnstap",

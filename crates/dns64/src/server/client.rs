@@ -40,11 +40,11 @@ impl Dns64 {
     pub(super) fn on_query(&mut self, received: &Received<'_>, now: Nanos, tx: &mut TxBatch) {
         self.counters.queries_udp += 1;
         let to = ReplyTo::Datagram(Destination::reply_to(received));
-        let (peer, bytes) = (received.peer.ip(), received.bytes);
+        let (peer, bytes) = (received.peer.ip().to_canonical(), received.bytes);
         if self.settings.config.server.is_proxy(peer) {
             return match proxy::version2(bytes) {
                 Ok(Header { client, len }) => {
-                    let client = client.map_or(peer, |client| client.ip());
+                    let client = client.map_or(peer, |client| client.ip().to_canonical());
                     self.query(to, client, Transport::Udp, &bytes[len..], now, tx);
                 }
                 Err(_) => self.counters.proxy_errors += 1,

@@ -61,7 +61,7 @@ impl Dns64 {
             }
             Rule::Nxdomain => self.answer_absent(key, Rcode::NXDOMAIN),
             Rule::NoData => self.answer_absent(key, Rcode::NOERROR),
-            Rule::Records(records) => self.answer_records(key, view, records),
+            Rule::Records(records) => self.answer_records(key, view, records, now),
         }
         self.deliver(client, Age::Fresh, now, tx);
         Ruled::Done
@@ -79,7 +79,7 @@ impl Dns64 {
     }
 
     /// Composes an answer with the records of a rule; AAAA are synthesised if there are none.
-    fn answer_records(&mut self, key: &Key, view: View, records: &[LocalRecord]) {
+    fn answer_records(&mut self, key: &Key, view: View, records: &[LocalRecord], now: Nanos) {
         let policy = &self.settings.policy;
         let is_wanted = |rtype| key.qtype == rtype || key.qtype == Qtype::ANY;
         let wanted = || records.iter().filter(|record| is_wanted(record.rtype));
@@ -88,6 +88,7 @@ impl Dns64 {
             octets.filter(|_| record.rtype == Qtype::A).map(Ipv4Addr::from)
         };
         let view = policy.permitted(view, key.flags);
+        let longest = policy.longest_ttl(view, now);
         let mut count = 0;
         let answer = &mut self.scratch.answer;
         answer.compose(&self.scratch.question, |c| {
@@ -102,7 +103,7 @@ impl Dns64 {
                 let inner = records.iter().filter_map(|record| Some((record.ttl, v4(record)?)));
                 for (ttl, address) in inner {
                     for outer in policy.map(view, address) {
-                        c.at_question(Qtype::AAAA, ttl, &outer.octets());
+                        c.at_question(Qtype::AAAA, ttl.min(longest), &outer.octets());
                         count += 1;
                     }
                 }

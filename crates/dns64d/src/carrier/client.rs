@@ -58,10 +58,12 @@ pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: R
     let headers = Arc::new(Semaphore::new(HEADERS));
     loop {
         // A failed accept is temporary (the connection was reset, or no descriptor is free).
-        let Ok((stream, peer)) = listener.accept().await else {
+        let Ok((stream, mut peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
+        // A socket that was passed to this server may be of both families.
+        peer.set_ip(peer.ip().to_canonical());
         if !carrier.settings().config.server.is_proxy(peer.ip()) {
             enter(stream, peer, &protocol, &carrier);
             continue;
@@ -74,7 +76,11 @@ pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: R
         tokio::task::spawn_local(async move {
             let mut stream = stream;
             match timeout(HANDSHAKE, named_client(&mut stream)).await {
-                Ok(Ok(client)) => enter(stream, client.unwrap_or(peer), &protocol, &carrier),
+                Ok(Ok(client)) => {
+                    let mut client = client.unwrap_or(peer);
+                    client.set_ip(client.ip().to_canonical());
+                    enter(stream, client, &protocol, &carrier);
+                }
                 Ok(Err(_)) | Err(_) => carrier.places.refuse(transport, Refusal::Proxy),
             }
             drop(header);
