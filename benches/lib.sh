@@ -177,6 +177,7 @@ start_unbound() { # start_unbound MEGABYTES [SETTING...]: as a DNS64 server in t
 ask_dns64() { # ask_dns64 PORT ARGUMENT...: a load of AAAA queries; the result in out.json
     local port=$1
     shift
+    rm -f "$work/out.json"
     tester "$dnsdyno" load "10.9.0.2:$port" --type AAAA --expect-pref64 "$pref64" --cpus 0 --wait yield --shared-core \
         --json "$work/out.json" "$@" >"$work/load.log" 2>&1 || true
 }
