@@ -12,6 +12,7 @@
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dns64::config::RouteConfig;
@@ -22,6 +23,9 @@ use streams::{serve, tcp};
 use udp::{Prepare, UdpEngine, UdpOptions};
 
 use crate::route;
+
+/// Longest time in which the service manager closes a socket that it is to keep no longer.
+const FORGOTTEN: Duration = Duration::from_secs(5);
 
 /// Sockets of the service manager, by kind, each with its name.
 #[derive(Default)]
@@ -48,11 +52,30 @@ impl Kept {
                 tracing::warn!(name, "a descriptor of the service manager is no internet socket");
             }
         }
-        kept.udp.retain(|(name, socket)| follows(route, name, socket.into()));
-        kept.tcp.retain(|(name, socket)| follows(route, name, socket.into()));
+        kept.follow(route);
         // In the order of the workers that had them: the cache of a worker is that of its clients.
         kept.udp.sort_by_cached_key(|(name, _)| (name.len(), name.clone()));
         kept
+    }
+
+    /// Keeps the sockets that are bound to the device of `route`, and gives them its class of traffic. The others are closed,
+    /// and their addresses are free when this returns.
+    fn follow(&mut self, route: &RouteConfig) {
+        let udp = self.udp.extract_if(.., |(_, socket)| !follows(route, (&*socket).into()));
+        let udp = udp.map(|(name, socket)| (name, socket.local_addr()));
+        let tcp = self.tcp.extract_if(.., |(_, socket)| !follows(route, (&*socket).into()));
+        let tcp = tcp.map(|(name, socket)| (name, socket.local_addr()));
+        for (name, address) in udp.chain(tcp).collect::<Vec<_>>() {
+            tracing::warn!(name, "a kept socket is replaced: server.route is another one");
+            forget(&name);
+            let Ok(address) = address else { continue };
+            let since = Instant::now();
+            // The service manager has it open until it has read the message.
+            let is_free = || UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok();
+            while !is_free() && since.elapsed() < FORGOTTEN {
+                std::thread::sleep(FORGOTTEN / 100);
+            }
+        }
     }
 
     /// Makes the engines of the workers on these addresses; `prepare` is called with each new socket before it is bound.
@@ -142,21 +165,12 @@ pub(crate) fn keep_all(engines: &[UdpEngine]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives a socket the class of traffic of `route`; returns false, and lets the service manager forget it, if it is bound to
-/// another device.
-fn follows(route: &RouteConfig, name: &str, socket: SockRef<'_>) -> bool {
+/// Gives a socket the class of traffic of `route`; returns false if it is bound to another device.
+fn follows(route: &RouteConfig, socket: SockRef<'_>) -> bool {
     let device = socket.device().ok().flatten().unwrap_or_default();
-    let rest = RouteConfig { device: String::new(), ..route.clone() };
     let is_same = device.strip_suffix(b"\0").unwrap_or(&device) == route.device.as_bytes();
-    let follows = is_same && route::prepare(&rest, socket.as_fd()).is_ok();
-    if !follows {
-        tracing::warn!(
-            name,
-            "a socket of the service manager is replaced: server.route is another one"
-        );
-        forget(name);
-    }
-    follows
+    let rest = RouteConfig { device: String::new(), ..route.clone() };
+    is_same && route::prepare(&rest, socket.as_fd()).is_ok()
 }
 
 /// Lets the service manager keep a socket no longer.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
 use nix::sys::signal::Signal;
+use socket2::SockRef;
 
 use crate::faults::{MAX_WAIT, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::client::{self, Query};
@@ -112,6 +113,26 @@ fn a_restart_under_load_loses_nothing() {
 }
 
 #[test]
+fn kept_sockets_of_another_device_are_replaced() {
+    let (script, manager) = (ipv4_only(), Manager::start());
+    let mut server = managed(&script, &manager, "");
+    let address = server.address();
+    server.signal(Signal::SIGTERM);
+    assert!(server.wait().success());
+    let device = |of: &str| SockRef::from(&manager.socket(of)).device().expect("a socket");
+    let at = |kind: &str| format!("{kind}-0@{address}").replace(':', "_");
+    assert_eq!([device(&at("udp")), device(&at("tcp"))], [None, None]);
+    server.rewrite(&[script.address()], "server.route = { device = \"lo\" }");
+    server.restart(|command| manager.prepare(command));
+    wait_for("an answer", || {
+        let reply = Query::parse("www.example AAAA").ask(address, Duration::from_secs(1));
+        reply.is_some_and(|reply| is_right(&reply))
+    });
+    let lo = || Some(b"lo".to_vec());
+    wait_for("the new sockets", || [device(&at("udp")), device(&at("tcp"))] == [lo(), lo()]);
+}
+
+#[test]
 fn what_arrives_while_no_server_runs_is_for_the_next_one() {
     let (script, manager) = (ipv4_only(), Manager::start());
     let mut server = managed(&script, &manager, "");
@@ -165,7 +186,7 @@ fn sockets_of_units_are_used_and_others_given_back() {
     let reply = query.ask((Ipv4Addr::LOCALHOST, port).into(), MAX_WAIT);
     assert!(reply.is_some_and(|reply| is_right(&reply)));
     wait_for("it is given back", || !manager.names().contains(&"old".to_owned()));
-    assert!(server.log().contains(&other_at), "{}", server.log());
+    wait_for("its address in the log", || server.log().contains(&other_at));
     assert!(manager.names().contains(&"dns64d.socket".to_owned()));
 }
 
@@ -206,7 +227,9 @@ fn the_cache_outlives_a_restart_if_nothing_else_changed() {
     // Other rules: the old answers may be wrong.
     server.rewrite(&[script.address()], &format!("{config}\nsynthesis.never = [\"x.example\"]"));
     restart(&mut server);
-    assert!(server.log().contains("is ignored: it was made with other rules"), "{}", server.log());
+    wait_for("the reason in the log", || {
+        server.log().contains("is ignored: it was made with other rules")
+    });
     ask(&server);
     assert!(asked() > 2);
     // A damaged file costs the cache only.
@@ -217,6 +240,6 @@ fn the_cache_outlives_a_restart_if_nothing_else_changed() {
     octets[middle] ^= 1;
     std::fs::write(&path, octets).expect("writes");
     server.restart(|_| ());
-    assert!(server.log().contains("is ignored: it is damaged"), "{}", server.log());
+    wait_for("the reason in the log", || server.log().contains("is ignored: it is damaged"));
     ask(&server);
 }

@@ -61,6 +61,13 @@ impl Manager {
         self.kept.lock().expect("no panic").iter().map(|(name, _)| name.clone()).collect()
     }
 
+    /// Returns a descriptor that it keeps.
+    pub(crate) fn socket(&self, name: &str) -> OwnedFd {
+        let kept = self.kept.lock().expect("no panic");
+        let (_, socket) = kept.iter().find(|(other, _)| other == name).expect("it is kept");
+        socket.try_clone().expect("a descriptor")
+    }
+
     /// Keeps another descriptor, as one of a socket unit.
     pub(crate) fn add(&self, name: &str, descriptor: OwnedFd) {
         self.kept.lock().expect("no panic").push((name.to_owned(), descriptor));
