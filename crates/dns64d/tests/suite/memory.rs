@@ -96,7 +96,8 @@ fn answers_that_nobody_reads_stay_within_the_memory() {
         kept.push(Box::new(https));
     }
     let requests = all_arrived(&server);
-    assert!(requests >= (CONNECTIONS * QUERIES / 2) as u64, "{requests} requests");
+    // How many come in before there is no memory left is a matter of time; a quarter is far more than fits.
+    assert!(requests >= (CONNECTIONS * QUERIES / 4) as u64, "{requests} requests");
     for _ in 0..CONNECTIONS {
         let mut tcp = connect(clients[0], server.address());
         let _ = tcp.write_all(&framed);
