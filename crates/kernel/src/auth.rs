@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use ::auth::{AuthConfig, Prebuilt};
+use aya::Ebpf;
 use aya::maps::{Array, PerCpuArray};
 use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp, XdpMode};
-use aya::{Ebpf, EbpfLoader, Pod, VerifierLogLevel};
-use wire::{Namespace, Pref64};
+use wire::Pref64;
 
 use crate::error::KernelError;
 
@@ -21,26 +22,6 @@ const COUNTERS: usize = 6;
 const MAX_SOA: usize = 64;
 /// Value of a program that sends the frame back.
 const XDP_TX: u32 = 3;
-
-/// What the program answers: the namespace, and the records that were composed for it.
-#[derive(Clone, Debug)]
-pub struct AuthProgram {
-    /// The names.
-    pub namespace: Namespace,
-    /// The prefix of AAAA records.
-    pub pref64: Pref64,
-    /// Names have an AAAA record if the upper 53 bits of the hash of their address are below this.
-    pub aaaa_below: u64,
-    /// The A record, 16 octets, the last four free for the address.
-    pub address: Vec<u8>,
-    /// The AAAA record, 28 octets, the last 16 free for the address.
-    pub embedded: Vec<u8>,
-    /// The SOA record of negative replies, at most 64 octets, with free pointers to the zone as its owner, after four octets of
-    /// its data, and before its last 20 octets.
-    pub soa: Vec<u8>,
-    /// UDP payload size in OPT records of replies, in octets.
-    pub udp_size: u16,
-}
 
 /// Where the program answers: a port, and an address of one or both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,39 +57,36 @@ impl Listen {
     }
 }
 
-impl AuthProgram {
-    /// Returns the content of `struct config` in `bpf/auth.bpf.c`.
-    fn config(&self, listen: &Listen) -> [u8; CONFIG] {
-        let prefix = self.namespace.prefix();
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix.prefix_len())).unwrap_or(0);
-        let octets = |ip: Option<IpAddr>| match ip {
-            Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
-            Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
-            None => Vec::new(),
-        };
-        let families = u8::from(listen.v4.is_some()) | u8::from(listen.v6.is_some()) << 1;
-        let zone = self.namespace.zone().as_wire().to_ascii_lowercase();
-        let none = self.pref64.embed(Ipv4Addr::UNSPECIFIED).octets();
-        let mut embedded = self.embedded.clone();
-        embedded[12..].copy_from_slice(&none);
-        let mut config = Config::default();
-        config.put(8, &self.aaaa_below.to_ne_bytes());
-        config.put(4, &(u32::from(prefix.first()) & mask).to_ne_bytes());
-        config.put(4, &mask.to_ne_bytes());
-        config.put(4, &octets(listen.v4));
-        config.put(16, &octets(listen.v6));
-        config.put(2, &listen.port.to_be_bytes());
-        config.put(2, &(zone.len() as u16).to_ne_bytes());
-        config.put(2, &(self.soa.len() as u16).to_ne_bytes());
-        config.put(2, &self.udp_size.to_be_bytes());
-        config.put(4, &octet_places(self.pref64));
-        config.put(4, &[families]);
-        config.put(16, &self.address);
-        config.put(28, &embedded);
-        config.put(MAX_SOA, &self.soa);
-        config.put(256, &zone);
-        config.bytes
-    }
+/// Returns the content of `struct config` in `bpf/auth.bpf.c`.
+fn config_of(auth: &AuthConfig, listen: &Listen) -> [u8; CONFIG] {
+    let Prebuilt { address, mut embedded, soa, aaaa_below, udp_size } = auth.prebuilt();
+    let prefix = auth.namespace.prefix();
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.prefix_len())).unwrap_or(0);
+    let octets = |ip: Option<IpAddr>| match ip {
+        Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
+        Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
+        None => Vec::new(),
+    };
+    let families = u8::from(listen.v4.is_some()) | u8::from(listen.v6.is_some()) << 1;
+    let zone = auth.namespace.zone().as_wire().to_ascii_lowercase();
+    embedded[12..].copy_from_slice(&auth.pref64.embed(Ipv4Addr::UNSPECIFIED).octets());
+    let mut config = Config::default();
+    config.put(8, &aaaa_below.to_ne_bytes());
+    config.put(4, &(u32::from(prefix.first()) & mask).to_ne_bytes());
+    config.put(4, &mask.to_ne_bytes());
+    config.put(4, &octets(listen.v4));
+    config.put(16, &octets(listen.v6));
+    config.put(2, &listen.port.to_be_bytes());
+    config.put(2, &(zone.len() as u16).to_ne_bytes());
+    config.put(2, &(soa.len() as u16).to_ne_bytes());
+    config.put(2, &udp_size.to_be_bytes());
+    config.put(4, &octet_places(auth.pref64));
+    config.put(4, &[families]);
+    config.put(16, &address);
+    config.put(28, &embedded);
+    config.put(MAX_SOA, &soa);
+    config.put(256, &zone);
+    config.bytes
 }
 
 /// The octets of `struct config`, field after field.
@@ -168,16 +146,15 @@ pub struct KernelAuth {
 }
 
 impl KernelAuth {
-    /// Loads the program.
+    /// Loads the program that answers as an AuthDNS of this configuration, which must be
+    /// [plain](AuthConfig::is_plain).
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses it.
-    pub fn load(program: &AuthProgram, listen: &Listen) -> Result<Self, KernelError> {
-        let mut loader = EbpfLoader::new();
-        loader.verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS);
-        let mut ebpf = loader.load(OBJECT).map_err(KernelError::load)?;
+    pub fn load(config: &AuthConfig, listen: &Listen) -> Result<Self, KernelError> {
+        let mut ebpf = Ebpf::load(OBJECT).map_err(KernelError::load)?;
         let map = ebpf.map_mut("config").ok_or(KernelError::Missing("the map `config`"))?;
-        Array::<_, [u8; CONFIG]>::try_from(map)?.set(0, program.config(listen), 0)?;
+        Array::<_, [u8; CONFIG]>::try_from(map)?.set(0, config_of(config, listen), 0)?;
         let mut auth = KernelAuth { ebpf };
         auth.program()?.load().map_err(|e| KernelError::program(NAME, e))?;
         Ok(auth)
@@ -238,8 +215,3 @@ impl KernelAuth {
         Ok((run.return_value == XDP_TX).then_some(run.data_size_out as usize))
     }
 }
-
-const _: () = {
-    const fn is_pod<T: Pod>() {}
-    is_pod::<[u8; CONFIG]>();
-};

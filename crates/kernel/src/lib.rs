@@ -14,5 +14,5 @@
 mod auth;
 mod error;
 
-pub use auth::{AuthProgram, KernelAuth, KernelCounters, Listen};
+pub use self::auth::{KernelAuth, KernelCounters, Listen};
 pub use error::KernelError;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
-use kernel::{AuthProgram, KernelAuth, KernelError, Listen};
+use kernel::{KernelAuth, KernelError, Listen};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use wire::Namespace;
@@ -217,19 +217,6 @@ fn message<'a>(query: &[u8], reply: &'a [u8]) -> &'a [u8] {
     &reply[at + UDP..]
 }
 
-fn program(config: &AuthConfig) -> AuthProgram {
-    let prebuilt = config.prebuilt();
-    AuthProgram {
-        namespace: config.namespace,
-        pref64: config.pref64,
-        aaaa_below: prebuilt.aaaa_below,
-        address: prebuilt.address,
-        embedded: prebuilt.embedded,
-        soa: prebuilt.soa,
-        udp_size: prebuilt.udp_size,
-    }
-}
-
 fn configs() -> Vec<AuthConfig> {
     let of = |prefix: &str, zone: &str, pref64: &str, aaaa| {
         let namespace = Namespace::new(prefix.parse().expect(prefix), zone.parse().expect(zone));
@@ -253,7 +240,7 @@ fn replies_are_those_of_the_sockets() {
     let own: Vec<SocketAddr> = own.iter().map(|at| at.parse().expect(at)).collect();
     let listen = Listen::new(&own).expect("one address of each family");
     for (number, config) in configs().into_iter().enumerate() {
-        let mut kernel = match KernelAuth::load(&program(&config), &listen) {
+        let mut kernel = match KernelAuth::load(&config, &listen) {
             Err(why @ KernelError::NotPermitted) => return skip::because(why),
             loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
         };
@@ -288,7 +275,7 @@ fn replies_are_those_of_the_sockets() {
 fn frames_of_others_are_passed_up() {
     let config = configs().swap_remove(0);
     let only_v4 = Listen::new(&["10.0.0.2:53".parse().expect("an address")]).expect("one address");
-    let mut kernel = match KernelAuth::load(&program(&config), &only_v4) {
+    let mut kernel = match KernelAuth::load(&config, &only_v4) {
         Err(why @ KernelError::NotPermitted) => return skip::because(why),
         loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
     };
