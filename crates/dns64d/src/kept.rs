@@ -10,6 +10,7 @@
 //! up to the backlog. A socket is recognised by its kind and its address, not by its name, so that socket units need no
 //! names. One without a setting is closed, and the service manager is told to keep it no longer.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -62,19 +63,22 @@ impl Kept {
     /// and their addresses are free when this returns.
     fn follow(&mut self, route: &RouteConfig) {
         let udp = self.udp.extract_if(.., |(_, socket)| !follows(route, (&*socket).into()));
-        let udp = udp.map(|(name, socket)| (name, socket.local_addr()));
+        let udp = udp.map(|(name, socket)| (name, socket.local_addr().ok()));
         let tcp = self.tcp.extract_if(.., |(_, socket)| !follows(route, (&*socket).into()));
-        let tcp = tcp.map(|(name, socket)| (name, socket.local_addr()));
-        for (name, address) in udp.chain(tcp).collect::<Vec<_>>() {
+        let tcp = tcp.map(|(name, socket)| (name, socket.local_addr().ok()));
+        let (udp, tcp): (Vec<_>, Vec<_>) = (udp.collect(), tcp.collect());
+        for (name, _) in udp.iter().chain(&tcp) {
             tracing::warn!(name, "a kept socket is replaced: server.route is another one");
-            forget(&name);
-            let Ok(address) = address else { continue };
-            let since = Instant::now();
-            // The service manager has it open until it has read the message.
-            let is_free = || UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok();
-            while !is_free() && since.elapsed() < FORGOTTEN {
-                std::thread::sleep(FORGOTTEN / 100);
-            }
+            forget(name);
+        }
+        let is_free = || {
+            udp.iter().filter_map(|(_, at)| *at).all(|at| UdpSocket::bind(at).is_ok())
+                && tcp.iter().filter_map(|(_, at)| *at).all(|at| TcpListener::bind(at).is_ok())
+        };
+        // The service manager has them open until it has read the messages.
+        let since = Instant::now();
+        while !is_free() && since.elapsed() < FORGOTTEN {
+            std::thread::sleep(FORGOTTEN / 100);
         }
     }
 
@@ -88,7 +92,7 @@ impl Kept {
         workers: usize,
         options: UdpOptions,
         prepare: Prepare<'_>,
-    ) -> std::io::Result<Vec<UdpEngine>> {
+    ) -> io::Result<Vec<UdpEngine>> {
         let is_wanted = |entry: &mut (String, UdpSocket)| {
             entry.1.local_addr().is_ok_and(|address| listen.contains(&address))
         };
@@ -104,16 +108,13 @@ impl Kept {
         &mut self,
         address: SocketAddr,
         prepare: Prepare<'_>,
-    ) -> std::io::Result<TcpListener> {
-        let is_here =
-            |(_, socket): &(String, TcpListener)| socket.local_addr().ok() == Some(address);
-        let Some(place) = self.tcp.iter().position(is_here) else {
-            let socket = tcp::listen_with(address, prepare)?;
-            keep("tcp", 0, socket.local_addr()?, socket.as_fd());
+    ) -> io::Result<TcpListener> {
+        if let Some(socket) = take_at(&mut self.tcp, address, TcpListener::local_addr) {
+            socket.set_nonblocking(true)?;
             return Ok(socket);
-        };
-        let (_, socket) = self.tcp.remove(place);
-        socket.set_nonblocking(true)?;
+        }
+        let socket = tcp::listen_with(address, prepare)?;
+        keep("tcp", 0, socket.local_addr()?, socket.as_fd());
         Ok(socket)
     }
 
@@ -125,15 +126,13 @@ impl Kept {
         &mut self,
         address: SocketAddr,
         prepare: Prepare<'_>,
-    ) -> std::io::Result<UdpSocket> {
-        let is_here = |(_, socket): &(String, UdpSocket)| socket.local_addr().ok() == Some(address);
-        let Some(place) = self.udp.iter().position(is_here) else {
-            let socket = serve::listen_with(address, prepare)?;
-            keep("quic", 0, socket.local_addr()?, socket.as_fd());
+    ) -> io::Result<UdpSocket> {
+        if let Some(socket) = take_at(&mut self.udp, address, UdpSocket::local_addr) {
+            socket.set_nonblocking(true)?;
             return Ok(socket);
-        };
-        let (_, socket) = self.udp.remove(place);
-        socket.set_nonblocking(true)?;
+        }
+        let socket = serve::listen_with(address, prepare)?;
+        keep("quic", 0, socket.local_addr()?, socket.as_fd());
         Ok(socket)
     }
 
@@ -150,6 +149,17 @@ impl Kept {
             forget(name);
         }
     }
+}
+
+/// Removes the first socket at `address` and returns it.
+fn take_at<T>(
+    all: &mut Vec<(String, T)>,
+    address: SocketAddr,
+    address_of: fn(&T) -> io::Result<SocketAddr>,
+) -> Option<T> {
+    let is_here = |(_, socket): &(String, T)| address_of(socket).ok() == Some(address);
+    let place = all.iter().position(is_here)?;
+    Some(all.remove(place).1)
 }
 
 /// Lets the service manager keep the listening sockets of the workers. One that it has already stays as it is.
