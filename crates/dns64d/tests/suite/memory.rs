@@ -11,7 +11,7 @@ use socket2::{Domain, Socket, Type};
 use streams::http::ALPN_H2;
 use streams::tls::ClientTls;
 
-use crate::faults::{A, dns64d, is_right, wait_for};
+use crate::faults::{A, MAX_WAIT, dns64d, is_right, wait_for};
 use crate::kit::client::{self, Query};
 use crate::kit::script::Script;
 use crate::kit::server::Server;
@@ -72,19 +72,24 @@ fn all_arrived(server: &Server) -> u64 {
     before
 }
 
-#[test]
-fn answers_that_nobody_reads_stay_within_the_memory() {
-    let (script, private) = (Script::start(&[]), Private::new());
+/// Starts dns64d over all transports with the answer of 60 kB for `long.example TXT` in its cache. Each connection stays
+/// until the end of the test; all other limits are the defaults.
+pub(crate) fn with_a_long_answer(script: &Script, private: &Private) -> Server {
     let text = "\"0123456789abcdef0123456789abcdef\" ".repeat(1_800);
     script.others(Rtype::TXT, &format!("tc; $ 60 TXT {}", text.trim()));
     script.others(Rtype::A, A);
-    // Each connection stays until the end of the test; all other limits are the defaults.
     let config = format!("{}[limits]\ntcp-idle = \"1h\"", private.config());
-    let server = dns64d(&[&script], &config);
-    let query = Query::parse("long.example TXT").octets;
-    let first =
-        Query::parse("long.example TXT +tcp").ask(server.address(), crate::faults::MAX_WAIT);
+    let server = dns64d(&[script], &config);
+    let first = Query::parse("long.example TXT +tcp").ask(server.address(), MAX_WAIT);
     assert!(first.is_some_and(|reply| reply.octets > 59_000), "a long answer, in the cache now");
+    server
+}
+
+#[test]
+fn answers_that_nobody_reads_stay_within_the_memory() {
+    let (script, private) = (Script::start(&[]), Private::new());
+    let server = with_a_long_answer(&script, &private);
+    let query = Query::parse("long.example TXT").octets;
     let framed = client::frame(&query).repeat(QUERIES);
     let posted = requests(&query);
     let clients = [11, 12, 13].map(|n| Ipv4Addr::new(127, 0, 0, n));

@@ -4,15 +4,15 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::base::iana::Rtype;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, TransportConfig};
 use streams::tls::{ALPN_DOQ, ClientTls};
 use tokio::time::timeout;
 
-use crate::faults::{A, MAX_WAIT, dns64d, is_right, wait_for};
+use crate::faults::{is_right, wait_for};
 use crate::kit::client::{self, Query};
 use crate::kit::script::Script;
+use crate::memory::with_a_long_answer;
 use crate::private::{DOQ, Private};
 
 /// Connections, and queries on each.
@@ -56,13 +56,7 @@ async fn flood(
 #[test]
 fn answers_that_no_window_permits_stay_within_the_memory() {
     let (script, private) = (Script::start(&[]), Private::new());
-    let text = "\"0123456789abcdef0123456789abcdef\" ".repeat(1_800);
-    script.others(Rtype::TXT, &format!("tc; $ 60 TXT {}", text.trim()));
-    script.others(Rtype::A, A);
-    let config = format!("{}[limits]\ntcp-idle = \"1h\"", private.config());
-    let server = dns64d(&[&script], &config);
-    let first = Query::parse("long.example TXT +tcp").ask(server.address(), MAX_WAIT);
-    assert!(first.is_some_and(|reply| reply.octets > 59_000), "a long answer, in the cache now");
+    let server = with_a_long_answer(&script, &private);
     // RFC 9250 section 4.2.1: the id is 0.
     let mut query = client::frame(&Query::parse("long.example TXT").octets);
     query[2..4].fill(0);
