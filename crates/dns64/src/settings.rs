@@ -48,7 +48,7 @@ pub struct Settings {
     pub config: Config,
     /// Its rules of synthesis.
     pub policy: Arc<Policy>,
-    /// Its rules for single names.
+    /// Rules for single names, from the files that the configuration names.
     pub rules: Arc<Rules>,
     /// Number of workers that share its limits.
     pub workers: usize,

@@ -32,7 +32,7 @@ const FIXED: usize = 26;
 /// Reason for which a snapshot cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotError {
-    /// It is no snapshot, or one of another version.
+    /// The file is not a snapshot, or is of another version of dns64d.
     #[error("it is no snapshot of this version of dns64d")]
     Version,
     /// The file is damaged.

@@ -180,7 +180,8 @@ impl UdpEngine {
         self.add(UdpSocket::listening(address, share_port, &|_| Ok(()))?)
     }
 
-    /// Reads listening sockets no longer: what arrives stays with the kernel, for whoever has these sockets too.
+    /// Stops reading the listening sockets. Datagrams that arrive later stay in the kernel, for another process with the same
+    /// sockets.
     ///
     /// # Errors
     /// Errors of the kernel.

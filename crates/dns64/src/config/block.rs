@@ -87,9 +87,9 @@ pub enum Follow {
 /// How a NAT64 is probed: through it, at an IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// With a TCP connection.
+    /// The probe opens a TCP connection to this address and port.
     Tcp(SocketAddrV4),
-    /// With an ICMPv6 echo request.
+    /// The probe sends an ICMPv6 echo request to this address.
     Echo(Ipv4Addr),
 }
 
