@@ -138,7 +138,7 @@ start_upstream() { # start_upstream ARGUMENT...: our AuthDNS in the Tester's nam
 
 pref64=2001:db8:64::/96
 
-start_dns64d() { # start_dns64d CACHE [SETTING...]: in the DUT's namespace, port 5364, one worker; its process in $dns64d
+start_dns64d() { # start_dns64d CACHE [SETTING...]: in the DUT's namespace, port 5364, one worker, below $manager if set; its process in $dns64d
     local cache=$1 program=${DNS64D:-$(dirname "$dnsdyno")/dns64d}
     [ -x "$program" ] || fail "$program is missing: run make build, or name another in DNS64D"
     shift
@@ -156,7 +156,7 @@ $(printf '%s\n' "$@")
 [[dns64]]
 prefix = "$pref64"
 CONF
-    ip netns exec d taskset -c 1 "$program" --config "$work/dns64d.toml" 2>"$work/dns64d.log" &
+    ip netns exec d taskset -c 1 ${manager:-} "$program" --config "$work/dns64d.toml" 2>"$work/dns64d.log" &
     dns64d=$!
     await 10.9.0.2:5364 dns64d AAAA
 }
