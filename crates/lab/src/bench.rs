@@ -470,6 +470,7 @@ impl Bench for LabBench<'_> {
         self.begins(Some(spec.pacing), sending);
         let (result, spent) = self.measure(&request, sending, limit)?;
         let mut trial = self.conclude(result.trial, spent, spec.pacing);
+        trial.compact().map_err(failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
             trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
@@ -513,6 +514,7 @@ impl Bench for LabBench<'_> {
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
         result.trial = self.conclude(result.trial, spent, pacing);
+        result.trial.compact().map_err(failed)?;
         Ok(LockStepRow::new(spec.lanes, result))
     }
 

@@ -10,6 +10,9 @@ use crate::units::Nanos;
 /// Longest time in nanoseconds; longer times are recorded as this one.
 const HIGHEST: u64 = 100_000_000_000;
 
+/// Significant bits of a time in a coarse histogram, and bits of nanoseconds that it never has.
+const COARSE_BITS: u32 = 8;
+
 /// A distribution of times with a relative error of at most 0.1 %.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
@@ -82,6 +85,18 @@ impl Histogram {
         bucket
             .checked_sub(1)
             .map_or(self.count(), |below| self.count() - self.0.count_between(0, below))
+    }
+
+    /// Returns the same times, each moved by 0.4 % or 128 ns at most, which need a quarter of the room when encoded.
+    pub fn coarse(&self) -> Histogram {
+        let mut coarse = Histogram::new();
+        for (time, count) in self.buckets() {
+            let significant = u64::BITS - time.0.leading_zeros();
+            let dropped = significant.saturating_sub(COARSE_BITS).max(COARSE_BITS);
+            let middle = ((time.0 >> dropped) << dropped) + (1 << (dropped - 1));
+            coarse.0.saturating_record_n(middle.min(self.max().0), count);
+        }
+        coarse
     }
 
     /// Iterates over the non-empty buckets in rising order: largest time, count.
@@ -189,6 +204,29 @@ mod tests {
         h.record(Nanos::MAX);
         assert_eq!((h.count(), h.count_from(Nanos::MAX)), (2, 2));
         assert!(h.max() >= Nanos::from_secs(99));
+    }
+
+    #[test]
+    fn coarse_histograms_are_close_and_merge_alike() {
+        let mut halves = [Histogram::new(), Histogram::new()];
+        for i in 0..20_000 {
+            halves[i as usize % 2].record(Nanos(i * 7_919));
+        }
+        let whole = |[mut a, b]: [Histogram; 2]| {
+            a.merge(&b);
+            a
+        };
+        let exact = whole(halves.clone());
+        let coarse = exact.coarse();
+        assert_eq!(coarse, whole(halves.map(|half| half.coarse())));
+        assert_eq!((coarse.count(), coarse.coarse()), (20_000, coarse.clone()));
+        for quantile in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            let (a, b) = (exact.quantile(quantile).0, coarse.quantile(quantile).0);
+            assert!(a.abs_diff(b) <= (a / 200).max(128), "{quantile}: {a} {b}");
+        }
+        let (large, small) = (exact.buckets().count(), coarse.buckets().count());
+        assert!(small * 3 < large, "{small} of {large} buckets");
+        assert_eq!(Histogram::new().coarse(), Histogram::new());
     }
 
     #[test]

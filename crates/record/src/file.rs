@@ -12,6 +12,8 @@ use crate::{SCHEMA, v1};
 /// First octets of a file that gzip compressed, and the largest size of its content.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const MOST: u64 = 1 << 32;
+/// Version of the records that this program writes.
+const LATEST: u64 = SCHEMA as u64;
 
 /// Error of a record file.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +67,7 @@ pub enum RecordError {
 pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     let error =
         |source: io::Error| RecordError::Io { what: "write", path: path.to_owned(), source };
-    let mut text = serde_json::to_vec_pretty(record).map_err(|e| error(e.into()))?;
+    let mut text = serde_json::to_vec(record).map_err(|e| error(e.into()))?;
     text.push(b'\n');
     write_bytes(path, &text)
 }
@@ -130,7 +132,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
                 why: e.to_string(),
             })
         }
-        found if found == u64::from(SCHEMA) => serde_json::from_slice(&text).map_err(bad),
+        2..=LATEST => serde_json::from_slice(&text).map_err(bad),
         found => Err(RecordError::Schema { path: path.to_owned(), found }),
     }
 }

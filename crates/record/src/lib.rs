@@ -10,6 +10,7 @@
 
 pub mod certificate;
 pub mod check;
+mod compact;
 pub mod compare;
 mod connections;
 mod csv;
@@ -22,6 +23,7 @@ mod name;
 mod plan;
 pub mod request;
 mod run;
+mod samples;
 mod series;
 mod snapshot;
 mod source;
@@ -70,5 +72,6 @@ pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 /// Version of the JSON of these types.
 ///
 /// Version 1 had sentences for a trial's `warnings` and `void` and for a run's testbed, and empty texts for missing
-/// facts of a host; records with it can still be read.
-pub const SCHEMA: u32 = 2;
+/// facts of a host. Version 2 had histograms with their buckets, not compressed, and each sample with its time. Records with
+/// both can still be read.
+pub const SCHEMA: u32 = 3;

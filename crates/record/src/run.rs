@@ -9,12 +9,13 @@ use crate::check::Check;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
-use crate::trial::{Trial, limiter_word};
+use crate::trial::{Trial, current, limiter_word};
 
 /// Result of `dnsdyno search` or `dnsdyno run`: a plan, and the result of each of its cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Version of the JSON.
+    /// Version of the JSON that is written.
+    #[serde(deserialize_with = "current")]
     pub schema: u32,
     /// Number of the run in its store; absent if it was not stored.
     #[serde(skip_serializing_if = "Option::is_none", default)]

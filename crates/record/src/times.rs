@@ -27,10 +27,10 @@ pub struct Times {
     pub stdev: f64,
     /// Number of times.
     pub count: u64,
-    /// Non-empty buckets: largest time in microseconds, and count; `hdr` has the same content.
-    #[serde(default)]
+    /// Non-empty buckets: largest time in microseconds, and count. `hdr` has the same content; they are written on request.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub buckets: Vec<(f64, u64)>,
-    /// Histogram in nanoseconds: HDR V2, base64.
+    /// Histogram in nanoseconds: HDR V2, compressed, base64; empty if it was not kept.
     pub hdr: String,
 }
 
@@ -44,6 +44,11 @@ impl Times {
             BASE64_STANDARD.decode(&self.hdr).map_err(|e| NotAHistogram::new(e.to_string()))?;
         Histogram::decode(&bytes)
     }
+}
+
+/// Returns a histogram in base64.
+fn encoded(h: &Histogram) -> String {
+    BASE64_STANDARD.encode(h.encode_compressed())
 }
 
 /// Returns the non-empty buckets of `h`: largest time in microseconds, and count.
@@ -72,8 +77,27 @@ impl Times {
     /// If `compressed` is not a histogram.
     pub(crate) fn put_histogram(&mut self, compressed: &[u8]) -> Result<(), NotAHistogram> {
         let histogram = Histogram::decode(compressed)?;
-        self.buckets = buckets(&histogram);
-        self.hdr = BASE64_STANDARD.encode(histogram.encode());
+        self.hdr = encoded(&histogram);
+        Ok(())
+    }
+
+    /// Replaces the histogram by its coarse form; the percentiles stay.
+    ///
+    /// # Errors
+    /// If `hdr` is not a histogram.
+    pub(crate) fn coarsen(&mut self) -> Result<(), NotAHistogram> {
+        self.hdr = encoded(&self.histogram()?.coarse());
+        Ok(())
+    }
+
+    /// Writes the buckets of the histogram out.
+    ///
+    /// # Errors
+    /// If `hdr` is not a histogram.
+    pub(crate) fn fill_buckets(&mut self) -> Result<(), NotAHistogram> {
+        if !self.hdr.is_empty() {
+            self.buckets = buckets(&self.histogram()?);
+        }
         Ok(())
     }
 }
@@ -91,8 +115,8 @@ impl From<&Histogram> for Times {
             mean: h.mean_ns() / 1e3,
             stdev: h.stdev_ns() / 1e3,
             count: h.count(),
-            buckets: buckets(h),
-            hdr: BASE64_STANDARD.encode(h.encode()),
+            buckets: Vec::new(),
+            hdr: encoded(h),
         }
     }
 }

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use measure::histogram::NotAHistogram;
 use measure::{Disturbances, Limiter, LimiterProof, Link, Outstanding, Path, Void, Warning};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::SCHEMA;
 use crate::connections::Connections;
+use crate::samples;
 use crate::series::Series;
 use crate::times::Times;
 
 /// Result of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Version of the JSON.
+    /// Version of the JSON that is written.
+    #[serde(deserialize_with = "current")]
     pub schema: u32,
     /// Number of queries planned.
     pub planned: u64,
@@ -81,7 +85,7 @@ pub struct Trial {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub experiment_times_ms: Vec<f64>,
     /// Samples of the probes, by seconds since the start of the trial.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty", default, with = "samples")]
     pub probes: Vec<Series>,
     /// Outcome of the queries to each server, in the order of the request; empty for a single server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -137,6 +141,14 @@ impl Trial {
     /// Returns `count` as percent of the queries sent; 0 for a trial that sent none.
     pub fn percent_of_sent(&self, count: u64) -> f64 {
         if self.sent == 0 { 0.0 } else { 100.0 * count as f64 / self.sent as f64 }
+    }
+
+    /// Writes the buckets of each histogram out, beside its encoded form.
+    ///
+    /// # Errors
+    /// If a histogram cannot be read.
+    pub fn fill_buckets(&mut self) -> Result<(), NotAHistogram> {
+        self.distributions_mut().into_iter().try_for_each(|(_, times)| times.fill_buckets())
     }
 
     /// Returns the distributions, by their names in the JSON.
@@ -303,6 +315,11 @@ impl<'de> Deserialize<'de> for Voidness {
             Either::Why(why) => Ok(Voidness(Some(why))),
         }
     }
+}
+
+/// Reads the version of a record and returns that of this program, as which it will be written again.
+pub(crate) fn current<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    u32::deserialize(deserializer).map(|_| SCHEMA)
 }
 
 /// Serialisation of an optional value as its word.

@@ -48,6 +48,9 @@ pub(crate) struct ExportArgs {
     /// The table of --csv
     #[arg(long, value_parser = choice(&TABLES), value_name = "TABLE", default_value = "trials", requires = "csv")]
     table: Table,
+    /// With --json: also the buckets of each histogram, for programs that do not read HdrHistogram's form
+    #[arg(long, conflicts_with_all = ["csv", "dns_metrics"])]
+    buckets: bool,
     /// The file to write; `-` is the standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -151,7 +154,11 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
-    let run = args.store.load(&args.run)?;
+    let mut run = args.store.load(&args.run)?;
+    if args.buckets {
+        let mut trials = run.results.iter_mut().flat_map(|cell| &mut cell.trials);
+        trials.try_for_each(|trial| trial.trial.fill_buckets()).map_err(Failure::run)?;
+    }
     let write = |out: &mut dyn Write| -> io::Result<()> {
         match &args.form {
             Form { csv: true, .. } => {
@@ -159,7 +166,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
             }
             Form { dns_metrics: true, .. } => record::write_dns_metrics(&run, out),
             Form { .. } => {
-                serde_json::to_writer_pretty(&mut *out, &run)?;
+                serde_json::to_writer(&mut *out, &run)?;
                 writeln!(out)
             }
         }

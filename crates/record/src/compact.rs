@@ -1,0 +1,95 @@
+//! Small records: what the trials of an experiment keep, of which it has hundreds.
+
+use measure::histogram::NotAHistogram;
+
+use crate::series::Series;
+use crate::trial::Trial;
+
+/// Most samples kept of a series.
+const MAX_SAMPLES: usize = 20;
+/// Most lost queries, spans and stalls kept of each kind: the first ones.
+const MAX_DISTURBANCES: usize = 8;
+/// Significant digits of a sample's value.
+const DIGITS: i32 = 4;
+
+impl Trial {
+    /// Reduces what is kept of the trial to some 5 kB: histograms to their coarse form, without that of the times from sent to
+    /// reply, of each series evenly chosen samples, the first few disturbances. All counts and percentiles stay.
+    ///
+    /// # Errors
+    /// If a histogram cannot be read.
+    pub fn compact(&mut self) -> Result<(), NotAHistogram> {
+        self.latency_from_send_us.hdr.clear();
+        for (_, times) in self.distributions_mut() {
+            if !times.hdr.is_empty() {
+                times.coarsen()?;
+            }
+        }
+        self.probes.iter_mut().for_each(thin);
+        self.probes.sort_by(|a, b| a.name.cmp(&b.name));
+        let kept = &mut self.disturbances;
+        kept.lost.truncate(MAX_DISTURBANCES);
+        kept.losses.truncate(MAX_DISTURBANCES);
+        kept.late.truncate(MAX_DISTURBANCES);
+        kept.stalls.truncate(MAX_DISTURBANCES);
+        Ok(())
+    }
+}
+
+/// Keeps at most [`MAX_SAMPLES`] samples, the last one among them, with times in hundredths of a second.
+fn thin(series: &mut Series) {
+    let step = series.samples.len().div_ceil(MAX_SAMPLES).max(1);
+    let kept = series.samples.rchunks(step).filter_map(<[_]>::last);
+    let mut kept: Vec<_> =
+        kept.map(|&(at, value)| (round_to(at, 0.01), significant(value))).collect();
+    kept.reverse();
+    series.samples = kept;
+}
+
+fn round_to(value: f64, unit: f64) -> f64 {
+    (value / unit).round() / (1.0 / unit)
+}
+
+/// Returns the value with [`DIGITS`] significant digits.
+fn significant(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let power = DIGITS - 1 - value.abs().log10().floor() as i32;
+    let scale = 10f64.powi(power.abs());
+    if power >= 0 { (value * scale).round() / scale } else { (value / scale).round() * scale }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_chosen_evenly_and_rounded() {
+        let samples = |n: usize| (1..=n).map(|i| (i as f64 * 0.2501, i as f64 * 1.23456)).collect();
+        let mut short = Series { samples: samples(3), ..Series::default() };
+        thin(&mut short);
+        assert_eq!(short.samples, [(0.25, 1.235), (0.5, 2.469), (0.75, 3.704)]);
+        let mut long = Series { samples: samples(240), ..Series::default() };
+        thin(&mut long);
+        let gaps: Vec<_> =
+            long.samples.windows(2).map(|two| (two[1].0 - two[0].0).round()).collect();
+        assert_eq!((long.samples.len(), gaps), (MAX_SAMPLES, vec![3.0; MAX_SAMPLES - 1]));
+        assert_eq!(long.samples.last(), Some(&(60.02, 296.3)));
+        let mut empty = Series::default();
+        thin(&mut empty);
+        assert_eq!(empty.samples, []);
+    }
+
+    #[test]
+    fn values_keep_four_digits() {
+        for (value, wanted) in [
+            (0.0, 0.0),
+            (13_168_640.0, 13_170_000.0),
+            (-0.000_123_456, -0.000_123_5),
+            (9_999.9, 10_000.0),
+        ] {
+            assert!((significant(value) - wanted).abs() <= wanted.abs() * 1e-9, "{value}");
+        }
+    }
+}
