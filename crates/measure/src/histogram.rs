@@ -3,6 +3,12 @@
 //! Histograms are merged, percentiles are never averaged: the percentile of a merged histogram is the
 //! percentile of all queries, while an average of two percentiles means nothing.
 
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
+};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
 
 use crate::units::Nanos;
@@ -145,6 +151,49 @@ impl Histogram {
     }
 }
 
+/// A histogram of an interval log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    /// What was measured, in one word; its spaces, commas and line ends are written as underscores.
+    pub tag: String,
+    /// Start of the interval, after the start of the log.
+    pub start: Duration,
+    /// Length of the interval.
+    pub length: Duration,
+    /// Times of the interval.
+    pub histogram: Histogram,
+}
+
+/// Writes histograms as a log that HdrHistogram's `HistogramLogProcessor` and plotters read (`.hlog`, V2, compressed): times in
+/// nanoseconds, largest times in milliseconds.
+///
+/// # Errors
+/// The errors of `out`.
+pub fn write_interval_log(
+    mut out: impl Write,
+    comment: &str,
+    start: SystemTime,
+    intervals: &[Interval],
+) -> io::Result<()> {
+    let mut serializer = V2DeflateSerializer::new();
+    let mut log = IntervalLogWriterBuilder::new();
+    log.add_comment(comment)
+        .with_start_time(start)
+        .with_base_time(start)
+        .with_max_value_divisor(1e6);
+    let mut log = log.begin_log_with(&mut out, &mut serializer)?;
+    for Interval { tag, start, length, histogram } in intervals {
+        let tag = tag.replace([' ', ',', '\n', '\r'], "_");
+        log.write_histogram(&histogram.0, *start, *length, Tag::new(&tag)).map_err(
+            |e| match e {
+                IntervalLogWriterError::IoError(e) => e,
+                IntervalLogWriterError::SerializeError(e) => io::Error::other(e.to_string()),
+            },
+        )?;
+    }
+    Ok(())
+}
+
 /// Error for bytes that are not an HDR V2 histogram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an HDR V2 histogram: {0}")]
@@ -227,6 +276,34 @@ mod tests {
         let (large, small) = (exact.buckets().count(), coarse.buckets().count());
         assert!(small * 3 < large, "{small} of {large} buckets");
         assert_eq!(Histogram::new().coarse(), Histogram::new());
+    }
+
+    #[test]
+    fn a_log_is_read_by_the_librarys_own_reader() {
+        use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+        let mut histogram = Histogram::new();
+        histogram.record(Nanos::from_millis(3));
+        let interval = |tag: &str, start| {
+            let (start, length) = (Duration::from_secs(start), Duration::from_secs(2));
+            Interval { tag: tag.to_owned(), start, length, histogram: histogram.clone() }
+        };
+        let mut log = Vec::new();
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let intervals = [interval("nsd 4.6, 1 core", 0), interval("knot", 5)];
+        write_interval_log(&mut log, "a run", start, &intervals).expect("writes to memory");
+        let entries: Vec<_> =
+            IntervalLogIterator::new(&log).map(|e| e.expect("an entry")).collect();
+        let histograms: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| match entry {
+                LogEntry::Interval(h) => Some((h.tag().map(|t| t.as_str().to_owned()), h.max())),
+                _ => None,
+            })
+            .collect();
+        let max = histogram.max().0 as f64 / 1e6;
+        let tags = ["nsd_4.6__1_core", "knot"].map(|tag| Some(tag.to_owned()));
+        assert!(histograms.iter().all(|(_, found)| (found - max).abs() < 1e-3), "{histograms:?}");
+        assert_eq!(histograms.into_iter().map(|(tag, _)| tag).collect::<Vec<_>>(), tags);
     }
 
     #[test]

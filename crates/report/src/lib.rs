@@ -4,6 +4,7 @@
 mod cells;
 mod checks;
 mod comparison;
+pub mod export;
 mod extrapolation;
 mod falls;
 mod host;

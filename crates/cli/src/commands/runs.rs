@@ -4,7 +4,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use record::{RunLine, Table};
+use record::{Run, RunLine, Table};
+use report::export::{self, Better};
+use serde_json::Value;
 
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::store::{RunRef, StoreArgs, failure};
@@ -70,7 +72,34 @@ struct Form {
     /// DNS-OARC's shared schema dns-metrics, an object a line, as kxdpgun writes it
     #[arg(long)]
     dns_metrics: bool,
+    /// The figures in the Bencher Metric Format
+    #[arg(long)]
+    bencher: bool,
+    /// The figures for github-action-benchmark, those of which more or less is better
+    #[arg(long, value_name = "BETTER", value_parser = choice(&BETTER))]
+    github_benchmark: Option<Better>,
+    /// The goals as tests, in JUnit's XML
+    #[arg(long)]
+    junit: bool,
+    /// The latencies of each trial as an interval log of HdrHistogram
+    #[arg(long)]
+    hlog: bool,
+    /// The figures and the latencies as OpenMetrics, with histograms
+    #[arg(long)]
+    openmetrics: bool,
+    /// The figures as a table in Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// The figures as a table in LaTeX, with the rules of booktabs
+    #[arg(long)]
+    latex: bool,
 }
+
+/// Which figures a list for github-action-benchmark has.
+const BETTER: [Choice<Better>; 2] = [
+    ("bigger", "Rates, for its tool customBiggerIsBetter", Better::Bigger),
+    ("smaller", "Times, memory and CPU, for customSmallerIsBetter", Better::Smaller),
+];
 
 /// Tables of a run.
 const TABLES: [Choice<Table>; 5] = [
@@ -101,6 +130,10 @@ pub(crate) const EXPORT_EXAMPLES: &str = "Examples:
 
   The capacity of each search of run 7
     dnsdyno export 7 --csv --table figures
+
+  The goals of a load as tests for a CI system, and its latencies for HdrHistogram's plotters
+    dnsdyno export load.json --junit --output junit.xml
+    dnsdyno export load.json --hlog --output load.hlog
 
   What `dnsdyno load` measured, for tools that read kxdpgun's JSON
     dnsdyno export load.json --dns-metrics";
@@ -159,23 +192,37 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
         let mut trials = run.results.iter_mut().flat_map(|cell| &mut cell.trials);
         trials.try_for_each(|trial| trial.trial.fill_buckets()).map_err(Failure::run)?;
     }
-    let write = |out: &mut dyn Write| -> io::Result<()> {
-        match &args.form {
-            Form { csv: true, .. } => {
-                record::write_csv(&run, args.table, out).map_err(io::Error::from)
-            }
-            Form { dns_metrics: true, .. } => record::write_dns_metrics(&run, out),
-            Form { .. } => {
-                serde_json::to_writer(&mut *out, &run)?;
-                writeln!(out)
-            }
-        }
-    };
+    let write = |out: &mut dyn Write| write_as(&args.form, args.table, &run, out);
     if args.output == Path::new("-") {
         return print(write);
     }
     let mut out = BufWriter::new(create(&args.output)?);
     write(&mut out).and_then(|()| out.flush()).map_err(Failure::run)
+}
+
+/// Writes a run in one of the forms.
+fn write_as(form: &Form, table: Table, run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let json = |out: &mut dyn Write, value: &Value| {
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        writeln!(out)
+    };
+    match form {
+        Form { csv: true, .. } => record::write_csv(run, table, out).map_err(io::Error::from),
+        Form { dns_metrics: true, .. } => record::write_dns_metrics(run, out),
+        Form { bencher: true, .. } => json(out, &export::bencher(run)),
+        Form { github_benchmark: Some(better), .. } => {
+            json(out, &export::github_benchmark(run, *better))
+        }
+        Form { junit: true, .. } => out.write_all(export::junit(run).as_bytes()),
+        Form { hlog: true, .. } => export::hlog(run, out),
+        Form { openmetrics: true, .. } => out.write_all(export::open_metrics(run).as_bytes()),
+        Form { markdown: true, .. } => out.write_all(export::markdown(run).as_bytes()),
+        Form { latex: true, .. } => out.write_all(export::latex(run).as_bytes()),
+        Form { .. } => {
+            serde_json::to_writer(&mut *out, run)?;
+            writeln!(out)
+        }
+    }
 }
 
 pub(crate) fn delete(args: &DeleteArgs) -> Result<(), Failure> {

@@ -1,0 +1,48 @@
+//! The recipe for CI systems (`docs/examples/regression`): a server that takes longer fails, the same one does not.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+
+/// Runs the recipe with AuthDNSs that answer after these times in milliseconds; returns its exit code, what it printed, and its folder.
+fn regression(old: u32, new: u32) -> (Option<i32>, String, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = cargo_bin("dnsdyno");
+    let free = UdpSocket::bind("127.0.0.1:0").and_then(|s| s.local_addr()).expect("a port");
+    let server = |delay| {
+        let program = program.display();
+        format!(
+            "{program} auth --listen 127.0.0.1:$PORT --namespace 10.0.0.0/16 --aaaa always --delay {delay}ms"
+        )
+    };
+    let path = std::env::var("PATH").unwrap_or_default();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/regression");
+    let output = Command::new(script)
+        .args([server(old), server(new)])
+        .env(
+            "PATH",
+            format!("{}:{path}", program.parent().map(PathBuf::from).expect("a folder").display()),
+        )
+        .env("PORT", free.port().to_string())
+        .env("DURATION", "6s")
+        .env("FAIL_IF", "answered < -30%")
+        .current_dir(dir.path())
+        .output()
+        .expect("starts");
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&printed).into_owned(), dir)
+}
+
+#[test]
+fn the_recipe_fails_on_a_regression_and_on_nothing_else() {
+    let (code, printed, dir) = regression(5, 30);
+    assert_eq!(code, Some(3), "{printed}");
+    for file in ["old.json", "new.json", "junit.xml", "comparison.txt"] {
+        assert!(dir.path().join(file).exists(), "{file}: {printed}");
+    }
+    // On a machine that is too busy the same server may look different, which is then inconclusive.
+    let (code, printed, _dir) = regression(20, 20);
+    assert!(matches!(code, Some(0 | 4)), "{code:?}: {printed}");
+}

@@ -1,0 +1,35 @@
+//! The latencies of each trial as an interval log of HdrHistogram.
+
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+
+use measure::histogram::{Interval, write_interval_log};
+use record::Run;
+
+use crate::view::cell_name;
+
+/// Writes the latencies of each valid trial that has its histogram: its tag is the cell and the offered rate.
+///
+/// # Errors
+/// The errors of `out`.
+pub fn hlog(run: &Run, out: impl Write) -> io::Result<()> {
+    let began = run.plan.started_unix_s.max(0.0);
+    let mut intervals = Vec::new();
+    for cell in &run.results {
+        for trial in cell.trials.iter().filter(|trial| !trial.trial.void.is_void()) {
+            let times = &trial.trial.latency_us;
+            let Ok(histogram) = times.histogram() else { continue };
+            let since =
+                trial.trial.conditions.started_unix_s.map_or(0.0, |at| (at - began).max(0.0));
+            intervals.push(Interval {
+                tag: format!("{} {:.0}qps", cell_name(cell), trial.rate_qps),
+                start: Duration::from_secs_f64(since),
+                length: Duration::from_secs_f64(trial.trial.duration_s.max(0.0)),
+                histogram,
+            });
+        }
+    }
+    let start = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(began);
+    let comment = format!("latency from due to reply, nanoseconds: {}", run.plan.command);
+    write_interval_log(out, &comment, start, &intervals)
+}

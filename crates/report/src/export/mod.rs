@@ -1,0 +1,71 @@
+//! Runs in the formats of other programs: of services that watch for regressions, of test reports, of plotters, and as tables for documents.
+
+mod bencher;
+mod hlog;
+mod junit;
+mod open_metrics;
+mod tables;
+
+use measure::stats;
+use record::CellRecord;
+
+pub use self::bencher::{Better, bencher, github_benchmark};
+pub use self::hlog::hlog;
+pub use self::junit::junit;
+pub use self::open_metrics::open_metrics;
+pub use self::tables::{latex, markdown};
+use crate::view::search::latency_us;
+
+/// Latencies of a capacity, by name.
+const LATENCIES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+
+/// A figure of a cell, measured once or several times.
+struct Measure {
+    /// Name of the figure, such as `capacity`.
+    name: String,
+    /// Unit of its values; empty for a plain number.
+    unit: String,
+    /// One value of each repeat, at least one.
+    values: Vec<f64>,
+}
+
+impl Measure {
+    /// Returns the measure; `None` without values.
+    fn new(name: &str, unit: &str, values: Vec<f64>) -> Option<Self> {
+        (!values.is_empty()).then(|| Measure {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            values,
+        })
+    }
+
+    fn median(&self) -> f64 {
+        stats::median(&self.values).unwrap_or(f64::NAN)
+    }
+
+    fn lowest(&self) -> f64 {
+        self.values.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    fn highest(&self) -> f64 {
+        self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Returns whether more of it is better: rates and shares of good answers. Of times, memory and CPU less is.
+    fn more_is_better(&self) -> bool {
+        matches!(self.unit.as_str(), "qps" | "pps" | "1/s" | "share")
+    }
+}
+
+/// Returns the figures of a cell: the capacity of its searches with the latency there, or those of its method.
+fn measures(cell: &CellRecord) -> Vec<Measure> {
+    let capacity = Measure::new("capacity", "qps", cell.found_qps());
+    let latency = |(name, quantile): (&str, f64)| {
+        Measure::new(name, "us", latency_us(cell, quantile).into_iter().collect())
+    };
+    let latencies = LATENCIES.into_iter().filter_map(latency);
+    let latencies = latencies.filter(|_| capacity.is_some()).collect::<Vec<_>>();
+    let others =
+        cell.figures.iter().filter_map(|(name, f)| Measure::new(name, &f.unit, f.values.clone()));
+    capacity.into_iter().chain(latencies).chain(others).collect()
+}
