@@ -46,11 +46,12 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         plan::show(&checked);
         return Ok(());
     }
-    trust::ask(&experiment, &options, args.trust)?;
+    let approved = trust::ask(&experiment, &options, args.trust)?;
     // The lab has its own network, which cannot be reached from outside.
     let listener = args.metrics.map(Listener::open).transpose()?;
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     variables.extend(live::tell_inside(args.plain));
+    variables.extend(approved);
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
     // From here on this is the first process of a pid namespace; the process outside only waits.
