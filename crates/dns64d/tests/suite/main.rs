@@ -10,6 +10,7 @@
 mod checks;
 mod compare;
 mod control;
+mod cookies;
 mod early;
 mod faults;
 mod forward;
