@@ -13,7 +13,7 @@ fn experiment(dir: &Path) -> std::path::PathBuf {
     let text = format!(
         "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nmethod = \"closed\"\nservers = [\"own\"]\nrepeats = 1\n\
          [workload]\nnamespace = \"10.0.0.0/24\"\n[closed]\nduration = \"300ms\"\nwindow = 8\n\
-         [custom.own]\ncommand = \"touch {}; false\"\nready = \"1s\"\n\
+         [custom.own]\ncommand = \"mark={}; touch $mark; false\"\nready = \"1s\"\n\
          files = {{ \"own.conf\" = \"first\\nrun \\u001b[2J\" }}\n",
         mark.display()
     );
@@ -38,7 +38,7 @@ fn without_a_terminal_a_file_with_commands_needs_trust() {
     let output = run(dir.path(), &["--wait", "x.toml"]);
     let told = said(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
-    let shown = format!("start touch {}; false (custom.own)", mark.display());
+    let shown = format!("start mark={}; touch $mark; false (custom.own)", mark.display());
     assert!(told.contains(&shown) && told.contains("--trust"), "{told}");
     // Its files too, without what would change the terminal.
     let files = "  write own.conf (custom.own):\n    | first\n    | run \\u{1b}[2J\n  start";
@@ -115,7 +115,7 @@ fn a_terminal_is_asked() {
 
 #[test]
 fn only_what_was_shown_is_run() {
-    for (part, other) in [("touch ", "true; touch "), ("first", "second")] {
+    for (part, other) in [("touch $mark", "true; touch $mark"), ("first", "second")] {
         let dir = tempfile::tempdir().expect("a folder");
         let (mark, file) = (experiment(dir.path()), dir.path().join("x.toml"));
         let text = std::fs::read_to_string(&file).expect("the file");
