@@ -24,6 +24,7 @@ mod observed;
 mod private;
 mod proxy;
 mod quic_memory;
+mod resolved;
 mod restart;
 mod route;
 mod row;
